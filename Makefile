@@ -3,8 +3,10 @@
 .DELETE_ON_ERROR:
 
 # The first of these that runs and is new enough makes the environment.
-PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,$(shell \
-          $(p) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $(p))))
+ifndef PYTHON
+PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+          $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
+endif
 BIN := .venv/bin
 NODE_BIN := node_modules/.bin
 PINS := requirements/constraints.txt
@@ -154,10 +156,12 @@ check-package: build ## the npm package: its entries, conditions and types, for 
 check-sizes: build ## what an import of the npm package costs is within its limits
 	node js/sizes.mjs --check
 
-check-lowest: packages redis ## the tests of what dependencies do, with the lowest versions that the packages admit
+check-lowest: ## the tests of what dependencies do, with the lowest versions that the packages admit
+	$(SETUP) python npm redis
 	@scripts/check_versions.sh lowest
 
-check-newest: packages redis ## the same tests with the newest versions, pre-releases too
+check-newest: ## the same tests with the newest versions, pre-releases too
+	$(SETUP) python npm redis
 	@scripts/check_versions.sh newest
 
 docs: check-packages ## the site, into site/

@@ -12,7 +12,7 @@ import { build } from 'esbuild';
  * that is named with its folder is a room of its own.
  */
 const LAYERS = [
-  ['ai-sdk', 'index', 'react', 'svelte', 'testing', 'vue', 'webhooks'],
+  ['ai-sdk', 'index', 'react', 'svelte', 'testing', 'tokens', 'vue', 'webhooks'],
   ['models'],
   ['requests', 'schema', 'signed', 'streams'],
   ['client'],

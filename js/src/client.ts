@@ -29,6 +29,7 @@ import type {
   AnyTopics,
   ClientEvents,
   Message,
+  Occupancy,
   Outgoing,
   PayloadOf,
   Published,
@@ -89,6 +90,15 @@ export class PubSub<Topics extends object = AnyTopics> {
   /** Publishes that waited a second or more for the publish rate; the first is logged as a warning. */
   get slowed(): number {
     return this._driver.slowed;
+  }
+
+  /**
+   * How the client is connected at this moment; undefined where it is not connected. `sse` means
+   * that no WebSocket could be opened; a warning in the log gives the reason. A tab that shares the
+   * connection of another says `websocket`.
+   */
+  get transport(): 'websocket' | 'sse' | undefined {
+    return this._driver.transport;
   }
 
   /** The URL of the WebSocket; it never holds a token. */
@@ -252,6 +262,15 @@ export class PubSub<Topics extends object = AnyTopics> {
   /** Everybody present on a topic without wildcards. */
   async presence(topic: string, options: Waiting = {}): Promise<PresenceMember[]> {
     return (await this._http(options)).presence(topic, options);
+  }
+
+  /**
+   * The number of members of a topic without wildcards, and of users, without the list of them.
+   *
+   * `occupancyOf(change.members)` counts the members that `onPresence` gets.
+   */
+  async occupancy(topic: string, options: Waiting = {}): Promise<Occupancy> {
+    return (await this._http(options)).occupancy(topic, options);
   }
 
   /**

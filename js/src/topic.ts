@@ -6,7 +6,7 @@ import type { PublishOptions } from './runtime/publishing.js';
 import type { SubscribeOptions } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import type { Waiting } from './runtime/waiting.js';
-import type { AnyPayload, Message, Outgoing, Published } from './values.js';
+import type { AnyPayload, Message, Occupancy, Outgoing, Published } from './values.js';
 
 /** @internal The operations of a client, on any topic. */
 export interface Operations<Data> {
@@ -14,6 +14,7 @@ export interface Operations<Data> {
   publish(topic: string, message: Outgoing<Data>, options: PublishOptions): Promise<Published>;
   history(topic: string, options: HistoryOptions): AsyncIterableIterator<Message<Data>>;
   presence(topic: string, options: Waiting): Promise<PresenceMember[]>;
+  occupancy(topic: string, options: Waiting): Promise<Occupancy>;
   updatePresence(topic: string, data: JsonObject, options: Waiting): Promise<void>;
 }
 
@@ -44,6 +45,11 @@ export class TopicHandle<Data = AnyPayload, Topic extends string = string> {
   /** See `PubSub.presence`. */
   presence(options: Waiting = {}): Promise<PresenceMember[]> {
     return this._client.presence(this.name, options);
+  }
+
+  /** See `PubSub.occupancy`. */
+  occupancy(options: Waiting = {}): Promise<Occupancy> {
+    return this._client.occupancy(this.name, options);
   }
 
   /** See `PubSub.updatePresence`. */

@@ -218,7 +218,7 @@ test('a token that is signed as the page shows carries the user, and can be veri
   const { privateKey, publicKey } = generateKeyPairSync('ec', { namedCurve: 'P-256' });
   process.env['PUBSUB_SIGNING_KEY'] = privateKey.export({ type: 'pkcs8', format: 'pem' }) as string;
   const { tokenFor } = await import(pathToFileURL(join(folder, 'signed_token.mjs')).href);
-  const [header, claims, signature] = tokenFor('alice').token.split('.');
+  const [header, claims, signature] = (await tokenFor('alice')).token.split('.');
   const text = Buffer.from(`${header}.${claims}`);
   const key = { key: publicKey, dsaEncoding: 'ieee-p1363' } as const;
   assert.ok(verify('sha256', text, key, Buffer.from(signature, 'base64url')));

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -83,6 +84,20 @@ def test_workflows_call_targets_that_exist() -> None:
         for target in re.findall(r"\bmake ([a-z-]+)", step.get("run", ""))
     }
     assert {"check", "test", "test-fast", "check-lowest", "release-check"} <= called <= targets
+
+
+def test_make_finds_everything_that_its_targets_need() -> None:
+    makefile = (release.ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^([a-z][a-z-]*):.* ## ", makefile, re.MULTILINE)
+    dry = subprocess.run(
+        ["make", "--dry-run", *targets],
+        cwd=release.ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert dry.returncode == 0, dry.stderr
 
 
 def test_every_job_is_bounded_and_none_has_more_rights_than_it_uses() -> None:

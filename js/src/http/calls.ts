@@ -2,7 +2,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { ProtocolError } from '../errors.js';
-import type { HistoryPage, SessionInfo, TopicInfo } from '../generated/http.js';
+import type { HistoryPage, Occupancy, SessionInfo, TopicInfo } from '../generated/http.js';
 import { isSessionInfo, isTopicInfo } from '../generated/http.js';
 import {
   type ErrorInfo,
@@ -114,6 +114,22 @@ export function presence(topic: string): Call<PresenceMember[]> {
     method: 'GET',
     path: pathOf(topic, 'presence'),
     read: (body) => listIn(answerOf(body), 'members').flatMap((entry) => readMember(entry) ?? []),
+    topic,
+  };
+}
+
+/** The number of members of one topic; plain HIP-56 has no such operation. */
+export function occupancy(topic: string): Call<Occupancy> {
+  return {
+    method: 'GET',
+    path: pathOf(topic, 'occupancy'),
+    read: (body) => {
+      const { members, users } = answerOf(body);
+      if (isCount(members) && isCount(users)) return { members, users } as Occupancy;
+      throw new ProtocolError(
+        DEVELOPMENT ? 'It lacks the numbers of members and users.' : undefined,
+      );
+    },
     topic,
   };
 }

@@ -355,6 +355,12 @@ export class Driver implements Ports, ConnectionEvents {
     return !this.peer || !this._connection.incremental || this.peer.features.has('ack');
   }
 
+  /** How the client is connected; undefined where it is not. */
+  get transport(): TransportName | undefined {
+    if (this.state !== 'connected') return undefined;
+    return this._connection.incremental ? 'websocket' : 'sse';
+  }
+
   /** @throws ClosedError The client is closed. What made it fail, where it failed. */
   refuseEnded(): void {
     const { _error: cause } = this;

@@ -2,7 +2,7 @@
 
 import type { Clock } from '../clock.js';
 import { NotFound, PermissionDenied } from '../errors.js';
-import type { HistoryPage, TopicInfo } from '../generated/http.js';
+import type { HistoryPage, Occupancy, TopicInfo } from '../generated/http.js';
 import type { Envelope, PresenceMember, Publication, PublishResult } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
 import { type Limits, Rest } from '../http/rest.js';
@@ -100,6 +100,18 @@ export class HttpApi {
   /** Everybody present on a topic. */
   async presence(topic: string, options: Waiting): Promise<PresenceMember[]> {
     return this._perform(calls.presence(checkName(topic, 'topic')), options);
+  }
+
+  /** The number of members of a topic, counted here where the server does not count them. */
+  async occupancy(topic: string, options: Waiting): Promise<Occupancy> {
+    try {
+      return await this._perform(calls.occupancy(checkName(topic, 'topic')), options);
+    } catch (error) {
+      if (!(error instanceof NotFound)) throw error;
+      const members = await this.presence(topic, options);
+      const users = new Set(members.map(({ user_id, client_id }) => user_id || client_id)).size;
+      return { members: members.length, users };
+    }
   }
 
   /** Active topics. */

@@ -118,7 +118,6 @@ _HOMES: Final = {
         "LimitExceeded",
         "MessagesMissed",
         "NotFound",
-        "Occupancy",
         "OperationTimeout",
         "PayloadTooLarge",
         "PermissionDenied",

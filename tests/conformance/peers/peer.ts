@@ -6,7 +6,6 @@ import WebSocket from 'ws';
 import {
   AuthRefused,
   type Message,
-  occupancyOf,
   PubSub,
   PubSubError,
   type PubSubOptions,
@@ -217,7 +216,7 @@ const COMMANDS: Readonly<Record<string, (by: string, given: Given) => unknown>> 
   history,
   history_data: async (by, given) => (await history(by, given)).map(({ data }) => data),
   presence: (by, { topic }) => client(by).presence(topic),
-  occupancy: (by, { topic }) => client(by).presence(topic).then(occupancyOf),
+  occupancy: (by, { topic }) => client(by).occupancy(topic),
   update_presence: (by, { topic, data, ...options }) =>
     client(by).updatePresence(topic, data, options),
   topics: (by, { prefix, limit }) => client(by).topics(prefix, { limit }),

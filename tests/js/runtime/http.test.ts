@@ -47,8 +47,21 @@ test('presence and topics are asked for over HTTP', async () => {
     found.map(({ topic }) => topic),
     ['demo.present'],
   );
+  assert.deepEqual(await ps.occupancy('demo.present'), { members: 1, users: 1 });
+  assert.deepEqual(await ps.topic('demo.empty').occupancy(), { members: 0, users: 0 });
   await sub.unsubscribe();
   await ps.close();
+});
+
+test('the client says how it is connected', async () => {
+  for (const transport of ['websocket', 'sse'] as const) {
+    const ps = server.client({ token: service, transport });
+    assert.equal(ps.transport, undefined);
+    await ps.connect();
+    assert.equal(ps.transport, transport);
+    await ps.close();
+    assert.equal(ps.transport, undefined);
+  }
 });
 
 test('a publish goes over HTTP where that is asked for, without a connection', async () => {
@@ -107,6 +120,22 @@ test('a busy server is asked again after the time it names', async () => {
   });
   const done = await ps.publish('a', { data: 1 }, { via: 'rest' });
   assert.deepEqual([done.id, done.timestamp, asked], ['msg_1', 5, 3]);
+  http.close();
+});
+
+test('members are counted here where the server does not count them', async () => {
+  const { http, ps } = await peculiar((number, response) => {
+    if (number === 1) response.writeHead(404).end();
+    else
+      response.end('{"members":[{"user_id":"u","client_id":"1"},{"user_id":"u","client_id":"2"}]}');
+  });
+  assert.deepEqual(await ps.occupancy('a'), { members: 2, users: 1 });
+  http.close();
+});
+
+test('an answer without the two numbers is no occupancy', async () => {
+  const { http, ps } = await peculiar((_, response) => response.end('{"members":2}'));
+  await assert.rejects(ps.occupancy('a'), { name: 'ProtocolError' });
   http.close();
 });
 

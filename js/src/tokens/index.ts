@@ -1,0 +1,211 @@
+/**
+ * Sign tokens in your backend, for browsers and services that connect to Hanzo PubSub.
+ *
+ *     const signer = await TokenSigner.create(process.env.PUBSUB_KEY, { keyId: '2026-11' });
+ *
+ *     app.get('/.well-known/jwks.json', async (_, response) => response.json(await signer.jwks()));
+ *     app.post('/pubsub-token', async (request, response) => {
+ *       const { value: token, expiresAt } = await signer.sign(request.session.user);
+ *       response.json({ token, expiresAt });
+ *     });
+ *
+ * Needs `crypto.subtle`: Node 20 or later, Deno, Bun, workers. Make a key with
+ * `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`.
+ */
+
+import { checkChoice, checkNames } from '../settings/checks.js';
+import type { Token } from '../values.js';
+import { invalid, type Key, loadKey } from './keys.js';
+
+/** Milliseconds that a token lives unless you say otherwise. */
+const TTL = 900_000;
+
+const TTL_MAX = 366 * 86_400_000;
+
+const KINDS = ['user', 'service', 'admin', 'agent'] as const;
+
+const RESERVED: ReadonlySet<string> = new Set([
+  ...['iss', 'aud', 'iat', 'nbf', 'exp', 'jti', 'sub', 'kind', 'name', 'picture', 'orgs'],
+  ...['sessions_owned', 'sessions_shared', 'agents', 'bulk'],
+]);
+
+/** What `TokenSigner.create` takes beside the key. */
+export interface TokenSignerOptions {
+  /**
+   * Name of the key. Give each key another one: the server then finds the right one while you
+   * replace it.
+   */
+  readonly keyId: string;
+  /** `iss` of the tokens; the server checks it where `jwt_issuer` is set. */
+  readonly issuer?: string | undefined;
+  /** `aud` of the tokens; the server checks it where `jwt_audience` is set. */
+  readonly audience?: string | readonly string[] | undefined;
+}
+
+/** What `sign` takes beside the user id. */
+export interface SignOptions {
+  /**
+   * What the token is for; default `user`. `service` may publish wherever the rules say nothing,
+   * `admin` may do everything.
+   */
+  readonly kind?: (typeof KINDS)[number] | undefined;
+  /**
+   * Milliseconds until the token expires, above 0 and at most 366 days; default 900,000. Keep it
+   * short: a token cannot be revoked.
+   */
+  readonly ttl?: number | undefined;
+  /** Display name in presence; default the user id. */
+  readonly name?: string | undefined;
+  /** Picture in presence. */
+  readonly avatarUrl?: string | undefined;
+  /** Organizations the user is a member of. */
+  readonly orgs?: readonly string[] | undefined;
+  /** Chat sessions the user owns. */
+  readonly sessionsOwned?: readonly string[] | undefined;
+  /** Chat sessions shared with the user. */
+  readonly sessionsShared?: readonly string[] | undefined;
+  /** Agents the user has access to. */
+  readonly agents?: readonly string[] | undefined;
+  /** Whether batches over REST have a publish rate of their own; default false. */
+  readonly bulk?: boolean | undefined;
+  /** Further claims of yours; the server ignores them. */
+  readonly extra?: Readonly<Record<string, unknown>> | undefined;
+}
+
+/** A token as `getToken` returns it. */
+export interface SignedToken extends Token {
+  /** When it expires, Unix milliseconds. */
+  readonly expiresAt: number;
+}
+
+/** A public key, as the server reads it. */
+export interface PublicJwk {
+  readonly kty: string;
+  readonly kid: string;
+  readonly alg: string;
+  readonly use: 'sig';
+  readonly [member: string]: unknown;
+}
+
+const SIGN_OPTIONS = [
+  ...['kind', 'ttl', 'name', 'avatarUrl', 'orgs', 'sessionsOwned', 'sessionsShared', 'agents'],
+  ...['bulk', 'extra'],
+];
+
+/** Signs tokens with a private key, and publishes the public key. */
+export class TokenSigner {
+  /** @internal `TokenSigner.create` makes it. */
+  private constructor(
+    /** Name of the key. */
+    readonly keyId: string,
+    private readonly _common: Readonly<Record<string, unknown>>,
+    key: Key,
+  ) {
+    // It can sign: hide it from inspectors and serializers.
+    Object.defineProperty(this, '_key', { value: key });
+  }
+
+  declare private readonly _key: Key;
+
+  /**
+   * Read a private key.
+   *
+   * @param privateKey PEM (PKCS #8, `BEGIN PRIVATE KEY`) of an Ed25519, P-256 or RSA key of 2,048
+   *   bits or more. Node warns that Ed25519 is experimental before version 24.
+   * @throws InvalidOption The key cannot be read or is of another kind, or `keyId` is empty.
+   */
+  static async create(privateKey: string, options: TokenSignerOptions): Promise<TokenSigner> {
+    checkNames('options', options, ['keyId', 'issuer', 'audience']);
+    const { keyId, issuer, audience } = options;
+    if (typeof keyId !== 'string' || !keyId)
+      throw invalid('keyId', '`keyId` is empty.', 'Name the key, for example by its date.');
+    const common = { iss: issuer, aud: audience };
+    return new TokenSigner(keyId, common, await loadKey(privateKey));
+  }
+
+  /** `EdDSA`, `ES256` or `RS256`; it follows from the key. */
+  get algorithm(): 'EdDSA' | 'ES256' | 'RS256' {
+    return this._key.algorithm;
+  }
+
+  /**
+   * Sign one token.
+   *
+   * @param user The id of the user, service or agent: 1 to 128 characters.
+   * @returns A token as `getToken` returns it; `value` is the JWT.
+   * @throws InvalidOption `user` or an option is not valid; the error names it.
+   */
+  async sign(user: string, options: SignOptions = {}): Promise<SignedToken> {
+    checkNames('options', options, SIGN_OPTIONS);
+    const { kind = 'user', ttl = TTL, extra = {} } = options;
+    if (typeof user !== 'string' || !user || [...user].length > 128)
+      throw invalid('user', '`user` is not a user id.', 'Pass a string of 1 to 128 characters.');
+    checkChoice('kind', kind, KINDS);
+    if (!(ttl > 0 && ttl <= TTL_MAX))
+      throw invalid('ttl', `\`ttl\` is ${ttl} ms.`, 'Pass above 0 and at most 366 days.');
+    const taken = Object.keys(extra).find((name) => RESERVED.has(name));
+    if (taken !== undefined)
+      throw invalid(
+        'extra',
+        `\`extra\` has the claim \`${taken}\`.`,
+        'Pass it by its own option, or give your claim another name.',
+      );
+    const now = Date.now();
+    const claims = {
+      ...this._common,
+      sub: user,
+      kind,
+      ...optionalClaims(options),
+      iat: Math.floor(now / 1000),
+      exp: (now + ttl) / 1000,
+      jti: crypto.randomUUID(),
+      ...extra,
+    };
+    const header = { alg: this.algorithm, typ: 'JWT', kid: this.keyId };
+    const text = `${encoded(header)}.${encoded(claims)}`;
+    const signature = await this._key.sign(new TextEncoder().encode(text));
+    return { value: `${text}.${base64url(signature)}`, expiresAt: now + ttl };
+  }
+
+  /**
+   * The public keys, as JSON to serve at the server's `iam_jwks_url`.
+   *
+   * @param others Further signers, while you replace a key: publish the new key first, sign with it
+   *   an hour later, and drop the old one when its last token has expired.
+   */
+  async jwks(...others: readonly TokenSigner[]): Promise<{ readonly keys: readonly PublicJwk[] }> {
+    return { keys: await Promise.all([this, ...others].map((signer) => signer.jwk())) };
+  }
+
+  /** The public key as a JWK with `kid`, `alg` and `use`. */
+  async jwk(): Promise<PublicJwk> {
+    const { kty = '', crv, x, y, n, e } = await this._key.publicJwk();
+    const jwk = { kty, crv, x, y, n, e, kid: this.keyId, alg: this.algorithm, use: 'sig' } as const;
+    return JSON.parse(JSON.stringify(jwk)) as PublicJwk;
+  }
+}
+
+/** The claims that say who the user is, without those that say nothing. */
+function optionalClaims(about: SignOptions): Record<string, unknown> {
+  const claims = {
+    name: about.name,
+    picture: about.avatarUrl,
+    orgs: about.orgs,
+    sessions_owned: about.sessionsOwned,
+    sessions_shared: about.sessionsShared,
+    agents: about.agents,
+    bulk: about.bulk,
+  };
+  const says = (value: unknown): boolean =>
+    Array.isArray(value) ? value.length > 0 : Boolean(value);
+  return Object.fromEntries(Object.entries(claims).filter(([, value]) => says(value)));
+}
+
+function encoded(part: object): string {
+  return base64url(new TextEncoder().encode(JSON.stringify(part)));
+}
+
+function base64url(bytes: Uint8Array): string {
+  const text = btoa(String.fromCharCode(...bytes));
+  return text.replaceAll('+', '-').replaceAll('/', '_').replaceAll('=', '');
+}
