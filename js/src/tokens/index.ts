@@ -102,7 +102,7 @@ export class TokenSigner {
     key: Key,
   ) {
     // It can sign: hide it from inspectors and serializers.
-    Object.defineProperty(this, '_key', { value: key });
+    Object.defineProperties(this, { _key: { value: key } });
   }
 
   declare private readonly _key: Key;

@@ -29,7 +29,7 @@ export interface Key {
   publicJwk(): Promise<JsonWebKey>;
 }
 
-/** @throws InvalidOption It is no key of a kind that the server accepts. */
+/** @throws InvalidOption The server accepts no such key. */
 export async function loadKey(pem: string): Promise<Key> {
   const bytes = readPem(pem);
   // The object identifiers stand at the beginning, before the bytes of the key.
