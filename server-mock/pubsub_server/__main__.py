@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
+from pubsub_server.command_errors import USAGE
 from pubsub_server.commands import serve, token
-from pubsub_server.complaints import USAGE
 
 
 def main(argv: list[str]) -> int:

@@ -92,91 +92,13 @@ class Origin(Protocol):
     closed: bool
 
 
-class Backplane(Protocol):
-    """Keeps the logs and joins the nodes.
-
-    A backplane gives every published message a position, keeps it, and calls ``deliver`` on every
-    node, this one too, in the order of positions a topic. `MemoryBackplane` does all in the call;
-    one that goes over a network gathers what one loop turn publishes and answers later.
-
-    Attributes:
-        lasting: Whether what it keeps outlives this process, for others to read.
-    """
-
-    lasting: bool
-
-    @property
-    def node(self) -> str | None:
-        """Whose positions it gives: the id of this node; None where they hold on every node."""
-        ...
-
-    def start(
-        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
-    ) -> None:
-        """Begin to deliver; called again, deliver to another from then on.
-
-        Args:
-            deliver: Called with each message.
-            lack: Called with a topic before the first message behind a hole that no log fills. None
-                leaves the one of the call before.
-        """
-        ...
-
-    @property
-    def hears(self) -> bool:
-        """Whether what is published reaches this node."""
-        ...
-
-    def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call this with `hears` whenever it changes."""
-        ...
-
-    def join(self, pattern: str) -> None:
-        """Some client of this node subscribes to this topic or pattern; the first of them."""
-        ...
-
-    def leave(self, pattern: str) -> None:
-        """No client of this node does any more."""
-        ...
-
-    def publish(
-        self,
-        drafts: Sequence[Draft],
-        sender: tuple[str, str],
-        origin: Origin | None = None,
-    ) -> list[Published | ServiceError] | Awaitable[list[Published | ServiceError]]:
-        """Number, keep and deliver. An id that this sender has used is not delivered again.
-
-        Args:
-            drafts: Checked and allowed publications.
-            sender: Kind and id of the publisher.
-            origin: The connection of a publisher that repeats what is not acknowledged. What waits
-                when it closes may be refused.
-        """
-        ...
-
-    def replay(
-        self,
-        topics: Sequence[str],
-        patterns: Sequence[str],
-        *,
-        since: int | None,
-        after: Mapping[str, int],
-        newest: int | None,
-        allowed: Callable[[str], bool],
-    ) -> Replay | Awaitable[Replay]:
-        """Retained messages of the topics and of whatever the patterns match, oldest first.
-
-        From this call on, ``deliver`` gets each message that the replay does not include. If the
-        answer takes time, it also gets messages that the replay includes, until the answer and,
-        for topics that are `Replay.overlapping`, after it.
-        """
-        ...
+class Logs(Protocol):
+    """What a backplane has kept: where logs stand, and what is in them."""
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
         """How to find the topics that a replay of these patterns begins with, piece by piece.
 
-        None where `replay` finds them quickly, or takes its time without holding up others.
+        None where `Backplane.replay` is fast, or takes its time without holding up others.
         """
         ...
 
@@ -224,6 +146,95 @@ class Backplane(Protocol):
 
     def evict(self, topic: str | None, *, log_too: bool) -> None:
         """Drop retained messages (of all topics for None), for tests; the numbering too."""
+        ...
+
+
+class Backplane(Protocol):
+    """Keeps the logs and joins the nodes.
+
+    A backplane gives every published message a position, keeps it, and calls ``deliver`` on every
+    node, this one too, in the order of positions a topic. `MemoryBackplane` does all in the call;
+    one that goes over a network gathers what one loop turn publishes and answers later.
+
+    Attributes:
+        lasting: Whether what it keeps outlives this process, for others to read.
+    """
+
+    lasting: bool
+
+    @property
+    def logs(self) -> Logs:
+        """What it has kept."""
+        ...
+
+    @property
+    def node(self) -> str | None:
+        """Whose positions it gives: the id of this node; None where they hold on every node."""
+        ...
+
+    def start(
+        self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
+    ) -> None:
+        """Begin to deliver; called again, deliver to another from then on.
+
+        Args:
+            deliver: Called with each message.
+            lack: Called with a topic before the first message behind a hole that no log fills. None
+                leaves the one of the call before.
+        """
+        ...
+
+    @property
+    def hears(self) -> bool:
+        """Whether what is published reaches this node."""
+        ...
+
+    def watch(self, changed: Callable[[bool], None]) -> None:
+        """Call this with `hears` whenever it changes."""
+        ...
+
+    def join(self, pattern: str) -> None:
+        """Some client of this node subscribes to this topic or pattern; the first of them."""
+        ...
+
+    def leave(self, pattern: str) -> None:
+        """No client of this node does any more."""
+        ...
+
+    def publish(
+        self,
+        drafts: Sequence[Draft],
+        sender: tuple[str, str],
+        done: Callable[[list[Published | ServiceError]], None],
+        origin: Origin | None = None,
+    ) -> None:
+        """Number, keep and deliver. An id that this sender has used is not delivered again.
+
+        Args:
+            drafts: Checked and allowed publications.
+            sender: Kind and id of the publisher.
+            done: Called once, with one answer for each: at once, or when the store has answered.
+            origin: The connection of a publisher that repeats what is not acknowledged. What waits
+                when it closes may be refused.
+        """
+        ...
+
+    def replay(
+        self,
+        topics: Sequence[str],
+        patterns: Sequence[str],
+        *,
+        since: int | None,
+        after: Mapping[str, int],
+        newest: int | None,
+        allowed: Callable[[str], bool],
+    ) -> Replay | Awaitable[Replay]:
+        """Retained messages of the topics and of whatever the patterns match, oldest first.
+
+        From this call on, ``deliver`` gets each message that the replay does not include. If the
+        answer takes time, it also gets messages that the replay includes, until the answer and,
+        for topics that are `Replay.overlapping`, after it.
+        """
         ...
 
     def instruments(self) -> Sequence[Instrument]:

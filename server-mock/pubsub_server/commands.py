@@ -19,7 +19,7 @@ from pubsub_server.access.setup import StartError
 from pubsub_server.auth import api_keys, dev_tokens
 from pubsub_server.auth.dev_tokens import KeyFileError
 from pubsub_server.auth.identity import KINDS
-from pubsub_server.complaints import FAILED, USAGE, Parser, complain, duration
+from pubsub_server.command_errors import FAILED, USAGE, Parser, duration, report_error
 from pubsub_server.observe import logs
 from pubsub_server.settings import sources as config_sources
 from pubsub_server.settings.sources import SettingsError
@@ -89,11 +89,11 @@ def _serve(argv: Sequence[str]) -> int:
     try:
         settings = config_sources.load(options, os.environ, path)
     except SettingsError as error:
-        return complain(str(error), USAGE)
+        return report_error(str(error), USAGE)
     try:
         access.check(settings)
     except StartError as error:
-        return complain(str(error), USAGE)
+        return report_error(str(error), USAGE)
     logs.configure(settings)
     if worker is None:
         for line in preflight.warnings(settings):
@@ -113,7 +113,7 @@ def _check(read: Examined) -> int:
         sys.stdout.write(config_sources.dump(read.settings, read.sources))
         for line in preflight.warnings(read.settings):
             print(f"hanzo-pubsub: warning: {line}", file=sys.stderr)
-    return complain("\n".join(problems), USAGE) if problems else OK
+    return report_error("\n".join(problems), USAGE) if problems else OK
 
 
 def _supervise(settings: Settings, argv: Sequence[str]) -> int:
@@ -127,7 +127,7 @@ def _supervise(settings: Settings, argv: Sequence[str]) -> int:
         access.build_dev_key(settings)
         asyncio.run(supervise())
     except StartError as error:
-        return complain(str(error))
+        return report_error(str(error))
     return OK
 
 
@@ -142,7 +142,7 @@ def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> int:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(run(settings, worker=worker))
     except StartError as error:
-        return complain(str(error))
+        return report_error(str(error))
     except KeyboardInterrupt:
         pass
     return OK
@@ -209,7 +209,7 @@ def _token(argv: Sequence[str]) -> int:
     try:
         key = dev_tokens.load_key(Path(named) if named else dev_tokens.default_key_file())
     except KeyFileError as error:
-        return complain(str(error))
+        return report_error(str(error))
     print(
         dev_tokens.mint(
             key,

@@ -8,7 +8,7 @@ Listeners know the `Service` of `service.py`; the hub knows `Sink`, the `Backpla
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -21,11 +21,6 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Entry, Standing
     from pubsub_server.errors import ServiceError
     from pubsub_server.shared.requests import Draft
-
-    Answers: TypeAlias = (
-        list["Published | ServiceError"] | Awaitable[list["Published | ServiceError"]]
-    )
-    """What became of publishes, at once or later."""
 
 
 # ---------------------------------------------------------------- identity and permissions
@@ -112,9 +107,9 @@ class RateLimiter(Protocol):
         """
         ...
 
-    def share(
+    async def share(
         self, identity: Identity, count: int, *, batch: bool = False
-    ) -> tuple[int, int] | Awaitable[tuple[int, int]]:
+    ) -> tuple[int, int]:
         """As `take`, over REST: of the budget that all nodes share.
 
         Args:
@@ -125,7 +120,7 @@ class RateLimiter(Protocol):
         ...
 
     def rate(self, identity: Identity, *, batch: bool = False) -> int:
-        """Publishes per second of this identity, as told in ``auth.ok.limits``; or by batches."""
+        """Publishes per second of this identity, as in ``auth.ok.limits``; or by batches."""
         ...
 
     def forget(self, identity: Identity, client_id: str) -> None:
@@ -254,11 +249,17 @@ class Tracing(Protocol):
     def publishing(
         self,
         items: Sequence[Draft | ServiceError],
-        publish: Callable[
-            [], list[Published | ServiceError] | Awaitable[list[Published | ServiceError]]
-        ],
-    ) -> list[Published | ServiceError] | Awaitable[list[Published | ServiceError]]:
-        """Publish, and note how that went."""
+        done: Callable[[list[Published | ServiceError]], None],
+    ) -> Callable[[list[Published | ServiceError]], None]:
+        """Note that these are published, and with the answers how that went.
+
+        Args:
+            items: What is published.
+            done: What the answers are for.
+
+        Returns:
+            What gets the answers instead.
+        """
         ...
 
     def delivering(self, entry: Entry, listeners: int, deliver: Callable[[], None]) -> None:

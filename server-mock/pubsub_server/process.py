@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pubsub_server import stream_capacity
 from pubsub_server.observe.descriptors import raise_limit
 from pubsub_server.server import Server, server_version
-from pubsub_server.workers.meeting import Meeting
+from pubsub_server.workers.shutdown_barrier import ShutdownBarrier
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,8 +38,8 @@ async def run(
     loop = asyncio.get_running_loop()
     server = Server(settings, worker=worker)
     await server.start()
-    told = settings.dev or (worker is not None and worker[1])
-    raise_limit(None if told else settings.max_connections)
+    quiet = settings.dev or (worker is not None and worker[1])
+    raise_limit(None if quiet else settings.max_connections)
     end = asyncio.Event()
 
     def ask() -> None:
@@ -51,7 +51,7 @@ async def run(
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, ask)
     if worker is not None:
-        server.meeting = Meeting(worker[0], end)
+        server.barrier = ShutdownBarrier(worker[0], end)
     if hasattr(signal, "SIGHUP"):
         loop.add_signal_handler(signal.SIGHUP, server.reopen)
     try:

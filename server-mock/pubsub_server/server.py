@@ -14,7 +14,7 @@ from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.backplanes.mesh.opening import UnusableError, open_mesh
-from pubsub_server.backplanes.redis.community import community
+from pubsub_server.backplanes.redis.options import node_options
 from pubsub_server.backplanes.retention import retention
 from pubsub_server.hub.faults import Faults
 from pubsub_server.hub.hub import Hub
@@ -62,11 +62,11 @@ if TYPE_CHECKING:
     from pubsub_server.observe.tracing import Tracing
     from pubsub_server.settings.addresses import Address
     from pubsub_server.settings.config import ListenerName, Settings
-    from pubsub_server.workers.meeting import Meeting
+    from pubsub_server.workers.shutdown_barrier import ShutdownBarrier
 
 OPENAPI: Final = Path(__file__).with_name("generated") / "openapi.json"
 
-MEETING: Final = 0.5
+BARRIER: Final = 0.5
 """Of the time for the end, at most, in which workers wait for each other."""
 
 
@@ -107,7 +107,7 @@ class Server:
         self._hurry = asyncio.Event()
         self._worker = worker
         self._pool: WorkerPool | None = None
-        self.meeting: Meeting | None = None
+        self.barrier: ShutdownBarrier | None = None
         self._audit: AuditLog | None = None
         self._audit_file: FileSink | None = None
         self._audit_streams: list[StreamSink] = []
@@ -175,10 +175,10 @@ class Server:
             if listener is not None:
                 await listener.stop_listening()
         if self._hub is not None:
-            if self.meeting is not None and self.meeting.wanted:
+            if self.barrier is not None and self.barrier.wanted:
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(left() * MEETING):
-                        await self._hub.conclude(self.meeting.meet)
+                    async with asyncio.timeout(left() * BARRIER):
+                        await self._hub.conclude(self.barrier.wait)
             await self._hub.drain(left(), settings.spread / 1000, self._hurry)
         listeners = (self._ws_listener, self._http_listener, *self._byte_listeners)
         await asyncio.gather(*(each.stop(left()) for each in listeners if each is not None))
@@ -570,7 +570,7 @@ async def _redis(settings: Settings) -> RedisBackplane:
             retention=retention(settings),
             ids=settings.ids_max,
             remember=settings.ids_max_age,
-            community=community(settings),
+            options=node_options(settings),
         )
     except opening.UnusableError as error:
         raise StartError(f"{error.setting}: {error}") from None

@@ -10,7 +10,6 @@ if TYPE_CHECKING:
 
     from pubsub_server.errors import ServiceError
     from pubsub_server.interfaces import (
-        Answers,
         AuditAction,
         AuthOk,
         Caller,
@@ -176,9 +175,13 @@ class Service(Protocol):
         ...
 
     def put(
-        self, identity: Identity, drafts: Sequence[Draft], connection: Connection | None
-    ) -> Answers:
-        """As `publish`; the answers are there at once where the backplane needs no time."""
+        self,
+        identity: Identity,
+        drafts: Sequence[Draft],
+        connection: Connection,
+        done: Callable[[list[Published | ServiceError]], None],
+    ) -> None:
+        """As `publish`; ``done`` is called once, and at once where the backplane needs no time."""
         ...
 
     def send(self, connection: Connection, data: bytes) -> None:

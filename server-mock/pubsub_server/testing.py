@@ -129,7 +129,7 @@ class RunningServer:
 async def running_server(**settings: object) -> AsyncGenerator[RunningServer, None]:
     """Runs a server while the context is open.
 
-    It listens on free ports; unless told otherwise it is a development server with a key of its
+    It listens on free ports; by default it is a development server with a key of its
     own that no file holds, may inject faults, and drains within a second.
 
     Args:

@@ -205,7 +205,7 @@ async def _mesh(role: str, port: int, messages: int, control: Connection) -> Non
             latencies.append(time.monotonic_ns() - int(data_of(entry.body)[1:21]))
 
     async def publish(data: str) -> None:
-        backplane.publish([_draft(data)], ("service", "bench"))
+        backplane.publish([_draft(data)], ("service", "bench"), lambda results: None)
 
     backplane.start(deliver)
     if not first:
@@ -285,7 +285,8 @@ async def _bytes() -> Json:
                 await asyncio.sleep(0.01)
             before = first.mesh.forwarded_bytes
             for _ in range(100):
-                first.publish([_draft(f"{time.monotonic_ns():020d}{PAD}")], ("service", "bench"))
+                draft = _draft(f"{time.monotonic_ns():020d}{PAD}")
+                first.publish([draft], ("service", "bench"), lambda results: None)
             found[str(interested)] = (first.mesh.forwarded_bytes - before) / 100
     await asyncio.gather(*(each.close() for each in nodes))
     return found

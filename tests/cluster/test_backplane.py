@@ -12,6 +12,7 @@ import pytest
 
 from hanzoai.pubsub import Conflict, Gap, Message, PubSubClient, Subscription
 from pubsub_server.errors import ServiceError
+from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import RunningServer, running_server
 from tests.cluster.waiting import until
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from pubsub_server.backplane import Entry
+    from pubsub_server.interfaces import Published
     from tests.cluster.store import Store
 
 BOUND = 60
@@ -197,10 +199,9 @@ async def test_at_a_common_end_nothing_more_is_taken_and_what_is_on_its_way_is_d
         acknowledged = [asyncio.create_task(here.publish("demo.x", {"data": n})) for n in range(5)]
         await asyncio.gather(*acknowledged)
         await a.hub.core.backplane.finish_writing()
-        answer = a.hub.core.backplane.publish(
-            [Draft("demo.x", "t", b"6", None, None, None)], ("service", "x")
-        )
-        assert not isinstance(answer, list)
+        answer: Answer[list[Published | ServiceError]] = Answer()
+        late = Draft("demo.x", "t", b"6", None, None, None)
+        a.hub.core.backplane.publish([late], ("service", "x"), answer)
         (refused,) = await answer
         assert isinstance(refused, ServiceError)
         assert refused.code == "unavailable"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
-from redis.asyncio.connection import AbstractConnection
 from websockets.exceptions import InvalidStatus
 
 from pubsub_server.auth import dev_tokens
-from pubsub_server.backplanes.redis.ear import Ear
+from pubsub_server.backplanes.redis.feed import Feed
+from pubsub_server.backplanes.redis.wire import Wire
 from pubsub_server.tasks import FAILURES
 from pubsub_server.testing import running_server
 from tests.cluster.fleet import node_process, peer, settings, stream
@@ -26,7 +26,7 @@ from tests.cluster.store import Store
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable
     from pathlib import Path
     from typing import Literal
 
@@ -160,11 +160,10 @@ async def test_connections_that_are_reset_on_their_way_to_the_store_lose_nothing
     ("of", "method", "error", "failed"),
     [
         # What a transport raises is a connection that was lost, and no failure of a task.
-        (AbstractConnection, "read_response", HANDLER_IS_CLOSED, 0),
-        (AbstractConnection, "send_packed_command", HANDLER_IS_CLOSED, 0),
-        (Ear, "open", KeyError("type"), 3),
-        (Ear, "listen", KeyError("type"), 3),
-        (Ear, "hear", KeyError("type"), 3),
+        (Wire, "open", HANDLER_IS_CLOSED, 0),
+        (Wire, "open", KeyError("type"), 3),
+        (Wire, "ended", KeyError("type"), 3),
+        (Feed, "_take_push", KeyError("type"), 3),
     ],
 )
 async def test_a_feed_whose_connection_fails_in_any_way_is_dialed_again(
@@ -178,8 +177,21 @@ async def test_a_feed_whose_connection_fails_in_any_way_is_dialed_again(
     faults: list[Exception] = []
     real = getattr(of, method)
 
-    async def fail(self: object, *arguments: object, **more: object) -> object:
-        answer = await real(self, *arguments, **more)
+    def fail(self: object, *arguments: object) -> object:
+        answer = real(self, *arguments)
+        if isinstance(self, Wire) and self._pushed.__name__ != "_take_push":
+            # A connection for publishing.
+            return answer
+        if method == "_take_push":
+            if faults:
+                raise faults.pop()
+            return answer
+        return fail_later(answer)
+
+    async def fail_later(work: Awaitable[object]) -> object:
+        if method == "ended" and faults:
+            raise faults.pop()
+        answer = await work
         if faults:
             raise faults.pop()
         return answer
@@ -196,7 +208,7 @@ async def test_a_feed_whose_connection_fails_in_any_way_is_dialed_again(
         await reader.subscribe(TOPIC)
         for number in range(3):
             faults.append(error)
-            if method in {"open", "listen"}:
+            if method in {"open", "ended"}:
                 await store.command("CLIENT", "KILL", "TYPE", "pubsub")
             await publish(publisher, range(number, number + 1))
             assert (await reader.message())["data"] == number

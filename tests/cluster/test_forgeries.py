@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
 from hanzoai.pubsub import webhooks
-from pubsub_server.observe.webhooks import signature, signing_key
+from pubsub_server.observe.webhooks import signature
+from pubsub_server.settings.entries import signing_key
 from tests.cluster.fleet import RefusedError, nodes, peer
 from tests.cluster.test_attacks import BOUND, MANY, resident, rest, store
 from tests.cluster.waiting import until

@@ -40,7 +40,7 @@ async def test_a_node_with_another_number_of_shards_does_not_start(store: Store)
 
 async def test_a_node_does_not_start_on_what_another_release_laid_out(store: Store) -> None:
     async with asyncio.timeout(BOUND):
-        await store.command("SET", KEY, "2 64")
+        await store.command("SET", KEY, "9 64")
         with pytest.raises(StartError, match="laid out by another release"):
             async with running_server(redis_url=store.url):
                 pass
@@ -54,9 +54,9 @@ async def test_a_store_that_was_flushed_is_laid_out_by_who_comes_back(
         running_server(redis_url=store.url, node_heartbeat=50),
     ):
         await store.command("FLUSHALL")
-        await until(lambda: store.command("GET", KEY), b"1 64")
+        await until(lambda: store.command("GET", KEY), b"2 64")
         # And where somebody else was faster, with other settings, it says so.
-        await store.command("SET", KEY, "1 32")
+        await store.command("SET", KEY, "2 32")
         await store.command("DEL", "hanzo-pubsub:{0}:nodes")
         await until(
             lambda: any(

@@ -28,23 +28,25 @@ class Renewal:
     """Holds up what a node writes after it has found that the store does not know it any more."""
 
     def __init__(self, node: RunningServer, patch: pytest.MonkeyPatch) -> None:
-        self.life: Any = node.hub.core.backplane._life  # type: ignore[attr-defined]
-        self.name: str = self.life.node
-        self._renew = self.life._renew
+        self.lease: Any = node.hub.core.backplane._lease  # type: ignore[attr-defined]
+        self.name: str = self.lease.node
+        self._replace = self.lease._replace
         self._allowed = asyncio.Event()
-        patch.setattr(self.life, "_renew", self._wait)
+        patch.setattr(self.lease, "_replace", self._wait)
 
     async def _wait(self) -> None:
         await self._allowed.wait()
-        await self._renew()
+        await self._replace()
 
     async def run(self) -> None:
         """Let it write, and wait until all is written."""
         self._allowed.set()
-        await until(lambda: self.life.node != self.name and bool(self.life._graves or self._done()))
+        await until(
+            lambda: self.lease.node != self.name and bool(self.lease._released or self._done())
+        )
 
     def _done(self) -> bool:
-        return not self.life._former
+        return not self.lease._former
 
 
 async def move(
@@ -183,13 +185,13 @@ async def test_a_member_within_its_grace_stays_one_when_its_node_takes_another_n
             await socket.subscribe(TOPIC)
             socket.cut()
         await until(lambda: x.hub.core.connections, {})
-        life: Any = x.hub.core.backplane._life  # type: ignore[attr-defined]
-        name = life.node
+        lease: Any = x.hub.core.backplane._lease  # type: ignore[attr-defined]
+        name = lease.node
 
         def renewed() -> bool:
-            return bool(life.node != name and not life._former)
+            return bool(lease.node != name and not lease._former)
 
-        life.lose()
+        lease.lose()
         await until(renewed)
         assert await members(y) == ["alice"]
 

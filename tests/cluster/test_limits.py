@@ -121,7 +121,7 @@ async def test_a_node_counts_alone_while_the_store_is_away_and_tells_it_afterwar
             assert await refusal(b, b.token("ann")) is None
             await store.start()
             await until(lambda: counted(store, "user user ann"), [2])
-            await until(lambda: b.hub.core.backplane._life.up)  # type: ignore[attr-defined]
+            await until(lambda: b.hub.core.backplane._lease.up)  # type: ignore[attr-defined]
             assert await refusal(b, b.token("ann")) is not None
 
 

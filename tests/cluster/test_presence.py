@@ -13,7 +13,7 @@ from tests.cluster.fleet import BOUND, TIMEOUT, meeting, node_process, nodes, pe
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
-    from pubsub_server.shared.roster import Told
+    from pubsub_server.shared.roster import MemberChange
     from tests.cluster.store import Store
     from tests.interop.peer import Json, Socket
 
@@ -267,7 +267,7 @@ async def test_members_outlast_an_outage_of_the_store(store: Store) -> None:
         await sam.subscribe(TOPIC)
         await bob.subscribe(TOPIC)
         await snapshot(bob)
-        names = {node.hub.core.backplane._life.node for node in (a, b)}  # type: ignore[attr-defined]
+        names = {node.hub.core.backplane._lease.node for node in (a, b)}  # type: ignore[attr-defined]
         await store.end()
         # What happens meanwhile is told when the store is back.
         await sam.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "1"})
@@ -397,7 +397,7 @@ async def test_a_node_is_told_of_topics_that_its_clients_listen_to_and_no_others
         attendance: Any = b.hub.attendance
         hear = attendance.heard
 
-        def listen(told: Told) -> None:
+        def listen(told: MemberChange) -> None:
             heard.append(told.topic)
             hear(told)
 
@@ -410,7 +410,7 @@ async def test_a_node_is_told_of_topics_that_its_clients_listen_to_and_no_others
 
 
 def _names(*all: Any) -> set[str]:
-    return {node.hub.core.backplane._life.node for node in all}
+    return {node.hub.core.backplane._lease.node for node in all}
 
 
 async def _users(node: Any) -> list[Any]:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import pytest
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
+from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
 from tests.cluster.test_backplane import BOUND
@@ -18,7 +19,7 @@ from tests.server.test_positions import publish
 from tests.server.test_rest import api
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Sequence
 
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
@@ -38,8 +39,9 @@ def drafts(start: int, count: int, topic: str = "demo.x", data: int = 0) -> list
 async def send(
     node: RunningServer, items: Sequence[Draft], sender: str = "spark"
 ) -> list[Published | ServiceError]:
-    done = node.hub.core.backplane.publish(items, ("service", sender))
-    return list(await cast("Awaitable[Sequence[Published | ServiceError]]", done))
+    answer: Answer[list[Published | ServiceError]] = Answer()
+    node.hub.core.backplane.publish(items, ("service", sender), answer)
+    return await answer
 
 
 async def test_a_job_that_is_repeated_publishes_nothing(store: Store) -> None:

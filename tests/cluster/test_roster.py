@@ -14,7 +14,7 @@ from tests.cluster.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
-    from pubsub_server.shared.roster import Change, Told
+    from pubsub_server.shared.roster import Change, MemberChange
     from tests.cluster.store import Store
 
 TOPIC = "demo.room"
@@ -42,11 +42,11 @@ class Noted:
     @property
     def name(self) -> str:
         """Of the node."""
-        found: str = self.backplane._life.node
+        found: str = self.backplane._lease.node
         return found
 
-    def heard(self, told: Told) -> None:
-        self.told.append((told.change, told.client_id))
+    def heard(self, change: MemberChange) -> None:
+        self.told.append((change.change, change.client_id))
 
     def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
         self.own.append((change, client_id))
@@ -110,7 +110,7 @@ async def test_of_a_node_that_is_given_up_only_its_own_members_leave(store: Stor
         # As if it had moved while its former node was away from this shard.
         async with store.client() as redis:
             await redis.sadd(f"{base}:m:dead", f"cl_1 {TOPIC}")
-        answer = await link.call("bury.lua", [base], ["dead", 100, 60_000, 60_000])
+        answer = await link.call("revoke.lua", [base], ["dead", 100, 60_000, 60_000])
         assert answer == [0] or answer == [b"0"]
         await b.enter("cl_2", "of b")
         await until(lambda: a.told, [("join", "cl_1"), ("join", "cl_2")])
@@ -125,7 +125,7 @@ async def test_a_node_that_begins_anew_tells_nobody_of_members_that_are_as_they_
         await a.enter("cl_2", "before")
         a.held[1] = (TOPIC, "cl_2", shown("after"))
         former = a.name
-        a.backplane._life.lose()
+        a.backplane._lease.lose()
         await until(lambda: a.name != former)
         await until(lambda: b.told[2:], [("update", "cl_2")])
         await b.enter("cl_3", "of b")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import shared_attendance
-from pubsub_server.shared.roster import Told
+from pubsub_server.shared.roster import MemberChange
 from tests.cluster.fleet import BOUND, meeting, peer
 from tests.cluster.test_presence import TOPIC, change, changes, snapshot, users
 from tests.cluster.waiting import until
@@ -124,7 +124,7 @@ async def test_a_change_that_comes_late_and_was_in_the_snapshot_is_not_told_agai
         shown = shared_attendance.shown_bytes(member, 0)
         for late, told in ((-1, []), (1, [("join", "ann")])):
             at = reading.at + late
-            reading.attendance.heard(Told("join", TOPIC, ann.client_id, "", at, shown))
+            reading.attendance.heard(MemberChange("join", TOPIC, ann.client_id, "", at, shown))
             assert changes(await bob.fence()) == told
 
 
@@ -187,7 +187,7 @@ async def test_who_is_just_coming_to_this_node_is_not_sent_away_for_having_been_
     async with one(store) as (_, reading, _, ann):
         await ann.subscribe(TOPIC, presence=False)
         attendance, client_id = reading.attendance, ann.client_id
-        moved = Told("move", TOPIC, client_id, "", 0, b"another")
+        moved = MemberChange("move", TOPIC, client_id, "", 0, b"another")
         asked: list[str] = []
 
         async def elsewhere(topic: str, client_id: str) -> bool:

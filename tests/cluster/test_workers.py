@@ -28,10 +28,10 @@ from hanzoai.pubsub import PresenceChange, PubSubClient, RetryOptions
 from pubsub_server import commands
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth import dev_tokens
-from pubsub_server.complaints import USAGE
+from pubsub_server.command_errors import USAGE
 from pubsub_server.instruments import SWITCHES
 from pubsub_server.testing import running_server
-from pubsub_server.workers import bus, meeting
+from pubsub_server.workers import bus, shutdown_barrier
 from pubsub_server.workers.pool import WorkerPool, together
 from tests.cluster.fleet import peer
 from tests.cluster.nodes import Node
@@ -248,12 +248,12 @@ async def test_a_worker_that_ends_with_the_others_waits_until_each_is_quiet_or_g
         monkeypatch.setattr(sys, "stdin", os.fdopen(inside))
         monkeypatch.setattr(sys, "stdout", SimpleNamespace(buffer=said))
         gone = asyncio.Event()
-        worker = meeting.Meeting(tmp_path, gone)
+        worker = shutdown_barrier.ShutdownBarrier(tmp_path, gone)
         wanted = [worker.wanted]
-        meeting.mark(tmp_path).touch()
+        shutdown_barrier.mark(tmp_path).touch()
         assert [*wanted, worker.wanted] == [False, True]
-        met = asyncio.create_task(worker.meet())
-        await until(said.getvalue, meeting.QUIET)
+        met = asyncio.create_task(worker.wait())
+        await until(said.getvalue, shutdown_barrier.QUIET)
 
         def write(data: bytes) -> None:
             os.write(outside, data)
@@ -263,13 +263,13 @@ async def test_a_worker_that_ends_with_the_others_waits_until_each_is_quiet_or_g
             cast("Process", SimpleNamespace(stdout=reader, stdin=SimpleNamespace(write=write)))
             for reader in readers
         ]
-        held = asyncio.create_task(meeting.convene(all))
+        held = asyncio.create_task(shutdown_barrier.release(all))
         readers[0].feed_data(said.getvalue())
         readers[1].feed_eof()
         await asyncio.sleep(0)
         await asyncio.sleep(0)
         assert (met.done(), held.done()) == (False, False)
-        readers[2].feed_data(meeting.QUIET)
+        readers[2].feed_data(shutdown_barrier.QUIET)
         await held
         await met
         assert not gone.is_set()

@@ -10,11 +10,15 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.backplanes.redis.records import Parts
 from pubsub_server.backplanes.redis.writer import Item, Lane, Load, Memory
+from pubsub_server.backplanes.retention import Keep
 from pubsub_server.interfaces import Published
+from pubsub_server.shared.answers import Answer
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from pubsub_server.errors import ServiceError
 
 PATIENCE = 5.0
 
@@ -26,6 +30,10 @@ class Store:
         self.away = True
         self.asked = asyncio.Event()
         self.taken: list[str] = []
+
+    def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
+        """It has to be dialed each time."""
+        return False
 
     async def publish(self, bases: Sequence[str], arguments: Sequence[Any]) -> list[bytes]:
         self.asked.set()
@@ -45,13 +53,11 @@ class Place:
         return 0
 
 
-class Keep:
+class Keeps:
     """Logs of one kind."""
 
-    keeps = ()
-
-    def number(self, topic: str) -> int:
-        return 0
+    def of(self, topic: str) -> Keep:
+        return Keep(1, 1)
 
 
 def item(id: str, sender: str) -> Item:
@@ -66,9 +72,17 @@ class Publisher:
 
 def lane_to(store: Store, load: Load, tasks: Tasks) -> Lane:
     place: Any = Place()
-    keep: Any = Keep()
+    keep: Any = Keeps()
     link: Any = store
     return Lane(link, place, keep, Memory(1, 1, 1), PATIENCE, load, tasks)
+
+
+def publish(
+    lane: Lane, items: Sequence[Item], origin: Publisher | None = None
+) -> Answer[list[Published | ServiceError]]:
+    answer: Answer[list[Published | ServiceError]] = Answer()
+    lane.publish(items, answer, origin)
+    return answer
 
 
 async def test_a_publisher_that_repeats_is_not_overtaken_by_what_its_former_connection_sent() -> (
@@ -79,11 +93,14 @@ async def test_a_publisher_that_repeats_is_not_overtaken_by_what_its_former_conn
     tasks = Tasks(asyncio.get_running_loop(), logging.getLogger("test"), "writer")
     lane = lane_to(store, load, tasks)
     former = Publisher()
-    asked = lane.publish([item("id2", "ana")], former)
+    asked = publish(lane, [item("id2", "ana")], former)
     await store.asked.wait()
-    waiting, other = lane.publish([item("id3", "ana")], former), lane.publish([item("id9", "ben")])
+    waiting, other = (
+        publish(lane, [item("id3", "ana")], former),
+        publish(lane, [item("id9", "ben")]),
+    )
     former.closed = True
-    repeated = [lane.publish([item(id, "ana")], Publisher()) for id in ("id1", "id2", "id3")]
+    repeated = [publish(lane, [item(id, "ana")], Publisher()) for id in ("id1", "id2", "id3")]
     store.away = False
     for each in (other, *repeated):
         assert isinstance((await each)[0], Published)
@@ -104,14 +121,15 @@ async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -
 
     class Clock:
         time = staticmethod(lambda: now[0])
+        call_soon = staticmethod(loop.call_soon)
         create_future = staticmethod(loop.create_future)
 
     clock: Any = Clock
     lane._loop = clock
-    first = lane.publish([item("id1", "ana")])
+    first = publish(lane, [item("id1", "ana")])
     await store.asked.wait()
     now[0] += PATIENCE / 2
-    second, other = lane.publish([item("id2", "ana")]), lane.publish([item("id3", "ben")])
+    second, other = publish(lane, [item("id2", "ana")]), publish(lane, [item("id3", "ben")])
     # Only the first has waited too long.
     now[0] += PATIENCE / 2
     results = await first + await second
@@ -121,6 +139,6 @@ async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -
     assert store.taken == ["id3"]
     assert (load.messages, load.bytes) == (0, 0)
     # What it sends after the refusal is taken.
-    assert isinstance((await lane.publish([item("id4", "ana")]))[0], Published)
+    assert isinstance((await publish(lane, [item("id4", "ana")]))[0], Published)
     await lane.close()
     await tasks.stop()

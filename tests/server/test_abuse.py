@@ -258,7 +258,7 @@ def many_topics(rig: Rig, count: int) -> None:
     store = rig.hub.core.backplane
     assert isinstance(store, MemoryBackplane)
     drafts = [Draft(f"org.o{n % 7}.t{n}", "t", b"1", None, None, None) for n in range(count)]
-    store.publish(drafts, ("service", "s"))
+    store.append(drafts, ("service", "s"))
 
 
 async def test_many_topics_are_searched_piece_by_piece_and_none_is_missed() -> None:

@@ -22,7 +22,7 @@ from tests.server.hub_rig import START_MS, Peer, Rig
 from tests.server.test_history import memory_store
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Callable, Sequence
 
     from pubsub_server.backplane import Origin
 
@@ -37,14 +37,18 @@ class Slow(MemoryBackplane):
         super().__init__(store, lambda: START_MS)
         self.gate = asyncio.Event()
 
-    def publish(  # type: ignore[override]
-        self, drafts: Sequence[Draft], sender: tuple[str, str], origin: Origin | None = None
-    ) -> Awaitable[list[Published | ServiceError]]:
-        async def later() -> list[Published | ServiceError]:
+    def publish(
+        self,
+        drafts: Sequence[Draft],
+        sender: tuple[str, str],
+        done: Callable[[list[Published | ServiceError]], None],
+        origin: Origin | None = None,
+    ) -> None:
+        async def later() -> None:
             await self.gate.wait()
-            return MemoryBackplane.publish(self, drafts, sender, origin)
+            done(self.append(drafts, sender))
 
-        return later()
+        self.answering = asyncio.ensure_future(later())
 
 
 def ended(peers: Sequence[Peer]) -> int:

@@ -98,7 +98,7 @@ async def test_a_pattern_gives_what_has_a_log_and_may_be_read(
 
 async def test_what_expired_is_not_retained(server: RunningServer, rest: httpx.AsyncClient) -> None:
     first, last = await publish(rest, "demo.x", 2, ttl=3600)
-    server.hub.core.backplane.evict("demo.x", log_too=False)
+    server.hub.core.backplane.logs.evict("demo.x", log_too=False)
     assert (await ask(rest, "demo.x"))["demo.x"] == {
         "topic": "demo.x",
         "first": last + 1,

@@ -12,8 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from aiohttp import web
+from pydantic import ValidationError
 
-from pubsub_server.observe.webhooks import WebhookSender, signing_key
+from pubsub_server.observe.webhooks import WebhookSender
+from pubsub_server.settings.config import Settings
+from pubsub_server.settings.entries import signing_key
 from pubsub_server.settings.sources import load
 
 if TYPE_CHECKING:
@@ -103,7 +106,15 @@ async def test_an_event_is_posted_and_signed_by_the_standard(receiver: Receiver)
 
 def test_a_secret_of_the_standards_form_is_base64() -> None:
     assert signing_key("whsec_" + base64.b64encode(b"key").decode()) == b"key"
-    assert signing_key("whsec_not base64!") == b"whsec_not base64!"
+
+
+@pytest.mark.parametrize(
+    "secret", ["whsec_not base64 at all", "whsec_abcdefghijklm", "whsec_          "]
+)
+def test_a_secret_whose_rest_is_not_base64_is_refused_at_the_start(secret: str) -> None:
+    with pytest.raises(ValidationError, match="is not base64 after whsec_") as caught:
+        Settings.model_validate({"webhooks": [{"url": "https://example.com", "secret": secret}]})
+    assert [error["loc"] for error in caught.value.errors()] == [("webhooks", 0, "secret")]
 
 
 async def test_only_the_events_and_topics_asked_for_are_sent(receiver: Receiver) -> None:

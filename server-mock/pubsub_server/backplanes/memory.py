@@ -22,6 +22,60 @@ if TYPE_CHECKING:
     from pubsub_server.shared.topic_index import Survey
 
 
+class MemoryLogs:
+    """See `backplane.Logs`: those of this process.
+
+    Args:
+        store: The logs.
+        wall: Unix ms.
+    """
+
+    def __init__(self, store: MemoryStore, wall: Callable[[], int]) -> None:
+        self.store = store
+        self._wall = wall
+
+    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
+        """See `backplane.Logs`."""
+        return self.store.survey(patterns, allowed)
+
+    def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
+        """See `backplane.Logs`."""
+        return [topic for topic in self.store.named(patterns) if allowed(topic)]
+
+    def stand(
+        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
+    ) -> tuple[int, Sequence[Standing]]:
+        """See `backplane.Logs`; all is heard."""
+        now = self._wall()
+        return now, self.store.stand(topics, now, at)
+
+    def page(
+        self,
+        topic: str,
+        *,
+        since: int | None,
+        before: str | None,
+        after: int | None,
+        limit: int,
+    ) -> Page:
+        """See `backplane.Logs`."""
+        return self.store.page(
+            topic, self._wall(), since=since, before=before, after=after, limit=limit
+        )
+
+    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
+        """See `backplane.Logs`."""
+        return self.store.reports(prefix, self._wall(), limit)
+
+    def expire(self) -> None:
+        """See `backplane.Logs`."""
+        self.store.expire(self._wall())
+
+    def evict(self, topic: str | None, *, log_too: bool) -> None:
+        """See `backplane.Logs`."""
+        self.store.evict(topic, log_too=log_too)
+
+
 class MemoryBackplane:
     """See `backplane.Backplane`.
 
@@ -34,6 +88,7 @@ class MemoryBackplane:
 
     def __init__(self, store: MemoryStore, wall: Callable[[], int]) -> None:
         self.store = store
+        self.logs = MemoryLogs(store, wall)
         self._wall = wall
         self._deliver: Callable[[Entry], None] | None = None
 
@@ -58,9 +113,16 @@ class MemoryBackplane:
         self,
         drafts: Sequence[Draft],
         sender: tuple[str, str],
+        done: Callable[[list[Published | ServiceError]], None],
         origin: Origin | None = None,
+    ) -> None:
+        """See `backplane.Backplane`; the answers come at once."""
+        done(self.append(drafts, sender))
+
+    def append(
+        self, drafts: Sequence[Draft], sender: tuple[str, str]
     ) -> list[Published | ServiceError]:
-        """See `backplane.Backplane`."""
+        """Number, keep and deliver."""
         now = self._wall()
         results: list[Published | ServiceError] = []
         for draft in drafts:
@@ -101,47 +163,6 @@ class MemoryBackplane:
             newest=newest,
             allowed=allowed,
         )
-
-    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
-        """See `backplane.Backplane`."""
-        return self.store.survey(patterns, allowed)
-
-    def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
-        """See `backplane.Backplane`."""
-        return [topic for topic in self.store.named(patterns) if allowed(topic)]
-
-    def stand(
-        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
-    ) -> tuple[int, Sequence[Standing]]:
-        """See `backplane.Backplane`; all is heard."""
-        now = self._wall()
-        return now, self.store.stand(topics, now, at)
-
-    def page(
-        self,
-        topic: str,
-        *,
-        since: int | None,
-        before: str | None,
-        after: int | None,
-        limit: int,
-    ) -> Page:
-        """See `backplane.Backplane`."""
-        return self.store.page(
-            topic, self._wall(), since=since, before=before, after=after, limit=limit
-        )
-
-    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
-        """See `backplane.Backplane`."""
-        return self.store.reports(prefix, self._wall(), limit)
-
-    def expire(self) -> None:
-        """See `backplane.Backplane`."""
-        self.store.expire(self._wall())
-
-    def evict(self, topic: str | None, *, log_too: bool) -> None:
-        """See `backplane.Backplane`."""
-        self.store.evict(topic, log_too=log_too)
 
     def instruments(self) -> Sequence[Instrument]:
         """See `backplane.Backplane`."""

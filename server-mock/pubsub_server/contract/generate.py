@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pubsub_server.complaints import USAGE, Parser, complain
+from pubsub_server.command_errors import USAGE, Parser, report_error
 from pubsub_server.contract import asyncapi_and_rules, setup
 from pubsub_server.contract.document import ContractError
 from pubsub_server.contract.python_types import python_types
@@ -50,14 +50,14 @@ def run(argv: Sequence[str]) -> int:
             if getattr(options, name) is not None
         ]
     except ContractError as error:
-        return complain(str(error), USAGE)
+        return report_error(str(error), USAGE)
     return _compare(wanted) if options.check else _write(wanted)
 
 
 def _compare(wanted: Sequence[tuple[Path, str]]) -> int:
     differing = [str(file) for file, text in wanted if _present(file) != text]
     if differing:
-        return complain(f"not current: {', '.join(differing)}; run the command without --check")
+        return report_error(f"not current: {', '.join(differing)}; run the command without --check")
     return 0
 
 
@@ -66,7 +66,7 @@ def _write(wanted: Sequence[tuple[Path, str]]) -> int:
         try:
             file.write_text(text, encoding="utf-8")
         except OSError as error:
-            return complain(f"{file} cannot be written: {error.strerror}")
+            return report_error(f"{file} cannot be written: {error.strerror}")
         sys.stdout.write(f"written: {file}\n")
     return 0
 

@@ -21,10 +21,42 @@ SHARE: Final = 0.75
 SHUTTING_DOWN: Final = "the server is shutting down"
 
 
+class Unanswered:
+    """The publishes under way."""
+
+    def __init__(self) -> None:
+        self._under_way: set[object] = set()
+        self._waiting: list[tuple[set[object], asyncio.Future[None]]] = []
+
+    def begin(self, publish: object) -> None:
+        """One more."""
+        self._under_way.add(publish)
+
+    def end(self, publish: object) -> None:
+        """It is answered."""
+        self._under_way.discard(publish)
+        for awaited, future in self._waiting:
+            awaited.discard(publish)
+            if not awaited and not future.done():
+                future.set_result(None)
+
+    async def wait(self, seconds: float) -> None:
+        """Wait until those that are under way now are answered, for this many seconds at most."""
+        if not self._under_way:
+            return
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting = set(self._under_way), future
+        self._waiting.append(waiting)
+        try:
+            await asyncio.wait([future], timeout=seconds)
+        finally:
+            self._waiting.remove(waiting)
+
+
 async def end_all(
     opened: Collection[Connection],
     end: Callable[[Connection, ServiceError], None],
-    unanswered: Collection[asyncio.Task[None]],
+    unanswered: Unanswered,
     *,
     seconds: float,
     spread: float,
@@ -39,7 +71,7 @@ async def end_all(
     Args:
         opened: Those that are open; the set shrinks as they end.
         end: Ends one, and says why.
-        unanswered: Publishes under way; the set shrinks as they are answered.
+        unanswered: Publishes under way.
         seconds: For all of it.
         spread: Seconds between the first end and the last.
         hurry: Set: the rest ends at once.
@@ -60,8 +92,8 @@ async def end_all(
         for connection in some:
             # What is read no more is not acknowledged: its publisher sends it elsewhere.
             connection.sink.hold(True)
-        if unanswered and some:
-            await asyncio.wait(list(unanswered), timeout=max(0.0, seconds - passed))
+        if some:
+            await unanswered.wait(max(0.0, seconds - passed))
         for number, connection in enumerate(some, ended):
             early = number * share - (loop.time() - began)
             wait = round(early * 1000) if whole and early > 0 else None

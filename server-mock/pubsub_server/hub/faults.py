@@ -227,7 +227,7 @@ class Faults:
             case Delay():
                 self._delay = fault
             case Evict():
-                self._hub.core.backplane.evict(fault.topic, log_too=fault.log)
+                self._hub.core.backplane.logs.evict(fault.topic, log_too=fault.log)
             case Expire():
                 chosen = self._of(fault.user)
                 for connection in chosen:

@@ -6,7 +6,6 @@ import asyncio
 import functools
 import logging
 import secrets
-from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.errors import CODES
@@ -41,6 +40,7 @@ from pubsub_server.interfaces import (
     Stats,
     TopicReport,
 )
+from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.client_ids import ClientIds
 from pubsub_server.shared.codec import error_frame
 from pubsub_server.shared.connection import PAUSED, Connection
@@ -49,12 +49,11 @@ from pubsub_server.shared.wheel import Wheel
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from pubsub_server.backplane import Backplane, Entry
     from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import (
-        Answers,
         Audit,
         AuditAction,
         Authenticator,
@@ -187,7 +186,7 @@ class Hub:
         self.admission = Admission(core, self.end, self.subscriptions.drop)
         self.subscriptions.admission = self.admission
         self.publishing = Publishing(core, self.attendance)
-        self._publishes = PublishFrames(core, self.publishing, self._tasks.spawn)
+        self._publishes = PublishFrames(core, self.publishing)
         self._positions = Positions(core, interests)
         self._queries = Queries(core, self.attendance)
         self._connections = OpenConnections(core, self.end)
@@ -211,7 +210,7 @@ class Hub:
 
     def due(self, now: float) -> float:
         """See `wheel.Waiting`: old messages go, again and again."""
-        self.core.backplane.expire()
+        self.core.backplane.logs.expire()
         self._positions.expire()
         return now + EXPIRE_EVERY
 
@@ -368,22 +367,33 @@ class Hub:
         batch: bool = False,
     ) -> list[Published | ServiceError]:
         """See `service.Service`."""
-        results = self.put(identity, drafts, connection, batch=batch)
-        return await results if isinstance(results, Awaitable) else results
+        if connection is None:
+            return self._ended(drafts) or await self.publishing.request(
+                identity, drafts, batch=batch
+            )
+        answer: Answer[list[Published | ServiceError]] = Answer()
+        self.put(identity, drafts, connection, answer)
+        return await answer
 
     def put(
         self,
         identity: Identity,
         drafts: Sequence[Draft],
-        connection: Connection | None,
-        *,
-        batch: bool = False,
-    ) -> Answers:
+        connection: Connection,
+        done: Callable[[list[Published | ServiceError]], None],
+    ) -> None:
         """See `service.Service`."""
+        ended = self._ended(drafts)
+        if ended:
+            done(ended)
+        else:
+            self.publishing.publish(identity, drafts, connection, done)
+
+    def _ended(self, drafts: Sequence[Draft]) -> list[Published | ServiceError]:
+        """Refusals, where the node ends and its listeners would miss these; otherwise empty."""
         if self._draining and not self.core.backplane.lasting:
-            # Its listeners leave, and what they miss would be gone.
             return [ServiceError("going_away", "the server is shutting down") for _ in drafts]
-        return self.publishing.publish(identity, drafts, connection, batch=batch)
+        return []
 
     def send(self, connection: Connection, data: bytes) -> None:
         """See `service.Service`."""
@@ -417,7 +427,7 @@ class Hub:
     def deliver(self, entry: Entry) -> None:
         """A message has its position: send it to the subscribers."""
         core = self.core
-        if self._positions.held:
+        if self._positions:
             self._positions.moved(entry)
         route = core.router.route(entry.topic)
         if route is NOWHERE:
@@ -519,13 +529,13 @@ class Hub:
 
     # ------------------------------------------------------------ end
 
-    async def conclude(self, meet: Callable[[], Awaitable[None]]) -> None:
+    async def conclude(self, barrier: Callable[[], Awaitable[None]]) -> None:
         """Before `drain`, where all nodes end together, and with them what they have kept.
 
         Afterwards no node acknowledges a publish, and what was acknowledged is delivered.
 
         Args:
-            meet: Told that this node takes no publish any more; returns when no other does.
+            barrier: Called when this node takes no publish any more; returns when no node does.
         """
         backplane = self.core.backplane
         backplane.lasting = False
@@ -533,7 +543,7 @@ class Hub:
         for connection in self._open:
             connection.sink.hold(True)
         await backplane.finish_writing()
-        await meet()
+        await barrier()
         await backplane.deliver_rest()
 
     async def drain(

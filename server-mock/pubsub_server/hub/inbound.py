@@ -9,7 +9,6 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub.plain_publish import plain_publish
 from pubsub_server.hub.subscriptions import not_yet
 from pubsub_server.shared.codec import decode_object, error_frame, parse, ref_of
 from pubsub_server.shared.connection import about
@@ -193,27 +192,12 @@ class Inbound:
 
     def _take(self, connection: Connection, data: str | bytes) -> None:
         core = self._core
-        identity = connection.identity
-        plain = None if identity is None else plain_publish(data, core.settings.max_payload)
-        if identity is None or plain is None:
-            self._take_any(connection, data)
-            return
-        connection.bad_frames = 0
-        try:
-            self._publishes.plain(connection, identity, plain)
-        except ServiceError as error:
-            core.refuse(connection, error, plain.ref)
-        except Exception as error:
-            self._failed(connection, plain.ref, error)
-
-    def _take_any(self, connection: Connection, data: str | bytes) -> None:
-        core = self._core
-        ref: str | None = None
+        frame: dict[str, Any] = {}
         try:
             frame = parse(data)
-            ref = ref_of(frame)
             request = decode_object(frame, max_payload=core.settings.max_payload)
         except ServiceError as error:
+            ref = ref_of(frame)
             connection.bad_frames += error.code == "invalid_frame"
             if connection.bad_frames >= BAD_FRAMES:
                 self._end(connection, error)
@@ -224,14 +208,19 @@ class Inbound:
             return
         except Exception:
             logger.exception("cannot decode a frame", extra=about(connection))
-            core.refuse(connection, ServiceError("internal", "the frame could not be read"), ref)
+            failure = ServiceError("internal", "the frame could not be read")
+            core.refuse(connection, failure, ref_of(frame))
             return
         connection.bad_frames = 0
-        if connection.identity is None and not isinstance(request, AuthRequest):
+        identity = connection.identity
+        if identity is None and not isinstance(request, AuthRequest):
             core.refuse(connection, not_yet(), request.ref)
             return
         try:
-            self._perform(connection, request)
+            if identity is not None and isinstance(request, PublishRequest):
+                self._publishes.perform(connection, identity, request)
+            else:
+                self._perform(connection, request)
         except ServiceError as error:
             core.refuse(connection, error, request.ref)
         except Exception as error:
@@ -244,8 +233,6 @@ class Inbound:
 
     def _perform(self, connection: Connection, request: Request) -> None:
         match request:
-            case PublishRequest():
-                self._publish(connection, request)
             case PingRequest():
                 self._ping(connection, request)
             case SubscribeRequest():
@@ -256,6 +243,8 @@ class Inbound:
                 self._presence(connection, request)
             case AuthRequest():
                 self._auth(connection, request)
+            case PublishRequest():
+                raise AssertionError("publishes need an identity")
 
     def _auth(self, connection: Connection, request: AuthRequest) -> None:
         if connection.authenticating:
@@ -313,11 +302,6 @@ class Inbound:
         connection.authenticating = False
         self._core.count(error)
         self._core.send(connection, error_frame(error, ref, type="auth.error"))
-
-    def _publish(self, connection: Connection, request: PublishRequest) -> None:
-        identity = connection.identity
-        assert identity is not None
-        self._publishes.any(connection, identity, request)
 
     def _presence(self, connection: Connection, request: PresenceRequest) -> None:
         identity = connection.identity

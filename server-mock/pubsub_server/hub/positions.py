@@ -69,7 +69,7 @@ class Positions:
     def __init__(self, core: Core, interests: Interests) -> None:
         self._core = core
         self._interests = interests
-        self.held: dict[_Held, None] = {}
+        self._held: dict[_Held, None] = {}
         self._callers: Counter[tuple[str, str]] = Counter()
         self._exact: dict[str, dict[_Held, None]] = {}
         self._patterns: dict[str, dict[_Held, None]] = {}
@@ -80,7 +80,7 @@ class Positions:
 
     def __len__(self) -> int:
         """Requests that are held."""
-        return len(self.held)
+        return len(self._held)
 
     async def answer(
         self, identity: Identity, wanted: PositionsRequest, gone: asyncio.Future[None]
@@ -135,7 +135,7 @@ class Positions:
     def end(self) -> None:
         """Answer what is held, and hold nothing from now on."""
         self._ended = True
-        for held in self.held:
+        for held in self._held:
             held.wake()
 
     # ------------------------------------------------------------ inside
@@ -170,7 +170,7 @@ class Positions:
             some = order[start : start + PIECE]
             if start:
                 await core.turns.wait(PIECE * TOPIC_UNITS)
-            answer = core.backplane.stand(some, wanted.at, hear=hear)
+            answer = core.backplane.logs.stand(some, wanted.at, hear=hear)
             now, stands = await answer if isinstance(answer, Awaitable) else answer
             timestamp = now if timestamp is None else timestamp
             found.update((each.topic, each) for each in stands)
@@ -181,9 +181,9 @@ class Positions:
         self, patterns: Sequence[str], allowed: Callable[[str], bool]
     ) -> Collection[str]:
         core = self._core
-        survey = core.backplane.survey(patterns, _any)
+        survey = core.backplane.logs.survey(patterns, _any)
         if survey is None:
-            names = core.backplane.names(patterns, allowed)
+            names = core.backplane.logs.names(patterns, allowed)
             return await names if isinstance(names, Awaitable) else names
         try:
             await survey.run(core.turns.wait)
@@ -206,7 +206,7 @@ class Positions:
             )
         self._callers[caller] += 1
         held = _Held(wanted.after, allowed)
-        self.held[held] = None
+        self._held[held] = None
         for name in wanted.topics:
             table = self._patterns if is_wildcard(name) else self._exact
             waiting = table.get(name)
@@ -225,7 +225,7 @@ class Positions:
         self._callers[caller] -= 1
         if not self._callers[caller]:
             del self._callers[caller]
-        del self.held[held]
+        del self._held[held]
         until = self._core.clock() + LINGER
         for name in wanted.topics:
             table = self._patterns if is_wildcard(name) else self._exact

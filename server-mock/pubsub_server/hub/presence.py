@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Member
-from pubsub_server.shared.codec import encode_payload
 from pubsub_server.shared.connection import with_name, without_name
+from pubsub_server.shared.publications import encode_payload
 from pubsub_server.shared.topic_index import Survey, TopicIndex
 
 if TYPE_CHECKING:

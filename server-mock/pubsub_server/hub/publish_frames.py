@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import Published
+from pubsub_server.hub.draining import Unanswered
 from pubsub_server.shared.codec import error_frame, error_info
-from pubsub_server.shared.requests import PublishRequest
 
 if TYPE_CHECKING:
-    import asyncio
-    from collections.abc import Awaitable, Callable, Coroutine, Sequence
+    from collections.abc import Sequence
 
     from pubsub_server.hub.core import Core
     from pubsub_server.hub.publishing import Publishing
-    from pubsub_server.interfaces import Identity
+    from pubsub_server.interfaces import Identity, Published
     from pubsub_server.shared.connection import Connection
-    from pubsub_server.shared.requests import PlainPublish, Ref
+    from pubsub_server.shared.requests import PublishRequest, Ref
 
 
 class PublishFrames:
@@ -26,38 +24,18 @@ class PublishFrames:
     Args:
         core: The parts of the hub.
         publishing: Publishes.
-        spawn: Runs what must wait in a task.
 
     Attributes:
         unanswered: Publishes under way.
     """
 
-    def __init__(
-        self,
-        core: Core,
-        publishing: Publishing,
-        spawn: Callable[[Coroutine[Any, Any, None]], asyncio.Task[None]],
-    ) -> None:
+    def __init__(self, core: Core, publishing: Publishing) -> None:
         self._core = core
         self._publishing = publishing
-        self._spawn = spawn
-        self.unanswered: set[asyncio.Task[None]] = set()
+        self.unanswered = Unanswered()
 
-    def plain(self, connection: Connection, identity: Identity, asked: PlainPublish) -> None:
-        """Perform a plain one.
-
-        Raises:
-            ServiceError: It cannot be performed.
-        """
-        waits = asked.ref is not None
-        outcome = self._publishing.one(identity, asked.draft, connection, asked=waits)
-        if isinstance(outcome, Published | ServiceError):
-            self._answer_one(connection, outcome, asked.ref)
-        else:
-            self._await(connection, PublishRequest([asked.draft], False, asked.ref), outcome)
-
-    def any(self, connection: Connection, identity: Identity, asked: PublishRequest) -> None:
-        """Perform one in any form, a batch too.
+    def perform(self, connection: Connection, identity: Identity, asked: PublishRequest) -> None:
+        """Perform one message or a batch.
 
         Raises:
             ServiceError: It cannot be performed.
@@ -67,33 +45,21 @@ class PublishFrames:
             raise ServiceError(
                 "invalid_frame", f"a batch has at most {most} messages", field="messages"
             )
-        waits = asked.ref is not None
-        results = self._publishing.publish(identity, asked.items, connection, asked=waits)
-        if isinstance(results, list):
+        unanswered = self.unanswered
+        answered = waiting = False
+
+        def done(results: Sequence[Published | ServiceError]) -> None:
+            nonlocal answered
+            answered = True
+            if waiting:
+                unanswered.end(done)
             self._answer(connection, asked, results)
-        else:
-            self._await(connection, asked, results)
 
-    def _await(
-        self,
-        connection: Connection,
-        asked: PublishRequest,
-        results: Awaitable[list[Published | ServiceError]],
-    ) -> None:
-        task = self._spawn(self._answer_later(connection, asked, results))
-        self.unanswered.add(task)
-        task.add_done_callback(self.unanswered.discard)
-
-    async def _answer_later(
-        self,
-        connection: Connection,
-        asked: PublishRequest,
-        results: Awaitable[list[Published | ServiceError]],
-    ) -> None:
-        try:
-            self._answer(connection, asked, await results)
-        except ServiceError as error:
-            self._core.refuse(connection, error, asked.ref)
+        waits = asked.ref is not None
+        self._publishing.publish(identity, asked.items, connection, done, asked=waits)
+        if not answered:
+            waiting = True
+            unanswered.begin(done)
 
     def _answer(
         self,

@@ -5,7 +5,6 @@ H-045, H-097 … H-099, H-144.
 
 from __future__ import annotations
 
-import functools
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
@@ -13,11 +12,12 @@ import orjson
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
+from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.envelopes import envelope
 from pubsub_server.shared.requests import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Sequence
+    from collections.abc import Callable, Sequence
 
     from pubsub_server.hub.attendance import Attendance
     from pubsub_server.hub.core import Core
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pubsub_server.shared.connection import Connection
 
     Result = Published | ServiceError
+    Done = Callable[[list[Result]], None]
 
 
 class Publishing:
@@ -39,110 +40,61 @@ class Publishing:
         self._core = core
         self._attendance = attendance
 
-    def one(
-        self, identity: Identity, draft: Draft, connection: Connection, *, asked: bool = True
-    ) -> Result | Awaitable[list[Result]]:
-        """Publish a message alone, what sockets bring most; as `publish` of one item.
-
-        Args:
-            identity: Who publishes.
-            draft: The message.
-            connection: It came by.
-            asked: Whether an answer is waited for, so that an unanswered publish is repeated.
-        """
-        core = self._core
-        if core.tracing is not None:
-            results = self.publish(identity, [draft], connection, asked=asked)
-            return results[0] if isinstance(results, list) else results
-        granted, wait = core.rates.take(identity, connection.client_id, 1)
-        outcome = (
-            self._check(identity, draft, connection)
-            if granted
-            else self._too_often(identity, draft, wait, batch=False)
-        )
-        if outcome is not None:
-            if isinstance(outcome, ServiceError):
-                self._refused(identity, draft, connection, outcome)
-            return outcome
-        drafts = [draft]
-        origin = connection if asked else None
-        done = core.backplane.publish(drafts, (identity.kind, identity.user_id), origin)
-        if isinstance(done, list):
-            self._published(identity, draft, done[0], connection)
-            return done[0]
-        return self._later(identity, drafts, [None], done, connection)
-
     def publish(
         self,
         identity: Identity,
         items: Sequence[Draft | ServiceError],
-        connection: Connection | None,
+        connection: Connection,
+        done: Done,
         *,
-        batch: bool = False,
         asked: bool = False,
-    ) -> list[Result] | Awaitable[list[Result]]:
-        """Publish in order; one answer an item. An item that is an error already stays one.
+    ) -> None:
+        """Publish in order. An item that is an error already stays one.
 
         Args:
             identity: Who publishes.
             items: The messages.
-            connection: They came by; None for a request.
-            batch: Whether they came as a batch over REST.
-            asked: As in `one`.
+            connection: They came by.
+            done: Called once, with one answer an item: at once, or when the backplane has it.
+            asked: Whether an answer is waited for, so that an unanswered publish is repeated.
         """
+        wanted = len(items) if len(items) == 1 else _count(items)
+        budget = self._core.rates.take(identity, connection.client_id, wanted) if wanted else (0, 0)
         origin = connection if asked else None
-        tracing = self._core.tracing
-        if tracing is not None:
-            return tracing.publishing(
-                items, functools.partial(self._publish, identity, items, connection, batch, origin)
-            )
-        return self._publish(identity, items, connection, batch, origin)
+        self._perform(identity, items, connection, done, *budget, origin=origin)
 
-    def _publish(
-        self,
-        identity: Identity,
-        items: Sequence[Draft | ServiceError],
-        connection: Connection | None,
-        batch: bool,
-        origin: Connection | None,
-    ) -> list[Result] | Awaitable[list[Result]]:
-        core = self._core
-        wanted = 0
-        for item in items:
-            if isinstance(item, Draft):
-                wanted += 1
-        budget: tuple[int, int] | Awaitable[tuple[int, int]] = (0, 0)
-        if wanted and connection is not None:
-            budget = core.rates.take(identity, connection.client_id, wanted)
-        elif wanted:
-            budget = core.rates.share(identity, wanted, batch=batch)
-        if isinstance(budget, tuple):
-            return self._take(identity, items, connection, batch, origin, *budget)
-        return self._when_granted(identity, items, connection, batch, origin, budget)
-
-    async def _when_granted(
-        self,
-        identity: Identity,
-        items: Sequence[Draft | ServiceError],
-        connection: Connection | None,
-        batch: bool,
-        origin: Connection | None,
-        budget: Awaitable[tuple[int, int]],
+    async def request(
+        self, identity: Identity, items: Sequence[Draft | ServiceError], *, batch: bool = False
     ) -> list[Result]:
-        results = self._take(identity, items, connection, batch, origin, *await budget)
-        return results if isinstance(results, list) else await results
+        """As `publish`, for a request over REST, of the budget that all nodes share.
 
-    def _take(
+        Args:
+            identity: Who publishes.
+            items: The messages.
+            batch: Whether they came as a batch.
+        """
+        wanted = _count(items)
+        rates = self._core.rates
+        budget = await rates.share(identity, wanted, batch=batch) if wanted else (0, 0)
+        answer: Answer[list[Result]] = Answer()
+        self._perform(identity, items, None, answer, *budget, batch=batch)
+        return await answer
+
+    def _perform(
         self,
         identity: Identity,
         items: Sequence[Draft | ServiceError],
         connection: Connection | None,
-        batch: bool,
-        origin: Connection | None,
+        done: Done,
         granted: int,
         wait: int,
-    ) -> list[Result] | Awaitable[list[Result]]:
+        *,
+        batch: bool = False,
+        origin: Connection | None = None,
+    ) -> None:
         core = self._core
+        if core.tracing is not None:
+            done = core.tracing.publishing(items, done)
         results: list[Result | None] = []
         drafts: list[Draft] = []
         for item in items:
@@ -156,48 +108,32 @@ class Publishing:
                 outcome = self._check(identity, item, connection)
             else:
                 outcome = self._too_often(identity, item, wait, batch=batch)
-            if isinstance(outcome, ServiceError):
-                self._refused(identity, item, connection, outcome)
-            elif outcome is None:
+            if outcome is None:
                 drafts.append(item)
+            elif isinstance(outcome, ServiceError):
+                self._refused(identity, item, connection, outcome)
             results.append(outcome)
         if not drafts:
-            return cast("list[Result]", results)
-        sender = (identity.kind, identity.user_id)
+            done(cast("list[Result]", results))
+            return
         if connection is not None:
             core.echoes.expect(connection, drafts)
-        done = core.backplane.publish(drafts, sender, origin)
-        if isinstance(done, list):
-            return self._join(identity, drafts, results, done, connection)
-        return self._later(identity, drafts, results, done, connection)
+        # When the call has returned, and the answer is still to come.
+        began = 0.0
 
-    async def _later(
-        self,
-        identity: Identity,
-        drafts: Sequence[Draft],
-        results: list[Result | None],
-        done: Awaitable[list[Result]],
-        connection: Connection | None,
-    ) -> list[Result]:
+        def answered(answers: list[Result]) -> None:
+            if began:
+                core.stats.answering.observe(perf_counter() - began)
+            for draft, outcome in zip(drafts, answers, strict=True):
+                self._published(identity, draft, outcome, connection)
+            if len(drafts) < len(results):
+                rest = iter(answers)
+                answers = [next(rest) if each is None else each for each in results]
+            done(answers)
+
+        sender = (identity.kind, identity.user_id)
+        core.backplane.publish(drafts, sender, answered, origin)
         began = perf_counter()
-        answers = await done
-        self._core.stats.answering.observe(perf_counter() - began)
-        return self._join(identity, drafts, results, answers, connection)
-
-    def _join(
-        self,
-        identity: Identity,
-        drafts: Sequence[Draft],
-        results: list[Result | None],
-        done: list[Result],
-        connection: Connection | None,
-    ) -> list[Result]:
-        for draft, outcome in zip(drafts, done, strict=True):
-            self._published(identity, draft, outcome, connection)
-        if len(drafts) == len(results):
-            return done
-        rest = iter(done)
-        return [next(rest) if each is None else each for each in results]
 
     def _published(
         self,
@@ -292,3 +228,8 @@ class Publishing:
         except ServiceError as error:
             return error
         return Published(id, timestamp, None, False)
+
+
+def _count(items: Sequence[Draft | ServiceError]) -> int:
+    """How many are messages."""
+    return sum(isinstance(item, Draft) for item in items)

@@ -54,7 +54,7 @@ class Queries:
             raise ServiceError(
                 "invalid_option", "`after` and `before` exclude each other", field="after"
             )
-        page = self._core.backplane.page(
+        page = self._core.backplane.logs.page(
             topic, since=since, before=before, after=after, limit=limit
         )
         return page if isinstance(page, Page) else await page
@@ -73,7 +73,7 @@ class Queries:
             raise ServiceError("forbidden", "only an admin may list topics")
         if not 1 <= limit <= TOPICS_MAX:
             raise ServiceError("invalid_option", f"`limit` is 1 to {TOPICS_MAX}", field="limit")
-        found = core.backplane.reports(prefix, limit + 1)
+        found = core.backplane.logs.reports(prefix, limit + 1)
         stored = found if isinstance(found, list) else await found
         known = {report.topic: report for report in stored}
         for topic in core.router.exact_topics():

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.hub.core import Core
     from pubsub_server.shared.connection import Connection
-    from pubsub_server.shared.roster import Change, Present, Roster, Told
+    from pubsub_server.shared.roster import Change, MemberChange, Present, Roster
 
 HELD_MAX: Final = 10_000
 """Changes that wait for one connection while it is being greeted."""
@@ -176,23 +176,23 @@ class SharedAttendance(Attendance):
 
     # ------------------------------------------------------------ what others do
 
-    def heard(self, told: Told) -> None:
+    def heard(self, change: MemberChange) -> None:
         """See `roster.Audience`."""
         core = self._core
-        if told.change == "move":
-            if told.client_id in core.connections:
-                self._spawn(self._yield(told.topic, told.client_id))
+        if change.change == "move":
+            if change.client_id in core.connections:
+                self._spawn(self._yield(change.topic, change.client_id))
             return
-        topic = told.topic
+        topic = change.topic
         if topic in self._reading:
-            self._reading[topic] = told.at
+            self._reading[topic] = change.at
         core.delivery.settle()
         hearing = core.router.hearing(topic)
         core.turns.spend(len(hearing))
         frames: dict[Encoder, bytes] = {}
         streams = False
         for connection in hearing:
-            own = connection.client_id == told.client_id and told.change != "update"
+            own = connection.client_id == change.client_id and change.change != "update"
             if own:
                 continue
             if connection.encoder.presence is not Attends.CHANGES:
@@ -201,11 +201,11 @@ class SharedAttendance(Attendance):
             frame = frames.get(connection.encoder)
             if frame is None:
                 now = core.wall()
-                data, kind = self._data(told.client_id, told.shown)
-                body = change_bytes(told.change, topic, data, kind, now, told.id)
+                data, kind = self._data(change.client_id, change.shown)
+                body = change_bytes(change.change, topic, data, kind, now, change.id)
                 frame = connection.encoder.message(change_entry(topic, body, now))
                 frames[connection.encoder] = frame
-            self._give(connection, topic, told.at, frame)
+            self._give(connection, topic, change.at, frame)
         if streams:
             self._refresh(topic, everyone=False)
 

@@ -91,7 +91,7 @@ class Subscriptions:
         def allowed(topic: str) -> bool:
             return core.policy.may_subscribe(identity, topic)
 
-        topics = core.backplane.survey(patterns, allowed)
+        topics = core.backplane.logs.survey(patterns, allowed)
         loud = wants_presence(connection, request)
         alone = loud and core.roster is None
         members = core.presence.survey(patterns, allowed) if alone else None

@@ -6,17 +6,17 @@ import asyncio
 import socket
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
 from hanzoai.pubsub.unparsed import FrameError
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
+from pubsub_server.shared.answers import Answer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Coroutine, Sequence
 
-    from pubsub_server.interfaces import Answers, Published
+    from pubsub_server.interfaces import Published
     from pubsub_server.listeners.byte_listener import ByteListener
     from pubsub_server.shared.connection import Connection
     from pubsub_server.shared.requests import Draft
@@ -138,26 +138,29 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         Returns:
             What has to be awaited, unless all is done.
         """
-        done = self._listener.service.put(self.identity, drafts, self.connection)
-        if isinstance(done, list) and _too_often(done) is None:
-            for draft, answer in zip(drafts, done, strict=True):
-                answered(draft, answer)
-            return None
-        return self._publish_on(drafts, done, answered)
+        answer: Answer[list[Published | ServiceError]] = Answer()
+        self._listener.service.put(self.identity, drafts, self.connection, answer)
+        results = answer.here
+        if results is None or _too_often(results) is not None:
+            return self._publish_on(drafts, answer, answered)
+        for draft, result in zip(drafts, results, strict=True):
+            answered(draft, result)
+        return None
 
     async def _publish_on(
         self,
         drafts: Sequence[Draft],
-        done: Answers,
+        answer: Answer[list[Published | ServiceError]],
         answered: Callable[[Draft, Published | ServiceError], None],
     ) -> None:
+        service = self._listener.service
+        results = await answer
         size = len(drafts)
         while True:
-            results = await done if isinstance(done, Awaitable) else done
             wait = _too_often(results)
             taken = [each for each in results if wait is None or _too_often([each]) is None]
-            for draft, answer in zip(drafts, taken, strict=False):
-                answered(draft, answer)
+            for draft, result in zip(drafts, taken, strict=False):
+                answered(draft, result)
             drafts = drafts[len(taken) :]
             if not drafts:
                 return
@@ -169,7 +172,8 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
                 size *= 2
             if self._closing:
                 return
-            done = self._listener.service.put(self.identity, drafts[:size], self.connection)
+            some = drafts[:size]
+            results = await service.publish(self.identity, some, connection=self.connection)
 
     async def within_rate(self) -> None:
         """Wait until the rate allows one more message, for one that the hub does not see."""

@@ -8,7 +8,7 @@ sampled: a message without a sampled context costs a search in its bytes.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import orjson
@@ -20,7 +20,7 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.shared.requests import Draft
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, TracerProvider
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pubsub_server.interfaces import Published
 
     Result = Published | ServiceError
-    Results = list[Result] | Awaitable[list[Result]]
+    Done = Callable[[list[Result]], None]
 
 SYSTEM: Final = "hanzo_pubsub"
 _MARK: Final = b'"traceparent"'
@@ -48,23 +48,22 @@ class Tracing:
         self._tracer = trace.get_tracer("pubsub_server", tracer_provider=provider)
         self._close = close
 
-    def publishing(
-        self, items: Sequence[Draft | ServiceError], publish: Callable[[], Results]
-    ) -> Results:
-        """Publish, with a span `pubsub.publish` for each message that is traced."""
+    def publishing(self, items: Sequence[Draft | ServiceError], done: Done) -> Done:
+        """See `interfaces.Tracing`: a span `pubsub.publish` for each message that is traced."""
         spans = [
             self._span(item.meta, item.topic, "pubsub.publish", SpanKind.SERVER)
             if isinstance(item, Draft)
             else None
             for item in items
         ]
-        results = publish()
         if not any(spans):
-            return results
-        if isinstance(results, Awaitable):
-            return _later(spans, results)
-        _end(spans, results)
-        return results
+            return done
+
+        def answered(results: list[Result]) -> None:
+            _end(spans, results)
+            done(results)
+
+        return answered
 
     def delivering(self, entry: Entry, listeners: int, deliver: Callable[[], None]) -> None:
         """Deliver, with a span `pubsub.deliver` until it is written, if it is traced."""
@@ -113,15 +112,6 @@ def _context(meta: object) -> Context | None:
     return context if found.is_valid and found.trace_flags.sampled else None
 
 
-async def _later(spans: Sequence[Span | None], results: Awaitable[list[Result]]) -> list[Result]:
-    answers: list[Result] = []
-    try:
-        answers = await results
-    finally:
-        _end(spans, answers)
-    return answers
-
-
 def _end(spans: Sequence[Span | None], results: Sequence[Result]) -> None:
     for number, span in enumerate(spans):
         if span is None:
@@ -153,9 +143,9 @@ def open_tracing(version: str) -> Tracing:
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
 
-    told = OTELResourceDetector().detect().attributes
+    found = OTELResourceDetector().detect().attributes
     own = {"service.name": "hanzo-pubsub", "service.version": version}
-    resource = Resource.create({**own, **told})
+    resource = Resource.create({**own, **found})
     provider = Provider(resource=resource)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return Tracing(provider, provider.shutdown)

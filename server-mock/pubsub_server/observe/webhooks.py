@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 import hashlib
 import hmac
 import logging
@@ -25,6 +24,7 @@ import aiohttp
 import orjson
 
 from pubsub_server.observe.topic_filter import TopicFilter
+from pubsub_server.settings.entries import signing_key
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -237,16 +237,6 @@ class WebhookSender:
             await self._tasks.stop()
         if self._session is not None:
             await self._session.close()
-
-
-def signing_key(secret: str) -> bytes:
-    """The key of a secret: `whsec_` and base64, or the text itself."""
-    if secret.startswith("whsec_"):
-        try:
-            return base64.b64decode(secret.removeprefix("whsec_"), validate=True)
-        except binascii.Error:
-            pass
-    return secret.encode()
 
 
 def signature(key: bytes, identifier: str, stamp: str, body: bytes) -> str:

@@ -7,11 +7,8 @@ A setting `history_max_messages` is the flag `--history-max-messages`, the envir
 
 from __future__ import annotations
 
-import re
-from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self, TypeAlias
-from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -24,10 +21,23 @@ from pydantic import (
     model_validator,
 )
 
-from hanzoai.pubsub.claims import CLAIMS
 from pubsub_server.settings import conflicts
-from pubsub_server.settings.addresses import parse_address, parse_node_address, parse_sp_url
 from pubsub_server.settings.entries import HistoryClass, ListenerIdentity, Webhook
+from pubsub_server.settings.formats import (
+    Brokers,
+    Claims,
+    HttpUrl,
+    ListenAddress,
+    Networks,
+    NodeAddress,
+    NodeAddresses,
+    Origins,
+    PageSize,
+    SignedTopics,
+    SocketUrl,
+    SpUrl,
+    UpstreamUrl,
+)
 from pubsub_server.settings.kinds import (
     Count,
     Items,
@@ -48,11 +58,6 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 SPREAD_AMONG_NODES = 3_000
 """Milliseconds; a node that is alone ends all at once, for no one else could take them."""
-
-_ORIGIN = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+", re.ASCII)
-_SOCKET_URL = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
-_BROKER = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
-_SIGNED_TOPIC = re.compile(r"[0-9a-fA-F]{40}:.+", re.ASCII | re.DOTALL)
 
 
 class Settings(BaseModel):
@@ -84,13 +89,13 @@ class Settings(BaseModel):
         description="Accept plaintext connections, because a proxy in front of the server "
         "terminates TLS.",
     )
-    trusted_proxies: Items = Field(
+    trusted_proxies: Networks = Field(
         default=(),
         description="Addresses and networks of the proxies whose `X-Forwarded-For` header the "
         "server trusts. It then uses the client address of that header for the "
         "limits per address and the audit log. Empty ignores the header.",
     )
-    ws_url: str | None = Field(
+    ws_url: SocketUrl = Field(
         default=None,
         description="WebSocket URL that the server gives to browsers. Default: the host of the "
         "request, or of the proxy, with `ws_port`.",
@@ -103,16 +108,16 @@ class Settings(BaseModel):
         "share state through `redis_url`, or through a private Redis or Valkey that"
         " the server starts (extra `workers`).",
     )
-    event_stream: str | None = Field(
+    event_stream: ListenAddress = Field(
         default=None,
         description="Address of the event stream protocol: a port on loopback, `HOST:PORT` or "
         "`unix:PATH`. Port 0 picks a free port. Default: off.",
     )
-    hub: str | None = Field(
+    hub: ListenAddress = Field(
         default=None,
         description="Address of the hub protocol of pub0sub, in the same format. Default: off.",
     )
-    sp_pub: str | None = Field(
+    sp_pub: SpUrl = Field(
         default=None,
         description="URL that SP subscribers (NNG) dial to receive all topics: "
         "`tcp://HOST:PORT`, `ipc://PATH` or `abstract://NAME`. Default: off.",
@@ -122,19 +127,19 @@ class Settings(BaseModel):
         description="Serve signed topics: SOC frames on WebSockets at `/pubsub/TOPIC` of the"
         " WebSocket port. Messages on `signed.*` are verified; forged ones are rejected.",
     )
-    signed_listen: str | None = Field(
+    signed_listen: ListenAddress = Field(
         default=None,
         description="Address on which other nodes open streams to this broker of signed topics:"
         " a port on loopback, `HOST:PORT` or `unix:PATH`. Port 0 picks a free port."
         " Default: off.",
     )
-    signed_upstream: str | None = Field(
+    signed_upstream: UpstreamUrl = Field(
         default=None,
         description="URL of `/pubsub/` on a Bee node, such as"
         " `ws://127.0.0.1:1633/pubsub/?peer=…`. Signed sockets that name no `peer` then read"
         " and publish there. Default: this node is the broker.",
     )
-    signed_upstream_topics: Items = Field(
+    signed_upstream_topics: SignedTopics = Field(
         default=(),
         description="Topics of the Bee node that this node publishes on `signed.*`, as `OWNER:ID`."
         " OWNER is 40 hex digits. ID is 64 hex digits, or another text, which is hashed. The entry"
@@ -174,7 +179,7 @@ class Settings(BaseModel):
         " entry, a connection is unauthenticated and has only the permissions that "
         "the access rules grant to unauthenticated clients.",
     )
-    cors_origins: Items = Field(
+    cors_origins: Origins = Field(
         default=("*",),
         description="Origins whose pages may use the HTTP API and the WebSocket. `*` allows all.",
     )
@@ -184,17 +189,17 @@ class Settings(BaseModel):
         "messages. `mesh` connects nodes directly, see `mesh_listen`. Default: `redis` if "
         "`redis_url` is set, otherwise `memory`.",
     )
-    mesh_listen: str | None = Field(
+    mesh_listen: NodeAddress = Field(
         default=None,
         description="Address on which the node accepts connections from the other nodes of a "
         "mesh: a port (loopback) or `HOST:PORT`. 0 picks a free port.",
     )
-    mesh_peer: Items = Field(
+    mesh_peer: NodeAddresses = Field(
         default=(),
         description="`HOST:PORT` of nodes of the mesh. One is enough: the node learns the others "
         "from it.",
     )
-    mesh_advertise: str | None = Field(
+    mesh_advertise: NodeAddress = Field(
         default=None,
         description="`HOST:PORT` at which other nodes reach this one, behind a proxy or NAT. "
         "Default: `mesh_listen`. If that is all interfaces, the host of the connection.",
@@ -289,8 +294,8 @@ class Settings(BaseModel):
         default=None,
         description="Key that signs development tokens. The server creates it on first use.",
     )
-    iam_url: str | None = Field(default=None, description="Base URL of IAM.")
-    iam_jwks_url: str | None = Field(
+    iam_url: HttpUrl = Field(default=None, description="Base URL of IAM.")
+    iam_jwks_url: HttpUrl = Field(
         default=None,
         description="URL of the JWKS of IAM. Default: `iam_url` with `/.well-known/jwks.json`.",
     )
@@ -300,7 +305,7 @@ class Settings(BaseModel):
     jwt_issuer: str | None = Field(
         default=None, description="Required value of the `iss` claim. Default: accept any issuer."
     )
-    jwt_claims: dict[str, str] = Field(
+    jwt_claims: Claims = Field(
         default_factory=dict,
         description="Map of identity field to claim name, if your IAM uses other claim names.",
     )
@@ -449,7 +454,7 @@ class Settings(BaseModel):
     history_page_default: Count = Field(
         default=50, description="Messages per page of history, if the request has no `limit`."
     )
-    history_page_max: Count = Field(
+    history_page_max: PageSize = Field(
         default=500, description="Maximum messages per page of history, at most 10,000."
     )
     ids_max: Count = Field(
@@ -550,7 +555,7 @@ class Settings(BaseModel):
     audit_redis_length: Count = Field(
         default=100_000, description="Approximate number of records that this stream retains."
     )
-    audit_kafka: Items = Field(
+    audit_kafka: Brokers = Field(
         default=(),
         description="Kafka brokers to write audit records to, as `host:port` (extra `kafka`).",
     )
@@ -621,117 +626,6 @@ class Settings(BaseModel):
     @classmethod
     def _object_list(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-
-    @field_validator("event_stream", "hub", "signed_listen")
-    @classmethod
-    def _address(cls, address: str | None) -> str | None:
-        if address is not None:
-            parse_address(address)
-        return address
-
-    @field_validator("mesh_listen", "mesh_advertise")
-    @classmethod
-    def _node_address(cls, address: str | None) -> str | None:
-        if address is not None:
-            parse_node_address(address)
-        return address
-
-    @field_validator("mesh_peer")
-    @classmethod
-    def _node_addresses(cls, addresses: tuple[str, ...]) -> tuple[str, ...]:
-        for each in addresses:
-            if not parse_node_address(each).port:
-                raise ValueError(f"{each} has port 0; give the port that the node listens on")
-        return addresses
-
-    @field_validator("sp_pub")
-    @classmethod
-    def _sp_url(cls, url: str | None) -> str | None:
-        if url is not None:
-            parse_sp_url(url)
-        return url
-
-    @field_validator("signed_upstream")
-    @classmethod
-    def _upstream(cls, url: str | None) -> str | None:
-        if url is not None:
-            parts = urlsplit(url)
-            if parts.scheme not in {"ws", "wss"} or not parts.hostname:
-                raise ValueError(
-                    "must be a ws:// or wss:// URL, such as ws://127.0.0.1:1633/pubsub/"
-                )
-        return url
-
-    @field_validator("signed_upstream_topics")
-    @classmethod
-    def _signed_topics(cls, topics: tuple[str, ...]) -> tuple[str, ...]:
-        for each in topics:
-            if not _SIGNED_TOPIC.fullmatch(each):
-                raise ValueError(
-                    f"{each} is not OWNER:ID with 40 hex digits for the owner, without 0x"
-                )
-        return topics
-
-    @field_validator("audit_kafka")
-    @classmethod
-    def _brokers(cls, brokers: tuple[str, ...]) -> tuple[str, ...]:
-        for broker in brokers:
-            if not _BROKER.fullmatch(broker):
-                raise ValueError(f"{broker} is not `host:port`")
-        return brokers
-
-    @field_validator("iam_url", "iam_jwks_url")
-    @classmethod
-    def _url(cls, url: str | None) -> str | None:
-        if url is not None:
-            parts = urlsplit(url)
-            if parts.scheme not in {"http", "https"} or not parts.hostname:
-                raise ValueError("must be an http:// or https:// URL")
-        return url
-
-    @field_validator("ws_url")
-    @classmethod
-    def _socket(cls, url: str | None) -> str | None:
-        # It is in a Content-Security-Policy.
-        if url is not None and not _SOCKET_URL.fullmatch(url):
-            raise ValueError("must be a ws:// or wss:// URL, such as wss://pubsub.example.com/ws")
-        return url
-
-    @field_validator("trusted_proxies")
-    @classmethod
-    def _networks(cls, proxies: tuple[str, ...]) -> tuple[str, ...]:
-        for each in proxies:
-            try:
-                ip_network(each)
-            except ValueError as error:
-                raise ValueError(f"{error}; give addresses or networks, 10.0.0.0/24") from None
-        return proxies
-
-    @field_validator("cors_origins")
-    @classmethod
-    def _origins(cls, origins: tuple[str, ...]) -> tuple[str, ...]:
-        for origin in origins:
-            if not _ORIGIN.fullmatch(origin):
-                raise ValueError(
-                    f"{origin} is not an origin as browsers send it; write https://app.example.com:8443,"
-                    " in small letters, with scheme and without path"
-                )
-        return origins
-
-    @field_validator("jwt_claims")
-    @classmethod
-    def _claims(cls, claims: dict[str, str]) -> dict[str, str]:
-        for name in claims:
-            if name not in CLAIMS:
-                raise ValueError(f"there is no field {name}; known are {', '.join(CLAIMS)}")
-        return claims
-
-    @field_validator("history_page_max")
-    @classmethod
-    def _page_max(cls, value: int) -> int:
-        if value > 10_000:
-            raise ValueError("must be at most 10000")
-        return value
 
     @model_validator(mode="after")
     def _together(self, info: ValidationInfo) -> Self:

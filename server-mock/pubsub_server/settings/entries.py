@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
@@ -13,6 +15,26 @@ from pubsub_server.auth.identity import Identity
 from pubsub_server.settings.kinds import seconds
 
 
+def signing_key(secret: str) -> bytes:
+    """The key of a webhook secret: `whsec_` and base64, or the text itself.
+
+    Raises:
+        ValueError: What follows `whsec_` is not base64, or has no bytes.
+    """
+    if not secret.startswith("whsec_"):
+        return secret.encode()
+    try:
+        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except binascii.Error:
+        key = b""
+    if not key:
+        raise ValueError(
+            "is not base64 after whsec_; copy the whole secret, or remove whsec_ if the secret is"
+            " plain text"
+        )
+    return key
+
+
 class Webhook(BaseModel):
     """One receiver of webhooks.
 
@@ -21,7 +43,8 @@ class Webhook(BaseModel):
         topics: Patterns whose events are sent.
         events: Which events: `publish`, `join`, `leave`, `update`, `subscribe`, `unsubscribe`; of
             the event stream `pubsub.subscribed`, `pubsub.unsubscribed`, `pubsub.published`.
-        secret: Key of the HMAC-SHA256 signature; at least 16 characters.
+        secret: Key of the HMAC-SHA256 signature, at least 16 characters: `whsec_` and base64, or
+            text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -59,6 +82,7 @@ class Webhook(BaseModel):
     def _long_enough(cls, secret: SecretStr) -> SecretStr:
         if len(secret.get_secret_value()) < 16:
             raise ValueError("must have at least 16 characters")
+        signing_key(secret.get_secret_value())
         return secret
 
 

@@ -15,11 +15,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.generated import wire
 from hanzoai.pubsub.generated.errors import CODES
-from hanzoai.pubsub.topics import validate_pattern, validate_topic
+from hanzoai.pubsub.topics import validate_pattern
 from pubsub_server.errors import ServiceError
+from pubsub_server.shared.publications import (
+    MAX_PAYLOAD,
+    kind_of,
+    message_of,
+    publish_request,
+    topic_of,
+)
 from pubsub_server.shared.requests import (
     AuthRequest,
-    Draft,
     PingRequest,
     PresenceRequest,
     PublishRequest,
@@ -34,11 +40,6 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-MAX_PAYLOAD: Final = 262_144
-"""Bytes of JSON-encoded ``data``. HIP-56 Security 5."""
-MAX_META: Final = 8_192
-"""Bytes of JSON-encoded ``meta``."""
-MAX_BATCH: Final = 1_000
 MAX_NAMED: Final = 1_000
 """Topics of one subscribe frame; positions in its ``after`` may be ten times as many."""
 
@@ -59,17 +60,6 @@ class _Unsubscribe(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 
     topics: Annotated[list[str], Field(max_length=MAX_NAMED, min_length=1)]
-
-
-class _Publication(BaseModel):
-    """`wire.Publication` but for the topic, which has errors of its own, and the payload."""
-
-    model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
-
-    type: Annotated[str | None, Field(max_length=128, min_length=1)] = None
-    ttl: Annotated[int | None, Field(ge=0, le=2**53 - 1)] = None
-    id: wire.MessageId | None = None
-    meta: dict[str, Any] | None = None
 
 
 class _Presence(BaseModel):
@@ -112,7 +102,7 @@ def parse(data: str | bytes) -> dict[str, Any]:
             "invalid_frame", f"not valid JSON: {error.msg} at character {error.pos + 1}"
         ) from None
     if not isinstance(value, dict):
-        raise ServiceError("invalid_frame", f"a frame is a JSON object, not {_kind(value)}")
+        raise ServiceError("invalid_frame", f"a frame is a JSON object, not {kind_of(value)}")
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
@@ -128,16 +118,18 @@ def decode_object(frame: Mapping[str, Any], *, max_payload: int = MAX_PAYLOAD) -
     if not isinstance(kind, str):
         raise ServiceError(
             "invalid_frame",
-            "`type` is missing" if kind is None else f"`type` must be a string, not {_kind(kind)}",
+            "`type` is missing"
+            if kind is None
+            else f"`type` must be a string, not {kind_of(kind)}",
             field="type",
         )
     ref = frame.get("ref")
-    if ref is not None and ref_of(frame) is None:
+    if ref is not None and (type(ref) is not str or not 0 < len(ref) <= 64):
         raise ServiceError(
             "invalid_frame", "`ref` must be a string of 1 to 64 characters", field="ref"
         )
     if kind == "publish":
-        return _publish(frame, ref, max_payload)
+        return publish_request(frame, ref, max_payload)
     if kind == "ping":
         return PingRequest(ref)
     if kind == "subscribe":
@@ -151,10 +143,10 @@ def decode_object(frame: Mapping[str, Any], *, max_payload: int = MAX_PAYLOAD) -
         return AuthRequest(auth.token, auth.client_id or None, ref)
     if kind == "presence.update":
         update = checked(_Presence, frame, "invalid_frame")
-        topic = None if update.topic is None else _topic(update.topic)
+        topic = None if update.topic is None else topic_of(update.topic)
         return PresenceRequest(topic, update.data, ref)
     if "topic" in frame and "data" in frame:
-        return PublishRequest([_item(frame, frame, kind, "", max_payload)], False, ref)
+        return PublishRequest([message_of(frame, frame, kind, "", max_payload)], False, ref)
     raise ServiceError("unsupported", "the type of this frame is not known", field="type")
 
 
@@ -183,143 +175,6 @@ def decode_subscription(frame: Mapping[str, Any]) -> SubscribeRequest:
         ref=ref_of(frame),
         invalid=bad,
     )
-
-
-def decode_publication(
-    body: Mapping[str, Any],
-    *,
-    topic: str | None = None,
-    field: str = "",
-    max_payload: int = MAX_PAYLOAD,
-) -> Draft:
-    """One publication.
-
-    Args:
-        body: ``type``, ``data``, ``ttl``, ``id``, ``meta``, and ``topic`` where none is given.
-        topic: The topic, where the address says it.
-        field: Where the body is in a larger one, for errors.
-        max_payload: Bytes of JSON-encoded ``data``.
-
-    Raises:
-        ServiceError: `invalid_topic`, `invalid_frame`, `invalid_payload`, `payload_too_large`.
-    """
-    prefix = f"{field}." if field else ""
-    name = topic if topic is not None else body.get("topic")
-    if name is None:
-        raise ServiceError("invalid_frame", "`topic` is missing", field=f"{prefix}topic")
-    name = _topic(name, prefix)
-    kind, ttl, id, meta = body.get("type"), body.get("ttl"), body.get("id"), body.get("meta")
-    if not is_plain(kind, ttl, id, meta):
-        fields = checked(_Publication, body, "invalid_frame", prefix)
-        kind, ttl, id, meta = fields.type, fields.ttl, fields.id, fields.meta
-    if "data" not in body:
-        raise ServiceError("invalid_frame", "`data` is missing", topic=name, field=f"{prefix}data")
-    data = encode_payload(body["data"], "data", max_payload, name, prefix)
-    extra = encode_payload(meta, "meta", MAX_META, name, prefix) if meta is not None else None
-    return Draft(name, kind or "message", data, ttl, id, extra)
-
-
-def is_plain(kind: object, ttl: object, id: object, meta: object) -> bool:
-    """Whether these fields of a publication are valid as they are."""
-    return (
-        (kind is None or (type(kind) is str and 0 < len(kind) <= 128))
-        and (ttl is None or (type(ttl) is int and 0 <= ttl < 2**53))
-        and (id is None or (type(id) is str and 0 < len(id) <= 128))
-        and (meta is None or type(meta) is dict)
-    )
-
-
-def encode_payload(
-    value: object, name: str, limit: int, topic: str | None = None, prefix: str = ""
-) -> bytes:
-    """A value as JSON, within a limit; errors name it with what is before its name.
-
-    Raises:
-        ServiceError: `invalid_payload`, `payload_too_large`.
-    """
-    try:
-        data = orjson.dumps(value)
-    except (orjson.JSONEncodeError, RecursionError):
-        raise ServiceError(
-            "invalid_payload",
-            f"`{prefix}{name}` cannot be written as JSON: it is nested too deeply, or has a number"
-            " or character that JSON lacks",
-            topic=topic,
-            field=prefix + name,
-        ) from None
-    if len(data) > limit:
-        raise ServiceError(
-            "payload_too_large",
-            f"`{prefix}{name}` has {len(data):,} bytes of JSON; at most {limit:,} are taken",
-            topic=topic,
-            field=prefix + name,
-        )
-    return data
-
-
-def _publish(frame: Mapping[str, Any], ref: Ref, max_payload: int) -> PublishRequest:
-    messages = frame.get("messages")
-    if messages is not None:
-        if not isinstance(messages, list) or not 0 < len(messages) <= MAX_BATCH:  # pyright: ignore[reportUnknownArgumentType]
-            raise ServiceError(
-                "invalid_frame",
-                f"`messages` must be a list of 1 to {MAX_BATCH} items",
-                field="messages",
-            )
-        items = [
-            _item(message, frame, None, f"messages.{index}", max_payload)
-            for index, message in enumerate(cast("list[object]", messages))
-        ]
-        return PublishRequest(items, True, ref)
-    for name in ("message", "envelope", "payload"):
-        nested = frame.get(name)
-        if isinstance(nested, dict) or (nested is not None and "data" not in frame):
-            body = cast("object", nested)
-            return PublishRequest([_item(body, frame, None, name, max_payload)], False, ref)
-    kind: object = None
-    for name in ("message_type", "msg_type", "event"):
-        if name in frame:
-            kind = frame[name]
-            break
-    return PublishRequest([_item(frame, frame, kind, "", max_payload, flat=True)], False, ref)
-
-
-def _item(
-    body: object,
-    frame: Mapping[str, Any],
-    kind: object,
-    field: str,
-    max_payload: int,
-    *,
-    flat: bool = False,
-) -> Draft | ServiceError:
-    if not isinstance(body, dict):
-        return ServiceError(
-            "invalid_frame", f"`{field}` must be an object, not {_kind(body)}", field=field
-        )
-    fields = cast("dict[str, Any]", body)
-    if kind is not None or flat:
-        fields = {**fields, "type": kind}
-    elif "topic" not in fields and "topic" in frame:
-        fields = {**fields, "topic": frame["topic"]}
-    try:
-        return decode_publication(fields, field=field, max_payload=max_payload)
-    except ServiceError as error:
-        return error
-
-
-def _topic(name: object, prefix: str = "") -> str:
-    if not isinstance(name, str):
-        field = f"{prefix}topic"
-        raise ServiceError(
-            "invalid_frame", f"`{field}` must be a string, not {_kind(name)}", field=field
-        )
-    try:
-        return validate_topic(name)
-    except InvalidTopic as error:
-        raise ServiceError(
-            "invalid_topic", error.message, topic=name[:255], field=f"{prefix}topic"
-        ) from None
 
 
 _M = TypeVar("_M", bound=BaseModel)
@@ -367,18 +222,6 @@ def _problem(first: ErrorDetails, code: str, prefix: str) -> ServiceError:
     return ServiceError(
         code, f"`{field}`: {said}" if said != "is missing" else f"`{field}` is missing", field=field
     )
-
-
-def _kind(value: object) -> str:
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "a boolean"
-    if isinstance(value, int | float):
-        return "a number"
-    if isinstance(value, str):
-        return "a string"
-    return "a list" if isinstance(value, list) else "an object"
 
 
 # ---------------------------------------------------------------- out

@@ -100,9 +100,9 @@ class RateLimiter:
         granted, wait = bucket.take(count, now)
         return granted, math.ceil(wait * 1000) if wait else 0
 
-    def share(
+    async def share(
         self, identity: Identity, count: int, *, batch: bool = False
-    ) -> tuple[int, int] | Awaitable[tuple[int, int]]:
+    ) -> tuple[int, int]:
         """As `take`, from what all REST publishes of this user share; bulk batches share alone."""
         return self.take(identity, None, count, batch=batch)
 

@@ -78,13 +78,6 @@ class PublishRequest(msgspec.Struct):
     ref: Ref
 
 
-class PlainPublish(msgspec.Struct):
-    """`publish` of one message, as the SDKs send it."""
-
-    draft: Draft
-    ref: Ref
-
-
 @dataclass(frozen=True, slots=True)
 class PresenceRequest:
     """`presence.update`: on one topic, or on all where the connection is a member."""

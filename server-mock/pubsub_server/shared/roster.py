@@ -15,7 +15,7 @@ Change = Literal["join", "leave", "update"]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class MemberChange:
     """A change of a topic's members, as every node with a listener hears it.
 
     Attributes:
@@ -51,12 +51,12 @@ class Present:
 class Audience(Protocol):
     """The hub's side."""
 
-    def heard(self, told: Told) -> None:
+    def heard(self, change: MemberChange) -> None:
         """A member of a topic that this node listens to has changed."""
         ...
 
     def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
-        """What this node has done is so: told here once on all nodes."""
+        """A change of this node is in the store; called once on all nodes together."""
         ...
 
     def restored(self, topic: str, client_id: str, shown: bytes) -> None:

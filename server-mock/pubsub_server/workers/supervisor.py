@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.tasks import Tasks
-from pubsub_server.workers import bus, meeting
+from pubsub_server.workers import bus, shutdown_barrier
 from pubsub_server.workers.ports import refused_port, reserve
 
 if TYPE_CHECKING:
@@ -116,12 +116,12 @@ class Supervisor:
             self._end.set()
             self._tasks.begin_end()
             if folder is not None:
-                meeting.mark(folder).touch()
+                shutdown_barrier.mark(folder).touch()
             self._tell(signal.SIGTERM)
             if folder is not None:
                 # One that is not ready yet has neither listeners nor publishers.
                 present = [self._running[n] for n in self._running.keys() - self._starting]
-                self._tasks.spawn(meeting.convene(present))
+                self._tasks.spawn(shutdown_barrier.release(present))
             await self._tasks.wait(self._patience + OVERTIME)
             await self._tasks.stop()
             for process in self._running.values():

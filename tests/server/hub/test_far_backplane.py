@@ -30,14 +30,22 @@ class FarBackplane(MemoryBackplane):
         if self.failing:
             raise ServiceError("unavailable", "the store does not answer", retry_after_ms=100)
 
-    def publish(  # type: ignore[override]
-        self, drafts: Sequence[Draft], sender: tuple[str, str], origin: Origin | None = None
-    ) -> Awaitable[list[Published | ServiceError]]:
-        async def later() -> list[Published | ServiceError]:
-            await self._wait()
-            return MemoryBackplane.publish(self, drafts, sender, origin)
+    def publish(
+        self,
+        drafts: Sequence[Draft],
+        sender: tuple[str, str],
+        done: Callable[[list[Published | ServiceError]], None],
+        origin: Origin | None = None,
+    ) -> None:
+        async def later() -> None:
+            try:
+                await self._wait()
+            except ServiceError as error:
+                done([error for _ in drafts])
+            else:
+                done(self.append(drafts, sender))
 
-        return later()
+        self.answering = asyncio.ensure_future(later())
 
     def replay(  # type: ignore[override]
         self, topics: Sequence[str], patterns: Sequence[str], *, since: int | None,
@@ -59,7 +67,7 @@ async def test_live_messages_wait_behind_a_replay_that_is_on_its_way() -> None:
     rig = Rig(backplane=backplane)
     alice = await rig.client("alice")
     alice.say("subscribe", topics=["a"], since=0, ref="1", presence=False)
-    MemoryBackplane.publish(backplane, [Draft("a", "t", b"1", None, None, None)], ("user", "u"))
+    backplane.append([Draft("a", "t", b"1", None, None, None)], ("user", "u"))
     assert alice.hear() == []
     backplane.gate.set()
     await rig.settle()
@@ -73,11 +81,13 @@ async def test_a_publish_is_answered_when_the_store_has_answered() -> None:
     alice.say("publish", ref="1", topic="a", data=1)
     assert alice.hear() == []
     backplane.gate.set()
+    await backplane.answering
     await rig.settle()
     assert alice.hear_one("published")["ref"] == "1"
     backplane.failing = True
     alice.say("publish", ref="2", topic="a", data=1)
     alice.say("subscribe", ref="3", topics=["a"])
+    await backplane.answering
     await rig.settle()
     errors = alice.hear()
     assert [(e["code"], e["ref"]) for e in errors] == [("unavailable", "2"), ("unavailable", "3")]

@@ -9,7 +9,6 @@ import orjson
 import pytest
 
 from pubsub_server.backplane import Entry
-from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.hub import floors
 from pubsub_server.shared.requests import Draft
 from tests.server.hub.test_far_backplane import FarBackplane
@@ -43,7 +42,7 @@ class Unsure(FarBackplane):
     def put(self, topic: str = TOPIC) -> int:
         """Publish, and give the position."""
         drafts = [Draft(topic, "t", b"1", None, None, None)]
-        (answer,) = MemoryBackplane.publish(self, drafts, ("user", "u"))
+        (answer,) = self.append(drafts, ("user", "u"))
         seq = getattr(answer, "seq", None)
         assert isinstance(seq, int)
         return seq

@@ -25,6 +25,7 @@ from pubsub_server.settings import sources as config_sources
 from pubsub_server.shared import codec
 from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.shared.position_requests import decode_positions
+from pubsub_server.shared.publications import decode_publication
 from pubsub_server.shared.wall_clock import never_back
 from pubsub_server.shared.wheel import Wheel
 
@@ -144,7 +145,7 @@ class MemoryHub:
         """Publish as a service."""
         limit = self.hub.core.settings.max_payload
         try:
-            draft = codec.decode_publication(dict(message), topic=topic, max_payload=limit)
+            draft = decode_publication(dict(message), topic=topic, max_payload=limit)
             (result,) = await self.hub.publish(Identity("server", "service"), [draft])
             if isinstance(result, ServiceError):
                 raise result
@@ -186,16 +187,14 @@ class MemoryHttp(httpx.AsyncBaseTransport):
         match request.method, path[1:]:
             case "POST", ["v1", "topics", topic, "messages"]:
                 body = cast("dict[str, object]", json.loads(request.content))
-                draft = codec.decode_publication(body, topic=topic, max_payload=self._max_payload)
+                draft = decode_publication(body, topic=topic, max_payload=self._max_payload)
                 (result,) = await hub.publish(identity, [draft])
                 if isinstance(result, ServiceError):
                     raise result
                 return _result(result)
             case "POST", ["v1", "messages:batch"]:
                 items = json.loads(request.content)["messages"]
-                drafts = [
-                    codec.decode_publication(item, max_payload=self._max_payload) for item in items
-                ]
+                drafts = [decode_publication(item, max_payload=self._max_payload) for item in items]
                 results: Sequence[Taken | ServiceError] = await hub.publish(identity, drafts)
                 return {"results": [_result(result) for result in results]}
             case "GET", ["v1", "topics", topic, "history"]:

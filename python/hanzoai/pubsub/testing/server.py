@@ -319,7 +319,7 @@ class MemoryServer(Generic[C]):
             topic: Of this topic; None of all.
             positions: The numbering starts again too, as where the whole log is lost.
         """
-        self._running.hub.core.backplane.evict(topic, log_too=positions)
+        self._running.hub.core.backplane.logs.evict(topic, log_too=positions)
 
     def expire_tokens(self) -> None:
         """Make every token that was made so far end now."""

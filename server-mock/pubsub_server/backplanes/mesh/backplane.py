@@ -13,21 +13,19 @@ from hanzoai.pubsub.topics import is_wildcard, validate_topic
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry
 from pubsub_server.backplanes.mesh.codec import Record
+from pubsub_server.errors import ServiceError
 from pubsub_server.instruments import Reading
 from pubsub_server.interfaces import Published
-from pubsub_server.shared.codec import is_plain
+from pubsub_server.shared.publications import check_fields
 from pubsub_server.shared.requests import Draft
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from pubsub_server.backplane import Origin, Replay, Standing
+    from pubsub_server.backplane import Origin, Replay
     from pubsub_server.backplanes.memory import MemoryBackplane
     from pubsub_server.backplanes.mesh.mesh import Mesh
-    from pubsub_server.errors import ServiceError
     from pubsub_server.instruments import Instrument
-    from pubsub_server.interfaces import Page, TopicReport
-    from pubsub_server.shared.topic_index import Survey
 
 PLAIN_SENDER = ("service", "mesh")
 """Sender of messages of peers that name none."""
@@ -48,6 +46,7 @@ class MeshBackplane:
 
     def __init__(self, memory: MemoryBackplane, wall: Callable[[], int]) -> None:
         self._memory = memory
+        self.logs = memory.logs
         self._store = memory.store
         self._wall = wall
         self._deliver: Callable[[Entry], None] | None = None
@@ -102,19 +101,20 @@ class MeshBackplane:
         self,
         drafts: Sequence[Draft],
         sender: tuple[str, str],
+        done: Callable[[list[Published | ServiceError]], None],
         origin: Origin | None = None,
-    ) -> list[Published | ServiceError]:
+    ) -> None:
         """See `backplane.Backplane`."""
-        results = self._memory.publish(drafts, sender, origin)
+        results = self._memory.append(drafts, sender)
         mesh = self.mesh
-        for draft, done in zip(drafts, results, strict=True):
-            if isinstance(done, Published) and not done.duplicate:
+        for draft, result in zip(drafts, results, strict=True):
+            if isinstance(result, Published) and not result.duplicate:
                 mesh.published = True
                 wanting = mesh.wanting(draft.topic)
                 if wanting:
-                    record = functools.partial(_record, draft, done, sender)
+                    record = functools.partial(_record, draft, result, sender)
                     mesh.forward(wanting, draft.topic, record, draft.data)
-        return results
+        done(results)
 
     def replay(
         self,
@@ -132,44 +132,6 @@ class MeshBackplane:
         )
         settled = self.mesh.settle()
         return found if settled is None else _after(settled, found)
-
-    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
-        """See `backplane.Backplane`."""
-        return self._memory.survey(patterns, allowed)
-
-    def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
-        """See `backplane.Backplane`; those of this node."""
-        return self._memory.names(patterns, allowed)
-
-    def stand(
-        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
-    ) -> tuple[int, Sequence[Standing]]:
-        """See `backplane.Backplane`; on this node."""
-        return self._memory.stand(topics, at, hear=hear)
-
-    def page(
-        self,
-        topic: str,
-        *,
-        since: int | None,
-        before: str | None,
-        after: int | None,
-        limit: int,
-    ) -> Page:
-        """See `backplane.Backplane`; what this node has kept."""
-        return self._memory.page(topic, since=since, before=before, after=after, limit=limit)
-
-    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
-        """See `backplane.Backplane`."""
-        return self._memory.reports(prefix, limit)
-
-    def expire(self) -> None:
-        """See `backplane.Backplane`."""
-        self._memory.expire()
-
-    def evict(self, topic: str | None, *, log_too: bool) -> None:
-        """See `backplane.Backplane`."""
-        self._memory.evict(topic, log_too=log_too)
 
     def instruments(self) -> Sequence[Instrument]:
         """See `backplane.Backplane`."""
@@ -282,7 +244,11 @@ def _is_valid(record: Record) -> bool:
         _read_json(record.data)
     except (InvalidTopic, ValueError):
         return False
-    return is_plain(record.type, record.ttl, record.id, meta)
+    try:
+        check_fields(record.type, record.ttl, record.id, meta)
+    except ServiceError:
+        return False
+    return True
 
 
 def _read_json(text: bytes) -> object:

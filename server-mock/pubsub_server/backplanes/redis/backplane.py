@@ -12,10 +12,10 @@ from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplanes.ids import scope
 from pubsub_server.backplanes.redis.catching_up import CatchingUp
 from pubsub_server.backplanes.redis.deliveries import Deliveries
-from pubsub_server.backplanes.redis.feeds import Feeds
-from pubsub_server.backplanes.redis.life import Life
+from pubsub_server.backplanes.redis.feed import Feeds
+from pubsub_server.backplanes.redis.lease import Lease
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
-from pubsub_server.backplanes.redis.positions import Names, Positions
+from pubsub_server.backplanes.redis.logs import PATIENCE, RedisLogs, away
 from pubsub_server.backplanes.redis.reader import (
     LEAP,
     Chosen,
@@ -29,9 +29,8 @@ from pubsub_server.backplanes.redis.records import split
 from pubsub_server.backplanes.redis.roster import RedisRoster
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.tracks import Tracks
-from pubsub_server.backplanes.redis.writer import REFUSED_FOR, Item, Memory, Writer
+from pubsub_server.backplanes.redis.writer import Item, Memory, Writer
 from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS
-from pubsub_server.errors import ServiceError
 from pubsub_server.instruments import Reading, Timing
 from pubsub_server.tasks import Tasks
 
@@ -39,22 +38,20 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
-    from pubsub_server.backplane import Entry, Origin, Replay, Standing
-    from pubsub_server.backplanes.redis.community import Community
+    from pubsub_server.backplane import Entry, Origin, Replay
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
+    from pubsub_server.backplanes.redis.options import NodeOptions
     from pubsub_server.backplanes.redis.records import Log
     from pubsub_server.backplanes.redis.tracks import Journal
     from pubsub_server.backplanes.retention import Retention
+    from pubsub_server.errors import ServiceError
     from pubsub_server.instruments import Instrument
-    from pubsub_server.interfaces import Page, Published, TopicReport
+    from pubsub_server.interfaces import Published
     from pubsub_server.shared.requests import Draft
-    from pubsub_server.shared.topic_index import Survey
 
 logger = logging.getLogger(__name__)
 
-PATIENCE: Final = 5.0
-"""Seconds that a publish or a replay waits for Redis before it is refused."""
 REMEMBERED_TOPICS: Final = 100_000
 SILENCE_MS: Final = 7 * 86_400_000
 
@@ -68,10 +65,11 @@ class RedisBackplane:
         retention: What each log keeps.
         ids: Remembered of each shard, and as many again.
         remember: Seconds ids are remembered, as far as there is room.
-        community: What the nodes share beside the logs.
+        options: What the nodes share beside the logs.
         secret: Seals client ids; the same on all nodes.
 
     Attributes:
+        logs: What Redis has kept.
         roster: Presence of all nodes.
         connections: Counts connections on all nodes.
         rates: Publish rates.
@@ -87,7 +85,7 @@ class RedisBackplane:
         retention: Retention,
         ids: int,
         remember: int,
-        community: Community,
+        options: NodeOptions,
         secret: str,
     ) -> None:
         self._link = link
@@ -103,7 +101,7 @@ class RedisBackplane:
             self._tracks,
             self._reader,
             self._tasks,
-            self._told,
+            self._take_members,
             self._sure,
         )
         self._feed = Feeds(
@@ -111,22 +109,20 @@ class RedisBackplane:
             layout,
             self._deliveries.take,
             self._restored,
-            community.feed_timeout,
+            options.feed_timeout,
             self._interrupted,
         )
-        self._positions = Positions(link, layout)
-        self._names = Names(link, layout)
         # Patterns of this node, with the time of the loop at which each was first subscribed to.
         self._patterns: dict[str, float] = {}
         self._trie: TopicTrie[str] = TopicTrie()
-        self._grace = community.grace
-        self._life = Life(link, layout, community.heartbeat, community.timeout)
+        self._grace = options.grace
+        self._lease = Lease(link, layout, options.heartbeat, options.timeout)
         self.roster = RedisRoster(
             link,
             layout,
             self._feed,
-            self._life,
-            max_members=community.max_members,
+            self._lease,
+            max_members=options.max_members,
             secret=secret,
             patience=PATIENCE,
         )
@@ -138,21 +134,24 @@ class RedisBackplane:
             self._matching,
             self._awaited,
             roster=self.roster,
-            life=self._life,
+            lease=self._lease,
             silence=silence,
             tasks=self._tasks,
         )
+        self.logs = RedisLogs(
+            link, layout, self._reader, self._feed, self._catching_up, self._opened, self._tasks
+        )
         self.connections = SharedConnectionLimiter(
-            link, layout, self._life, community.per_user, community.per_org, community.org_limits
+            link, layout, self._lease, options.per_user, options.per_org, options.org_limits
         )
         self.rates = SharedRateLimiter(
             link,
             layout,
-            self._life,
-            community.rate_user,
-            community.rate_service,
-            community.rate_burst,
-            community.rate_bulk,
+            self._lease,
+            options.rate_user,
+            options.rate_service,
+            options.rate_burst,
+            options.rate_bulk,
         )
 
     # ------------------------------------------------------------ life
@@ -168,14 +167,14 @@ class RedisBackplane:
         """See `backplane.Backplane`."""
         self._deliveries.start(deliver, lack)
         self._feed.start()
-        self._life.start(self.roster, self.connections)
+        self._lease.start(self.roster, self.connections)
 
     async def close(self) -> None:
         """See `backplane.Backplane`."""
         await self._writer.close()
         await self.roster.close()
         await self.connections.close()
-        await self._life.close(self._grace)
+        await self._lease.close(self._grace)
         await self._feed.close()
         await self._tasks.stop()
         await self._link.close()
@@ -196,11 +195,6 @@ class RedisBackplane:
     def watch(self, changed: Callable[[bool], None]) -> None:
         """See `backplane.Backplane`."""
         self._feed.watch(changed)
-
-    def expire(self) -> None:
-        """See `backplane.Backplane`: Redis lets go by itself; what was missed is looked for."""
-        if self._feed.up:
-            self._catching_up.sweep()
 
     # ------------------------------------------------------------ what this node's clients want
 
@@ -232,22 +226,25 @@ class RedisBackplane:
         self,
         drafts: Sequence[Draft],
         sender: tuple[str, str],
+        done: Callable[[list[Published | ServiceError]], None],
         origin: Origin | None = None,
-    ) -> asyncio.Future[list[Published | ServiceError]]:
+    ) -> None:
         """See `backplane.Backplane`."""
         items: list[Item] = []
+        # Without an id of its own nothing can be repeated.
+        repeats = origin is not None
         own = scope(sender)
         for draft in drafts:
-            id = draft.id or message_id()
+            id = draft.id
+            if not id:
+                id, repeats = message_id(), False
             track = self._tracks.get(draft.topic)
             floor = (track and track.last) or 0
             ttl = -1 if draft.ttl is None else draft.ttl * 1000
             items.append(Item(draft.topic, id, own, ttl, split(draft, id, sender), floor))
-        # Without an id of its own nothing can be repeated.
-        repeats = origin is not None and all(draft.id for draft in drafts)
-        return self._writer.publish(items, origin if repeats else None)
+        self._writer.publish(items, done, origin if repeats else None)
 
-    def _told(self, payload: bytes) -> None:
+    def _take_members(self, payload: bytes) -> None:
         self.roster.take(payload)
 
     async def _restored(self, shards: Sequence[int]) -> None:
@@ -307,8 +304,7 @@ class RedisBackplane:
                     for topic in unread:
                         del read[topic]
         except (TimeoutError, *LINK_ERRORS):
-            said = "the store cannot be reached, so nothing can be replayed"
-            raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
+            raise away("the store cannot be reached, so nothing can be replayed") from None
         else:
             return self._join(journal, logs, wanted, now, unbroken)
         finally:
@@ -379,64 +375,6 @@ class RedisBackplane:
             and allowed(topic)
         ]
 
-    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
-        """See `backplane.Backplane`."""
-        return None
-
-    async def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
-        """See `backplane.Backplane`."""
-        try:
-            async with asyncio.timeout(PATIENCE):
-                found = await self._names.matching(patterns)
-        except (TimeoutError, *LINK_ERRORS):
-            raise _away() from None
-        return [topic for topic in found if allowed(topic)]
-
-    async def stand(
-        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
-    ) -> tuple[int, Sequence[Standing]]:
-        """See `backplane.Backplane`."""
-        try:
-            async with asyncio.timeout(PATIENCE):
-                if hear:
-                    await asyncio.gather(*self._feed.ready(hear))
-                now, found = await self._positions.read(topics, at)
-        except (TimeoutError, *LINK_ERRORS):
-            raise _away() from None
-        if hear:
-            lasts = {each.topic: each.last for each in found}
-            for topic in topics:
-                self._opened(topic, lasts.get(topic), now)
-        return now, found
-
-    async def page(
-        self,
-        topic: str,
-        *,
-        since: int | None,
-        before: str | None,
-        after: int | None,
-        limit: int,
-    ) -> Page:
-        """See `backplane.Backplane`."""
-        try:
-            return await self._reader.page(
-                topic, since=since, before=before, after=after, limit=limit
-            )
-        except LINK_ERRORS:
-            raise _away() from None
-
-    async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
-        """See `backplane.Backplane`."""
-        try:
-            return await self._reader.reports(prefix, limit)
-        except LINK_ERRORS:
-            raise _away() from None
-
-    def evict(self, topic: str | None, *, log_too: bool) -> None:
-        """See `backplane.Backplane`."""
-        self._tasks.spawn(self._reader.evict(topic, log_too=log_too))
-
     def instruments(self) -> Sequence[Instrument]:
         """See `backplane.Backplane`."""
         link, feed, writer, deliveries = self._link, self._feed, self._writer, self._deliveries
@@ -487,11 +425,6 @@ class RedisBackplane:
                 lambda: len(self._tracks),
             ),
         )
-
-
-def _away() -> ServiceError:
-    said = "the store cannot be reached"
-    return ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR)
 
 
 def _trie(patterns: Sequence[str]) -> TopicTrie[None]:

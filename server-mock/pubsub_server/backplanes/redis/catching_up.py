@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplanes.redis.deliveries import Deliveries
     from pubsub_server.backplanes.redis.layout import Layout
-    from pubsub_server.backplanes.redis.life import Life
+    from pubsub_server.backplanes.redis.lease import Lease
     from pubsub_server.backplanes.redis.reader import Reader
     from pubsub_server.backplanes.redis.roster import RedisRoster
     from pubsub_server.backplanes.redis.tracks import Tracks
@@ -41,7 +41,7 @@ class CatchingUp:
         awaited: Milliseconds for which a pattern of this node has matched a topic; None if no
             pattern does.
         roster: Looks for changes of members at the same time.
-        life: Gets the losses of Redis.
+        lease: Gets the losses of Redis.
         silence: Milliseconds after which a log that no one writes is forgotten.
         tasks: Keeps the sweeps.
     """
@@ -56,7 +56,7 @@ class CatchingUp:
         awaited: Callable[[str], int | None],
         *,
         roster: RedisRoster,
-        life: Life,
+        lease: Lease,
         silence: int,
         tasks: Tasks,
     ) -> None:
@@ -67,7 +67,7 @@ class CatchingUp:
         self._matching = matching
         self._awaited = awaited
         self._roster = roster
-        self._life = life
+        self._lease = lease
         self._silence = silence
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
@@ -178,7 +178,7 @@ class CatchingUp:
             )
             self._doubted.clear()
             # Members and counts may lack there, too.
-            self._life.lose()
+            self._lease.lose()
         return members and not errors
 
     async def _catch_up_shard(self, shard: int) -> str | None:

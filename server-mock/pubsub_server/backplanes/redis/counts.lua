@@ -1,9 +1,9 @@
 -- Connections of users and organizations, counted a node.
 --
 -- KEYS  prefixes with the hash tag of a shard; all of one slot in a cluster
--- ARGV  the node, its former names, each between commas; then four for each: index into KEYS, name of the counter, connections of this node
+-- ARGV  the node, the ids of its former leases, each between commas; then four for each: index into KEYS, name of the counter, connections of this node
 --       from now on, and how many there may be on all nodes (-1: as many as come)
--- gives `dead` where the node was given up by the others; else `ok` and for each counter how many
+-- gives `dead` where the lease of the node was revoked; else `ok` and for each counter how many
 --       there are, or -1 where that would be too many, and nothing was changed
 local node, former = ARGV[1], ARGV[2]
 for _, base in ipairs(KEYS) do

@@ -6,9 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final
 
-from pubsub_server.backplanes.redis.records import unpack
+from pubsub_server.backplanes.redis.records import PRESENCE, unpack
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
-from pubsub_server.backplanes.redis.told import MARK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -32,7 +31,7 @@ class Deliveries:
         tracks: Where each topic stands.
         reader: Of the logs.
         tasks: Keeps what fetches.
-        told: Given what nodes tell each other of their members.
+        members: Gets the changes of members.
         sure: Whether this node has received all recent messages of a topic's shard.
 
     Attributes:
@@ -44,13 +43,13 @@ class Deliveries:
         tracks: Tracks,
         reader: Reader,
         tasks: Tasks,
-        told: Callable[[bytes], None],
+        members: Callable[[bytes], None],
         sure: Callable[[str], bool] = lambda topic: True,
     ) -> None:
         self._tracks = tracks
         self._reader = reader
         self._tasks = tasks
-        self._told = told
+        self._members = members
         self._sure = sure
         self._deliver: Callable[[Entry], None] = lambda entry: None
         self._lack: Callable[[str], None] = lambda topic: None
@@ -73,8 +72,8 @@ class Deliveries:
     def take(self, payload: bytes) -> None:
         """Take what a channel has brought; never raises."""
         try:
-            if payload.startswith(MARK):
-                self._told(payload)
+            if payload.startswith(PRESENCE):
+                self._members(payload)
                 return
             self.catch_up(unpack(payload))
         except Exception:

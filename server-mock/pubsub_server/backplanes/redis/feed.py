@@ -1,4 +1,8 @@
-"""One connection that listens to what this node's clients need, made again when it is lost."""
+"""Listening to all shards: over one connection, or in a cluster over one for each shard.
+
+A connection is made again when it is lost. A shard with a connection of its own that moves to
+another server, or whose server fails, is lost and restored by itself, and the others go on.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +10,22 @@ import asyncio
 import contextlib
 import logging
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from redis.exceptions import ResponseError
 
-from pubsub_server.backplanes.redis.ear import Ear
+from hanzoai.pubsub.topics import is_wildcard
+from pubsub_server.backplanes.redis.errors import RefusedError, cause, refusal
 from pubsub_server.backplanes.redis.pulse import Pulse
-from pubsub_server.backplanes.redis.refusals import RefusedError, cause, refusal
-from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError, broken
+from pubsub_server.backplanes.redis.wire import Wire, hang_up
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
+    from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.servers import Server
 
@@ -78,6 +85,8 @@ class Feed:
         self._asked: set[str] = set()
         self._unconfirmed: set[str] = set()
         self._ending: set[str] = set()
+        # Whether whole shards are among them.
+        self._whole = False
         # To be asked for and to be ended with the next command.
         self._adding: set[str] = set()
         self._leaving: set[str] = set()
@@ -183,41 +192,44 @@ class Feed:
     async def _listen(self) -> None:
         self._pulse.connect()
         server = await self._link.server(self._own)
-        ear = Ear(server)
+        client = server.listener()
+        wire = Wire(client, self._take_push)
         try:
-            await self._tasks.race(self._listen_by(server, ear), self._pulse.watch())
+            await self._tasks.race(self._listen_by(server, wire), self._pulse.watch())
         except LINK_ERRORS as error:
             await self._link.failed(server, error)
             raise
         except ResponseError as error:
             raise refusal(error) or error from None
         finally:
-            await ear.close()
+            await hang_up(client, wire)
 
-    async def _listen_by(self, server: Server, ear: Ear) -> None:
-        await ear.open()
+    async def _listen_by(self, server: Server, wire: Wire) -> None:
+        with broken():
+            await wire.open()
         self._begun()
         for kept in (self._asked, self._unconfirmed, self._ending, self._leaving):
             kept.clear()
+        self._whole = False
         self._adding = set(self._wanted)
         self._fresh = True
         # A connection listens only with a channel, and only if the user of Redis may.
         self._unconfirmed.add(self._own)
-        await ear.listen(self._own)
+        wire.tell(("SSUBSCRIBE", self._own))
         self._changed.set()
-        await self._tasks.race(self._receive(ear), self._send(server, ear))
+        await self._tasks.race(wire.ended(), self._send(server, wire))
 
-    async def _receive(self, ear: Ear) -> None:
-        while True:
-            kind, channel, data = await ear.hear()
-            if kind == "smessage":
-                self._message(channel, data)
-            elif kind == "ssubscribe":
-                self._came(channel)
-            elif kind == "sunsubscribe":
-                self._went(channel)
+    def _take_push(self, push: Sequence[Any]) -> None:
+        """What the connection brings unasked."""
+        kind = push[0]
+        if kind == b"smessage":
+            self._message(push[1].decode(), push[2])
+        elif kind == b"ssubscribe":
+            self._came(push[1].decode())
+        elif kind == b"sunsubscribe" and push[1]:
+            self._went(push[1].decode())
 
-    async def _send(self, server: Server, ear: Ear) -> None:
+    async def _send(self, server: Server, wire: Wire) -> None:
         while True:
             if not self._link.still(self._own, server):
                 raise LINK_ERRORS[0]("another server has this shard by now")
@@ -226,16 +238,17 @@ class Feed:
                     await self._changed.wait()
             if self._changed.is_set():
                 self._changed.clear()
-                await self._update(ear)
+                self._update(wire)
 
     async def _send_to_itself(self) -> None:
         await self._link.say(self._own, self._own)
 
-    async def _update(self, ear: Ear) -> None:
+    def _update(self, wire: Wire) -> None:
         wanted = self._wanted
         adding = [each for each in self._adding if each in wanted and each not in self._asked]
         self._adding.clear()
         self._asked.update(adding)
+        self._whole = not self._shards.isdisjoint(self._asked)
         self._unconfirmed.update(adding)
         # What is to come by another way ends only when that way is open.
         leaving: list[str] = []
@@ -246,9 +259,9 @@ class Feed:
             self._leaving.clear()
             self._ending.update(leaving)
         for some in _pieces(adding):
-            await ear.listen(*some)
+            wire.tell(("SSUBSCRIBE", *some))
         for some in _pieces(leaving):
-            await ear.part(*some)
+            wire.tell(("SUNSUBSCRIBE", *some))
         self._complete()
 
     # ------------------------------------------------------------ inside
@@ -278,9 +291,11 @@ class Feed:
         if channel == self._own:
             self._pulse.heard()
             return
-        base, named, _ = channel.partition(":t:")
-        if not named or not self._confirmed(f"{base}:a"):
-            self._take(payload)
+        if self._whole:
+            base, named, _ = channel.partition(":t:")
+            if named and self._confirmed(f"{base}:a"):
+                return
+        self._take(payload)
 
     def _came(self, channel: str) -> None:
         if channel not in self._unconfirmed:
@@ -312,6 +327,7 @@ class Feed:
         if channel == self._own:
             raise LINK_ERRORS[0]("another server has this shard by now")
         self._asked.discard(channel)
+        self._whole = not self._shards.isdisjoint(self._asked)
         self._ending.discard(channel)
         if channel in self._wanted:
             self._want((channel,))
@@ -327,3 +343,118 @@ def _pieces(channels: Iterable[str]) -> Iterable[Sequence[str]]:
     names = list(channels)
     for start in range(0, len(names), CHANNELS_A_COMMAND):
         yield names[start : start + CHANNELS_A_COMMAND]
+
+
+class Feeds:
+    """What this node's clients need to hear.
+
+    Args:
+        link: To Redis.
+        layout: Names of channels.
+        take: Given each payload.
+        restored: Awaited with the shards whenever a connection stands and all its channels are
+            confirmed.
+        timeout: Seconds without hearing its own node after which a connection counts as silent.
+        begun: Called with the shards before a new connection hears the first of their messages.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        layout: Layout,
+        take: Callable[[bytes], None],
+        restored: Callable[[Sequence[int]], Coroutine[Any, Any, None]],
+        timeout: float,
+        begun: Callable[[Sequence[int]], None] = lambda shards: None,
+    ) -> None:
+        self._layout = layout
+        self._watcher: Callable[[bool], None] = lambda hears: None
+        self._heard = True
+        shards = range(len(layout.bases))
+        lanes = [(shard,) for shard in shards] if link.cluster else [tuple(shards)]
+        self._lanes = [
+            Feed(
+                link,
+                [layout.bases[shard] for shard in lane],
+                take,
+                partial(restored, lane),
+                timeout,
+                self._look,
+                partial(begun, lane),
+            )
+            for lane in lanes
+        ]
+
+    def start(self) -> None:
+        """Begin, unless it has."""
+        for feed in self._lanes:
+            feed.start()
+
+    async def close(self) -> None:
+        """End."""
+        await asyncio.gather(*(feed.close() for feed in self._lanes))
+
+    def watch(self, changed: Callable[[bool], None]) -> None:
+        """Call this with `hears` whenever it changes."""
+        self._watcher = changed
+
+    @property
+    def up(self) -> bool:
+        """Whether every connection stands."""
+        return all(feed.up for feed in self._lanes)
+
+    @property
+    def hears(self) -> bool:
+        """Whether every connection has heard its node within the timeout."""
+        return all(feed.hears for feed in self._lanes)
+
+    @property
+    def silences(self) -> int:
+        """Times that a connection had not."""
+        return sum(feed.silences for feed in self._lanes)
+
+    @property
+    def losses(self) -> int:
+        """Times that a connection was lost or not made."""
+        return sum(feed.losses for feed in self._lanes)
+
+    def join(self, topic: str) -> None:
+        """Listen to a topic."""
+        self._of(topic).join(self._channel(topic))
+
+    def leave(self, topic: str) -> None:
+        """Listen to a topic no more."""
+        self._of(topic).leave(self._channel(topic))
+
+    def join_pattern(self) -> None:
+        """Listen to everything; called once for each pattern."""
+        for feed in self._lanes:
+            feed.join_pattern()
+
+    def leave_pattern(self) -> None:
+        """One pattern less."""
+        for feed in self._lanes:
+            feed.leave_pattern()
+
+    def ready(self, patterns: Iterable[str]) -> list[asyncio.Future[None]]:
+        """What to await until messages of these topics and patterns come."""
+        waiting: list[asyncio.Future[None]] = []
+        for pattern in patterns:
+            if is_wildcard(pattern):
+                for feed in self._lanes:
+                    waiting += feed.ready(None)
+            else:
+                waiting += self._of(pattern).ready(self._channel(pattern))
+        return waiting
+
+    def _look(self) -> None:
+        hears = self.hears
+        if hears != self._heard:
+            self._heard = hears
+            self._watcher(hears)
+
+    def _of(self, topic: str) -> Feed:
+        return self._lanes[self._layout.shard(topic) % len(self._lanes)]
+
+    def _channel(self, topic: str) -> str:
+        return self._layout.channel(topic)

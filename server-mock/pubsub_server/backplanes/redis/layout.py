@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 from zlib import crc32
 
-VERSION: Final = 1
+VERSION: Final = 2
 """Of what the keys are called and hold; nodes with different ones cannot share them."""
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Mapping, Sequence
 
     from pubsub_server.backplanes.redis.layout import Layout
-    from pubsub_server.backplanes.redis.life import Life
+    from pubsub_server.backplanes.redis.lease import Lease
     from pubsub_server.backplanes.redis.link import Argument, Link
     from pubsub_server.interfaces import Identity
     from pubsub_server.shared.roster import Change
@@ -46,7 +46,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
     Args:
         link: To Redis.
         layout: Names of keys.
-        life: The name of this node.
+        lease: The name of this node.
         per_user: Connections of one user.
         per_org: Connections of one organization.
         org_limits: Connections of certain organizations, instead of `per_org`.
@@ -56,7 +56,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
         self,
         link: Link,
         layout: Layout,
-        life: Life,
+        lease: Lease,
         per_user: int,
         per_org: int,
         org_limits: Mapping[str, int] | None = None,
@@ -64,7 +64,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
         super().__init__(per_user, per_org, org_limits)
         self._link = link
         self._layout = layout
-        self._life = life
+        self._lease = lease
         self._loop = asyncio.get_running_loop()
         self._claims: deque[_Claim] = deque()
         # Counters that Redis has otherwise than this node.
@@ -81,7 +81,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
         limits = self.limits(identity, held)
         if not limits:
             return None
-        if not self._life.up:
+        if not self._lease.up:
             self._change(limits)
             return None
         counters = {name: (self.count(name), limit) for name, (limit, _) in limits.items()}
@@ -111,7 +111,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
             raise too_many(self.limits(identity, held)[full][1])
 
     def renew(self, former: Sequence[str]) -> asyncio.Future[None]:
-        """See `life.Heir`."""
+        """See `lease.Tenant`."""
         self._former = f",{','.join(former)},"
         done: asyncio.Future[None] = self._loop.create_future()
         self._renewed.append(done)
@@ -119,7 +119,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
         return done
 
     def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
-        """See `life.Heir`."""
+        """See `lease.Tenant`."""
 
     async def close(self) -> None:
         """Write no more."""
@@ -191,7 +191,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
         totals = [0] * len(rows)
         for numbers in groups.values():
             bases: dict[str, int] = {}
-            node = self._life.node
+            node = self._lease.node
             arguments: list[Argument] = [node, self._former]
             for number in numbers:
                 name, count, most = rows[number]
@@ -200,8 +200,8 @@ class SharedConnectionLimiter(ConnectionLimiter):
             said, *answers = await self._link.call("counts.lua", list(bases), arguments)
             if said == b"dead":
                 # All is written again when the node has another name.
-                if node == self._life.node:
-                    self._life.lose()
+                if node == self._lease.node:
+                    self._lease.lose()
                 return totals
             for number, answer in zip(numbers, answers, strict=True):
                 totals[number] = int(answer)
@@ -214,7 +214,7 @@ class SharedRateLimiter(RateLimiter):
     Args:
         link: To Redis.
         layout: Names of keys.
-        life: Knows whether Redis is there.
+        lease: Knows whether Redis is there.
         user: Publishes per second of users and agents.
         service: Publishes per second of services and admins.
         burst: Milliseconds of the rate that may come at once; at least one message may.
@@ -225,7 +225,7 @@ class SharedRateLimiter(RateLimiter):
         self,
         link: Link,
         layout: Layout,
-        life: Life,
+        lease: Lease,
         user: float,
         service: float,
         burst: int,
@@ -234,17 +234,14 @@ class SharedRateLimiter(RateLimiter):
         super().__init__(user, service, burst, bulk=bulk)
         self._link = link
         self._layout = layout
-        self._life = life
+        self._lease = lease
 
-    def share(
+    async def share(
         self, identity: Identity, count: int, *, batch: bool = False
-    ) -> tuple[int, int] | Awaitable[tuple[int, int]]:
+    ) -> tuple[int, int]:
         """See `hub.limits.RateLimiter`."""
-        if self._life.up:
-            return self._share(identity, count, batch)
-        return super().share(identity, count, batch=batch)
-
-    async def _share(self, identity: Identity, count: int, batch: bool) -> tuple[int, int]:
+        if not self._lease.up:
+            return await super().share(identity, count, batch=batch)
         bulk = f" {BULK}" if batch and identity.bulk else ""
         key = self._layout.bucket(f"{identity.kind} {identity.user_id}{bulk}")
         rate, most = self.bucket(identity, batch=batch)

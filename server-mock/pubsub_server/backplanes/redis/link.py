@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from redis.exceptions import NoScriptError, ResponseError
 
-from pubsub_server.backplanes.redis.refusals import refusal
+from pubsub_server.backplanes.redis.errors import refusal
 from pubsub_server.backplanes.redis.servers import (
     LINK_ERRORS,
     One,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from redis.asyncio import Redis
 
-    from pubsub_server.backplanes.redis.lines import Lines
+    from pubsub_server.backplanes.redis.wire import Done, Wire
 
 FOLDER: Final = Path(__file__).parent
 REDIRECTIONS: Final = 3
@@ -46,20 +46,23 @@ class _Script:
     Args:
         name: Of its file.
         durable: See `Link`.
+
+    Attributes:
+        digest: Of its text.
     """
 
     def __init__(self, name: str, *, durable: bool) -> None:
         parts = (FOLDER.joinpath(each).read_text(encoding="utf-8") for each in (SHARED, name))
         self._source = "".join((f"local DURABLE = {str(durable).lower()}\n", *parts))
-        self._digest = sha1(self._source.encode(), usedforsecurity=False).hexdigest()
+        self.digest = sha1(self._source.encode(), usedforsecurity=False).hexdigest()
 
     async def call(
-        self, client: Redis | Lines, keys: Sequence[str], arguments: Sequence[Argument]
+        self, client: Redis | Wire, keys: Sequence[str], arguments: Sequence[Argument]
     ) -> list[Any]:
         """Run it."""
         run = cast("Callable[..., Awaitable[list[Any]]]", cast("Any", client).execute_command)
         try:
-            return await run("EVALSHA", self._digest, len(keys), *keys, *arguments)
+            return await run("EVALSHA", self.digest, len(keys), *keys, *arguments)
         except NoScriptError:
             return await run("EVAL", self._source, len(keys), *keys, *arguments)
 
@@ -112,6 +115,36 @@ class Link:
                 policy,
             )
         return str(info.get("valkey_version") or version)
+
+    def send_publish(self, keys: Sequence[str], arguments: Sequence[Argument], done: Done) -> bool:
+        """As `publish`, at once and without a task, on a connection that is open.
+
+        Args:
+            keys: See `publish.lua`.
+            arguments: See `publish.lua`.
+            done: Called with the answer or the error; it may have been performed then, too.
+
+        Returns:
+            Whether it was sent. If not, `publish` dials.
+        """
+        server = self._servers.known(keys[0])
+        if server is None or not server.writer.is_open:
+            return False
+        began = perf_counter()
+
+        def answered(answer: Any) -> None:
+            if isinstance(answer, Exception):
+                self.failures += 1
+            else:
+                self.round_trips["publish"].observe(perf_counter() - began)
+            done(answer)
+
+        digest = self._scripts["publish.lua"].digest
+        try:
+            server.writer.send(("EVALSHA", digest, len(keys), *keys, *arguments), answered)
+        except RedisError:
+            return False
+        return True
 
     async def publish(self, keys: Sequence[str], arguments: Sequence[Argument]) -> list[bytes]:
         """See `publish.lua`."""
@@ -252,7 +285,7 @@ class Link:
             server = await self._servers.of(key)
             try:
                 with broken():
-                    return await work(server.writers if writing else server.readers)
+                    return await work(server.writer if writing else server.readers)
             except LINK_ERRORS as error:
                 if not await self._servers.failed(server, error) or not left:
                     raise

@@ -1,4 +1,4 @@
--- Members come, change and go; whoever listens to the topic is told of what has changed.
+-- Members join, change and leave; subscribers to the topic get the changes.
 --
 -- A topic's members are a hash of client ids, each with the node that holds it and what it shows.
 --
@@ -8,13 +8,13 @@
 --       member shows:
 --         `j` joins; who is a member already stays as it is, and belongs to this node from now on
 --         `u` shows this
---         `a` is written anew after the node began anew; the id has its former names, each between
+--         `a` is written again under a new lease; the id has the former ones, each between
 --             commas
 --         `l` leaves
 --         `U` and `A` are `u` and `a` of a client without a connection: what is not of this node any
 --             more is left as it is
 --       Of two nodes that have the same client the one with the newer connection holds the member.
--- gives `dead` where the node was given up by the others; else `ok` and for each operation
+-- gives `dead` where the lease of the node was revoked; else `ok` and for each operation
 --       `n` joined, `k REST` known with what it shows, `u` changed, `l REST` left, `f` the topic is
 --       full, `o` it belongs to another node, `-` nothing to do
 local node, most, remember = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -48,8 +48,8 @@ for at = 4, #ARGV, 6 do
   if op == 'l' then
     if owner == node then
       redis.call('SREM', base .. ':m:' .. node, entry)
-      take_out(base, topic, client, remember)
-      tell_change(base, 'l', topic, client, id, rest)
+      remove_member(base, topic, client, remember)
+      queue_change(base, 'l', topic, client, id, rest)
       answer = 'l ' .. rest
     end
   elseif not found then
@@ -59,7 +59,7 @@ for at = 4, #ARGV, 6 do
       answer = 'f'
     else
       write(body)
-      tell_change(base, 'j', topic, client, id, body)
+      queue_change(base, 'j', topic, client, id, body)
       answer = 'n'
     end
   elseif op == 'j' then
@@ -67,15 +67,15 @@ for at = 4, #ARGV, 6 do
       rest = string.gsub(rest, '^{"since":%d+', '{"since":' .. whole(since(body)))
       write(rest)
     end
-    if owner ~= node then tell_change(base, 'm', topic, client, id, node) end
+    if owner ~= node then queue_change(base, 'm', topic, client, id, node) end
     answer = 'k ' .. rest
   else
     local ours = owner == node or (op == 'a' and string.find(id, ',' .. owner .. ',', 1, true))
     if ours or (not left and since(body) > since(rest)) then
       write(body)
       if op == 'a' then id = '' end
-      if not ours then tell_change(base, 'm', topic, client, id, node) end
-      if op == 'u' or visible(rest) ~= visible(body) then tell_change(base, 'u', topic, client, id, body) end
+      if not ours then queue_change(base, 'm', topic, client, id, node) end
+      if op == 'u' or visible(rest) ~= visible(body) then queue_change(base, 'u', topic, client, id, body) end
       answer = 'u'
     elseif not left then
       answer = 'o'
@@ -84,5 +84,5 @@ for at = 4, #ARGV, 6 do
   answers[#answers + 1] = answer
 end
 
-publish_told()
+send_queued()
 return answers

@@ -11,13 +11,13 @@ from urllib.parse import urlsplit
 from redis.exceptions import InvalidResponse, ResponseError
 
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
+from pubsub_server.backplanes.redis.errors import unusable
 from pubsub_server.backplanes.redis.layout import VERSION, Layout
 from pubsub_server.backplanes.redis.link import Link
-from pubsub_server.backplanes.redis.reasons import said
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 
 if TYPE_CHECKING:
-    from pubsub_server.backplanes.redis.community import Community
+    from pubsub_server.backplanes.redis.options import NodeOptions
     from pubsub_server.backplanes.retention import Retention
 
 logger = logging.getLogger(__name__)
@@ -49,7 +49,7 @@ async def open_backplane(
     retention: Retention,
     ids: int,
     remember: int,
-    community: Community,
+    options: NodeOptions,
 ) -> RedisBackplane:
     """Connect, and see that it is usable.
 
@@ -62,7 +62,7 @@ async def open_backplane(
         retention: What each log keeps.
         ids: Remembered of each shard, and as many again.
         remember: Seconds ids are remembered, as far as there is room.
-        community: What the nodes share beside the logs.
+        options: What the nodes share beside the logs.
 
     Raises:
         UnusableError: It cannot be reached, refuses the credentials, is too old, or was laid out
@@ -80,13 +80,13 @@ async def open_backplane(
         _compare(layout, await link.keep_first(layout.laid, layout.mark))
         secret = await link.keep_first(layout.secret, secrets.token_hex(32))
         await _compare_clocks(link, layout)
-        await _compare_timeouts(link, layout, round(community.timeout * 1000))
+        await _compare_timeouts(link, layout, round(options.timeout * 1000))
     except UnusableError:
         await link.close()
         raise
     except (InvalidResponse, OSError, ResponseError, *LINK_ERRORS) as error:
         await link.close()
-        raise UnusableError(said(url, error)) from None
+        raise UnusableError(unusable(url, error)) from None
     except TypeError as error:
         await link.close()
         if "unexpected keyword argument" not in str(error):
@@ -100,7 +100,7 @@ async def open_backplane(
         retention=retention,
         ids=ids,
         remember=remember,
-        community=community,
+        options=options,
         secret=secret,
     )
 

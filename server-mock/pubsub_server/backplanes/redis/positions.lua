@@ -14,7 +14,8 @@ local function alive(log, from)
   while true do
     local some = redis.call('XRANGE', log, from, '+', 'COUNT', count)
     for _, entry in ipairs(some) do
-      if tonumber(entry[2][4]) > now then return entry, dead end
+      local _, expires = times_of(entry)
+      if expires > now then return entry, dead end
       dead = entry
     end
     if #some < count then return nil, dead end
@@ -27,7 +28,7 @@ local function since(log, low, high, time)
   while low < high do
     local middle = math.floor((low + high) / 2)
     local some = redis.call('XRANGE', log, whole(middle), '+', 'COUNT', 1)
-    if #some == 0 or tonumber(some[1][2][2]) >= time then
+    if #some == 0 or times_of(some[1]) >= time then
       high = middle
     else
       low = position(some[1]) + 1
@@ -43,23 +44,22 @@ for at = 2, #ARGV, 2 do
   local found = redis.call('GET', state)
   local answer = ''
   if found then
-    local start, last, latest, lost, rest = string.match(found, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-    local behind = tonumber(last) + 1
-    -- What was numbered before is retained, but nobody counts from there to here.
-    local first, dead = alive(log, start)
+    local start, last, latest, lost, of = read_state(found)
+    local behind = last + 1
+    -- What was numbered before is retained, but no position counts from there to here.
+    local first, dead = alive(log, whole(start))
     local oldest = first and position(first) or behind
     if dead then
       redis.call('XTRIM', log, 'MINID', whole(position(dead) + 1))
-      lost = math.max(tonumber(lost), tonumber(dead[2][2]))
-      redis.call('SET', state, start .. ' ' .. last .. ' ' .. latest .. ' ' .. whole(lost) .. ' ' ..
-        rest, 'KEEPTTL')
+      lost = math.max(lost, (times_of(dead)))
+      redis.call('SET', state, state_of(start, last, latest, lost, of), 'KEEPTTL')
     end
     local mark = 0
     if wanted >= 0 then
       local entry = first and alive(log, whole(since(log, oldest, behind, wanted)))
       mark = entry and position(entry) or behind
     end
-    answer = whole(oldest) .. ' ' .. last .. ' ' .. whole(mark)
+    answer = whole(oldest) .. ' ' .. whole(last) .. ' ' .. whole(mark)
   end
   answers[#answers + 1] = answer
 end

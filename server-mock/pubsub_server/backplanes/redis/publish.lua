@@ -1,21 +1,29 @@
 -- Number, keep, trim, de-duplicate by id and fan out: the publishes of one loop turn of one node.
 --
 -- KEYS  prefixes with the hash tag of a shard, for example `hp:{17}`; all of one slot in a cluster
--- ARGV  ids remembered a shard and as many again, ms they are remembered as far as there is room,
---       ms a silent topic keeps its numbering; how many kinds of logs there are, and for each: messages
---       retained a topic, ms a message is retained; then eleven for each message: index into KEYS, topic,
---       id, scope of the sender's ids, fingerprint of what is published, kind of the log, ms it is kept (-1 as long as the log
---       allows, 0 not at all), highest position known to the caller (0 for none), and the envelope
---       before the timestamp, between timestamp and position, and after the position
+-- ARGV  packed numbers: ids remembered a shard and as many again, ms they are remembered as far as
+--       there is room, ms a silent topic keeps its numbering; then seven for each message:
+--         packed numbers: index into KEYS, messages retained of the topic, ms a message is retained,
+--           ms this one is kept (-1 as long as the log allows, 0 not at all), highest position known
+--           to the caller (0 for none); and behind them the fingerprint of what is published
+--         topic, id, what the id is remembered by (see `key_of`), and the envelope before the
+--           timestamp, between timestamp and position, and after the position
 -- gives one string a message: `n POSITION TIME` numbered, `d POSITION TIME` known already,
 --       `c` known for something else. POSITION is 0 for what is not kept.
 --
 -- Ids have two halves, `i` and `j`: when the newer one is full or old enough it becomes the older one.
 -- An id is known by what stands for it, its topic and its sender, with position, time and fingerprint.
-local cap, remember, silence, kinds = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+--
+-- Each call of Redis and each number that is made text cost about a microsecond, so what need not be
+-- looked at for every message is looked at with the first message of a topic in a second.
+local cap, remember, silence = struct.unpack('<ddd', ARGV[1])
+local SECOND = 1000
+-- Below this a second is too coarse to look at what ages.
+local COARSE = 8 * SECOND
+local FEW_IDS = 10000
 
--- Numbers as text: making one takes as long as a call of Redis, and most of these repeat.
-local texts = { [now] = whole(now) }
+-- Numbers as text; most of these repeat.
+local texts = {}
 local function text_of(number)
   local text = texts[number]
   if not text then
@@ -25,81 +33,84 @@ local function text_of(number)
   return text
 end
 
+-- What an id is remembered by, as `records.id_key` makes it.
 local function key_of(topic, scope, id)
   return string.sub(redis.sha1hex(topic .. ' ' .. scope .. ' ' .. id), 1, 20)
 end
 
--- The scope of the ids of who sent an envelope, as `backplanes.ids.scope` gives it.
-local function scope_of(body)
-  local read, envelope = pcall(cjson.decode, body)
-  local sender = read and envelope.sender
-  return sender and sender.type .. ' ' .. #sender.id .. ' ' .. sender.id
-end
-
--- Since when all ids of a shard that are to be known are. The first time, when a half was evicted, and
--- after a long silence that begins anew; what logs still have is gathered as their topics come up.
-local function ids_since(base)
-  local ids = base .. ':i'
-  local held = redis.call('HMGET', ids, 'since', 'turned')
-  local since, turned = tonumber(held[1]), tonumber(held[2])
-  if since and (turned == 0 or now - turned >= remember or
-      redis.call('EXISTS', base .. ':j') == 1) then
-    return since
+-- Remember the ids of what a log has, because the memory of ids lost some since it was written.
+local function gather_ids(base, topic, log)
+  for _, entry in ipairs(redis.call('XRANGE', log, '-', '+')) do
+    local seq, time, _, named, id_size, size = struct.unpack('<dddHHI', entry[2][2], 2)
+    local from = 34 + named
+    local id = string.sub(entry[2][2], from, from + id_size - 1)
+    local read, envelope = pcall(cjson.decode, string.sub(entry[2][2], from + id_size))
+    local sender = read and envelope.sender
+    if sender then
+      -- The scope of the sender's ids, as `backplanes.ids.scope` gives it.
+      local scope = sender.type .. ' ' .. #sender.id .. ' ' .. sender.id
+      redis.call('HSETNX', base .. ':i', key_of(topic, scope, id), struct.pack('<dd', seq, time))
+    end
   end
-  redis.call('HSET', ids, 'since', whole(now), 'turned', '0')
-  if not since then redis.call('PEXPIRE', ids, 2 * remember) end
-  return now
 end
 
-local counts, complete = {}, {}
-local function keep_id(base, key, known)
+-- Since when all ids of a shard that are to be known are, whether there is an older half, and where an
+-- id is and what is known of it. The first time, when a half was evicted, and after a long silence
+-- that begins again; what logs still have is gathered as their topics come up.
+local function find_id(base, key)
+  local newer, older = base .. ':i', base .. ':j'
+  local held = redis.call('HMGET', newer, 'since', 'turned', key)
+  local since, turned, known = tonumber(held[1]), tonumber(held[2]), held[3]
+  if not since then
+    redis.call('HSET', newer, 'since', whole(now), 'turned', '0')
+    redis.call('PEXPIRE', newer, whole(2 * remember))
+    since = now
+  elseif turned ~= 0 then
+    -- Both halves know since when.
+    held = redis.call('HMGET', older, 'since', key)
+    if not held[1] and now - turned < remember then
+      redis.call('HSET', newer, 'since', whole(now), 'turned', '0')
+      since = now
+    elseif held[2] and not known then
+      return since, older, held[2]
+    end
+  end
+  return since, newer, known
+end
+
+-- The newer half becomes the older one, if it is full or old enough.
+local function turn_ids(base, since)
   local ids = base .. ':i'
-  local count = counts[base] or redis.call('HLEN', ids)
+  local count = redis.call('HLEN', ids)
   -- It knows since when as well.
-  if count - 2 >= cap or (count > 2 and not counts[base] and redis.call('PTTL', ids) <= remember) then
+  if count - 2 >= cap or (count > 2 and redis.call('PTTL', ids) <= remember) then
     redis.call('UNLINK', base .. ':j')
     redis.call('RENAME', ids, base .. ':j')
-    redis.call('PEXPIRE', base .. ':j', remember)
-    redis.call('HSET', ids, 'since', whole(complete[base]), 'turned', whole(now))
-    redis.call('PEXPIRE', ids, 2 * remember)
-    count = 2
+    redis.call('PEXPIRE', base .. ':j', whole(remember))
+    redis.call('HSET', ids, 'since', whole(since), 'turned', whole(now))
+    redis.call('PEXPIRE', ids, whole(2 * remember))
   end
-  counts[base] = count + redis.call('HSET', ids, key, known)
 end
 
 local answers, unbroken = {}, {}
-for at = 5 + 2 * kinds, #ARGV, 11 do
-  local base, topic, id, scope = KEYS[tonumber(ARGV[at])], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
-  local print, kind, ttl = ARGV[at + 4], tonumber(ARGV[at + 5]), tonumber(ARGV[at + 6])
-  local floor = tonumber(ARGV[at + 7])
-  local keep, age = tonumber(ARGV[3 + 2 * kind]), tonumber(ARGV[4 + 2 * kind])
+for at = 2, #ARGV, 7 do
+  local index, keep, age, ttl, floor, behind = struct.unpack('<Hdddd', ARGV[at])
+  local print = string.sub(ARGV[at], behind)
+  local base, topic, id, key = KEYS[index], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local state, log = base .. ':s:' .. topic, base .. ':l:' .. topic
   local start, last, latest, lost, of = now * 1000, nil, now, 0, nil
   local found = redis.call('GET', state)
   if found then
-    local a, b, c, d, e = string.match(found, '^(%d+) (%d+) (%d+) (%d+) (%d+)$')
-    start, last, latest, lost, of = tonumber(a), tonumber(b), tonumber(c), tonumber(d), tonumber(e)
+    start, last, latest, lost, of = read_state(found)
   else
     local top = redis.call('XREVRANGE', log, '+', '-', 'COUNT', 1)[1]
     if top then
-      last, latest = tonumber(string.match(top[1], '^(%d+)')), tonumber(top[2][2])
+      last, latest = tonumber(string.match(top[1], '^(%d+)')), (times_of(top))
     end
   end
-  complete[base] = complete[base] or ids_since(base)
-  if latest < complete[base] then
-    for _, entry in ipairs(redis.call('XRANGE', log, '-', '+')) do
-      local seq, kept = tonumber(string.match(entry[1], '^(%d+)')), entry[2]
-      local known, sent_by = struct.pack('<dd', seq, tonumber(kept[2])), scope_of(kept[8])
-      if sent_by then
-        redis.call('HSETNX', base .. ':i', key_of(topic, sent_by, kept[6]), known)
-      end
-    end
-    counts[base] = redis.call('HLEN', base .. ':i')
-  end
-  local key, place = key_of(topic, scope, id), base .. ':i'
-  local known = redis.call('HGET', place, key)
-  if not known then
-    place = base .. ':j'
+  local complete, place, known = find_id(base, key)
+  if latest < complete and not known then
+    gather_ids(base, topic, log)
     known = redis.call('HGET', place, key)
   end
   local answer
@@ -108,7 +119,7 @@ for at = 5 + 2 * kinds, #ARGV, 11 do
     local mark = string.sub(known, 17)
     -- A write, so that a caller who waits for replicas waits for what this rests upon.
     redis.call('HSET', place, key, known)
-    answer = (mark == print or mark == '') and ('d ' .. text_of(seq) .. ' ' .. text_of(time)) or 'c'
+    answer = (mark == print or mark == '') and ('d ' .. whole(seq) .. ' ' .. whole(time)) or 'c'
   else
     local since = unbroken[base]
     if not since then
@@ -130,42 +141,52 @@ for at = 5 + 2 * kinds, #ARGV, 11 do
       last = start - 1
     end
     local time = math.max(now, latest)
-    local seq, head, middle, tail = 0, ARGV[at + 8], ARGV[at + 9], ARGV[at + 10]
-    local body
+    local first = not found or math.floor(time / SECOND) ~= math.floor(latest / SECOND)
+    local seq, stamp, body = 0, text_of(time), nil
     if ttl == 0 then
-      body = head .. text_of(time) .. middle .. tail
+      body = ARGV[at + 4] .. stamp .. ARGV[at + 5] .. ARGV[at + 6]
+      answer = 'n 0 ' .. stamp
+      queue(base, topic, record_of(0, time, time, topic, id, body))
     else
       seq = last + 1
-      body = head .. text_of(time) .. middle .. ',"seq":' .. text_of(seq) .. tail
+      local number = whole(seq)
+      body = ARGV[at + 4] .. stamp .. ARGV[at + 5] .. ',"seq":' .. number .. ARGV[at + 6]
+      answer = 'n ' .. number .. ' ' .. stamp
       if ttl < 0 or ttl > age then ttl = age end
+      local held
       if keep > 0 and ttl > 0 then
-        local held = redis.call('XLEN', log)
+        held = redis.call('XLEN', log)
         if held >= keep then
-          local first = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)
-          lost = math.max(lost, tonumber(first[1][2][2]))
+          lost = math.max(lost, (times_of(redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1])))
         elseif held == 0 and last >= start then
           -- Its time was over, or it was evicted.
           lost = math.max(lost, latest)
         end
-        redis.call('XADD', log, 'MAXLEN', keep, text_of(seq) .. '-0', 't', text_of(time), 'x',
-          text_of(time + ttl), 'i', id, 'b', body)
-        -- It outlives its newest message, and is renewed far less often than messages come.
-        if redis.call('PTTL', log) < age then redis.call('PEXPIRE', log, age + age / 8) end
       else
         lost = time
       end
-      redis.call('SET', state, text_of(start) .. ' ' .. text_of(seq) .. ' ' .. text_of(time) .. ' ' ..
-        text_of(lost) .. ' ' .. text_of(since), 'PX', silence)
-      redis.call('ZADD', base .. ':z', text_of(time), topic)
+      local record = record_of(seq, time, time + ttl, topic, id, body)
+      if held then
+        redis.call('XADD', log, 'MAXLEN', text_of(keep), number .. '-0', 'm', record)
+        -- It outlives its newest message, and is renewed far less often than messages come.
+        local slack = age < COARSE and 0 or SECOND
+        if (first or held == 0 or slack == 0) and redis.call('PTTL', log) < age + slack then
+          redis.call('PEXPIRE', log, whole(age + age / 8))
+        end
+      end
+      redis.call('SET', state, state_of(start, seq, time, lost, since), 'PX', text_of(silence))
+      -- By the end of the second, so that all messages of that second are older.
+      if first then
+        redis.call('ZADD', base .. ':z', text_of(time - time % SECOND + SECOND - 1), topic)
+      end
       if start_known then redis.call('ZREM', starts, topic) end
+      queue(base, topic, record)
     end
-    keep_id(base, key, struct.pack('<dd', seq, time) .. print)
-    tell(base, topic, text_of(seq) .. ' ' .. text_of(time) .. ' ' .. text_of(time + math.max(ttl, 0)) ..
-      ' ' .. #topic .. ' ' .. #id .. ' ' .. #body .. '\n' .. topic .. id .. body)
-    answer = 'n ' .. text_of(seq) .. ' ' .. text_of(time)
+    if first or cap < FEW_IDS or remember < COARSE then turn_ids(base, complete) end
+    redis.call('HSET', base .. ':i', key, struct.pack('<dd', seq, time) .. print)
   end
   answers[#answers + 1] = answer
 end
 
-publish_told()
+send_queued()
 return answers

@@ -45,11 +45,10 @@ local function marked(topic, state, mode, mark)
     if start then return whole(start) .. ' ' .. whole(start - 1) .. ' 0 ' .. whole(lost) end
     return lost > 0 and '0 0 0 ' .. whole(lost) or ''
   end
-  local start, rest, lost, of = string.match(state, '^(%d+) (%d+ %d+) (%d+) (%d+)$')
-  lost = tonumber(lost)
-  if tonumber(of) ~= unbroken then lost = math.max(lost, unbroken) end
-  if mode == 'since' and tonumber(start) > tonumber(mark) * 1000 and evictions() then lost = now end
-  return start .. ' ' .. rest .. ' ' .. whole(lost)
+  local start, last, latest, lost, of = read_state(state)
+  if of ~= unbroken then lost = math.max(lost, unbroken) end
+  if mode == 'since' and start > tonumber(mark) * 1000 and evictions() then lost = now end
+  return whole(start) .. ' ' .. whole(last) .. ' ' .. whole(latest) .. ' ' .. whole(lost)
 end
 
 local answers = { whole(now), whole(unbroken) }
@@ -68,7 +67,7 @@ for at = 2, #ARGV, 4 do
       local some = redis.call('XREVRANGE', log, from, '-', 'COUNT', 200)
       local more = #some == 200
       for _, entry in ipairs(some) do
-        if tonumber(entry[2][2]) <= floor or #taken >= count then
+        if times_of(entry) <= floor or #taken >= count then
           more = false
           break
         end

@@ -255,7 +255,7 @@ class Reader:
             now, unbroken = max(now, int(answer[0])), max(unbroken, int(answer[1]))
             for number, topic in enumerate(topics):
                 state, size, rows = answer[2 + 3 * number : 5 + 3 * number]
-                logs[topic] = read_log(topic, state, size, rows)
+                logs[topic] = read_log(state, size, rows)
         # In the order asked for.
         return now, unbroken, {topic: logs[topic] for topic in wanted}
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from hashlib import blake2b
-from typing import TYPE_CHECKING, Final
+from hashlib import blake2b, sha1
+from struct import Struct
+from typing import TYPE_CHECKING, Final, Literal
 
 from pubsub_server.backplane import Entry
 from pubsub_server.shared.envelopes import envelope
+from pubsub_server.shared.roster import MemberChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -15,6 +17,18 @@ if TYPE_CHECKING:
     from pubsub_server.shared.requests import Draft
 
 MARK_BYTES: Final = 12
+_HEAD: Final = Struct("<cdddHHI")
+NUMBERS: Final = Struct("<Hdddd")
+"""Of one message for `publish.lua`: index of its key, messages and age of its log, ttl, floor."""
+PRESENCE: Final = b"p"
+"""First byte of a payload of presence; one of messages begins with `m`."""
+
+_CHANGES: Final[dict[bytes, Literal["join", "leave", "update", "move"]]] = {
+    b"pj": "join",
+    b"pl": "leave",
+    b"pu": "update",
+    b"pm": "move",
+}
 _STAMP: Final = b',"timestamp":0'
 
 
@@ -27,17 +41,14 @@ class Parts:
         middle: Between timestamp and position.
         tail: Behind the position.
         fingerprint: Equal for equal publications of the same sender.
+        size: Bytes.
     """
 
     head: bytes
     middle: bytes
     tail: bytes
     fingerprint: bytes
-
-    @property
-    def size(self) -> int:
-        """Bytes."""
-        return len(self.head) + len(self.middle) + len(self.tail)
+    size: int = 0
 
 
 def split(draft: Draft, id: str, sender: tuple[str, str]) -> Parts:
@@ -50,32 +61,39 @@ def split(draft: Draft, id: str, sender: tuple[str, str]) -> Parts:
     if whole[stamp : stamp + len(_STAMP)] != _STAMP:
         raise AssertionError("the envelope has its timestamp elsewhere")
     head = whole[: stamp + len(_STAMP) - 1]
-    return Parts(head, ttl, meta + b"}", blake2b(whole, digest_size=MARK_BYTES).digest())
+    print = blake2b(whole, digest_size=MARK_BYTES).digest()
+    return Parts(head, ttl, meta + b"}", print, len(whole))
+
+
+def id_key(topic: str, scope: str, id: str) -> str:
+    """What stands for an id of a sender in a topic, as `key_of` in `publish.lua` makes it."""
+    return sha1(f"{topic} {scope} {id}".encode(), usedforsecurity=False).hexdigest()[:20]
 
 
 def unpack(payload: bytes) -> Iterator[Entry]:
-    """The messages of one payload of a channel.
+    """The messages of one payload of a channel, or of one entry of a log.
 
     Raises:
-        ValueError: It is not one that `publish.lua` makes.
+        ValueError: It is not one that `record_of` in `shared.lua` makes.
     """
-    at = 0
-    while at < len(payload):
-        end = payload.index(b"\n", at)
-        seq, time, expires, topic, id, body = map(int, payload[at:end].split(b" "))
-        at = end + 1
-        stop = at + topic + id + body
-        if stop > len(payload):
+    at, size = 0, len(payload)
+    while at < size:
+        if size - at < _HEAD.size:
             raise ValueError("a record is cut off")
+        kind, seq, time, expires, topic, id, body = _HEAD.unpack_from(payload, at)
+        start = at + _HEAD.size
+        middle, last = start + topic, start + topic + id
+        at = last + body
+        if kind != b"m" or at > size:
+            raise ValueError("a record is cut off, or of another kind")
         yield Entry(
-            payload[at : at + topic].decode(),
-            payload[at + topic : at + topic + id].decode(),
-            time,
-            seq or None,
-            expires,
-            payload[at + topic + id : stop],
+            payload[start:middle].decode(),
+            payload[middle:last].decode(),
+            int(time),
+            int(seq) or None,
+            int(expires),
+            payload[last:at],
         )
-        at = stop
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,22 +138,44 @@ class Log:
         return alive, gone or not whole or (not some and self.latest > since)
 
 
-def read_log(
-    topic: str, state: bytes, size: int, rows: Sequence[tuple[bytes, Sequence[bytes]]]
-) -> Log | None:
+def read_log(state: bytes, size: int, rows: Sequence[tuple[bytes, Sequence[bytes]]]) -> Log | None:
     """One topic of an answer of `read.lua`; None where there is no log."""
     if not state:
         return None
     start, last, latest, lost = map(int, state.split(b" "))
-    entries = [
-        Entry(
-            topic,
-            fields[5].decode(),
-            int(fields[1]),
-            int(id.partition(b"-")[0]),
-            int(fields[3]),
-            fields[7],
-        )
-        for id, fields in rows
-    ]
+    entries = [entry for _, fields in rows for entry in unpack(fields[1])]
     return Log(start, last, latest, lost, size, entries)
+
+
+def read_changes(payload: bytes) -> Iterator[MemberChange]:
+    """The changes of one payload of a channel.
+
+    Raises:
+        ValueError: It is not one that the scripts make.
+    """
+    at = 0
+    while at < len(payload):
+        end = payload.index(b"\n", at)
+        kind, *numbers = payload[at:end].split(b" ")
+        change = _CHANGES.get(kind)
+        if change is None:
+            raise ValueError(f"there is no change {kind!r}")
+        time, *sizes = map(int, numbers)
+        parts: list[bytes] = []
+        at = end + 1
+        for size in sizes:
+            parts.append(payload[at : at + size])
+            at += size
+        if at > len(payload):
+            raise ValueError("a change is cut off")
+        topic, client_id, id, shown = parts
+        yield MemberChange(change, topic.decode(), client_id.decode(), id.decode(), time, shown)
+
+
+def read_members(row: Sequence[bytes], node: str) -> dict[str, tuple[bool, bytes]]:
+    """One topic of an answer of `present.lua`."""
+    members: dict[str, tuple[bool, bytes]] = {}
+    for client_id, held in zip(row[::2], row[1::2], strict=True):
+        owner, _, shown = held.partition(b" ")
+        members[client_id.decode()] = (owner == node.encode(), shown)
+    return members

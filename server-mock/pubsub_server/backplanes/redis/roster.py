@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
-from pubsub_server.backplanes.redis.life import EMPTIED_MS
+from pubsub_server.backplanes.redis.lease import EMPTIED_MS
+from pubsub_server.backplanes.redis.records import read_changes, read_members
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
-from pubsub_server.backplanes.redis.told import read_members, read_told
 from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST, REFUSED_FOR
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.client_ids import ClientIds
@@ -21,9 +21,9 @@ from pubsub_server.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
 
-    from pubsub_server.backplanes.redis.feeds import Feeds
+    from pubsub_server.backplanes.redis.feed import Feeds
     from pubsub_server.backplanes.redis.layout import Layout
-    from pubsub_server.backplanes.redis.life import Life
+    from pubsub_server.backplanes.redis.lease import Lease
     from pubsub_server.backplanes.redis.link import Argument, Link
     from pubsub_server.shared.roster import Audience, Change
 
@@ -58,7 +58,7 @@ class RedisRoster:
         link: To Redis.
         layout: Names of keys.
         feed: Hears the channels.
-        life: The name of this node.
+        lease: The name of this node.
         max_members: Of one topic, on all nodes.
         secret: Seals client ids; the same on all nodes.
         patience: Seconds that a subscription waits for Redis.
@@ -72,7 +72,7 @@ class RedisRoster:
         link: Link,
         layout: Layout,
         feed: Feeds,
-        life: Life,
+        lease: Lease,
         *,
         max_members: int,
         secret: str,
@@ -81,7 +81,7 @@ class RedisRoster:
         self._link = link
         self._layout = layout
         self._feed = feed
-        self._life = life
+        self._lease = lease
         self._max_members = max_members
         self.ids = ClientIds(secret)
         self._patience = patience
@@ -123,7 +123,7 @@ class RedisRoster:
         self._add(_Step("l", topic, client_id, "", b""))
 
     def renew(self, former: Sequence[str]) -> asyncio.Future[None]:
-        """See `life.Heir`."""
+        """See `lease.Tenant`."""
         self._drop()
         self._renewed = True
         done: asyncio.Future[None] = self._loop.create_future()
@@ -139,14 +139,14 @@ class RedisRoster:
         return done
 
     def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
-        """See `life.Heir`."""
+        """See `lease.Tenant`."""
         if self._audience is not None:
             self._audience.recorded(change, topic, client_id, id, shown)
 
     def _add(self, step: _Step) -> None:
         if len(self._steps) >= WAITING_CHANGES:
             self._drop()
-            self._life.lose()
+            self._lease.lose()
         self._steps.append(step)
         self._run()
 
@@ -165,13 +165,13 @@ class RedisRoster:
         try:
             while self._steps:
                 steps = [self._steps.popleft() for _ in range(min(CALL_CHANGES, len(self._steps)))]
-                node = self._life.node
+                node = self._lease.node
                 try:
                     again = await self._call(steps)
                     if not again:
                         pause = AGAIN_AFTER
                         continue
-                    if self._closed or node != self._life.node:
+                    if self._closed or node != self._lease.node:
                         # With another name all that is held is written again.
                         for step in again:
                             _finish(step)
@@ -196,7 +196,7 @@ class RedisRoster:
         return [step for part, gone in zip(parts, failed, strict=True) if gone for step in part]
 
     async def _call_one(self, steps: Sequence[_Step]) -> bool:
-        node = self._life.node
+        node = self._lease.node
         bases: dict[str, int] = {}
         arguments: list[Argument] = [node, self._max_members, EMPTIED_MS]
         steps = [step for step in steps if not self._stale(step)]
@@ -215,9 +215,9 @@ class RedisRoster:
             # What is held now is written when the node has another name.
             for step in steps:
                 _finish(step)
-            if node == self._life.node:
+            if node == self._lease.node:
                 self._drop()
-                self._life.lose()
+                self._lease.lose()
             return False
         for step, answer in zip(steps, answers, strict=True):
             self._answered(step, cast("bytes", answer))
@@ -270,11 +270,11 @@ class RedisRoster:
         """A payload of a channel has come.
 
         Raises:
-            ValueError: See `told.read_told`.
+            ValueError: See `records.read_changes`.
         """
         if self._audience is not None:
-            for told in read_told(payload):
-                self._audience.heard(told)
+            for change in read_changes(payload):
+                self._audience.heard(change)
 
     def interrupted(self, shards: Iterable[int]) -> None:
         """Listening to these has begun; where that is so again, something may not have come."""
@@ -288,7 +288,7 @@ class RedisRoster:
             return True
         self._unsure.clear()
         anew, self._renewed = self._renewed, False
-        since = self._life.sound - MARGIN_MS
+        since = self._lease.sound - MARGIN_MS
         try:
             found = await self._indexed(
                 (self._layout.attended, self._layout.emptied), 0 if anew else since, shards
@@ -320,7 +320,7 @@ class RedisRoster:
     async def elsewhere(self, topic: str, client_id: str) -> bool:
         """See `hub.roster.Roster`."""
         found = await self._soon(self._link.member(self._layout.members(topic), client_id))
-        return found is not None and not found.startswith(f"{self._life.node} ".encode())
+        return found is not None and not found.startswith(f"{self._lease.node} ".encode())
 
     async def _read(self, topics: Sequence[str]) -> Present:
         by_shard: dict[int, list[str]] = {}
@@ -338,7 +338,7 @@ class RedisRoster:
     async def _read_some(self, shard: int, topics: Sequence[str]) -> Present:
         base = self._layout.bases[shard]
         time, *rows = await self._link.call("present.lua", [base], topics)
-        node = self._life.node
+        node = self._lease.node
         members = {t: read_members(row, node) for t, row in zip(topics, rows, strict=True)}
         return Present(int(time), members)
 

@@ -33,8 +33,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError as RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from pubsub_server.backplanes.redis.lines import ANSWER_WITHIN, Lines
-from pubsub_server.backplanes.redis.refusals import RefusedError
+from pubsub_server.backplanes.redis.errors import RefusedError
+from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire, hang_up
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ a write to one whose handler is closed."""
 
 DIAL_ANEW: Final = (RedisConnectionError, ReadOnlyError)
 READERS: Final = 8
-WRITERS: Final = 4
-"""Connections to one server of a cluster that publishes of several shards share."""
 LEARN_WITHIN: Final = 1.0
 LEARN_AGAIN: Final = 0.1
 SLOTS: Final = 16_384
@@ -96,14 +94,13 @@ class Server:
 
     Args:
         options: Of its connections.
-        writers: Connections for publishing, at least 1.
 
     Attributes:
-        writers: For publishing.
+        writer: For publishing; the calls of all shards are in its order.
         readers: For all else.
     """
 
-    def __init__(self, options: dict[str, Any], writers: int) -> None:
+    def __init__(self, options: dict[str, Any]) -> None:
         # Nothing is repeated in here: who asks knows what may be repeated, and how long.
         self._options = {
             "timeout": ANSWER_WITHIN,
@@ -111,22 +108,23 @@ class Server:
             "retry": Retry(NoBackoff(), 0),
             **options,
         }
-        self.writers = Lines(self.listener(), writers)
+        self._client_of_writer = self.listener()
+        self.writer = Wire(self._client_of_writer)
         self.readers = self._client(READERS)
 
     def listener(self) -> Redis:
-        """A client of its own for listening; its owner closes it, and bounds what it awaits."""
+        """A client of its own for a `Wire`; its owner closes it, and bounds what it awaits."""
         # With a timeout redis-py sends by `asyncio.wait_for`, which may swallow a cancellation.
         return self._client(1, socket_timeout=None, socket_connect_timeout=ANSWER_WITHIN)
 
     async def drop(self) -> None:
         """Dial again from now on: the others are lost as well, or lead to who may not write."""
-        await self.writers.drop()
+        self.writer.close()
         await self.readers.connection_pool.disconnect(inuse_connections=False)
 
     async def close(self) -> None:
         """Close all connections."""
-        await self.writers.close()
+        await hang_up(self._client_of_writer, self.writer)
         await self.readers.aclose()
 
     def _client(self, connections: int, **more: float | None) -> Redis:
@@ -143,10 +141,14 @@ class One:
     """
 
     def __init__(self, url: str) -> None:
-        self._server = Server(dict(parse_url(url)), 1)
+        self._server = Server(dict(parse_url(url)))
 
     async def of(self, key: str) -> Server:
         """The server that has this key."""
+        return self._server
+
+    def known(self, key: str) -> Server | None:
+        """The server that has this key, if that needs no question."""
         return self._server
 
     def still(self, key: str, server: Server) -> bool:
@@ -204,6 +206,11 @@ class Slots:
             raise ClusterDownError(f"no server of the cluster has slot {slot}")
         return self._server(owner)
 
+    def known(self, key: str) -> Server | None:
+        """The server that has this key, if that needs no question."""
+        owner = None if self._stale else self._owners[key_slot(key.encode())]
+        return None if owner is None else self._servers.get(owner)
+
     def still(self, key: str, server: Server) -> bool:
         """Whether this server has this key, as far as is known."""
         owner = self._owners[key_slot(key.encode())]
@@ -235,7 +242,7 @@ class Slots:
         server = self._servers.get(address)
         if server is None:
             options = {**self._options, "host": address[0], "port": address[1]}
-            server = self._servers[address] = Server(options, WRITERS)
+            server = self._servers[address] = Server(options)
         return server
 
     async def _learn(self) -> None:

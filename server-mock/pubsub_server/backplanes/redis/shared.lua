@@ -5,39 +5,54 @@ local clock = redis.call('TIME')
 local exactly = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local now = math.floor(exactly / 1000)
 
--- A number without exponent or fraction.
-local function whole(number) return string.format('%.0f', number) end
+-- A whole number as text. `%d` takes a tenth of the time of `%.0f`.
+local function whole(number) return string.format('%d', number) end
 
--- Whoever listens to the topic or to its whole shard gets the record with `publish_told`, in one
+-- The state of a log: position of the first message that it numbered, position, and time in ms, of the
+-- newest one, time of the newest message that may lack (0: none), and the lineage that numbered it.
+-- Binary: formatting and reading five numbers takes longer than the commands that keep them.
+local function read_state(text) return struct.unpack('<ddddd', text) end
+local function state_of(start, last, latest, lost, of)
+  return struct.pack('<ddddd', start, last, latest, lost, of)
+end
+
+-- A message, as logs keep it and channels carry it: `records.py` reads the same.
+local function record_of(seq, time, expires, topic, id, body)
+  return 'm' .. struct.pack('<dddHHI', seq, time, expires, #topic, #id, #body) .. topic .. id .. body
+end
+-- Time and expiry, in ms, of an entry of a log.
+local function times_of(entry) return struct.unpack('<dd', entry[2][2], 10) end
+
+-- Subscribers to the topic and to its whole shard get the queued records with `send_queued`, in one
 -- message a channel.
-local told, channels = {}, {}
+local queued, channels = {}, {}
 local function add(channel, record)
-  local records = told[channel]
-  if not records then
-    records = {}
-    told[channel] = records
+  local records = queued[channel]
+  if records then
+    records[#records + 1] = record
+  else
+    queued[channel] = { record }
     channels[#channels + 1] = channel
   end
-  records[#records + 1] = record
 end
-local function tell(base, topic, record)
+local function queue(base, topic, record)
   add(base .. ':t:' .. topic, record)
   add(base .. ':a', record)
 end
-local function publish_told()
+local function send_queued()
   for _, channel in ipairs(channels) do
-    redis.call('SPUBLISH', channel, table.concat(told[channel]))
+    redis.call('SPUBLISH', channel, table.concat(queued[channel]))
   end
 end
 
 -- A member of a topic joined, changed, moved or left.
-local function tell_change(base, change, topic, client, id, body)
-  tell(base, topic, 'p' .. change .. ' ' .. whole(exactly) .. ' ' .. #topic .. ' ' .. #client ..
+local function queue_change(base, change, topic, client, id, body)
+  queue(base, topic, 'p' .. change .. ' ' .. whole(exactly) .. ' ' .. #topic .. ' ' .. #client ..
     ' ' .. #id .. ' ' .. #body .. '\n' .. topic .. client .. id .. body)
 end
 
 -- Take a member out; a topic without members is remembered for so many ms.
-local function take_out(base, topic, client, remember)
+local function remove_member(base, topic, client, remember)
   local members = base .. ':p:' .. topic
   redis.call('HDEL', members, client)
   if redis.call('HLEN', members) == 0 then
@@ -63,16 +78,16 @@ local LEAP = 1000
 local info
 local function lineage(base)
   info = info or redis.call('INFO', 'replication')
-  local key, id = base .. ':r', string.match(info, 'master_replid:(%x+)')
-  local found, since = redis.call('GET', key), nil
-  local server, run
+  local key = base .. ':r'
+  -- A plain search, and places: a pattern would be tried at every character. Both ids have 40.
+  local _, before = string.find(info, 'master_replid:', 1, true)
+  local id = string.sub(info, before + 1, before + 40)
+  local found, since, run = redis.call('GET', key), nil, nil
   if found then
-    local known
-    known, run, since = string.match(found, '^(%S+) (%S+) (%d+)$')
-    since = tonumber(since)
-    if known == id then return since end
+    run, since = string.sub(found, 42, 81), tonumber(string.sub(found, 83))
+    if string.sub(found, 1, 40) == id then return since end
   end
-  server = redis.call('INFO', 'server')
+  local server = redis.call('INFO', 'server')
   local here = string.match(server, 'run_id:(%x+)')
   local began = now - tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) * 1000
   local promoted = string.match(info, 'second_repl_offset:(%-?%d+)') ~= '-1'

@@ -9,15 +9,16 @@ local base, silence = KEYS[1], ARGV[1]
 local since = lineage(base)
 local answers = {}
 for at = 2, #ARGV, 2 do
-  local topic, known = ARGV[at], tonumber(ARGV[at + 1])
+  local topic, known, _ = ARGV[at], tonumber(ARGV[at + 1]), nil
   local state = base .. ':s:' .. topic
   local found = redis.call('GET', state)
-  local last = found and tonumber(string.match(found, '^%d+ (%d+) '))
+  local last
+  if found then _, last = read_state(found) end
   if last and last < known then
     local start = math.max(now * 1000, known + LEAP, last + LEAP)
     last = start - 1
-    redis.call('SET', state, whole(start) .. ' ' .. whole(last) .. ' ' .. whole(now) .. ' ' ..
-      whole(now) .. ' ' .. whole(since), 'PX', silence)
+    redis.call('SET', state, state_of(start, last, now, now, since), 'PX', silence)
+    redis.call('ZADD', base .. ':z', whole(now), topic)
   end
   answers[#answers + 1] = whole(last or 0)
 end

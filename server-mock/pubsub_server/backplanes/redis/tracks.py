@@ -248,7 +248,8 @@ class Tracks:
     # ------------------------------------------------------------ inside
 
     def _advance(self, track: Track, seq: int) -> None:
-        self._note(track.topic, track.last or seq - 1)
+        if self._journals:
+            self._note(track.topic, track.last or seq - 1)
         track.last = seq
 
     def _note(self, topic: str, before: int) -> None:

@@ -1,5 +1,8 @@
 """Publishes on their way to Redis: those of one loop turn in one call, one call at a time.
 
+A call takes no task: it is sent when the loop turn ends, and its answer comes by a callback. Only
+where Redis has to be dialed, refuses, or does not answer does a task take over.
+
 In a cluster each shard is written by itself, so that a server that is away holds up its own topics
 and no others. While a call is under way the next ones gather, so that a slow Redis is given larger
 calls, not more of them. A call whose answer was lost is made again with the same ids, which the
@@ -12,19 +15,23 @@ import asyncio
 import logging
 from collections import deque
 from dataclasses import dataclass
+from functools import partial
+from struct import pack
 from typing import TYPE_CHECKING, Final, cast
 
-from redis.exceptions import OutOfMemoryError
+from redis.exceptions import NoScriptError, OutOfMemoryError
 
-from pubsub_server.backplanes.redis.refusals import RefusedError
+from pubsub_server.backplanes.redis.errors import RefusedError
+from pubsub_server.backplanes.redis.records import NUMBERS, id_key
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from collections.abc import Set as AbstractSet
+    from typing import Any
 
     from pubsub_server.backplane import Origin
     from pubsub_server.backplanes.redis.layout import Layout
@@ -33,6 +40,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.retention import Retention
 
     Result = Published | ServiceError
+    Done = Callable[[list[Result]], None]
 
 logger = logging.getLogger(__name__)
 
@@ -68,17 +76,9 @@ class _Group:
     items: Sequence[Item]
     size: int
     deadline: float
-    done: asyncio.Future[list[Result]]
+    done: Done
     origin: Origin | None
-
-    @property
-    def forsaken(self) -> bool:
-        """Whether its connection is gone, so that its publisher repeats all that is unanswered.
-
-        Performed now it could get a position before something that was answered, was lost with the
-        store, and is repeated because the answer did not arrive.
-        """
-        return self.origin is not None and self.origin.closed
+    settled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,16 +97,16 @@ class Memory:
 
 
 class Load:
-    """What waits in all writers of a node."""
+    """What waits in all lanes of a node.
+
+    Attributes:
+        messages: How many.
+        bytes: Of their envelopes.
+    """
 
     def __init__(self) -> None:
         self.messages = 0
         self.bytes = 0
-
-    def add(self, messages: int, size: int) -> None:
-        """Add to what waits, or subtract with negative numbers."""
-        self.messages += messages
-        self.bytes += size
 
 
 class Writer:
@@ -132,30 +132,27 @@ class Writer:
             for _ in range(len(layout.bases) if link.cluster else 1)
         ]
 
-    def publish(
-        self, items: Sequence[Item], origin: Origin | None = None
-    ) -> asyncio.Future[list[Result]]:
-        """Take messages of one publisher; the future gives an answer for each, in order.
+    def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
+        """Take messages of one publisher.
 
         Args:
             items: The messages.
+            done: Called once, with an answer for each, in order.
             origin: A connection; what waits when it closes is refused. None if all is kept.
         """
         if len(self._lanes) == 1:
-            return self._lanes[0].publish(items, origin)
+            self._lanes[0].publish(items, done, origin)
+            return
         by_shard: dict[int, list[int]] = {}
         for number, item in enumerate(items):
             by_shard.setdefault(self._layout.shard(item.topic), []).append(number)
         if len(by_shard) == 1:
-            return self._lanes[next(iter(by_shard))].publish(items, origin)
-        waiting = [
-            (numbers, self._lanes[shard].publish([items[number] for number in numbers], origin))
-            for shard, numbers in by_shard.items()
-        ]
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[list[Result]] = loop.create_future()
-        self._tasks.spawn(_join(len(items), waiting, done))
-        return done
+            self._lanes[next(iter(by_shard))].publish(items, done, origin)
+            return
+        joined = _Join(len(items), len(by_shard), done)
+        for shard, places in by_shard.items():
+            some = [items[place] for place in places]
+            self._lanes[shard].publish(some, partial(joined.take, places), origin)
 
     @property
     def waiting(self) -> tuple[int, int]:
@@ -168,16 +165,21 @@ class Writer:
         await self._tasks.wait(self._patience)
 
 
-async def _join(
-    count: int,
-    waiting: Sequence[tuple[Sequence[int], asyncio.Future[list[Result]]]],
-    done: asyncio.Future[list[Result]],
-) -> None:
-    results: list[Result | None] = [None] * count
-    for numbers, future in waiting:
-        for number, result in zip(numbers, await future, strict=True):
-            results[number] = result
-    _settle(done, cast("list[Result]", results))
+class _Join:
+    """The answers of several lanes to one caller."""
+
+    def __init__(self, items: int, lanes: int, done: Done) -> None:
+        self._results: list[Result | None] = [None] * items
+        self._lanes = lanes
+        self._done = done
+
+    def take(self, places: Sequence[int], results: Sequence[Result]) -> None:
+        """Answers of one lane, to the items at these places."""
+        for place, result in zip(places, results, strict=True):
+            self._results[place] = result
+        self._lanes -= 1
+        if not self._lanes:
+            self._done(cast("list[Result]", self._results))
 
 
 class Lane:
@@ -206,68 +208,86 @@ class Lane:
         self._link = link
         self._layout = layout
         self._retention = retention
-        keeps = [(keep.messages, keep.age) for keep in retention.keeps]
-        self._arguments = (
-            memory.ids,
-            memory.remember,
-            memory.silence,
-            len(keeps),
-            *(number for keep in keeps for number in keep),
-        )
+        self._memory = pack("<ddd", memory.ids, memory.remember, memory.silence)
         self._patience = patience
         self._load = load
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Group] = deque()
-        self._task: asyncio.Task[None] | None = None
+        # A call is under way or about to be.
+        self._busy = False
+        self._idle: asyncio.Future[None] | None = None
         self._closed = False
         self._tell_again = 0.0
 
-    def publish(
-        self, items: Sequence[Item], origin: Origin | None = None
-    ) -> asyncio.Future[list[Result]]:
+    def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
         """See `Writer.publish`."""
-        done: asyncio.Future[list[Result]] = self._loop.create_future()
-        size = sum(item.parts.size for item in items)
+        size = items[0].parts.size if len(items) == 1 else sum(each.parts.size for each in items)
         load = self._load
         if self._closed:
-            done.set_result([refused("the server is shutting down", item) for item in items])
-            return done
+            done([refused("the server is shutting down", item) for item in items])
+            return
         if load.messages + len(items) > WAITING_MESSAGES or load.bytes + size > WAITING_BYTES:
-            done.set_result([refused("too much waits for Redis", item) for item in items])
-            return done
+            done([refused("too much waits for Redis", item) for item in items])
+            return
         deadline = self._loop.time() + self._patience
         self._waiting.append(_Group(items, size, deadline, done, origin))
-        load.add(len(items), size)
-        if self._task is None:
-            # It begins to run when this loop turn has said all that it has to say.
-            self._task = self._tasks.spawn(self._run())
-        return done
+        load.messages += len(items)
+        load.bytes += size
+        if not self._busy:
+            self._busy = True
+            # When this loop turn has brought all that it has to bring.
+            self._loop.call_soon(self._next)
 
     async def close(self) -> None:
         """Finish what waits, refuse what comes."""
         self._closed = True
-        if self._task is not None:
-            await self._task
+        if self._busy:
+            if self._idle is None:
+                self._idle = self._loop.create_future()
+            await self._idle
 
     # ------------------------------------------------------------ inside
 
-    async def _run(self) -> None:
+    def _next(self) -> None:
+        """Call Redis with what waits."""
+        groups = self._take()
+        if not groups:
+            self._busy = False
+            if self._idle is not None:
+                self._idle.set_result(None)
+                self._idle = None
+            return
+        bases, arguments = self._call_of(groups)
+        if not self._link.send_publish(bases, arguments, partial(self._answered, groups)):
+            self._tasks.spawn(self._try(groups))
+
+    def _answered(self, groups: Sequence[_Group], answer: Any) -> None:
+        if isinstance(answer, Exception):
+            # A server that does not know the script has performed nothing.
+            if not isinstance(answer, NoScriptError):
+                _tried(groups)
+            groups = [group for group in groups if not self._forsaken(group)]
+            self._tasks.spawn(self._try(groups))
+            return
+        self._loop.call_soon(self._next)
+        _settle_all(groups, answer)
+
+    async def _try(self, groups: list[_Group]) -> None:
+        """Dial, or find out what is the matter; then go on."""
         try:
-            while self._waiting:
-                groups = self._take()
-                try:
-                    await self._perform(groups)
-                except Exception:
-                    logger.exception("cannot publish to Redis")
-                    failure = ServiceError("internal", "the store failed on this publish")
-                    for group in groups:
-                        _settle(group.done, [failure] * len(group.items))
+            await self._perform(groups)
+        except Exception:
+            logger.exception("cannot publish to Redis")
+            failure = ServiceError("internal", "the store failed on this publish")
+            for group in groups:
+                _settle(group, [failure] * len(group.items))
         finally:
-            self._task = None
+            self._loop.call_soon(self._next)
 
     def _take(self) -> list[_Group]:
         groups: list[_Group] = []
+        load = self._load
         messages = size = 0
         while self._waiting:
             group = self._waiting[0]
@@ -275,18 +295,25 @@ class Lane:
             if groups and not fits:
                 break
             self._waiting.popleft()
-            self._load.add(-len(group.items), -group.size)
-            if not self._forsaken(group):
+            load.messages -= len(group.items)
+            load.bytes -= group.size
+            if group.origin is None or not self._forsaken(group):
                 groups.append(group)
                 messages += len(group.items)
                 size += group.size
         return groups
 
     def _forsaken(self, group: _Group) -> bool:
-        if group.forsaken:
-            said = "the connection of its publisher is gone"
-            _settle(group.done, [refused(said, item) for item in group.items])
-        return group.forsaken
+        """Refuse it, if its connection is gone: its publisher repeats all that is unanswered.
+
+        Performed now it could get a position before something that was answered, was lost with the
+        store, and is repeated because the answer did not arrive.
+        """
+        if group.origin is None or not group.origin.closed:
+            return False
+        said = "the connection of its publisher is gone"
+        _settle(group, [refused(said, item) for item in group.items])
+        return True
 
     async def _perform(self, groups: list[_Group]) -> None:
         pause = AGAIN_AFTER
@@ -304,36 +331,35 @@ class Lane:
                 groups = [group for group in groups if not self._forsaken(group)]
 
     async def _call(self, groups: Sequence[_Group]) -> None:
-        items = [item for group in groups for item in group.items]
-        bases: dict[str, int] = {}
-        arguments: list[str | bytes | int] = [*self._arguments]
-        for item in items:
-            base = self._layout.bases[self._layout.shard(item.topic)]
-            parts = item.parts
-            arguments += (
-                bases.setdefault(base, len(bases) + 1),
-                item.topic,
-                item.id,
-                item.scope,
-                parts.fingerprint,
-                self._retention.number(item.topic) + 1,
-                item.ttl,
-                item.floor,
-                parts.head,
-                parts.middle,
-                parts.tail,
-            )
+        bases, arguments = self._call_of(groups)
         try:
-            answers = await self._link.publish(list(bases), arguments)
+            answers = await self._link.publish(bases, arguments)
         except BaseException:
-            for item in items:
-                item.tried = True
+            _tried(groups)
             raise
-        at = 0
+        _settle_all(groups, answers)
+
+    def _call_of(self, groups: Sequence[_Group]) -> tuple[list[str], list[str | bytes | int]]:
+        """Keys and arguments of `publish.lua`."""
+        layout, retention = self._layout, self._retention
+        bases: dict[str, int] = {}
+        arguments: list[str | bytes | int] = [self._memory]
         for group in groups:
-            answered = zip(group.items, answers[at:], strict=False)
-            _settle(group.done, [_result(item, answer) for item, answer in answered])
-            at += len(group.items)
+            for item in group.items:
+                topic, parts = item.topic, item.parts
+                index = bases.setdefault(layout.bases[layout.shard(topic)], len(bases) + 1)
+                keep = retention.of(topic)
+                packed = NUMBERS.pack(index, keep.messages, keep.age, item.ttl, item.floor)
+                arguments += (
+                    packed + parts.fingerprint,
+                    topic,
+                    item.id,
+                    id_key(topic, item.scope, item.id),
+                    parts.head,
+                    parts.middle,
+                    parts.tail,
+                )
+        return list(bases), arguments
 
     def _refuse_late(self, groups: list[_Group], reason: Exception) -> list[_Group]:
         """Refuse what has waited too long, and what its publisher sent after that.
@@ -358,7 +384,8 @@ class Lane:
                 rest.append(group)
         for group in self._waiting:
             if _refuse(group, late, said):
-                self._load.add(-len(group.items), -group.size)
+                self._load.messages -= len(group.items)
+                self._load.bytes -= group.size
             else:
                 behind.append(group)
         self._waiting = behind
@@ -392,7 +419,7 @@ def _refuse(group: _Group, scopes: AbstractSet[str], why: str) -> bool:
     """Refuse what one of these publishers has sent; False for that of others."""
     if scopes.isdisjoint(item.scope for item in group.items):
         return False
-    _settle(group.done, [refused(why, item) for item in group.items])
+    _settle(group, [refused(why, item) for item in group.items])
     return True
 
 
@@ -411,6 +438,26 @@ def _result(item: Item, answer: bytes) -> Result:
     return Published(item.id, time, seq or None, again)
 
 
-def _settle(done: asyncio.Future[list[Result]], results: list[Result]) -> None:
-    if not done.done():
-        done.set_result(results)
+def _tried(groups: Sequence[_Group]) -> None:
+    """It may have been performed, though the answer is not known."""
+    for group in groups:
+        for item in group.items:
+            item.tried = True
+
+
+def _settle_all(groups: Sequence[_Group], answers: Sequence[bytes]) -> None:
+    at = 0
+    for group in groups:
+        answered = zip(group.items, answers[at:], strict=False)
+        _settle(group, [_result(item, answer) for item, answer in answered])
+        at += len(group.items)
+
+
+def _settle(group: _Group, results: list[Result]) -> None:
+    """Answer, once."""
+    if not group.settled:
+        group.settled = True
+        try:
+            group.done(results)
+        except Exception:
+            logger.exception("cannot answer a publish")

@@ -16,6 +16,7 @@ from pubsub_server.listeners.http import requests
 from pubsub_server.settings import documents
 from pubsub_server.shared import codec
 from pubsub_server.shared.position_requests import decode_positions
+from pubsub_server.shared.publications import decode_publication
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -80,7 +81,7 @@ class RestApi:
         key = _idempotency_key(request, body)
         if key is not None:
             body = {**body, "id": key}
-        draft = codec.decode_publication(body, topic=topic, max_payload=self._settings.max_payload)
+        draft = decode_publication(body, topic=topic, max_payload=self._settings.max_payload)
         (result,) = await self._service.publish(identity, [draft])
         if isinstance(result, ServiceError):
             raise result
@@ -252,9 +253,7 @@ class RestApi:
             return ServiceError("invalid_frame", f"`{field}` must be an object", field=field)
         item = cast("dict[str, object]", message)
         try:
-            return codec.decode_publication(
-                item, field=field, max_payload=self._settings.max_payload
-            )
+            return decode_publication(item, field=field, max_payload=self._settings.max_payload)
         except ServiceError as error:
             return error
 

@@ -12,12 +12,12 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Community:
+class NodeOptions:
     """What the nodes share beside the logs.
 
     Attributes:
-        heartbeat: Seconds between two beats of a node.
-        timeout: Seconds without a beat after which a node is given up.
+        heartbeat: Seconds between two heartbeats of a node.
+        timeout: Seconds without a heartbeat after which the lease of a node is revoked.
         feed_timeout: Seconds after which a node that has not heard itself does not hear the others.
         grace: Seconds that the members of a node that was stopped have to go to another.
         max_members: Of one topic.
@@ -44,9 +44,9 @@ class Community:
     rate_bulk: float
 
 
-def community(settings: Settings) -> Community:
+def node_options(settings: Settings) -> NodeOptions:
     """What nodes with these settings share."""
-    return Community(
+    return NodeOptions(
         heartbeat=settings.node_heartbeat / 1000,
         timeout=settings.node_timeout / 1000,
         feed_timeout=settings.feed_timeout / 1000,

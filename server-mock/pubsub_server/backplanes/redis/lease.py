@@ -1,8 +1,8 @@
-"""That this node lives, and that others do not: beats, and what is done after a node that died.
+"""The lease of a node: it holds what it wrote, members and counts, as long as it sends heartbeats.
 
-A node that was silent for too long may have been given up by the others. It starts again under
-another name then, writes what it holds under that, and gives its old name up itself; so nothing
-that was written under a name comes back after the name was given up.
+When no heartbeat came for the timeout, another node revokes the lease: the members leave, and the
+scripts refuse what is still written under that id. The node then takes a lease under another id,
+writes what it holds again, and revokes its former lease itself, so nothing revoked returns.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import logging
 import secrets
 from typing import TYPE_CHECKING, Final, Protocol
 
-from pubsub_server.backplanes.redis.refusals import cause
+from pubsub_server.backplanes.redis.errors import cause
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.tasks import Tasks
 
@@ -26,42 +26,42 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-BURIED_AT_ONCE: Final = 500
+AT_ONCE: Final = 500
 EMPTIED_MS: Final = 3_600_000
 """How long a topic is remembered whose last member has left."""
-GRAVE_MS: Final = 86_400_000
-"""How long the name of a node is remembered that was given up."""
+REVOKED_MS: Final = 86_400_000
+"""How long a revoked id is remembered, so that late writes under it are refused."""
 
 
-class Heir(Protocol):
-    """Something that writes under the name of the node."""
+class Tenant(Protocol):
+    """Something that the node has written under its lease."""
 
     def renew(self, former: Sequence[str]) -> asyncio.Future[None]:
-        """The node has another name; write everything again. Done when it is written.
+        """The node has a new lease; write everything again. Done when it is written.
 
         Args:
-            former: Names under which some of it may stand.
+            former: Ids of its former leases, under which some of it may be.
         """
         ...
 
     def recorded(self, change: Change, topic: str, client_id: str, id: str, shown: bytes) -> None:
-        """A member of a node that was given up has left."""
+        """A member of a node whose lease was revoked has left."""
         ...
 
 
-class Life:
-    """Beats for this node.
+class Lease:
+    """Holds the lease of this node, and revokes those of nodes that are gone.
 
     Args:
         link: To Redis.
         layout: Names of keys.
-        every: Seconds between two beats.
-        timeout: Seconds without a beat after which a node is given up.
+        every: Seconds between two heartbeats.
+        timeout: Seconds without a heartbeat after which a lease is revoked.
 
     Attributes:
-        node: Its name.
-        up: Whether the last beat got through.
-        sound: Redis time of the last beat that got through, ms; 0 before the first.
+        node: Id of the lease, and the name of the node.
+        up: Whether the last heartbeat was written.
+        sound: Redis time of the last heartbeat that was written, ms; 0 before the first.
     """
 
     def __init__(self, link: Link, layout: Layout, every: float, timeout: float) -> None:
@@ -70,36 +70,36 @@ class Life:
         self._every = every
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
-        self._heirs: list[Heir] = []
+        self._tenants: list[Tenant] = []
         self._lost = asyncio.Event()
         self._closing = False
         self._since: float | None = None
         self._tasks = Tasks(self._loop, logger, "heartbeat")
         self._started = False
-        self._burying: asyncio.Task[None] | None = None
-        # Names that this node had, and those of them under which nothing of it stands any more.
+        self._revoking: asyncio.Task[None] | None = None
+        # Ids of former leases, and those of them under which nothing is written any more.
         self._former: list[str] = []
-        self._graves: list[str] = []
-        # Names that hold something in a shard without a beat, since when this node knows that.
+        self._released: list[str] = []
+        # Ids that hold something in a shard without a heartbeat, since when this node knows that.
         self._unknown: dict[str, float] = {}
         self.node = _name()
         self.up = False
         self.sound = 0
 
-    def start(self, *heirs: Heir) -> None:
+    def start(self, *tenants: Tenant) -> None:
         """Begin, unless it has."""
         if self._started:
             return
         self._started = True
-        self._heirs.extend(heirs)
+        self._tenants.extend(tenants)
         self._tasks.keep(self._run)
 
     def lose(self) -> None:
-        """A script said that the others have given this node up."""
+        """A script refused a write: the lease was revoked, or what it protects was lost."""
         self._lost.set()
 
     async def close(self, grace: float) -> None:
-        """Stop; the others give this node up after so many seconds, unless it has nothing left."""
+        """Stop. Other nodes revoke the lease after so many seconds."""
         # A cancellation may end as the error of a call that it cut short.
         self._closing = True
         await self._tasks.stop()
@@ -127,24 +127,24 @@ class Life:
 
     async def _beat(self) -> None:
         if self._lost.is_set():
-            await self._renew()
-        silent = await self._say("" if self._since is not None else "new")
+            await self._replace()
+        silent = await self._renew_lease("" if self._since is not None else "new")
         if silent is None:
-            await self._renew()
+            await self._replace()
             silent = []
         self.up = True
-        # After an outage everybody gets as much time to come back as this node had.
+        # After an outage every node gets as much time to come back as this one had.
         waited = self._loop.time() - (self._since or 0)
-        graves = list(self._graves)
+        names = list(self._released)
         if waited > self._timeout:
-            graves += silent
-        if self._burying is None or self._burying.done():
-            self._burying = self._tasks.spawn(self._bury(graves))
+            names += silent
+        if self._revoking is None or self._revoking.done():
+            self._revoking = self._tasks.spawn(self._revoke(names))
 
-    async def _say(self, first: str) -> list[str] | None:
+    async def _renew_lease(self, first: str) -> list[str] | None:
         timeout = round(self._timeout * 1000)
         answer = await self._link.call(
-            "beat.lua", [self._layout.nodes], [self.node, timeout, first]
+            "heartbeat.lua", [self._layout.nodes], [self.node, timeout, first]
         )
         said, now, *silent = (each.decode() for each in answer)
         if said == "late":
@@ -170,38 +170,38 @@ class Life:
                 layout.mark,
             )
 
-    async def _renew(self) -> None:
+    async def _replace(self) -> None:
         self._former.append(self.node)
         self.node = node = _name()
         self._since = None
         self._lost.clear()
         logger.warning("the other nodes may have removed this node; registering again")
         former = tuple(self._former)
-        written = asyncio.gather(*(heir.renew(former) for heir in self._heirs))
+        written = asyncio.gather(*(tenant.renew(former) for tenant in self._tenants))
         written.add_done_callback(lambda _: self._written(node, former))
-        await self._say("new")
+        await self._renew_lease("new")
 
     def _written(self, node: str, former: Sequence[str]) -> None:
         if node == self.node:
-            self._graves = list(former)
+            self._released = list(former)
 
-    async def _bury(self, names: list[str]) -> None:
+    async def _revoke(self, names: list[str]) -> None:
         try:
             for name in names:
-                await self._bury_one(name)
-                for names_of_own in (self._graves, self._former):
+                await self._revoke_one(name)
+                for names_of_own in (self._released, self._former):
                     if name in names_of_own:
                         names_of_own.remove(name)
-            for name in await self._without_beat():
-                await self._bury_one(name)
+            for name in await self._without_heartbeat():
+                await self._revoke_one(name)
         except LINK_ERRORS as error:
             logger.warning("cannot remove a node: %s", cause(error))
 
-    async def _without_beat(self) -> list[str]:
-        """Names that have held something for longer than the timeout, and never had a beat.
+    async def _without_heartbeat(self) -> list[str]:
+        """Ids that have held something for longer than the timeout, and never had a heartbeat.
 
         A store that lost its data knows no node. A node that writes there and dies before its next
-        beat is in no index of nodes, so its members would stay forever.
+        heartbeat is in no index of nodes, so its members would stay forever.
         """
         owners = await self._link.names_of(self._layout.owners)
         known = await self._link.names_of([self._layout.nodes])
@@ -210,22 +210,22 @@ class Life:
         self._unknown = {name: self._unknown.get(name, now) for name in unknown}
         return [name for name, since in self._unknown.items() if now - since > self._timeout]
 
-    async def _bury_one(self, name: str) -> None:
+    async def _revoke_one(self, name: str) -> None:
         gone = 0
         for base in self._layout.bases:
             left = 1
             while left:
                 left, *members = await self._link.call(
-                    "bury.lua", [base], [name, BURIED_AT_ONCE, EMPTIED_MS, GRAVE_MS]
+                    "revoke.lua", [base], [name, AT_ONCE, EMPTIED_MS, REVOKED_MS]
                 )
                 for at in range(0, len(members), 3):
                     topic, client_id, shown = members[at : at + 3]
                     gone += 1
-                    for heir in self._heirs:
-                        heir.recorded("leave", topic.decode(), client_id.decode(), "", shown)
+                    for tenant in self._tenants:
+                        tenant.recorded("leave", topic.decode(), client_id.decode(), "", shown)
         known = await self._link.strike(self._layout.nodes, name)
         if not known and not (gone and name in self._unknown):
-            # Another node was faster, and has said it.
+            # Another node was faster, and has logged it.
             return
         if await self._link.strike(self._layout.left, name):
             logger.info("node %s left with %d members", name, gone)

@@ -1,14 +1,15 @@
--- A node is given up: its members leave, each told once, and its connections count no more.
+-- Revoke the lease of a node: its members leave, each announced once, and its connections no longer
+-- count.
 --
 -- KEYS  one prefix with the hash tag of a shard
--- ARGV  the node, members and counters taken at most, ms an emptied topic is remembered, ms a name
---       of a node that was given up is remembered
+-- ARGV  the node, members and counters taken at most, ms an emptied topic is remembered, ms a revoked
+--       id is remembered
 -- gives how many are left, and then topic, client id, what it showed, for each member that left
-local base, node, most, remember, grave = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]),
+local base, node, most, remember, refuse = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]),
   tonumber(ARGV[4])
 
 redis.call('ZADD', base .. ':d', whole(now), node)
-redis.call('ZREMRANGEBYSCORE', base .. ':d', '-inf', whole(now - grave))
+redis.call('ZREMRANGEBYSCORE', base .. ':d', '-inf', whole(now - refuse))
 
 local answers = { 0 }
 for _, entry in ipairs(redis.call('SPOP', base .. ':m:' .. node, most)) do
@@ -17,8 +18,8 @@ for _, entry in ipairs(redis.call('SPOP', base .. ':m:' .. node, most)) do
   local owner, rest
   if found then owner, rest = string.match(found, '^(%S+) (.*)$') end
   if owner == node then
-    take_out(base, topic, client, remember)
-    tell_change(base, 'l', topic, client, '', rest)
+    remove_member(base, topic, client, remember)
+    queue_change(base, 'l', topic, client, '', rest)
     answers[#answers + 1] = topic
     answers[#answers + 1] = client
     answers[#answers + 1] = rest
@@ -29,5 +30,5 @@ for _, key in ipairs(redis.call('SPOP', base .. ':w:' .. node, most)) do
 end
 answers[1] = redis.call('SCARD', base .. ':m:' .. node) + redis.call('SCARD', base .. ':w:' .. node)
 if answers[1] == 0 then redis.call('ZREM', base .. ':o', node) end
-publish_told()
+send_queued()
 return answers

@@ -1,4 +1,4 @@
-"""Where many logs stand, and which topics patterns match: by few calls, however many there are."""
+"""What Redis has kept: where logs stand, pages, reports."""
 
 from __future__ import annotations
 
@@ -10,13 +10,24 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.topics import TopicTrie
 from pubsub_server.backplane import Standing
 from pubsub_server.backplanes.redis.reader import CLOCKS_MS
+from pubsub_server.backplanes.redis.servers import LINK_ERRORS
+from pubsub_server.backplanes.redis.writer import REFUSED_FOR
+from pubsub_server.errors import ServiceError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
+    from pubsub_server.backplanes.redis.catching_up import CatchingUp
+    from pubsub_server.backplanes.redis.feed import Feeds
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Argument, Link
+    from pubsub_server.backplanes.redis.reader import Reader
+    from pubsub_server.interfaces import Page, TopicReport
+    from pubsub_server.shared.topic_index import Survey
+    from pubsub_server.tasks import Tasks
 
+PATIENCE: Final = 5.0
+"""Seconds that a publish or a read waits for Redis before it is refused."""
 CALL_TOPICS: Final = 500
 """Topics of one call."""
 MARGIN_MS: Final = 2_000
@@ -27,6 +38,102 @@ VIEWS_MAX: Final = 256
 """Sets of patterns whose topics are kept, the least recently asked first to go."""
 NAMES_MAX: Final = 1_000_000
 """Maximum topics in all of them together."""
+
+
+class RedisLogs:
+    """See `backplane.Logs`.
+
+    Args:
+        link: To Redis.
+        layout: Names of keys.
+        reader: Of the logs.
+        feed: Brings what is published to topics that are joined.
+        catching_up: Looks for what was missed.
+        opened: Called with a topic whose log was read while it opened, the position of its newest
+            message and the time of Redis.
+        tasks: Keeps what no caller waits for.
+    """
+
+    def __init__(
+        self,
+        link: Link,
+        layout: Layout,
+        reader: Reader,
+        feed: Feeds,
+        catching_up: CatchingUp,
+        opened: Callable[[str, int | None, int], None],
+        tasks: Tasks,
+    ) -> None:
+        self._reader = reader
+        self._feed = feed
+        self._catching_up = catching_up
+        self._opened = opened
+        self._tasks = tasks
+        self._positions = Positions(link, layout)
+        self._names = Names(link, layout)
+
+    def expire(self) -> None:
+        """See `backplane.Logs`: Redis expires by itself; missed messages are looked for."""
+        if self._feed.up:
+            self._catching_up.sweep()
+
+    def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
+        """See `backplane.Logs`."""
+        return None
+
+    async def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
+        """See `backplane.Logs`."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                found = await self._names.matching(patterns)
+        except (TimeoutError, *LINK_ERRORS):
+            raise away() from None
+        return [topic for topic in found if allowed(topic)]
+
+    async def stand(
+        self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
+    ) -> tuple[int, Sequence[Standing]]:
+        """See `backplane.Logs`."""
+        try:
+            async with asyncio.timeout(PATIENCE):
+                if hear:
+                    await asyncio.gather(*self._feed.ready(hear))
+                now, found = await self._positions.read(topics, at)
+        except (TimeoutError, *LINK_ERRORS):
+            raise away() from None
+        if hear:
+            lasts = {each.topic: each.last for each in found}
+            for topic in topics:
+                self._opened(topic, lasts.get(topic), now)
+        return now, found
+
+    async def page(
+        self,
+        topic: str,
+        *,
+        since: int | None,
+        before: str | None,
+        after: int | None,
+        limit: int,
+    ) -> Page:
+        """See `backplane.Logs`."""
+        try:
+            return await self._reader.page(
+                topic, since=since, before=before, after=after, limit=limit
+            )
+        except LINK_ERRORS:
+            raise away() from None
+
+    async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
+        """See `backplane.Logs`."""
+        try:
+            return await self._reader.reports(prefix, limit)
+        except LINK_ERRORS:
+            raise away() from None
+
+    def evict(self, topic: str | None, *, log_too: bool) -> None:
+        """See `backplane.Logs`."""
+        self._tasks.spawn(self._reader.evict(topic, log_too=log_too))
 
 
 class Positions:
@@ -136,3 +243,8 @@ def _keep(view: _View, trie: TopicTrie[None], names: Sequence[bytes]) -> None:
         topic = name.decode()
         if topic not in view.names and trie.match(topic):
             view.names[topic] = None
+
+
+def away(said: str = "the store cannot be reached") -> ServiceError:
+    """What is raised while Redis is away."""
+    return ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR)

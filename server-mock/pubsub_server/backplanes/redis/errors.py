@@ -1,22 +1,81 @@
-"""Why a Redis cannot be used at the start, and what to do; never with a secret of its URL."""
+"""What Redis refuses, and why one cannot be used: for operators, never with a secret of its URL."""
 
 from __future__ import annotations
 
 import errno
 import os
 import ssl
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from redis.asyncio.connection import parse_url
-from redis.exceptions import AuthenticationError, InvalidResponse, ReadOnlyError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    InvalidResponse,
+    NoPermissionError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from pubsub_server.backplanes.redis.refusals import RefusedError
+_KNOWN: Final = {
+    "MISCONF": (
+        "Redis cannot write to its disk",
+        "give its disk room, and see its log (stop-writes-on-bgsave-error, appendonly)",
+    ),
+    "NOREPLICAS": (
+        "Redis has fewer replicas than it must have",
+        "bring them back, or lower its min-replicas-to-write",
+    ),
+    "BUSY": (
+        "Redis is busy with a script",
+        "wait for its end, or end it by SCRIPT KILL",
+    ),
+}
+
+
+class RefusedError(RedisError):
+    """Redis is there and refuses: until an operator has fixed it, or until it is over.
+
+    Args:
+        why: A clause for users and operators.
+        remedy: What an operator does.
+    """
+
+    def __init__(self, why: str, remedy: str) -> None:
+        self.why = why
+        self.remedy = remedy
+
+    def __str__(self) -> str:
+        return f"{self.why}: {self.remedy}"
+
+
+def refusal(error: ResponseError) -> RefusedError | None:
+    """The meaning of an error from Redis that the command did not cause."""
+    if isinstance(error, NoPermissionError):
+        return RefusedError(
+            f"the user of redis_url lacks a right ({error})",
+            "give it the commands, keys and channels that docs/operations.md names under Redis",
+        )
+    known = _KNOWN.get(str(error).partition(" ")[0])
+    return RefusedError(*known) if known is not None else None
+
+
+def cause(error: Exception) -> str:
+    """For the log: what is the matter, and what to do where that is known."""
+    if isinstance(error, OutOfMemoryError):
+        return "Redis is full (maxmemory)"
+    said = str(error)
+    return said if isinstance(error, RefusedError) else f"{type(error).__name__}: {said}"
+
+
+# ---------------------------------------------------------------- at the start
 
 _E = TypeVar("_E", bound=BaseException)
 
 
-def said(url: str, error: Exception) -> str:
+def unusable(url: str, error: Exception) -> str:
     """What to tell the operator.
 
     Args:
@@ -35,21 +94,21 @@ def said(url: str, error: Exception) -> str:
 
 
 def _unknown(error: AuthenticationError) -> str:
-    told = str(error)
-    if told.startswith("HELLO") or "Authentication required" in told:
+    reply = str(error)
+    if reply.startswith("HELLO") or "Authentication required" in reply:
         return "Redis wants a password: redis://:PASSWORD@HOST or redis://USER:PASSWORD@HOST"
-    return f"Redis refuses the user or password: {told}"
+    return f"Redis refuses the user or password: {reply}"
 
 
 def _refused(error: ResponseError) -> str:
-    told = str(error)
-    if "DB index" in told:
-        return f"Redis has no database of that number ({told}); leave it out, or raise `databases`"
-    if "cluster support disabled" in told:
+    reply = str(error)
+    if "DB index" in reply:
+        return f"Redis has no database of that number ({reply}); leave it out, or raise `databases`"
+    if "cluster support disabled" in reply:
         return "it is not a Redis Cluster; remove redis_cluster"
     if isinstance(error, ReadOnlyError):
         return "it is a replica, which takes no writes; name its primary"
-    return told
+    return reply
 
 
 def _unreachable(url: str, error: Exception) -> str:
@@ -63,13 +122,13 @@ def _unreachable(url: str, error: Exception) -> str:
         )
     if url.startswith("rediss:") and _within(error, FileNotFoundError) is not None:
         return "a file that it names (ssl_ca_certs, ssl_certfile, ssl_keyfile) is not there"
-    told = f"Redis cannot be reached at {where} ({_cause(error)})"
+    reply = f"Redis cannot be reached at {where} ({_cause(error)})"
     silent = isinstance(error, (RedisTimeoutError, TimeoutError))
     if url.startswith("rediss:"):
-        return f"{told}; is it running, and does it speak TLS there? Else write redis://"
+        return f"{reply}; is it running, and does it speak TLS there? Else write redis://"
     if silent or "closed" in str(error) or _within(error, ConnectionResetError):
-        return f"{told}; does it want TLS there (rediss://), or is something else there?"
-    return f"{told}; is it running?"
+        return f"{reply}; does it want TLS there (rediss://), or is something else there?"
+    return f"{reply}; is it running?"
 
 
 def _where(url: str) -> str:

@@ -21,7 +21,7 @@ QUIET: Final = b"quiet\n"
 GO: Final = b"go\n"
 
 
-class Meeting:
+class ShutdownBarrier:
     """One worker's part.
 
     Args:
@@ -32,27 +32,27 @@ class Meeting:
     def __init__(self, folder: Path, end: asyncio.Event) -> None:
         self._mark = mark(folder)
         self._end = end
-        self._met = asyncio.Event()
+        self._released = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        self._loop.add_reader(sys.stdin.fileno(), self._told)
+        self._loop.add_reader(sys.stdin.fileno(), self._read)
 
     @property
     def wanted(self) -> bool:
         """Whether all workers end, and with them what they have kept."""
         return self._mark.exists()
 
-    async def meet(self) -> None:
+    async def wait(self) -> None:
         """Say that this worker takes no publish any more, and wait until none does."""
         sys.stdout.buffer.write(QUIET)
         sys.stdout.buffer.flush()
-        await self._met.wait()
+        await self._released.wait()
 
-    def _told(self) -> None:
+    def _read(self) -> None:
         if not os.read(sys.stdin.fileno(), len(GO)):
             # The supervisor is gone.
             self._loop.remove_reader(sys.stdin.fileno())
             self._end.set()
-        self._met.set()
+        self._released.set()
 
 
 def mark(folder: Path) -> Path:
@@ -60,7 +60,7 @@ def mark(folder: Path) -> Path:
     return folder / "ending"
 
 
-async def convene(workers: Iterable[asyncio.subprocess.Process]) -> None:
+async def release(workers: Iterable[asyncio.subprocess.Process]) -> None:
     """The supervisor's part: wait until all have said that they are quiet, or have ended."""
     present = [each for each in workers if each.stdout is not None and each.stdin is not None]
     await asyncio.gather(*(each.stdout.readline() for each in present if each.stdout is not None))

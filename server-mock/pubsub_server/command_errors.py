@@ -16,7 +16,7 @@ _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
 _LONGEST: Final = 366 * 86400.0
 
 
-def complain(text: str, code: int = FAILED) -> int:
+def report_error(text: str, code: int = FAILED) -> int:
     """Say on standard error what went wrong, line by line, and answer the exit code."""
     for line in text.splitlines():
         if sys.stderr.isatty():
@@ -33,11 +33,11 @@ def complain(text: str, code: int = FAILED) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose complaints are those of the commands."""
+    """A parser whose errors are those of the commands."""
 
     def error(self, message: str) -> NoReturn:
         """Say it and exit with 2."""
-        raise SystemExit(complain(f"{message} (see `{self.prog} --help`)", USAGE))
+        raise SystemExit(report_error(f"{message} (see `{self.prog} --help`)", USAGE))
 
 
 def duration(text: str) -> float:

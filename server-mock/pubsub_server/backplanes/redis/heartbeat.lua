@@ -1,9 +1,9 @@
--- A node lives; which others do not?
+-- Renew the lease of a node, and find the leases that have expired.
 --
--- KEYS  the nodes by the time of their last beat
--- ARGV  the node, ms without a beat after which a node is given up, `new` for the first beat
--- gives `late` where this node has been silent for longer or is not known, else `ok`; the time in
---       ms; and the nodes that have been silent for longer
+-- KEYS  the nodes by the time of their last heartbeat
+-- ARGV  the node, ms without a heartbeat after which a lease expires, `new` for the first heartbeat
+-- gives `late` where the lease of this node has expired or is not known, else `ok`; the time in ms;
+--       and the nodes whose leases have expired
 local nodes, node, timeout = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
 local last = redis.call('ZSCORE', nodes, node)

@@ -1,0 +1,256 @@
+"""One connection to Redis, for the calls that a node makes all day and for what its channels bring.
+
+redis-py dials: it knows every option of a URL, TLS and credentials. From then on the parser of
+hiredis is fed directly, and answers go to callbacks. A call through the client of redis-py takes a
+pool, a lock, a timer, two tasks and a parser in Python, which costs several times as much.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import hiredis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import InvalidResponse
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from redis.asyncio import Redis
+
+    Word = str | bytes | int
+    Done = Callable[[Any], None]
+
+ANSWER_WITHIN: Final = 5.0
+"""Seconds. A Redis that has not answered by then counts as lost."""
+
+_INCOMPLETE: Final = object()
+_pack = cast("Callable[[tuple[Word, ...]], bytes]", hiredis.pack_command)  # pyright: ignore[reportUnknownMemberType]
+
+
+class _Socket(asyncio.Protocol):
+    """The protocol of one transport; a `Wire` has one after another."""
+
+    def __init__(self, wire: Wire) -> None:
+        self._wire = wire
+
+    def data_received(self, data: bytes) -> None:
+        self._wire.take(self, data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._wire.lost(self, exc)
+
+
+class Wire:
+    """One connection. Calls are answered in their order; what was not asked for is pushed.
+
+    Args:
+        client: Names the server and its credentials; it has a pool of its own.
+        pushed: Gets what channels bring, as Redis sends it: kind, channel, payload.
+    """
+
+    def __init__(
+        self, client: Redis, pushed: Callable[[Sequence[Any]], None] = lambda push: None
+    ) -> None:
+        self._client: Any = client
+        self._pushed = pushed
+        self._loop = asyncio.get_running_loop()
+        self._dialing = asyncio.Lock()
+        self._streams: tuple[Any, ...] = ()
+        self._socket: _Socket | None = None
+        self._transport: asyncio.Transport | None = None
+        self._reader: Any = None
+        # What is called with each answer, and when the call counts as lost.
+        self._pending: deque[tuple[Done, float]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended: asyncio.Future[None] | None = None
+        self._error: Exception | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether calls can be sent."""
+        return self._transport is not None
+
+    async def open(self) -> None:
+        """Dial, unless it is open.
+
+        Raises:
+            RedisError: The server is away, or refuses.
+            OSError: As above; `TimeoutError` where no answer came within `ANSWER_WITHIN`.
+        """
+        async with self._dialing:
+            if self._transport is not None:
+                return
+            connection = self._client.connection_pool.make_connection()
+            try:
+                async with asyncio.timeout(ANSWER_WITHIN):
+                    await connection.connect()
+            except BaseException:
+                await connection.disconnect(nowait=True)
+                raise
+            self._take_over(connection)
+        if self._transport is None:
+            raise RedisConnectionError("the server closed the connection")
+
+    def send(self, words: tuple[Word, ...], done: Done) -> None:
+        """Send a command; the connection is open.
+
+        Args:
+            words: Of the command.
+            done: Called with the answer, or with the `RedisError` that it is or that ended the
+                connection. It must not raise.
+
+        Raises:
+            RedisError: The connection is lost, and nothing was sent.
+        """
+        self.tell(words)
+        self._pending.append((done, self._loop.time() + ANSWER_WITHIN))
+        if self._timer is None:
+            self._timer = self._loop.call_later(ANSWER_WITHIN, self._look)
+
+    def tell(self, words: tuple[Word, ...]) -> None:
+        """Send a command whose answer, if there is one, is pushed.
+
+        Raises:
+            RedisError: The connection is lost.
+        """
+        if self._transport is None:
+            raise RedisConnectionError("the connection is lost")
+        try:
+            self._transport.write(_pack(words))
+        except RuntimeError as error:
+            # uvloop raises it for a write to a transport that is closed already.
+            self.close(RedisConnectionError(str(error)))
+            raise RedisConnectionError(str(error)) from error
+
+    async def execute_command(self, *words: Word) -> Any:
+        """Dial if necessary, send a command and wait for its answer.
+
+        A call that is cancelled while it is the oldest one hangs up.
+
+        Raises:
+            RedisError: The server refuses the command, or the connection is lost.
+            OSError: As above.
+        """
+        await self.open()
+        done: asyncio.Future[Any] = self._loop.create_future()
+
+        def answered(answer: Any) -> None:
+            if not done.done():
+                done.set_result(answer)
+
+        self.send(words, answered)
+        try:
+            answer = await done
+        except BaseException:
+            # A caller that gives up finds a connection that is stuck, unless others wait before it.
+            if self._pending and self._pending[0][0] is answered:
+                self.close()
+            raise
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def ended(self) -> None:
+        """Wait until the connection is lost.
+
+        Raises:
+            Exception: Why.
+        """
+        if self._transport is None:
+            raise self._error or RedisConnectionError("the connection is lost")
+        self._ended = self._loop.create_future()
+        await self._ended
+
+    def close(self, error: Exception | None = None) -> None:
+        """Hang up. The next `execute_command` dials."""
+        transport, self._transport, self._socket = self._transport, None, None
+        if transport is not None:
+            transport.abort()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        pending, self._pending = self._pending, deque()
+        self._error = error or RedisConnectionError("the connection is lost")
+        ended, self._ended = self._ended, None
+        if ended is not None and not ended.done():
+            ended.set_exception(self._error)
+        # A failure of this node is none of theirs: they are tried again.
+        lost = (
+            error if isinstance(error, RedisConnectionError) else RedisConnectionError(str(error))
+        )
+        for done, _ in pending:
+            done(lost)
+
+    # ------------------------------------------------------------ what its socket brings
+
+    def take(self, socket: _Socket, data: bytes) -> None:
+        """Hand on every complete answer."""
+        reader, incomplete, push = self._reader, _INCOMPLETE, hiredis.PushNotification
+        pushed = self._pushed
+        try:
+            if socket is self._socket:
+                reader.feed(data)
+            # What is handed on may close the connection.
+            while socket is self._socket and (answer := reader.gets()) is not incomplete:
+                if type(answer) is push:
+                    pushed(answer)
+                elif self._pending:
+                    self._pending.popleft()[0](answer)
+                elif isinstance(answer, Exception):
+                    self.close(answer)
+                    return
+                else:
+                    # Before RESP3, what channels bring comes as an answer does.
+                    pushed(answer)
+        except Exception as error:
+            self.close(error)
+
+    def lost(self, socket: _Socket, error: Exception | None) -> None:
+        """The server or the network ended it."""
+        if socket is self._socket:
+            said = "the server closed the connection" if error is None else str(error)
+            self.close(RedisConnectionError(said))
+
+    # ------------------------------------------------------------ inside
+
+    def _take_over(self, connection: Any) -> None:
+        # No public way leads from redis-py to its transport. A stream without a reference closes
+        # it, and so does the connection.
+        writer, reader, parser = connection._writer, connection._reader, connection._parser  # noqa: SLF001
+        connection._writer = connection._reader = None  # noqa: SLF001
+        self._streams = (reader, writer)
+        self._reader = hiredis.Reader(
+            protocolError=InvalidResponse,
+            replyError=parser.parse_error,
+            notEnoughData=_INCOMPLETE,
+        )
+        self._transport = writer.transport
+        self._socket = socket = _Socket(self)
+        writer.transport.set_protocol(socket)
+        early = bytes(reader._buffer)  # noqa: SLF001
+        if early:
+            self.take(socket, early)
+        if reader.at_eof() or writer.transport.is_closing():
+            self.close()
+
+    def _look(self) -> None:
+        """Whether the oldest call waits for too long."""
+        self._timer = None
+        if not self._pending:
+            return
+        due = self._pending[0][1]
+        if due <= self._loop.time():
+            self.close(RedisConnectionError(f"no answer within {ANSWER_WITHIN:g} s"))
+        else:
+            self._timer = self._loop.call_at(due, self._look)
+
+
+async def hang_up(client: Redis, wire: Wire) -> None:
+    """Close the connection, and its client."""
+    wire.close()
+    with contextlib.suppress(Exception):
+        await client.aclose()

@@ -1,0 +1,127 @@
+"""Formats of addresses, URLs and names in settings. Each type says what is wrong with a value."""
+
+from __future__ import annotations
+
+import re
+from ipaddress import ip_network
+from typing import TYPE_CHECKING, Annotated, Final
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator
+
+from hanzoai.pubsub.claims import CLAIMS
+from pubsub_server.settings.addresses import parse_address, parse_node_address, parse_sp_url
+from pubsub_server.settings.kinds import Count, Items
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_ORIGIN: Final = re.compile(r"\*|null|[a-z][a-z0-9+.-]*://[^/?#@\sA-Z]+", re.ASCII)
+_SOCKET_URL: Final = re.compile(r"wss?://[a-zA-Z0-9.\[\]:-]+(?:/[a-zA-Z0-9._~/-]*)?", re.ASCII)
+_BROKER: Final = re.compile(r"(?:[A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
+
+_SIGNED_TOPIC: Final = re.compile(r"[0-9a-fA-F]{40}:.+", re.ASCII | re.DOTALL)
+
+
+def _parsed(parse: Callable[[str], object]) -> Callable[[str | None], str | None]:
+    """A validator of what a parser takes."""
+
+    def check(value: str | None) -> str | None:
+        if value is not None:
+            parse(value)
+        return value
+
+    return check
+
+
+def _node_addresses(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    for each in addresses:
+        if not parse_node_address(each).port:
+            raise ValueError(f"{each} has port 0; give the port that the node listens on")
+    return addresses
+
+
+def _upstream(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in {"ws", "wss"} or not parts.hostname:
+        raise ValueError("must be a ws:// or wss:// URL, such as ws://127.0.0.1:1633/pubsub/")
+
+
+def _signed_topics(topics: tuple[str, ...]) -> tuple[str, ...]:
+    for each in topics:
+        if not _SIGNED_TOPIC.fullmatch(each):
+            raise ValueError(f"{each} is not OWNER:ID with 40 hex digits for the owner, without 0x")
+    return topics
+
+
+def _brokers(brokers: tuple[str, ...]) -> tuple[str, ...]:
+    for broker in brokers:
+        if not _BROKER.fullmatch(broker):
+            raise ValueError(f"{broker} is not `host:port`")
+    return brokers
+
+
+def _http(url: str) -> None:
+    parts = urlsplit(url)
+    if parts.scheme not in {"http", "https"} or not parts.hostname:
+        raise ValueError("must be an http:// or https:// URL")
+
+
+def _socket(url: str) -> None:
+    # It is in a Content-Security-Policy.
+    if not _SOCKET_URL.fullmatch(url):
+        raise ValueError("must be a ws:// or wss:// URL, such as wss://pubsub.example.com/ws")
+
+
+def _networks(proxies: tuple[str, ...]) -> tuple[str, ...]:
+    for each in proxies:
+        try:
+            ip_network(each)
+        except ValueError as error:
+            raise ValueError(f"{error}; give addresses or networks, 10.0.0.0/24") from None
+    return proxies
+
+
+def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in origins:
+        if not _ORIGIN.fullmatch(origin):
+            raise ValueError(
+                f"{origin} is not an origin as browsers send it; write https://app.example.com:8443,"
+                " in small letters, with scheme and without path"
+            )
+    return origins
+
+
+def _claims(claims: dict[str, str]) -> dict[str, str]:
+    for name in claims:
+        if name not in CLAIMS:
+            raise ValueError(f"there is no field {name}; known are {', '.join(CLAIMS)}")
+    return claims
+
+
+def _page_size(value: int) -> int:
+    if value > 10_000:
+        raise ValueError("must be at most 10000")
+    return value
+
+
+ListenAddress = Annotated[str | None, AfterValidator(_parsed(parse_address))]
+"""A port on loopback, `HOST:PORT` or `unix:PATH`."""
+NodeAddress = Annotated[str | None, AfterValidator(_parsed(parse_node_address))]
+"""`HOST:PORT` of a node of the mesh."""
+NodeAddresses = Annotated[Items, AfterValidator(_node_addresses)]
+SpUrl = Annotated[str | None, AfterValidator(_parsed(parse_sp_url))]
+"""`tcp://HOST:PORT`, `ipc://PATH` or `abstract://NAME`."""
+UpstreamUrl = Annotated[str | None, AfterValidator(_parsed(_upstream))]
+SignedTopics = Annotated[Items, AfterValidator(_signed_topics)]
+"""Each as `OWNER:ID`."""
+SocketUrl = Annotated[str | None, AfterValidator(_parsed(_socket))]
+HttpUrl = Annotated[str | None, AfterValidator(_parsed(_http))]
+Brokers = Annotated[Items, AfterValidator(_brokers)]
+"""Of Kafka, each as `host:port`."""
+Networks = Annotated[Items, AfterValidator(_networks)]
+Origins = Annotated[Items, AfterValidator(_origins)]
+"""As browsers send them in `Origin`."""
+Claims = Annotated[dict[str, str], AfterValidator(_claims)]
+"""Names of claims in tokens, by field of an identity."""
+PageSize = Annotated[Count, AfterValidator(_page_size)]

@@ -1,0 +1,173 @@
+"""One connection to Redis: answers in order, pushes apart, and callers that learn of its end."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from redis.asyncio import BlockingConnectionPool, Redis
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
+
+from pubsub_server.backplanes.redis import wire as module
+from pubsub_server.backplanes.redis.wire import Wire
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Sequence
+
+BOUND = 30
+
+
+class Fake:
+    """A server that answers what the test says."""
+
+    def __init__(self) -> None:
+        self.answers = b""
+        self.writer: asyncio.StreamWriter | None = None
+        self.commands = 0
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.writer = writer
+        while data := await reader.read(65_536):
+            if b"HELLO" in data:
+                writer.write(b"%1\r\n$5\r\nproto\r\n:3\r\n")
+                data = data[data.index(b"HELLO") :]
+            count = data.count(b"CLIENT")
+            writer.write(b"+OK\r\n" * count)
+            if not count and b"HELLO" not in data:
+                self.commands += data.count(b"*")
+                writer.write(self.answers)
+                self.answers = b""
+        writer.close()
+
+
+@pytest.fixture
+async def fake() -> AsyncGenerator[tuple[Fake, Redis]]:
+    fake = Fake()
+    server = await asyncio.start_server(fake.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    pool: Any = BlockingConnectionPool
+    client: Any = Redis.from_pool(pool(host="127.0.0.1", port=port, protocol=3))
+    yield fake, client
+    await client.aclose()
+    server.close()
+
+
+async def test_answers_are_given_in_order_and_pushes_apart_from_them(
+    fake: tuple[Fake, Redis],
+) -> None:
+    server, client = fake
+    pushed: list[list[Any]] = []
+
+    def note(push: Sequence[Any]) -> None:
+        pushed.append(list(push))
+
+    wire = Wire(client, note)
+    async with asyncio.timeout(BOUND):
+        await wire.open()
+        server.answers = b":1\r\n>3\r\n+smessage\r\n+c\r\n+x\r\n-ERR no\r\n:3\r\n"
+        answers: list[Any] = []
+        for number in range(3):
+            wire.send(("GET", str(number)), answers.append)
+        await until(lambda: len(answers), 3)
+        assert (answers[0], answers[2], len(pushed)) == (1, 3, 1)
+        assert isinstance(answers[1], ResponseError)
+        assert pushed == [[b"smessage", b"c", b"x"]]
+    wire.close()
+
+
+async def test_who_waits_learns_that_the_connection_is_lost_and_the_next_call_dials(
+    fake: tuple[Fake, Redis],
+) -> None:
+    server, client = fake
+    wire = Wire(client)
+    async with asyncio.timeout(BOUND):
+        await wire.open()
+        first, ended = (
+            asyncio.ensure_future(wire.execute_command("GET", "1")),
+            asyncio.ensure_future(wire.ended()),
+        )
+        await until(lambda: server.commands, 1)
+        assert server.writer is not None
+        server.writer.close()
+        for each in (first, ended):
+            with pytest.raises(RedisConnectionError):
+                await each
+        assert not wire.is_open
+        server.answers = b":7\r\n"
+        assert await wire.execute_command("GET", "1") == 7
+    wire.close()
+
+
+async def test_a_server_that_does_not_answer_in_time_counts_as_lost(
+    fake: tuple[Fake, Redis], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server, client = fake
+    wire = Wire(client)
+    async with asyncio.timeout(BOUND):
+        await wire.open()
+        monkeypatch.setattr(module, "ANSWER_WITHIN", 0.05)
+        with pytest.raises(RedisConnectionError, match="no answer within"):
+            await wire.execute_command("GET", "1")
+    assert server.commands == 1
+    assert not wire.is_open
+
+
+async def test_a_push_that_cannot_be_handled_ends_the_connection_with_its_error(
+    fake: tuple[Fake, Redis],
+) -> None:
+    server, client = fake
+
+    def fail(push: Sequence[Any]) -> None:
+        raise KeyError("type")
+
+    wire = Wire(client, fail)
+    async with asyncio.timeout(BOUND):
+        await wire.open()
+        server.answers = b">3\r\n+smessage\r\n+c\r\n+x\r\n"
+        wire.tell(("SSUBSCRIBE", "c"))
+        with pytest.raises(KeyError):
+            await wire.ended()
+
+
+async def test_a_transport_that_takes_no_write_is_a_connection_that_is_lost(
+    fake: tuple[Fake, Redis],
+) -> None:
+    # uvloop raises RuntimeError for a write to a transport whose handler is closed.
+    _, client = fake
+    wire = Wire(client)
+    await wire.open()
+
+    class Closed:
+        def write(self, data: bytes) -> None:
+            raise RuntimeError("the handler is closed")
+
+        def abort(self) -> None:
+            pass
+
+    broken: Any = Closed()
+    real, wire._transport = wire._transport, broken
+    assert real is not None
+    with pytest.raises(RedisConnectionError, match="the handler is closed"):
+        wire.tell(("PING",))
+    assert not wire.is_open
+    real.abort()
+
+
+async def test_a_caller_that_gives_up_hangs_up_unless_another_waits_before_it(
+    fake: tuple[Fake, Redis],
+) -> None:
+    server, client = fake
+    wire = Wire(client)
+    async with asyncio.timeout(BOUND):
+        await wire.open()
+        first, second = (asyncio.ensure_future(wire.execute_command("GET", n)) for n in "12")
+        await until(lambda: server.commands, 2)
+        second.cancel()
+        await asyncio.wait([second])
+        assert wire.is_open
+        first.cancel()
+        await asyncio.wait([first])
+        assert not wire.is_open
