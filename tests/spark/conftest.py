@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hanzoai.pubsub.spark import register
+from tests.spark import jvm, warm_daemon
 from tests.spark.server_process import ServerProcess, serve
 from tests.spark.source_lab import Lab
 
@@ -17,14 +18,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-BRIEF = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:-UsePerfData"
-"""Options of a JVM that lives for minutes: it compiles less, and collects with one thread."""
-
-
 @pytest.fixture(autouse=True)
 def brief_machines(monkeypatch: pytest.MonkeyPatch) -> None:
     """The programs that tests start run their JVMs with these options, too."""
-    monkeypatch.setenv("JDK_JAVA_OPTIONS", BRIEF)
+    monkeypatch.setenv("JDK_JAVA_OPTIONS", jvm.options())
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +38,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServerProcess]:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     from pyspark.sql import SparkSession
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    folder = tmp_path_factory.mktemp("python")
+    os.environ["PYSPARK_PYTHON"] = str(warm_daemon.interpreter(folder))
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     session = (
         SparkSession.builder.master("local[2,3]")  # type: ignore[attr-defined,unused-ignore]
@@ -50,7 +49,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.driver.memory", "512m")
-        .config("spark.driver.extraJavaOptions", BRIEF)
+        .config("spark.driver.extraJavaOptions", jvm.options())
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
         .getOrCreate()
     )

@@ -41,7 +41,7 @@ SPECULATION = {
 
 def settings(folder: Path) -> dict[str, str]:
     """What every driver of a test sets."""
-    java = " ".join(java_options(folder))
+    java = java_options(folder)
     return {
         "spark.driver.host": HOSTS[0],
         "spark.driver.bindAddress": HOSTS[0],

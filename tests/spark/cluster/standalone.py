@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pyspark
 
+from tests.spark import jvm
 from tests.spark.cluster.processes import Program
 
 ROOT = Path(__file__).parents[3]
@@ -32,18 +33,13 @@ def variables(folder: Path) -> dict[str, str]:
         "SPARK_LOCAL_DIRS": str(folder),
         "SPARK_NO_DAEMONIZE": "1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "SPARK_DAEMON_JAVA_OPTS": " ".join(java_options(folder)),
+        "SPARK_DAEMON_JAVA_OPTS": java_options(folder),
     }
 
 
-def java_options(folder: Path) -> tuple[str, ...]:
-    """Of each JVM: no file outside of this folder, and few threads for its housekeeping."""
-    return (
-        f"-Djava.io.tmpdir={folder}",
-        "-XX:-UsePerfData",
-        "-XX:+UseSerialGC",
-        "-XX:TieredStopAtLevel=1",
-    )
+def java_options(folder: Path) -> str:
+    """Of each JVM: no file outside of this folder, and a quick start."""
+    return f"-Djava.io.tmpdir={folder} {jvm.options()}"
 
 
 class Standalone:

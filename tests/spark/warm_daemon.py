@@ -1,0 +1,56 @@
+"""Spark's daemon of Python workers, which does all imports before it forks them.
+
+Spark forks a worker from a daemon to plan each read and each write. Its own daemon leaves the
+imports to the workers, which takes most of the time of a small query. `interpreter` is a Python for
+Spark that runs this daemon instead. Programs that tests start, and executors of a cluster, keep
+Spark's own.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import pkgutil
+import shlex
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+REPLACED = "-m pyspark.daemon"
+
+
+def interpreter(folder: Path) -> Path:
+    """A program that is this Python, but for the daemon of Spark.
+
+    Args:
+        folder: Where to write it.
+    """
+    python = shlex.quote(sys.executable)
+    program = folder / "python"
+    program.write_text(
+        "#!/bin/sh\n"
+        f'case "$1 $2" in "{REPLACED}")\n'
+        "  shift 2\n"
+        f'  PYTHONPATH={shlex.quote(str(ROOT))}"${{PYTHONPATH:+:$PYTHONPATH}}" '
+        f'exec {python} -m {__name__} "$@";;\n'
+        "esac\n"
+        f'exec {python} "$@"\n',
+        encoding="utf-8",
+    )
+    program.chmod(0o755)
+    return program
+
+
+def main(worker: str) -> None:
+    """Import what workers of this module use, and fork them."""
+    # Threads of other libraries would not be in the forked processes.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    spark = importlib.import_module("hanzoai.pubsub.spark")
+    for found in pkgutil.iter_modules(spark.__path__, f"{spark.__name__}."):
+        importlib.import_module(found.name)
+    importlib.import_module(worker)
+    importlib.import_module("pyspark.daemon").manager()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:2])
