@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import importlib
 import os
 import re
 import shutil
 import ssl
 import subprocess
+import tempfile
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -40,6 +43,14 @@ LOGINS = (
     LOGIN.format("scram-sha-256", "scram.Scram", ""),
     LOGIN.format("plain", "plain.Plain", f' user_{USER}="{PASSWORD}"'),
 )
+FORMAT = """
+process.roles=broker,controller
+node.id=1
+controller.quorum.voters=1@127.0.0.1:9093
+controller.listener.names=CONTROLLER
+listeners=PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093
+log.dirs={folder}/data
+"""
 PROPERTIES = """
 process.roles=broker,controller
 node.id=1
@@ -78,6 +89,33 @@ def jars() -> Path:
     if not folder.is_dir() or shutil.which("java") is None:
         raise RuntimeError("Kafka is not installed (`make setup` fetches it)")
     return folder
+
+
+def _java(log: Path, name: str, *words: str | Path) -> subprocess.Popen[bytes]:
+    command = ["java", *JAVA, "-cp", f"{jars()}/*", name, *words]
+    with log.open("ab") as out:
+        return subprocess.Popen(command, stdout=out, stderr=out, stdin=subprocess.DEVNULL)
+
+
+@cache
+def _formatted() -> Path:
+    """The data of a broker that was never started, for each broker of this process to copy.
+
+    To format takes a JVM of its own.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="pubsub-kafka-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    properties, log = folder / "server.properties", folder / "format.log"
+    properties.write_text(FORMAT.format(folder=folder), encoding="utf-8")
+    users = [
+        word
+        for kind in ("SCRAM-SHA-512", "SCRAM-SHA-256")
+        for word in ("--add-scram", f"{kind}=[name={USER},password={PASSWORD}]")
+    ]
+    words = ("format", "-t", CLUSTER, "-c", properties, *users)
+    if _java(log, "kafka.tools.StorageTool", *words).wait(BOUND):
+        raise RuntimeError(log.read_text(encoding="utf-8"))
+    return folder / "data"
 
 
 class Kafka:
@@ -123,19 +161,7 @@ class Kafka:
             encoding="utf-8",
         )
         self._process: subprocess.Popen[bytes] | None = None
-        users = [
-            word
-            for kind in ("SCRAM-SHA-512", "SCRAM-SHA-256")
-            for word in ("--add-scram", f"{kind}=[name={USER},password={PASSWORD}]")
-        ]
-        self._java(
-            "kafka.tools.StorageTool", "format", "-t", CLUSTER, "-c", self._properties, *users
-        ).wait()
-
-    def _java(self, name: str, *words: str | Path) -> subprocess.Popen[bytes]:
-        command = ["java", *JAVA, "-cp", f"{jars()}/*", name, *words]
-        with (self.folder / "broker.log").open("ab") as log:
-            return subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+        shutil.copytree(_formatted(), folder / "data")
 
     def address(self, listener: str = "PLAINTEXT") -> str:
         """`host:port` of one of its listeners."""
@@ -147,7 +173,8 @@ class Kafka:
 
     async def start(self) -> None:
         """Run it, and wait until it answers."""
-        self._process = self._java("kafka.Kafka", self._properties)
+        log = self.folder / "broker.log"
+        self._process = _java(log, "kafka.Kafka", self._properties)
         async with asyncio.timeout(BOUND):
             await until(self._answers, True)
 
