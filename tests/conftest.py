@@ -42,7 +42,13 @@ COSTLY = (("tests/conformance", r"\bpeers: "),)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Let Ctrl-C end programs in a process of `-n`, too."""
+    """Let Ctrl-C end programs in a process of `-n`, too.
+
+    A pytest that a test starts leaves out the same plugins: to load them takes a second.
+    """
+    words: list[str] = config.getini("addopts")
+    left_out = [word for word in words if word.startswith("no:")]
+    os.environ["PYTEST_ADDOPTS"] = " ".join(f"-p {word}" for word in left_out)
     if hasattr(config, "workerinput"):
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

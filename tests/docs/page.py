@@ -264,6 +264,7 @@ def environment(server: ThreadedServer, folder: Path, key_file: Path) -> dict[st
         "PATH": f"{BINARIES}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "HOME": str(folder),
         "LANG": "C.UTF-8",
+        "PYTEST_ADDOPTS": os.environ.get("PYTEST_ADDOPTS", ""),
         "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "python", ROOT / "server-mock"))),
         "HANZO_PUBSUB_URL": server.ws,
         "HANZO_PUBSUB_REST_URL": server.http,
