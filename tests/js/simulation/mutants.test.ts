@@ -43,12 +43,21 @@ async function plant({ file, from, to }: Mutant): Promise<Simulation> {
   return import(`data:text/javascript;base64,${code}`);
 }
 
+/** By seed, the digest of the log of the session as it is. */
+const sound = new Map<number, string>();
+
+function soundDigest(seed: number): string {
+  const known = sound.get(seed) ?? digest(simulate(seed));
+  sound.set(seed, known);
+  return known;
+}
+
 /** The first seed that finds the fault. */
 function search({ simulate: broken }: Simulation, silent: boolean): number | undefined {
   for (let seed = 0; seed < SEEDS; seed += 1) {
     try {
       const lines = broken(seed);
-      if (silent && digest(lines) !== digest(simulate(seed))) return seed;
+      if (silent && digest(lines) !== soundDigest(seed)) return seed;
     } catch {
       return seed;
     }
