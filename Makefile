@@ -19,8 +19,9 @@ endif
 # Programs that the tests start would compile every module again each time.
 unexport PYTHONDONTWRITEBYTECODE
 
+COMMA := ,
 SETUP = @$(or $(PYTHON),false) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
-        echo "setup: Python 3.11 or later is needed$(if $(PYTHON),; $(PYTHON) is none); name one with make PYTHON=/path/to/python" >&2; \
+        echo "setup: Python 3.11 or later is needed$(if $(PYTHON),$(COMMA) and $(PYTHON) is older or does not run); name one with make PYTHON=/path/to/python" >&2; \
         exit 1; }; \
         $(PYTHON) -m scripts.setup
 TESTS := $(BIN)/python -m scripts.run_tests

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from .running import SetupError, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from .running import Step, Tool
 
@@ -228,10 +228,14 @@ class NewestPython:
         return f"{count} packages" if count else ""
 
 
-def _pyenv(minor: int) -> Iterator[str]:
+def _pyenv(minor: int) -> list[str]:
     """Interpreters of pyenv, whose programs on PATH run the chosen versions alone."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    return (str(path) for path in root.glob(f"versions/3.{minor}.*/bin/python3.{minor}"))
+    try:
+        return [str(path) for path in root.glob(f"versions/3.{minor}.*/bin/python3.{minor}")]
+    except PermissionError:
+        # Your home may belong to another user, as after `su`.
+        return []
 
 
 def _runs(path: str, minor: int) -> bool:
