@@ -210,14 +210,12 @@ export class PubSub<Topics extends object = AnyTopics> {
    *   published. Publish again with the same `id` to avoid a duplicate.
    * @throws ClosedError The client is closed.
    */
-  async publish<Topic extends string>(
+  publish<Topic extends string>(
     topic: Topic & Allowed<Topics, Topic>,
     message: Outgoing<PayloadOf<Topics, Topic>>,
     options: PublishOptions = NONE,
   ): Promise<Published> {
-    const driver = this._live;
-    checkPublishing(options);
-    return publish(driver, topic, message, options);
+    return publish(this._driver, topic, message, options);
   }
 
   /**

@@ -6,18 +6,13 @@ import type { Publish } from '../session/requests.js';
 import type { Session } from '../session/session.js';
 import { onAbort } from './waiting.js';
 
-/** A publish that was admitted. */
-export interface Admitted {
-  readonly settled: Promise<Outcome>;
-}
-
 /** The client that publishes. */
 export interface Publisher {
   readonly clock: Clock;
   readonly session: Session;
   readonly ended: boolean;
   onRoom: (() => void) | undefined;
-  publish(publish: Publish): Promise<Outcome>;
+  publish(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome>;
 }
 
 interface Turn {
@@ -38,28 +33,35 @@ export class Backpressure {
   /**
    * Publish as soon as there is room.
    *
-   * @param patience Milliseconds; then it is settled as rejected.
+   * @param end Time, by the clock; then it is settled as rejected.
    * @throws The reason of the signal, where that is aborted first.
    */
-  admit(publish: Publish, patience: number, signal: AbortSignal | undefined): Promise<Admitted> {
+  publish(publish: Publish, end: number, signal: AbortSignal | undefined): Promise<Outcome> {
     return new Promise((resolve, reject) => {
-      const late = `The queue of publishes had no room within ${patience} ms.`;
-      const outcome = { kind: 'rejected', code: 'timeout', message: late } as const;
-      const leave = (answer: () => void): void => {
+      const { clock } = this._publisher;
+      const message = 'The queue of publishes had no room in time.';
+      const leave = (): void => {
         this._waiting.splice(this._waiting.indexOf(turn), 1);
         timer.cancel();
         ignore();
-        answer();
-        this._check();
       };
       let ignore = (): void => {};
-      const abort = (): void => leave(() => reject(signal?.reason));
-      const timer = this._publisher.clock.callLater(patience, () => {
-        leave(() => resolve({ settled: Promise.resolve(outcome) }));
+      const abort = (): void => {
+        leave();
+        reject(signal?.reason);
+        this._check();
+      };
+      const timer = clock.callLater(end - clock.now(), () => {
+        leave();
+        resolve({ kind: 'rejected', code: 'timeout', message });
+        this._check();
       });
       const turn: Turn = {
         publish,
-        admit: () => leave(() => resolve({ settled: this._publisher.publish(publish) })),
+        admit: () => {
+          leave();
+          resolve(this._publisher.publish(publish, end, signal));
+        },
       };
       this._waiting.push(turn);
       ignore = onAbort(signal, abort);

@@ -36,14 +36,11 @@ export interface ConnectionEvents {
 
 interface Link {
   readonly transport: Transport;
-  /** In order; what is yet to be read holds up what follows it. */
-  readonly arrived: (Decoded | Promise<Decoded>)[];
   /** Takes the frames: the session, or the dialect before it. */
   target: Session | PlainDialect;
   dialect: PlainDialect | undefined;
   /** The program gets a turn, or a part of the client is loaded, before the frames that wait. */
   paused: boolean;
-  over: TransportEnd | undefined;
 }
 
 /** Makes a transport that is not open yet. */
@@ -142,80 +139,94 @@ export class Connection {
   }
 
   private _read(transport: Transport): void {
-    const link: Link = {
-      transport,
-      arrived: [],
-      target: this._events.session,
-      dialect: undefined,
-      paused: false,
-      over: undefined,
-    };
+    const { _events: events, _clock: clock } = this;
+    const link: Link = { transport, target: events.session, dialect: undefined, paused: false };
     this._link = link;
+    /** In order; what is yet to be read holds up what follows it. */
+    const arrived: (Decoded | Promise<Decoded>)[] = [];
+    let over: TransportEnd | undefined;
+
+    /** Hand on what has arrived, until something has to be waited for. */
+    const frame = (next?: Decoded | Promise<Decoded>): void => {
+      if (next) arrived.push(next);
+      while (this._link === link && !link.paused) {
+        const read = arrived[0];
+        if (!read) {
+          if (over) this._end(over);
+          return;
+        }
+        if (read instanceof Promise) {
+          wait(read);
+        } else if (isWelcome(read) && !this._Dialect && needsDialect(read)) {
+          wait(
+            PARTS.plain().then(({ PlainDialect }) => {
+              this._Dialect = PlainDialect;
+              return read;
+            }),
+          );
+        } else {
+          arrived.shift();
+          if (read instanceof Malformed) {
+            events.malformed(read.reason);
+          } else if (read instanceof Unknown) {
+            const type = JSON.stringify(read.type);
+            this._logger.debug?.(`A frame of unknown type ${type} was ignored.`);
+          } else {
+            if (isWelcome(read)) this._choose(link, needsDialect(read));
+            link.target.receive(read, clock.wallMs());
+          }
+          if (!isMessage(read) || this._outgoing.length) events.handled();
+          if (this._crowded) giveWay();
+        }
+      }
+    };
+    const resume = (): void => {
+      link.paused = false;
+      frame();
+    };
+    /** Let the program run before the next frame. */
+    const giveWay = (): void => {
+      this._crowded = false;
+      events.handled();
+      link.paused = true;
+      clock.callSoon(resume);
+    };
+    /** Wait for what reads the first of the frames; without it the connection is lost. */
+    const wait = (first: Promise<Decoded>): void => {
+      link.paused = true;
+      const fail = (): void => {
+        arrived.length = 0;
+        over = NOT_LOADED;
+        transport.close();
+        resume();
+      };
+      const timer = clock.callLater(LOAD_TIMEOUT, fail);
+      first
+        .then((read) => {
+          arrived[0] = read;
+        }, fail)
+        .then(() => {
+          timer.cancel();
+          resume();
+        });
+    };
+
     transport.open({
       opened: () => {
-        if (this._link === link) this._events.opened(transport.incremental);
+        if (this._link === link) events.opened(transport.incremental);
       },
-      frame: (read) => {
-        const { arrived, paused, target } = link;
-        if ('type' in read && read.type === 'message' && !arrived.length && !paused) {
-          if (this._link !== link) return;
-          target.receive(read as ServerFrame, this._clock.wallMs());
-          if (this._outgoing.length) this._events.handled();
-          if (this._crowded) this._pause(link);
-        } else {
-          arrived.push(this._prepare(read));
-          this._take(link);
-        }
-      },
+      frame,
       ended: (end) => {
-        link.over = end;
-        this._take(link);
+        over = end;
+        frame();
       },
     });
   }
 
-  /** An `auth.ok` waits for the dialect that its server needs. */
-  private _prepare(read: Decoded | Promise<Decoded>): Decoded | Promise<Decoded> {
-    if (read instanceof Promise) return read.then((one) => this._prepare(one));
-    if (!isWelcome(read) || this._Dialect || !needsDialect(read)) return read;
-    return PARTS.plain().then(({ PlainDialect }) => {
-      this._Dialect = PlainDialect;
-      return read;
-    });
-  }
-
-  private _take(link: Link): void {
-    if (link.paused) return;
-    const { arrived } = link;
-    const at = this._clock.wallMs();
-    while (arrived.length && !link.paused) {
-      if (this._link !== link) return;
-      const [read] = arrived;
-      if (read instanceof Promise) {
-        this._wait(link, read);
-        break;
-      }
-      arrived.shift();
-      this._receive(link, read as Decoded, at);
-      this._events.handled();
-      if (this._crowded) this._pause(link);
-    }
-    if (link.over && !arrived.length && !link.paused && this._link === link) {
-      this._link = undefined;
-      this._outgoing = [];
-      this._events.dropped(link.over);
-    }
-  }
-
-  private _receive(link: Link, read: Decoded, at: number): void {
-    if (read instanceof Malformed) {
-      this._events.malformed(read.reason);
-    } else if (read instanceof Unknown) {
-      this._logger.debug?.(`A frame of unknown type ${JSON.stringify(read.type)} was ignored.`);
-    } else {
-      if (isWelcome(read)) this._choose(link, needsDialect(read));
-      link.target.receive(read, at);
-    }
+  private _end(end: TransportEnd): void {
+    this._link = undefined;
+    this._outgoing = [];
+    this._events.dropped(end);
   }
 
   /** The dialect that the server needs, or none. */
@@ -231,41 +242,12 @@ export class Connection {
     }
     link.target = link.dialect ?? session;
   }
-
-  /** Let the program run before the next frame. */
-  private _pause(link: Link): void {
-    this._crowded = false;
-    this._events.handled();
-    link.paused = true;
-    this._clock.callSoon(() => this._resume(link));
-  }
-
-  /** Wait for what reads the first of the frames that wait; without it the connection is lost. */
-  private _wait(link: Link, first: Promise<Decoded>): void {
-    link.paused = true;
-    const fail = (): void => {
-      link.arrived.length = 0;
-      link.over = NOT_LOADED;
-      link.transport.close();
-      this._resume(link);
-    };
-    const timer = this._clock.callLater(LOAD_TIMEOUT, fail);
-    first
-      .then((read) => {
-        link.arrived[0] = read;
-      }, fail)
-      .then(() => {
-        timer.cancel();
-        this._resume(link);
-      });
-  }
-
-  private _resume(link: Link): void {
-    link.paused = false;
-    this._take(link);
-  }
 }
 
 function isWelcome(read: Decoded): read is Extract<ServerFrame, { readonly type: 'auth.ok' }> {
-  return 'type' in read && read.type === 'auth.ok' && !(read instanceof Unknown);
+  return !(read instanceof Unknown) && 'type' in read && read.type === 'auth.ok';
+}
+
+function isMessage(read: Decoded): boolean {
+  return 'type' in read && read.type === 'message';
 }

@@ -48,13 +48,20 @@ import type { Recovery } from './recovery.js';
 import type { Recent } from './stream.js';
 import { checkPlatform, type Surroundings, settingsOf } from './surroundings.js';
 import { TokenSource, tokenProblem } from './tokens.js';
-import { type Waiting, within } from './waiting.js';
+import { onAbort, type Waiting, within } from './waiting.js';
 
 /** What a connection without a close code counts as (docs/errors.md). */
 const LOST = 1006;
 
 /** Ids of own messages that are remembered with `echo: false`: what may be on its way back. */
 const OWN_IDS = 10_000;
+
+/** A publish, or an update of presence, that has no outcome. */
+interface Unsettled {
+  readonly settle: (outcome: Outcome) => void;
+  /** When it is given up, by the clock. */
+  readonly end: number;
+}
 
 /** Runs one session: what a client is, once it is used. */
 export class Driver implements Ports, ConnectionEvents {
@@ -91,7 +98,10 @@ export class Driver implements Ports, ConnectionEvents {
   /** Subscriptions that failed while the session was at work. */
   private readonly _failed: number[] = [];
   private readonly _timers = new Map<TimerName, TimerHandle>();
-  private readonly _settles = new Map<number, (outcome: Outcome) => void>();
+  private readonly _unsettled = new Map<number, Unsettled>();
+  /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
+  private _deadline = Infinity;
+  private _deadlineTimer: TimerHandle | undefined;
   private readonly _own = new Set<string | undefined>();
   private readonly _connection: Connection;
 
@@ -265,8 +275,8 @@ export class Driver implements Ports, ConnectionEvents {
   }
 
   settle(ref: number, outcome: Outcome): void {
-    this._settles.get(ref)?.(outcome);
-    this._settles.delete(ref);
+    this._unsettled.get(ref)?.settle(outcome);
+    this._unsettled.delete(ref);
   }
 
   problem({ code, message, topic, retryAfter }: Problem): void {
@@ -281,6 +291,7 @@ export class Driver implements Ports, ConnectionEvents {
     this.ended = true;
     this._over.abort();
     this._stopWatching?.();
+    this._deadlineTimer?.cancel();
     for (const inbox of this.inboxes.values()) inbox.finish(this._error);
     this.inboxes.clear();
     this.listeners.finish();
@@ -410,20 +421,30 @@ export class Driver implements Ports, ConnectionEvents {
     if (this.inboxes.delete(sub)) this.tell((session) => session.unsubscribe(sub));
   }
 
-  /** Publish; the promise gets the outcome. */
-  publish(publish: Publish): Promise<Outcome> {
-    if (!this.options.echo) this.rememberOwn(publish.messages);
-    return new Promise((resolve) => {
-      this._settles.set(publish.ref, resolve);
-      this.session.publish(publish);
-      this.handled();
+  /**
+   * Publish; the promise gets the outcome.
+   *
+   * @param end Time, by the clock; then it is given up.
+   * @throws The reason of the signal, where that is aborted first.
+   */
+  publish(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome> {
+    const { ref, messages } = publish;
+    if (!this.options.echo) this.rememberOwn(messages);
+    if (end < this._deadline) this._expireAt(end);
+    const settled = this.settled(ref, (session) => session.publish(publish), end);
+    if (!signal) return settled;
+    const ignore = onAbort(signal, () => this._expire(ref));
+    return settled.then((outcome) => {
+      ignore();
+      signal.throwIfAborted();
+      return outcome;
     });
   }
 
   /** Call into the session for what it settles; the promise gets the outcome. */
-  settled(ref: number, call: (session: Session) => void): Promise<Outcome> {
-    return new Promise((resolve) => {
-      this._settles.set(ref, resolve);
+  settled(ref: number, call: (session: Session) => void, end: number = Infinity): Promise<Outcome> {
+    return new Promise((settle) => {
+      this._unsettled.set(ref, { settle, end });
       this.tell(call);
     });
   }
@@ -439,6 +460,30 @@ export class Driver implements Ports, ConnectionEvents {
   }
 
   // ---------------------------------------------------------------- inside
+
+  /** Have one timer give up the publishes whose time is over by then. */
+  private _expireAt(end: number): void {
+    this._deadline = end;
+    this._deadlineTimer?.cancel();
+    this._deadlineTimer = this.clock.callLater(
+      end - this.clock.now(),
+      () => {
+        this._deadline = Infinity;
+        const now = this.clock.now();
+        let next = Infinity;
+        for (const [ref, one] of this._unsettled) {
+          if (one.end <= now) this._expire(ref);
+          else next = Math.min(next, one.end);
+        }
+        if (next < Infinity) this._expireAt(next);
+      },
+      true,
+    );
+  }
+
+  private _expire(ref: number): void {
+    this.tell((session) => session.expire(ref));
+  }
 
   private _probe(found: (ok: boolean) => (session: Session) => void, auth?: AuthFrame): void {
     const answer = (ok: boolean): void => this.tell(found(ok));

@@ -3,12 +3,19 @@
 import { lazily } from './lazy.js';
 
 type Plain = typeof import('../dialects/plain/plain_dialect.js');
+type Policies = typeof import('../session/send_policies.js');
 type Presence = typeof import('../session/presence_parts.js');
 
 /** Loads each part once. */
-export const PARTS: { plain: () => Promise<Plain>; presence: () => Promise<Presence> } = {
+export const PARTS: {
+  plain: () => Promise<Plain>;
+  policies: () => Promise<Policies>;
+  presence: () => Promise<Presence>;
+} = {
   /** The dialect of servers of plain HIP-56, before the first `auth.ok` of one is handed in. */
   plain: lazily(() => import('../dialects/plain/plain_dialect.js')),
+  /** Policies of the send queue, before the first publish that needs them. */
+  policies: lazily(() => import('../session/send_policies.js')),
   /** Presence, before the first call that uses it. */
   presence: lazily(() => import('../session/presence_parts.js')),
 };

@@ -3,14 +3,15 @@
 import { DEVELOPMENT } from '../build.js';
 import { fromCode, OperationTimeout, PubSubError } from '../errors.js';
 import type { JsonObject, PublishResult } from '../generated/wire.js';
-import type { Outcome, Rejected } from '../session/ports.js';
+import type { Rejected } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
 import { checkCall, checkChoice, invalid, kind } from '../settings/checks.js';
 import type { Published, Via } from '../values.js';
 import type { Driver } from './driver.js';
 import { operations } from './loading.js';
+import { PARTS } from './parts.js';
 import { type Prepared, prepare } from './prepare.js';
-import { type Waiting, within } from './waiting.js';
+import type { Waiting } from './waiting.js';
 
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
 const PRESENCE_UPDATE = 'presence.update';
@@ -64,6 +65,8 @@ export async function publish(
   message: unknown,
   options: PublishOptions,
 ): Promise<Published> {
+  driver.refuseEnded();
+  checkPublishing(options);
   const one =
     prepare(topic, message, driver.maxPayload, options) ??
     (await driver.part(operations(), options)).refuseMessage(
@@ -151,14 +154,18 @@ async function send(
   signal?.throwIfAborted();
   // A peer of plain HIP-56 acknowledges nothing on a socket, but answers a request.
   const certain = via === 'rest';
-  const http = certain || (via !== 'socket' && !driver.acknowledges);
   const limits = { timeout: patience, signal };
-  const results =
-    http && (await (await driver.part(driver.http(), limits)).publish(items, limits, certain));
-  if (results) return items.map((item, n) => published(results[n], item));
+  if (certain || (via !== 'socket' && !driver.acknowledges)) {
+    const api = await driver.part(driver.http(), limits);
+    const results = await api.publish(items, limits, certain);
+    if (results) return items.map((item, n) => published(results[n], item));
+  }
   driver.connect();
   const { policy } = driver.options.sendQueue;
   const blocks = policy === 'block';
+  if (background || policy === 'latest' || policy === 'drop_oldest') {
+    driver.session.publishes.policies ??= await driver.part(PARTS.policies(), limits);
+  }
   const request: Publish = {
     ref: driver.number(),
     messages: items.map(({ publication }) => publication),
@@ -168,32 +175,20 @@ async function send(
     batch,
     background,
   };
-  const { settled } = blocks
-    ? await (await driver.part(driver.backpressure(), limits)).admit(request, patience, signal)
-    : { settled: driver.publish(request) };
-  let outcome: Outcome | undefined;
-  try {
-    outcome = await within(settled, signal, clock, end - clock.now());
-  } finally {
-    if (!outcome) driver.tell((session) => session.expire(request.ref));
+  const outcome = blocks
+    ? await (await driver.part(driver.backpressure(), limits)).publish(request, end, signal)
+    : await driver.publish(request, end, signal);
+  if (outcome.kind === 'acked') return items.map((item, n) => published(outcome.results[n], item));
+  if (outcome.kind === 'rejected') {
+    const isLate = outcome.code === 'timeout';
+    const message = isLate ? (await operations()).unsent(driver, patience) : outcome.message;
+    return items.map((item) => refused({ ...outcome, message }, item));
   }
-  const late = !outcome;
-  let found = outcome ?? (await settled);
-  if (found.kind === 'rejected' && found.code === 'timeout') {
-    found = { ...found, message: (await operations()).unsent(driver, patience) };
-  }
-  return items.map((item, n) => {
-    if (found.kind === 'acked') return published(found.results[n], item);
-    if (found.kind === 'rejected') return refused(found, item);
-    const { id, publication } = item;
-    const { topic } = publication;
-    const code = late ? 'timeout' : 'outcome_unknown';
-    return new OperationTimeout(DEVELOPMENT && late ? LATE : undefined, {
-      code,
-      topic,
-      id,
-      outcomeUnknown: true,
-    });
+  const late = clock.now() >= end;
+  const code = late ? 'timeout' : 'outcome_unknown';
+  return items.map(({ id, publication: { topic } }) => {
+    const message = DEVELOPMENT && late ? LATE : undefined;
+    return new OperationTimeout(message, { code, topic, id, outcomeUnknown: true });
   });
 }
 

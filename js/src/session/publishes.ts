@@ -9,7 +9,7 @@ import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../
 import type { Context } from './context.js';
 import type { Outcome, Rejected } from './ports.js';
 import type { Publish } from './requests.js';
-import { turnOf } from './turns.js';
+import type { makeRoom, turnOf } from './send_policies.js';
 
 export const RATE_LIMITED = 'rate_limited';
 
@@ -23,8 +23,11 @@ const UNANSWERED: PublishResult = {
   error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
 };
 
+/** What lanes have saved up where none waited. */
+const NO_CREDIT: readonly number[] = [];
+
 /** One publish. */
-interface Entry {
+export interface Entry {
   /** Its place in the order. */
   readonly _number: number;
   readonly _publish: Publish;
@@ -35,8 +38,10 @@ interface Entry {
   _doubted: boolean;
   /** It was sent, and nothing of it was taken. */
   _tried: boolean;
-  /** What became of each message. */
-  readonly _results: (PublishResult | undefined)[];
+  /** What became of each message that was answered, by slot. */
+  readonly _results: PublishResult[];
+  /** How many messages were not. */
+  _left: number;
   /** Milliseconds that publishes had been held back for when this one came. */
   _since: number;
 }
@@ -49,15 +54,23 @@ class Pile {
 
   _add(entry: Entry): void {
     this._entries.set(entry._ref, entry);
-    this._messages += entry._publish.messages.length;
-    this._bytes += entry._publish.size;
+    this._weigh(entry._publish, 1);
   }
 
   _delete(entry: Entry): void {
-    if (!this._entries.delete(entry._ref)) return;
-    this._messages -= entry._publish.messages.length;
-    this._bytes -= entry._publish.size;
+    if (this._entries.delete(entry._ref)) this._weigh(entry._publish, -1);
   }
+
+  private _weigh({ messages, size }: Publish, sign: number): void {
+    this._messages += sign * messages.length;
+    this._bytes += sign * size;
+  }
+}
+
+/** The part that gives up publishes for others and knows whose turn it is. */
+export interface SendPolicies {
+  readonly makeRoom: typeof makeRoom;
+  readonly turnOf: typeof turnOf;
 }
 
 /** Unsettled publishes. */
@@ -66,11 +79,13 @@ export class Publishes {
   paused = false;
   /** How many publishes the rate of the server held back for a second or more. */
   slowed = 0;
-  private readonly _queue = new Pile();
+  /** The part that a client has whose publishes do not just wait for their turn. */
+  policies: SendPolicies | undefined;
+  readonly _queue: Pile = new Pile();
   private readonly _flight = new Pile();
   private _number = 0;
   /** Of the lanes, where the rate is used up. */
-  private _credit: readonly number[] = [];
+  private _credit = NO_CREDIT;
   /** What may be sent now, in thousandths of a message. */
   private _budget = 0;
   /** Milliseconds that the rate has held publishes back for; a pause counts as a second. */
@@ -107,7 +122,7 @@ export class Publishes {
   publish(publish: Publish): void {
     const { ref, messages, size } = publish;
     this._number += 1;
-    const place = this._makeRoom(publish);
+    const place = this.policies?.makeRoom(this, publish);
     const entry: Entry = {
       _number: place ?? this._number,
       _publish: publish,
@@ -115,7 +130,8 @@ export class Publishes {
       _sent: false,
       _doubted: false,
       _tried: false,
-      _results: messages.map(() => undefined),
+      _results: [],
+      _left: messages.length,
       _since: this._held,
     };
     if (this.hasRoom(messages.length, size)) {
@@ -175,8 +191,11 @@ export class Publishes {
     const entry = this._flight._entries.get(frame.ref ?? '');
     if (!entry) return false;
     const all = frame.results ?? [resultOf(frame)];
-    const pauses = openOf(entry).map(([slot], n) => note(entry, slot, all[n] ?? UNANSWERED));
-    this._advance(entry, Math.max(0, ...pauses));
+    let pause = 0;
+    openOf(entry).forEach(([slot], n) => {
+      pause = Math.max(pause, note(entry, slot, all[n] ?? UNANSWERED));
+    });
+    this._advance(entry, pause);
     return true;
   }
 
@@ -233,11 +252,12 @@ export class Publishes {
     if (!peer || this.paused) return;
     const { rate, burst } = peer;
     const { _entries: waiting } = this._queue;
-    for (let [entry] = waiting.values(); entry; [entry] = waiting.values()) {
+    while (waiting.size) {
+      let entry = waiting.values().next().value as Entry;
       // What the budget covers goes in its order; turns are for what it does not cover.
-      let credit: readonly number[] = [];
-      if (rate && this._budget < this._queue._messages * 1000)
-        [entry, credit] = turnOf(waiting.values(), this._credit);
+      let credit = NO_CREDIT;
+      if (this.policies && rate && this._budget < this._queue._messages * 1000)
+        [entry, credit] = this.policies.turnOf(waiting.values(), this._credit);
       const { messages, size } = entry._publish;
       const count = messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
@@ -264,29 +284,6 @@ export class Publishes {
 
   // ---------------------------------------------------------------- inside
 
-  /**
-   * What the policy gives up for one more publish: an unsent one of its key, or the oldest.
-   *
-   * @returns The number of the one of its key: at the end of the queue, the newest of a key that
-   *   changes faster than the queue moves would never be sent.
-   */
-  private _makeRoom({ ref, messages, size, policy, key }: Publish): number | undefined {
-    if (policy !== 'latest' && policy !== 'drop_oldest') return undefined;
-    const unsent = (): Entry[] => [...this._queue._entries.values()].filter(({ _sent }) => !_sent);
-    if (policy === 'latest') {
-      if (key === undefined) return undefined;
-      const same = unsent().find((entry) => !entry._tried && entry._publish.key === key);
-      if (same) this._giveUp(same, 'superseded', `Publish ${ref} took its place.`);
-      return same?._number;
-    }
-    while (!this.hasRoom(messages.length, size)) {
-      const [oldest] = unsent();
-      if (!oldest) break;
-      this._giveUp(oldest, 'dropped', 'A newer publish needed its place in the queue.');
-    }
-    return undefined;
-  }
-
   private _send(entry: Entry): void {
     const { _publish, _ref: ref } = entry;
     const { peer, ports } = this._context;
@@ -296,10 +293,8 @@ export class Publishes {
     if (this._held - entry._since >= PAUSE) this.slowed += 1;
     entry._since = this._held;
     const [message] = _publish.messages;
-    const content = _publish.batch
-      ? { messages: openOf(entry).map(([, open]) => open) }
-      : { message };
-    ports.send({ type: 'publish', ...content, ref });
+    if (!_publish.batch) ports.send({ type: 'publish', message, ref });
+    else ports.send({ type: 'publish', messages: openOf(entry).map(([, open]) => open), ref });
     if (peer?.acks) return;
     const results = _publish.messages.map(({ id }) => ({ id }) as PublishResult);
     this._settle(entry, { kind: 'acked', results });
@@ -308,9 +303,9 @@ export class Publishes {
   /** Settle what is answered as a whole; else send the rest again. */
   private _advance(entry: Entry, pause: number): void {
     if (pause) this.pause(pause);
-    const results = entry._results.filter((result) => result !== undefined);
-    if (results.length < entry._results.length) {
-      entry._sent = entry._doubted || results.length > 0;
+    const { _left: left, _results: results } = entry;
+    if (left) {
+      entry._sent = entry._doubted || left < entry._publish.messages.length;
       entry._tried = true;
       this._requeue([entry]);
     } else {
@@ -339,7 +334,7 @@ export class Publishes {
   }
 
   /** Settle what is not going to be sent; what was sent is unknown. */
-  private _giveUp(entry: Entry, code: string, message: string): void {
+  _giveUp(entry: Entry, code: string, message: string): void {
     const unsent: Rejected = { kind: 'rejected', code, message };
     this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
   }
@@ -357,11 +352,12 @@ function openOf({ _publish, _results }: Entry): [slot: number, message: Publicat
 }
 
 /** Note the result of one message; the milliseconds to pause, if it was refused for now. */
-function note({ _publish, _results }: Entry, slot: number, result: PublishResult): number {
+function note(entry: Entry, slot: number, result: PublishResult): number {
   const { error } = result;
   if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
-  const id = result.id ?? _publish.messages[slot]?.id;
-  _results[slot] = error ? result : ({ ...result, id } as PublishResult);
+  const id = entry._publish.messages[slot]?.id;
+  entry._left -= 1;
+  entry._results[slot] = error || result.id ? result : ({ ...result, id } as PublishResult);
   return 0;
 }
 

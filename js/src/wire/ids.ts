@@ -8,6 +8,7 @@
  */
 
 const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+const GREATEST = 'Z';
 const TIME_DIGITS = 10;
 const RANDOM_DIGITS = 16;
 
@@ -18,9 +19,7 @@ function systemRandom(count: number): Uint8Array {
 /** Makes ids. */
 export class IdMaker {
   private _last = -1;
-  /** The time in its ten digits. */
-  private _time = '';
-  private _digits: number[] = [];
+  private _text = '';
 
   /**
    * @param _wallMs Unix time in milliseconds.
@@ -34,17 +33,17 @@ export class IdMaker {
   /** 26 characters, greater than all that came before from this maker. */
   ulid(): string {
     const now = Math.max(0, Math.floor(this._wallMs()));
+    let at = TIME_DIGITS + RANDOM_DIGITS - 1;
+    while (this._text[at] === GREATEST) at -= 1;
     if (now > this._last) {
       this._renew(now);
+    } else if (at < TIME_DIGITS) {
+      this._renew(this._last + 1);
     } else {
-      let at = RANDOM_DIGITS - 1;
-      while (at >= 0 && this._digits[at] === 31) this._digits[at--] = 0;
-      if (at < 0) this._renew(this._last + 1);
-      else this._digits[at] = (this._digits[at] ?? 0) + 1;
+      const next = ALPHABET.indexOf(this._text.charAt(at)) + 1;
+      this._text = (this._text.slice(0, at) + ALPHABET[next]).padEnd(this._text.length, '0');
     }
-    let text = this._time;
-    for (const digit of this._digits) text += ALPHABET.charAt(digit);
-    return text;
+    return this._text;
   }
 
   /** A fresh message id, `msg_` and a ULID. */
@@ -54,9 +53,12 @@ export class IdMaker {
 
   private _renew(now: number): void {
     this._last = now;
-    const digits = now.toString(32).padStart(TIME_DIGITS, '0').slice(-TIME_DIGITS);
-    this._time = digits.replace(/./g, (digit) => ALPHABET.charAt(Number.parseInt(digit, 32)));
-    this._digits = Array.from(this._random(RANDOM_DIGITS), (byte) => byte & 31);
+    let time = '';
+    for (let left = now; time.length < TIME_DIGITS; left = Math.floor(left / 32)) {
+      time = ALPHABET.charAt(left % 32) + time;
+    }
+    this._text = time;
+    for (const byte of this._random(RANDOM_DIGITS)) this._text += ALPHABET.charAt(byte % 32);
   }
 }
 

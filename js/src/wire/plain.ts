@@ -3,6 +3,7 @@
 /** Levels of arrays and objects in a payload. */
 export const DEPTH_MAX = 100;
 
+const ASCII = /^[ -~]*$/;
 const UNPAIRED = /\p{Surrogate}/u;
 
 /**
@@ -19,6 +20,7 @@ export function sizeOf(value: unknown): number {
 /** Bytes of a text in UTF-8, whose surrogates are in pairs. */
 function bytesOf(text: string): number {
   let bytes = text.length;
+  if (ASCII.test(text)) return bytes;
   for (let at = 0; at < text.length; at += 1) {
     const unit = text.charCodeAt(at);
     // Each half of a pair stands for two of its four bytes.
@@ -54,8 +56,10 @@ function isPlain(value: unknown, depth: number): boolean {
   // Also ends the walk through a value that holds itself.
   if (depth >= DEPTH_MAX) return false;
   if (Array.isArray(value)) return [...value].every((item) => isPlain(item, depth + 1));
-  const fields = Object.entries(value).filter(([, item]) => item !== undefined);
-  return (
-    isRecord(value) && fields.every(([key, item]) => isPaired(key) && isPlain(item, depth + 1))
-  );
+  if (!isRecord(value)) return false;
+  for (const key of Object.keys(value)) {
+    const item = (value as { readonly [key: string]: unknown })[key];
+    if (item !== undefined && !(isPaired(key) && isPlain(item, depth + 1))) return false;
+  }
+  return true;
 }

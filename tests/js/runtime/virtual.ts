@@ -13,6 +13,7 @@ await Promise.all([
   import('../../../js/src/runtime/background.js'),
   import('../../../js/src/dialects/plain/plain_dialect.js'),
   import('../../../js/src/session/presence_parts.js'),
+  import('../../../js/src/session/send_policies.js'),
   import('../../../js/src/wire/lenient.js'),
 ]);
 

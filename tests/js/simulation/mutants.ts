@@ -150,9 +150,9 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: 'filter(() => true)',
   },
   'the oldest goes from a queue that has room': {
-    file: 'session/publishes.ts',
-    from: 'while (!this.hasRoom(messages.length, size)) {',
-    to: 'while (true) {',
+    file: 'session/send_policies.ts',
+    from: "while (policy === 'drop_oldest' && !publishes.hasRoom(messages.length, size)) {",
+    to: "while (policy === 'drop_oldest') {",
     silent: true,
   },
   'the budget is never used up': {

@@ -26,6 +26,7 @@ import type {
 } from '../../../js/src/session/ports.js';
 import { Presence } from '../../../js/src/session/presence.js';
 import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
+import { makeRoom, turnOf } from '../../../js/src/session/send_policies.js';
 import { Session } from '../../../js/src/session/session.js';
 import type { SessionOptions } from '../../../js/src/settings/session.js';
 import { compact } from '../../../js/src/wire/compact.js';
@@ -120,6 +121,7 @@ export class RecordedSession {
   constructor(options: SessionOptions, random: () => number) {
     this.session = new Session(options, this._ports(), random);
     this.session.addPresence({ Presence, OwnPresence });
+    this.session.publishes.policies = { makeRoom, turnOf };
   }
 
   /** Hand an event to the session; what it does, in order. */
