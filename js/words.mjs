@@ -1,7 +1,7 @@
 // Leaves words for people out of the production build: remedies, the messages of errors about
-// arguments, and those of what the client itself gives up. Of such an error remain its class, its
-// code, its field, and the link to its page.
-// Reasons, warnings, and messages that carry a value of the connection stay.
+// arguments, and those of what the client itself gives up; reasons that say no more than a code. Of
+// such an error remain its class, its code, its field, and the link to its page.
+// Warnings, and messages and reasons that carry a value of the connection stay.
 
 const STRING = String.raw`(?:'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")`;
 const TEMPLATE = '`(?:\\\\.|\\$\\{(?:[^`{}]|`[^`]*`|\\{[^{}]*\\})*\\}|[^`\\\\])*`';
@@ -22,6 +22,7 @@ const CHECK = new RegExp(
 );
 
 const MESSAGE = new RegExp(`\\bmessage: ${STRING}(?=[,\\s])`, 'g');
+const REASON = /\breason: '[^'\n]*\.'(?=[,\s])/g;
 const GIVEN_UP = new RegExp(`(\\b_giveUp\\(\\s*\\w+,\\s*'\\w+',\\s*)${TEXT}(?=[,)\\s])`, 'g');
 
 /**
@@ -37,6 +38,7 @@ export function withoutWords(source) {
     .replace(ABOUT_ARGUMENTS, (all, name) => `new ${name}(undefined${lines(all)}`)
     .replace(CONSTANT, (all, name) => `new ${name}(undefined${lines(all)}`)
     .replace(MESSAGE, (all) => `message: ''${lines(all)}`)
+    .replace(REASON, (all) => `reason: ''${lines(all)}`)
     .replace(GIVEN_UP, (all, call) => `${call}''${lines(all.slice(call.length))}`)
     .replace(CHECK, (all, call, field) => `${call}(${field}, ''${lines(all)})`);
 }
