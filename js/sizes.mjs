@@ -20,11 +20,30 @@ import { build } from 'esbuild';
 
 const KB = 1024;
 /** Where the sizes are to go, and what they may not exceed on the way there: lower these, never raise them. */
-const GOALS = { core: 14 * KB, everything: 36 * KB, streams: 2.5 * KB };
-const LIMITS = { core: 24.7 * KB, everything: 48.7 * KB, streams: 2.5 * KB };
+const GOALS = {
+  core: 14 * KB,
+  everything: 36 * KB,
+  chat: 17 * KB,
+  development: 20 * KB,
+  streams: 2.5 * KB,
+};
+const LIMITS = {
+  core: 24.7 * KB,
+  everything: 48.4 * KB,
+  chat: 40 * KB,
+  development: 40 * KB,
+  streams: 2.5 * KB,
+};
 
 const CORE = "export { PubSub } from '@hanzoai/pubsub'";
 const EVERYTHING = "export * from '@hanzoai/pubsub'";
+const CHAT = `${CORE}; export { PubSubProvider, usePresence, useTopic } from '@hanzoai/pubsub/react'`;
+
+/**
+ * What a chat page loads before its first message, `import()` included: the client, hooks, presence,
+ * and what is loaded beside the first connection. Resuming is in the client.
+ */
+const CHAT_CHUNKS = ['presence_parts', 'background', 'operations'];
 
 /**
  * Imports of this package: what is imported, the module that does it, and whether chunks are made:
@@ -89,7 +108,7 @@ function reach(outputs, from, follows) {
 }
 
 /** Bytes of what a module loads at once, and of each chunk it may load later. */
-async function measure(folder, code, splitting = true) {
+async function measure(folder, code, { splitting = true, conditions = [], wanted = [] } = {}) {
   const { metafile, outputFiles } = await build({
     absWorkingDir: folder,
     stdin: { contents: code, resolveDir: folder, sourcefile: 'application.js' },
@@ -100,6 +119,7 @@ async function measure(folder, code, splitting = true) {
     format: 'esm',
     platform: 'browser',
     target: 'es2020',
+    conditions,
     external: ['react', 'vue'],
     legalComments: 'none',
     define: { 'process.env.NODE_ENV': '"production"' },
@@ -120,12 +140,18 @@ async function measure(folder, code, splitting = true) {
       minified: 0,
       gzip: 0,
     });
-  const chunks = lazy.map((path) => ({
-    name: outputs[path].entryPoint?.replace(/^.*\/(\w+).*\.js$/, '$1') ?? 'shared by several',
-    ...sizeOf(path),
-  }));
+  const nameOf = (path) =>
+    outputs[path].entryPoint?.replace(/^.*\/(\w+).*\.js$/, '$1') ?? 'shared by several';
+  const chunks = lazy.map((path) => ({ name: nameOf(path), ...sizeOf(path) }));
   const atOnce = sum(first.map(sizeOf));
-  return { atOnce, chunks, everything: sum([atOnce, ...chunks]) };
+  const soon = lazy.filter((path) => wanted.includes(nameOf(path)));
+  const early = reach(outputs, [...first, ...soon], (kind) => kind !== 'dynamic-import');
+  return {
+    atOnce,
+    chunks,
+    early: sum(early.map(sizeOf)),
+    everything: sum([atOnce, ...chunks]),
+  };
 }
 
 const kb = (bytes) => (bytes / KB).toFixed(1);
@@ -136,9 +162,13 @@ async function tables(folder) {
   const rows = [];
   let streams = 0;
   for (const [name, code, splitting] of IMPORTS) {
-    const { atOnce, everything } = await measure(folder, code, splitting);
+    const { atOnce, everything } = await measure(folder, code, { splitting });
     rows.push([name, atOnce, everything]);
   }
+  const chat = await measure(folder, CHAT, { wanted: CHAT_CHUNKS });
+  rows.push(['chat page: `{ PubSub }`, hooks, presence', chat.early, chat.everything]);
+  const development = await measure(folder, CORE, { conditions: ['development'] });
+  rows.push(['`{ PubSub }`, development build', development.atOnce, development.everything]);
   const manifest = JSON.parse(readFileSync(join(here, 'package.json'), 'utf8'));
   for (const [entry, conditions] of Object.entries(manifest.exports)) {
     if (entry === '.' || typeof conditions !== 'object') continue;
@@ -183,7 +213,14 @@ async function tables(folder) {
     ...peers.map(([name, { minified, gzip }]) => line(name, kb(minified), kb(gzip))),
   ].join('\n');
   const all = await measure(folder, EVERYTHING);
-  return { text, core: core.atOnce.gzip, everything: all.everything.gzip, streams };
+  return {
+    text,
+    core: core.atOnce.gzip,
+    everything: all.everything.gzip,
+    chat: chat.early.gzip,
+    development: development.atOnce.gzip,
+    streams,
+  };
 }
 
 mkdirSync(cache, { recursive: true });
@@ -208,6 +245,8 @@ let status = 0;
 for (const [title, name] of [
   ['at once', 'core'],
   ['everything', 'everything'],
+  ['chat page', 'chat'],
+  ['development build', 'development'],
   ['added by /streams', 'streams'],
 ]) {
   const [size, limit, goal] = [result[name], LIMITS[name], GOALS[name]];

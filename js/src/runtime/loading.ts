@@ -2,7 +2,7 @@
 
 import { lazily } from './lazy.js';
 
-/** Waiting for a connection, own presence, and the words for wrong arguments and late answers. */
+/** Waiting for a connection, own presence, and the words for late answers. */
 export const operations: () => Promise<typeof import('./operations.js')> = lazily(
   () => import('./operations.js'),
 );

@@ -10,14 +10,14 @@ import {
 } from '../errors.js';
 import { CODES } from '../generated/errors.js';
 import type { JsonObject } from '../generated/wire.js';
+import { isTopic } from '../topics.js';
 import type { StateChange, StateName } from '../values.js';
+import { isObject } from '../wire/guard.js';
+import { sizeOf } from '../wire/plain.js';
 import type { Driver } from './driver.js';
-import { checkPresence } from './refusals.js';
-import { refusal } from './special_inbox.js';
+import { PARTS } from './parts.js';
+import { rejected } from './rejected.js';
 import { type Waiting, within } from './waiting.js';
-
-export { refuseMany, refuseMessage, refuseSubscription } from './refusals.js';
-export { prepareInbox } from './special_inbox.js';
 
 /** Wait until the client is connected; see `PubSub.connect`. */
 export async function connected(
@@ -50,7 +50,10 @@ export async function updatePresence(
   data: JsonObject,
   options: Waiting,
 ): Promise<void> {
-  checkPresence(topic, data, driver.maxPayload);
+  const isFit = (topic === undefined || isTopic(topic)) && isObject(data);
+  if (!isFit || !(sizeOf(data) <= driver.maxPayload)) {
+    (await driver.part(PARTS.arguments(), options)).checkPresence(topic, data, driver.maxPayload);
+  }
   options.signal?.throwIfAborted();
   driver.connect();
   await driver.addPresence(options);
@@ -58,7 +61,7 @@ export async function updatePresence(
   const settled = driver.settled(ref, (session) => session.updatePresence(topic, data, ref));
   const patience = driver.patience(options.timeout);
   const outcome = await within(settled, options.signal, driver.clock, patience);
-  if (outcome?.kind === 'rejected') throw refusal(outcome, topic);
+  if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
   if (outcome) return;
   if (driver.state !== 'connected') {
     const about = { code: 'not_connected', topic };

@@ -1,7 +1,7 @@
 /** One message or several, from what a program hands to `publish` to what became of it. */
 
 import { DEVELOPMENT } from '../build.js';
-import { fromCode, OperationTimeout, PubSubError } from '../errors.js';
+import { OperationTimeout, PubSubError } from '../errors.js';
 import type { JsonObject, PublishResult } from '../generated/wire.js';
 import type { Rejected } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
@@ -11,6 +11,7 @@ import type { Driver } from './driver.js';
 import { operations } from './loading.js';
 import { PARTS } from './parts.js';
 import { type Prepared, prepare } from './prepare.js';
+import { rejected } from './rejected.js';
 import type { Waiting } from './waiting.js';
 
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
@@ -69,7 +70,7 @@ export async function publish(
   checkPublishing(options);
   const one =
     prepare(topic, message, driver.maxPayload, options) ??
-    (await driver.part(operations(), options)).refuseMessage(
+    (await driver.part(PARTS.arguments(), options)).refuseMessage(
       topic,
       message,
       driver.maxPayload,
@@ -94,7 +95,7 @@ export async function publishMany(
 ): Promise<(Published | PubSubError)[]> {
   const { maxPayload } = driver;
   if (typeof Object(messages)[Symbol.iterator] !== 'function') {
-    return (await driver.part(operations(), options)).refuseMany(messages);
+    return (await driver.part(PARTS.arguments(), options)).refuseMany(messages);
   }
   const items: Prepared[] = [];
   for (const given of messages) {
@@ -102,7 +103,7 @@ export async function publishMany(
       Array.isArray(given) && given.length === 2 ? given : [undefined, given];
     const item = prepare(topic, message, maxPayload);
     if (item) items.push(item);
-    else (await driver.part(operations(), options)).refuseMessage(topic, message, maxPayload);
+    else (await driver.part(PARTS.arguments(), options)).refuseMessage(topic, message, maxPayload);
   }
   return sendAll(driver, items, options);
 }
@@ -200,10 +201,6 @@ function published(result: PublishResult = {}, item: Prepared): Published | PubS
 }
 
 /** The error of one message, of what was said of it or of its batch. */
-function refused(
-  { code, message, remedy, topic, field, retryAfter }: Omit<Rejected, 'kind'>,
-  { id, publication }: Prepared,
-): PubSubError {
-  const about = { remedy, topic: topic ?? publication.topic, field, retryAfter, id };
-  return fromCode(code, message, about);
+function refused(refusal: Omit<Rejected, 'kind'>, { id, publication }: Prepared): PubSubError {
+  return rejected(refusal, publication.topic, id);
 }

@@ -1,16 +1,17 @@
 /** Subscriptions to some types of messages, and with own presence: loaded when one is made. */
 
 import { DEVELOPMENT } from '../build.js';
-import { fromCode, type PubSubError } from '../errors.js';
-import type { Rejected } from '../session/ports.js';
+import type { Outcome } from '../session/ports.js';
+import type { Session } from '../session/session.js';
 import { checkFlag, invalid, kind } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
 import type { JsonObject, Message } from '../values.js';
 import { isObject, isSome, isText } from '../wire/guard.js';
 import { PATTERNS_MAX } from './bounds.js';
-import type { Driver } from './driver.js';
 import type { Filter, Inbox } from './inbox.js';
+import type { Listeners } from './listeners.js';
 import { checkPresence } from './refusals.js';
+import { rejected } from './rejected.js';
 
 const TYPES = DEVELOPMENT ? 'Pass message types of 1 to 128 characters.' : '';
 const PRESENCE = DEVELOPMENT
@@ -21,6 +22,14 @@ const NAMED = DEVELOPMENT ? 'Give a topic by its name: only its subscribers are 
 /** Topics whose position is kept while messages wait. */
 const SKIPPED = 100_000;
 
+/** The client of a subscription. */
+interface Client {
+  readonly listeners: Listeners;
+  readonly maxPayload: number;
+  number(): number;
+  settled(ref: number, call: (session: Session) => void): Promise<Outcome>;
+}
+
 /**
  * Check `types` and `presence` of a subscription, and let its inbox keep the types.
  *
@@ -29,7 +38,7 @@ const SKIPPED = 100_000;
  * @throws InvalidPayload The presence is not plain JSON.
  */
 export function prepareInbox(
-  driver: Driver,
+  driver: Client,
   inbox: Inbox,
   { types, presence }: { readonly types?: unknown; readonly presence?: unknown },
 ): () => void {
@@ -93,18 +102,12 @@ function checkOwn(presence: object | null, topics: readonly string[]): JsonObjec
   return presence;
 }
 
-function appear(driver: Driver, topic: string, own: JsonObject): void {
+function appear(driver: Client, topic: string, own: JsonObject): void {
   const ref = driver.number();
   void driver
     .settled(ref, (session) => session.updatePresence(topic, own, ref))
     .then((outcome) => {
       if (outcome.kind !== 'rejected' || outcome.code === 'closed') return;
-      driver.listeners.report(refusal(outcome, topic));
+      driver.listeners.report(rejected(outcome, topic));
     });
-}
-
-/** The error of an operation that the server refused. */
-export function refusal(outcome: Rejected, topic: string | undefined): PubSubError {
-  const { code, message, remedy, field, retryAfter } = outcome;
-  return fromCode(code, message, { remedy, field, retryAfter, topic: outcome.topic ?? topic });
 }

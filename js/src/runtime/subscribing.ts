@@ -18,7 +18,7 @@ import {
 } from './handlers.js';
 import { Inbox } from './inbox.js';
 import { operations } from './loading.js';
-import { background } from './parts.js';
+import { background, PARTS } from './parts.js';
 import { Subscription } from './subscription.js';
 import { onAbort, type Waiting, within } from './waiting.js';
 
@@ -98,7 +98,7 @@ export async function subscribe<Data>(
     !DEVELOPMENT || (isFit(options) && Object.keys(options).every((name) => names.includes(name)));
   const isMute = DEVELOPMENT && options.onGap === 'raise' && options.onMessage;
   if (!fits || isMute || !isSome(patterns, PATTERNS_MAX, isPattern)) {
-    return (await driver.part(operations(), {})).refuseSubscription(patterns, options, names);
+    return (await driver.part(PARTS.arguments(), {})).refuseSubscription(patterns, options, names);
   }
   const { history, onMessage, onPresence, presence, queue, signal, types } = options;
   const named = options.since ?? history ?? options.after;
@@ -127,7 +127,7 @@ export async function subscribe<Data>(
   const appear =
     special === undefined
       ? special
-      : (await driver.part(operations(), options)).prepareInbox(driver, inbox, options);
+      : (await driver.part(PARTS.arguments(), options)).prepareInbox(driver, inbox, options);
   const handlers = new Handlers(options, driver.listeners);
   const subscription = new Subscription<Data>(inbox, handlers, () => {
     ignore();

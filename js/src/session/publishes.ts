@@ -9,7 +9,6 @@ import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../
 import type { Context } from './context.js';
 import type { Outcome, Rejected } from './ports.js';
 import type { Publish } from './requests.js';
-import type { makeRoom, turnOf } from './send_policies.js';
 
 export const RATE_LIMITED = 'rate_limited';
 
@@ -69,8 +68,8 @@ class Pile {
 
 /** The part that gives up publishes for others and knows whose turn it is. */
 export interface SendPolicies {
-  readonly makeRoom: typeof makeRoom;
-  readonly turnOf: typeof turnOf;
+  makeRoom(publishes: Publishes, publish: Publish): number | undefined;
+  turnOf(queue: Iterable<Entry>, credit: readonly number[]): [Entry, readonly number[]];
 }
 
 /** Unsettled publishes. */
