@@ -28,10 +28,10 @@ const GOALS = {
   streams: 2.5 * KB,
 };
 const LIMITS = {
-  core: 24.7 * KB,
+  core: 24.4 * KB,
   everything: 48.4 * KB,
-  chat: 40 * KB,
-  development: 40 * KB,
+  chat: 32.5 * KB,
+  development: 28.7 * KB,
   streams: 2.5 * KB,
 };
 

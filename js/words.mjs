@@ -1,5 +1,5 @@
 // Leaves words for people out of the production build: remedies, the messages of errors about
-// arguments, and those of what the client itself gives up; reasons that say no more than a code. Of
+// arguments, and those of what the client itself gives up; reasons that only repeat a code. Of
 // such an error remain its class, its code, its field, and the link to its page.
 // Warnings, and messages and reasons that carry a value of the connection stay.
 

@@ -1,5 +1,6 @@
 /** What an HTTP error stands for. */
 
+import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError } from '../errors.js';
 import { CODES } from '../generated/errors.js';
 import { isObject, type JsonObject } from '../wire/guard.js';
@@ -76,9 +77,10 @@ export function readError(
   });
 }
 
-/** What answered, in words: status and kind of content, never the content itself. */
+/** What answered, in words: status and, in development, kind of content; never the content itself. */
 export function describeAnswer(response: Response, body: string): string {
   const status = statusOf(response);
+  if (!DEVELOPMENT) return `HTTP ${status}`;
   const [kind = ''] = (response.headers.get('Content-Type') ?? '').split(';');
   const what =
     status >= 300 && status < 400

@@ -1,11 +1,12 @@
 /** A message that a program hands to `publish`, as a publication that can be sent. */
 
+import { DEVELOPMENT } from '../build.js';
 import { isPublication, type Publication } from '../generated/wire.js';
 import { messageId } from '../wire/ids.js';
 import { sizeOf } from '../wire/plain.js';
 
 /** What a message may have. */
-const FIELDS = ['topic', 'type', 'data', 'ttl', 'id', 'meta'];
+const FIELDS = DEVELOPMENT ? ['topic', 'type', 'data', 'ttl', 'id', 'meta'] : [];
 
 /** A publication that can be sent. */
 export interface Prepared {
@@ -40,6 +41,7 @@ export function prepare(
   const bytes = sizeOf(data);
   const more = meta === undefined ? 0 : sizeOf(meta);
   const fits = bytes <= limit && more <= limit && (topic ?? named) === named;
-  if (!fits || !Object.keys(source).every((name) => FIELDS.includes(name))) return undefined;
-  return isPublication(publication) ? { publication, id, size: bytes + more } : undefined;
+  if (!fits || !isPublication(publication)) return undefined;
+  if (DEVELOPMENT && !Object.keys(source).every((name) => FIELDS.includes(name))) return undefined;
+  return { publication, id, size: bytes + more };
 }

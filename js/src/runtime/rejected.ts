@@ -4,7 +4,7 @@ import { fromCode, type PubSubError } from '../errors.js';
 import type { Rejected } from '../session/ports.js';
 
 /**
- * The error that says so.
+ * Build the error.
  *
  * @param topic What it concerns, where the refusal does not name it.
  * @param id Of the message.

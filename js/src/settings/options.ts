@@ -305,7 +305,7 @@ export function readOptions(
     url = environ['HANZO_PUBSUB_URL'] || undefined;
     restUrl ??= environ['HANZO_PUBSUB_REST_URL'] || undefined;
   }
-  if (url === undefined) {
+  if (DEVELOPMENT && url === undefined) {
     throw missing(
       'url',
       'No URL was',
@@ -315,7 +315,7 @@ export function readOptions(
   const found = endpoints(url, restUrl);
   checkFunction('getToken', getToken);
   if (!getToken) token ??= environ['HANZO_PUBSUB_TOKEN'] || undefined;
-  if ((token === undefined) === (getToken === undefined)) {
+  if (DEVELOPMENT && (token === undefined) === (getToken === undefined)) {
     throw getToken
       ? missing('token', 'Both `token` and `getToken` were', 'Pass one of them.')
       : missing('token', 'No token was', 'Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.');
@@ -341,7 +341,7 @@ export function readOptions(
     socketUrl: found.socket,
     httpUrl: found.http,
     httpDerived: restUrl === undefined && !/^\s*http/i.test(String(url)),
-    token: token === undefined ? undefined : checkToken(token),
+    token: getToken ? undefined : checkToken(token),
     getToken,
     transport,
     name: name === undefined ? undefined : checkName(name),
@@ -359,9 +359,7 @@ export function readOptions(
 
 /** An option that is missing, or given twice. */
 function missing(field: string, said: string, remedy: string): InvalidOption {
-  return DEVELOPMENT
-    ? new InvalidOption(`${said} given.`, { remedy, field })
-    : new InvalidOption(undefined, { field });
+  return new InvalidOption(`${said} given.`, { remedy, field });
 }
 
 /** @internal Bounds of one subscription, checked; what is not given comes from the client's. */
