@@ -17,6 +17,10 @@ const REASONS: Readonly<Record<GapReason, string>> = {
 /** The error that `onGap: 'raise'` throws: what is missing and why, in one sentence. */
 export function missed(gap: Gap): MessagesMissed {
   const { topic, from, to, missed: count, reason } = gap;
+  const about = { topic, ...{ gap } };
+  if (!DEVELOPMENT) {
+    return new MessagesMissed(`Messages of topic ${topic} were missed: ${reason}.`, about);
+  }
   const possible = reason === 'unproven' || reason === 'node_changed';
   const unknown = possible ? 'Perhaps messages' : 'Messages';
   const what =
@@ -27,11 +31,12 @@ export function missed(gap: Gap): MessagesMissed {
   const where = known ? ` (positions ${from} to ${to})` : '';
   const verb = count === 1 ? 'was' : 'were';
   const message = `${what} of topic ${topic}${where} ${verb} missed: ${REASONS[reason]}.`;
-  return new MessagesMissed(message, { topic, ...{ gap } });
+  return new MessagesMissed(message, about);
 }
 
 /** What the log says of a `history` beyond what the server retains. */
 export function retained({ topics, history }: Subscribe, { history_max }: Limits): string {
+  if (!DEVELOPMENT) return `\`history\` of ${history} is over the limit of ${history_max}.`;
   const [asked, kept] = [history, history_max].map((count) => count?.toLocaleString('en-US'));
   return (
     `subscribe() to ${topics[0]} asks for \`history\` of ${asked} messages, and the server retains ` +
