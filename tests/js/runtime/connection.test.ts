@@ -7,7 +7,7 @@ import type { Session } from '../../../js/src/session/session.js';
 import type { Receiver, Transport, TransportEnd } from '../../../js/src/transports/transport.js';
 import { type Decoded, Malformed, Unknown } from '../../../js/src/wire/decoded.js';
 import { deferred } from './server.js';
-import { turns, VirtualClock } from './virtual.js';
+import { turns, VirtualClock, virtualClient } from './virtual.js';
 
 const pong = (ref: string): ServerFrame => ({ type: 'pong', ref });
 
@@ -103,4 +103,22 @@ test('what is no frame is told apart, without its content', () => {
   receiver.frame(pong('1'));
   assert.deepEqual(got, ['1']);
   assert.deepEqual(said, ['not JSON', 'A frame of unknown type "te\\"leport" was ignored.']);
+});
+
+test('frames of one turn leave a socket of `ws` in one write', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  const writes: string[] = [];
+  const raw = {
+    cork: () => writes.push(`hold at ${peer.socket.frames('publish').length}`),
+    uncork: () => writes.push(`write at ${peer.socket.frames('publish').length}`),
+  };
+  Object.assign(peer.socket, { _socket: raw });
+  const first = Promise.all([1, 2, 3].map((data) => ps.publish('a.b', { data })));
+  await turns();
+  const second = ps.publish('a.b', { data: 4 });
+  await turns();
+  assert.deepEqual(writes, ['hold at 0', 'write at 3', 'hold at 3', 'write at 4']);
+  await Promise.all([first, second]);
+  await ps.close();
 });

@@ -289,3 +289,41 @@ test('clients and subscriptions end with their block', async () => {
   assert.equal(peer.socket.frames('unsubscribe').length, 1);
   assert.equal(ps.state, 'closed');
 });
+
+test('publishes with different timeouts end each at its own time', async () => {
+  const { ps, peer, clock } = virtualClient();
+  await ps.connect();
+  peer.silent.add('publish');
+  const ended: string[] = [];
+  const publish = async (name: string, timeout: number): Promise<void> => {
+    const error = await ps.publish('a.b', { data: name }, { timeout }).catch((thrown) => thrown);
+    ended.push(`${name} ${(error as PubSubError).code} after ${clock.now()}`);
+  };
+  const all = [publish('long', 900), publish('short', 300), publish('between', 500)];
+  await clock.advance(300);
+  assert.deepEqual(ended, ['short timeout after 300']);
+  await clock.advance(200);
+  assert.deepEqual(ended.slice(1), ['between timeout after 500']);
+  await clock.advance(1_000);
+  assert.deepEqual(ended.slice(2), ['long timeout after 900']);
+  await Promise.all(all);
+  await ps.close();
+});
+
+test('a publish that is aborted leaves its answer to no one, and the next one is answered', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  peer.silent.add('publish');
+  const abort = new AbortController();
+  const { signal } = abort;
+  const given = assert.rejects(ps.publish('a.b', { data: 1 }, { signal }), /of no use/);
+  await turns();
+  abort.abort(new Error('of no use'));
+  await given;
+  peer.silent.clear();
+  for (const answer of peer.answer(peer.socket.frames('publish')[0] ?? {})) {
+    peer.socket.receive(answer);
+  }
+  assert.ok((await ps.publish('a.b', { data: 2 }, { signal: new AbortController().signal })).id);
+  await ps.close();
+});
