@@ -99,7 +99,7 @@ class Row {
   readonly element: HTMLElement;
   readonly end: () => void;
   private readonly _tags = h('span', { class: 'tags' });
-  private readonly _patterns = h('span', { class: 'patterns mono quiet' });
+  private readonly _patterns = h('span', { class: 'patterns quiet' });
   private readonly _queue = h('span', { class: 'queue number' });
   private readonly _meter = h('meter', { min: 0, 'aria-label': 'Queue' });
   private readonly _cut: HTMLButtonElement;
@@ -156,6 +156,7 @@ class Row {
     );
     const more = subscriptions - Math.min(PATTERNS, patterns.length);
     const names = patterns.slice(0, PATTERNS).join(', ');
+    this._patterns.classList.toggle('mono', subscriptions > 0);
     this._patterns.textContent = subscriptions
       ? `${names}${more ? ` and ${more} more` : ''}`
       : 'no subscription';

@@ -57,13 +57,13 @@ export function rate(perSecond: number): string {
   return perSecond < 10 ? perSecond.toFixed(1) : compact(perSecond);
 }
 
-/** `512 B`, `12.3 KiB`, `4.1 MiB`. */
+/** `512 B`, `4.1 KiB`, `12 MiB`. */
 export function bytes(size: number): string {
   if (size < 1024) return `${Math.round(size)} B`;
   const units = ['KiB', 'MiB', 'GiB', 'TiB'];
   let [value, unit] = [size / 1024, 0];
   while (value >= 1024 && unit < units.length - 1) [value, unit] = [value / 1024, unit + 1];
-  return `${value.toFixed(value < 100 ? 1 : 0)} ${units[unit]}`;
+  return `${value.toFixed(value < 10 ? 1 : 0)} ${units[unit]}`;
 }
 
 /** `1 message`, `2 messages`. */

@@ -65,7 +65,7 @@ function watchForm(watches: Watches): HTMLElement {
   const input = h('input', {
     id: 'watch',
     class: 'mono',
-    placeholder: 'demo.** or agent.*.events',
+    placeholder: 'agent.*.events',
     'aria-label': 'Topic or pattern to watch',
     'aria-describedby': 'watch-slip',
     'aria-invalid': () => (slip.value ? 'true' : undefined),

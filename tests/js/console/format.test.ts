@@ -49,7 +49,7 @@ test('large numbers are short', () => {
   assert.deepEqual([0, 0.3, 8.24, 128.4, 9_900].map(rate), ['0', '0.3', '8.2', '128', '9.9k']);
   assert.deepEqual([512, 12_595, 4_299_162, 2 ** 40].map(bytes), [
     '512 B',
-    '12.3 KiB',
+    '12 KiB',
     '4.1 MiB',
     '1.0 TiB',
   ]);
