@@ -134,9 +134,10 @@ def decode_publication(
     if type(ttl) is float and ttl.is_integer():
         # JSON does not tell 1.0 from 1, and some encoders write the former.
         ttl = int(ttl)
-    check_fields(kind, ttl, id, meta, field)
-    if meta is not None:
-        meta = encode_payload(cast("object", meta), "meta", MAX_META, name, field)
+    if kind is not None or ttl is not None or id is not None or meta is not None:
+        check_fields(kind, ttl, id, meta, field)
+        if meta is not None:
+            meta = encode_payload(cast("object", meta), "meta", MAX_META, name, field)
     if "data" not in body:
         raise ServiceError(
             "invalid_frame", "`data` is missing", topic=name, field=_path(field, "data")
