@@ -31,6 +31,9 @@ ROOT = Path(__file__).parent
 # client, and for each program that is started.
 os.environ["SSL_CERT_FILE"] = str(ROOT / "authority.pem")
 
+# Tests that are about picows and msgspec say so; all others use what every installation has.
+os.environ.setdefault("HANZO_PUBSUB_SPEED", "off")
+
 DURATIONS = ROOT / "durations.json"
 """Seconds of each test that takes one or more; `make durations` writes it."""
 

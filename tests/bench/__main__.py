@@ -83,6 +83,7 @@ SELF_CONTAINED = {
     "small-streams",
     "token-streams",
     "publish",
+    "receive",
     "spark",
     "spark-engine",
 }

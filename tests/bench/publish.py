@@ -104,7 +104,7 @@ def _verdict(found: Json, bare: str, ours: str) -> str:
     for window, contenders in found.items():
         cost = {name: one["median"]["cpu_us"] for name, one in contenders.items()}
         ratio = cost[ours] / cost[bare]
-        peers = min(value for name, value in cost.items() if name not in (bare, ours))
+        peers = min(value for name, value in cost.items() if not name.startswith((bare, ours)))
         said.append(
             f"at {window} at a time {met(ratio <= TO_BARE)}: {ratio:.2f}, and ahead of the peers "
             f"{met(cost[ours] < peers)}: the best of them costs {peers / cost[ours]:.2f} times as "

@@ -11,7 +11,7 @@ import importlib
 import json
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tests.bench.receivers import Meter
 from tests.bench.samples import TOPIC
@@ -61,14 +61,20 @@ async def bare(port: int, meter: Meter, window: int) -> None:
         reading.cancel()
 
 
-async def sdk(port: int, meter: Meter, window: int) -> None:
+async def sdk(port: int, meter: Meter, window: int, speed: Literal["on", "off"] = "off") -> None:
     from hanzoai.pubsub import PubSubClient
 
-    async with PubSubClient(f"ws://127.0.0.1:{port}/ws", "t", transport="websocket") as ps:
+    url = f"ws://127.0.0.1:{port}/ws"
+    async with PubSubClient(url, "t", transport="websocket", speed=speed) as ps:
         await ps.connect()
         await publish_all(
             meter, window, lambda data: ps.publish(TOPIC, {"type": "token", "data": data})
         )
+
+
+async def sdk_speed(port: int, meter: Meter, window: int) -> None:
+    """The same with the extra `speed`: picows and msgspec."""
+    await sdk(port, meter, window, "on")
 
 
 async def nats(port: int, meter: Meter, window: int) -> None:
@@ -96,6 +102,7 @@ async def centrifuge(port: int, meter: Meter, window: int) -> None:
 CONTENDERS: dict[str, tuple[str, Callable[[int, Meter, int], Awaitable[None]]]] = {
     "websockets + json, answers by ref": ("hip56", bare),
     "hanzoai.pubsub": ("hip56", sdk),
+    "hanzoai.pubsub[speed]": ("hip56", sdk_speed),
     "nats-py, request": ("nats", nats),
     "centrifuge-python": ("centrifugo", centrifuge),
 }

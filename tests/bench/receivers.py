@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from tests.bench.samples import TOPIC
 
@@ -75,14 +75,20 @@ async def decode_only(port: int, meter: Meter) -> None:
                 break
 
 
-async def sdk(port: int, meter: Meter) -> None:
+async def sdk(port: int, meter: Meter, speed: Literal["on", "off"] = "off") -> None:
     from hanzoai.pubsub import PubSubClient, ReceiveQueue
 
     queue = ReceiveQueue(policy="block")
-    async with PubSubClient(f"ws://127.0.0.1:{port}/ws", "t", transport="websocket") as ps:
+    url = f"ws://127.0.0.1:{port}/ws"
+    async with PubSubClient(url, "t", transport="websocket", speed=speed) as ps:
         async for message in ps.subscribe(TOPIC, queue=queue):
             if meter.tick(message.data["index"]):
                 break
+
+
+async def sdk_speed(port: int, meter: Meter) -> None:
+    """The same with the extra `speed`: picows and msgspec."""
+    await sdk(port, meter, "on")
 
 
 async def nats(port: int, meter: Meter) -> None:
@@ -112,6 +118,7 @@ CONTENDERS: dict[str, tuple[str, Callable[[int, Meter], Awaitable[None]]]] = {
     "websockets, counting only": ("hip56", count_only),
     "websockets + json.loads": ("hip56", decode_only),
     "hanzoai.pubsub": ("hip56", sdk),
+    "hanzoai.pubsub[speed]": ("hip56", sdk_speed),
     "nats-py + json.loads": ("nats", nats),
     "centrifuge-python": ("centrifugo", centrifuge),
 }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 Language = Literal["python", "typescript"]
+Speed = Literal["on", "off"]
 LANGUAGES: Final[tuple[Language, ...]] = ("python", "typescript")
 ROOT: Final = Path(__file__).resolve().parents[2]
 PATIENCE: Final = 15.0
@@ -69,12 +70,15 @@ class PeerProcess:
         ]
 
     @classmethod
-    async def start(cls, language: Language, built: Path, within: float = PATIENCE) -> Self:
+    async def start(
+        cls, language: Language, built: Path, *, speed: Speed = "off", within: float = PATIENCE
+    ) -> Self:
         """Start it, and wait until it is ready.
 
         Args:
             language: Which.
             built: Folder of the compiled TypeScript, as `tests/js/run.mjs --build` prints it.
+            speed: Whether the Python client uses the libraries of the extra `speed`.
             within: Seconds that this may take.
         """
         python = [sys.executable, "-W", "error", "-m", "tests.conformance.peers.peer"]
@@ -83,7 +87,8 @@ class PeerProcess:
         process = await asyncio.create_subprocess_exec(
             *(python if language == "python" else node),
             cwd=ROOT,
-            env={k: v for k, v in os.environ.items() if not k.startswith("HANZO_PUBSUB_")},
+            env={k: v for k, v in os.environ.items() if not k.startswith("HANZO_PUBSUB_")}
+            | {"HANZO_PUBSUB_SPEED": speed},
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -189,15 +194,16 @@ class Peers:
 
     def __init__(self, built: Path) -> None:
         self._built = built
-        self._open: dict[Language, PeerProcess] = {}
+        self._open: dict[tuple[Language, Speed], PeerProcess] = {}
 
-    async def get(self, language: Language) -> PeerProcess:
+    async def get(self, language: Language, speed: Speed = "off") -> PeerProcess:
         """That of a language; a new one after one that is gone."""
-        if language in self._open and self._open[language].gone:
-            await self._open.pop(language).stop()
-        if language not in self._open:
-            self._open[language] = await PeerProcess.start(language, self._built)
-        return self._open[language]
+        key = (language, speed)
+        if key in self._open and self._open[key].gone:
+            await self._open.pop(key).stop()
+        if key not in self._open:
+            self._open[key] = await PeerProcess.start(language, self._built, speed=speed)
+        return self._open[key]
 
     async def __aenter__(self) -> Self:
         return self

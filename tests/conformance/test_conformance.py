@@ -37,6 +37,17 @@ async def test_the_client_behaves_as_the_scenario_says(
     )
 
 
+@pytest.mark.asyncio(loop_scope="session")
+@pytest.mark.parametrize("scenario", [pytest.param(one, id=one.id) for one in load()])
+async def test_the_python_client_behaves_the_same_on_picows_and_msgspec(
+    scenario: Scenario, peers: Peers, tmp_path: Path
+) -> None:
+    known = KNOWN.get((scenario.name, "python"))
+    came = await outcome(scenario, await peers.get("python", "on"), tmp_path, known)
+    assert came.problem is None, came.problem
+    assert table.shown(came.passed) == table.read().get((scenario.name, "python"))
+
+
 def test_the_page_lists_every_scenario_and_no_other() -> None:
     assert list(table.read()) == [(one.name, language) for one in load() for language in LANGUAGES]
 

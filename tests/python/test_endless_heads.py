@@ -52,15 +52,19 @@ async def read(ps: PubSubClient) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "transport", "call"),
+    ("status", "transport", "speed", "call"),
     [
-        pytest.param(b"101 Switching Protocols", "websocket", connect, id="websocket"),
-        pytest.param(b"200 OK", "sse", connect, id="sse"),
-        pytest.param(b"200 OK", "auto", read, id="rest"),
+        pytest.param(b"101 Switching Protocols", "websocket", "off", connect, id="websockets"),
+        pytest.param(b"101 Switching Protocols", "websocket", "on", connect, id="picows"),
+        pytest.param(b"200 OK", "sse", "off", connect, id="sse"),
+        pytest.param(b"200 OK", "auto", "off", read, id="rest"),
     ],
 )
 async def test_a_head_that_does_not_end_is_given_up_by_size(
-    status: bytes, transport: str, call: Callable[[PubSubClient], Coroutine[None, None, None]]
+    status: bytes,
+    transport: str,
+    speed: str,
+    call: Callable[[PubSubClient], Coroutine[None, None, None]],
 ) -> None:
     async with asyncio.timeout(BOUND), endless(status) as (port, given_up):
         ps = PubSubClient(
@@ -68,6 +72,7 @@ async def test_a_head_that_does_not_end_is_given_up_by_size(
             rest_url=f"http://127.0.0.1:{port}",
             token="x",
             transport=transport,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+            speed=speed,  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
             open_timeout=LONG,
         )
         calling = asyncio.create_task(call(ps))

@@ -6,8 +6,10 @@ import random
 
 import pytest
 from websockets.frames import Frame, Opcode
+from websockets.protocol import OPEN
+from websockets.server import ServerProtocol
 
-from hanzoai.pubsub.transports.frames import WholeFrames
+from hanzoai.pubsub.transports.frames import WholeFrames, text_frames
 
 LARGEST = 70_000
 
@@ -83,3 +85,15 @@ def test_what_has_begun_at_the_end_is_known() -> None:
     taken, frame = Taken(), wire(b"hello")
     taken.frames.feed(frame + frame[:4])
     assert taken.frames.rest() == frame[:4]
+
+
+def test_messages_of_every_length_are_written_as_masked_text_frames() -> None:
+    messages = [b"", b"a", b"b" * 125, b"c" * 126, b"d" * 65_535, b"e" * 65_536]
+    server = ServerProtocol(state=OPEN)
+    written = text_frames(messages)
+    server.receive_data(written)
+    frames = [frame for frame in server.events_received() if isinstance(frame, Frame)]
+    assert server.parser_exc is None
+    assert [frame.opcode for frame in frames] == [Opcode.TEXT] * len(messages)
+    assert [bytes(frame.data) for frame in frames] == messages
+    assert text_frames(messages) != written  # the keys are drawn each time

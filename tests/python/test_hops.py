@@ -41,7 +41,7 @@ WAITS = {
     "Subscription.start",
     "Inbox.empty",
     "Inbox.wait",
-    "_Connection.more",
+    "WebsocketsConnection.more",
 }
 """Run before a message comes, or after it."""
 
@@ -109,7 +109,7 @@ async def test_a_publish_passes_the_shown_functions_until_it_is_written(
         await ps.publish("hops", {"type": "t", "data": 0})
         with traced() as found:
             await ps.publish("hops", {"type": "t", "data": {"n": 1, "text": "one"}})
-    way = found[: found.index("_Connection.write_all") + 1]
+    way = found[: found.index("WebsocketsConnection.write_all") + 1]
     # An id of another millisecond begins with other characters, and a timer of the rate may be due.
     way = [name for name in way if not name.startswith(SOMETIMES)]
     assert way == shown("Publish, Python")

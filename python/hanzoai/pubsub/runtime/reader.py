@@ -6,7 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol
 
-from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, MessageFrame
+from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, Envelope, MessageFrame
 from hanzoai.pubsub.session.causes import action_of
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Envelope, ServerFrame
+    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, ServerFrame
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.keeper import TaskKeeper
     from hanzoai.pubsub.session.ports import TransportName
-    from hanzoai.pubsub.transports import Transport
+    from hanzoai.pubsub.transports import Incoming, Transport
 
 logger = logging.getLogger("hanzoai.pubsub")
 
@@ -30,7 +30,7 @@ Measured: of more messages that wait at once, each costs more, as the collector 
 """
 
 
-def _is_answer(frame: ServerFrame) -> bool:
+def _is_answer(frame: Incoming) -> bool:
     if isinstance(frame, AuthErrorFrame):
         return action_of(frame.code) != "retry"
     return isinstance(frame, AuthOkFrame)
@@ -188,7 +188,9 @@ class Reader:
                         return
                     receiver.busy = True
                     try:
-                        if type(frame) is MessageFrame:
+                        if type(frame) is Envelope:
+                            receiver.message(frame)
+                        elif type(frame) is MessageFrame:
                             receiver.message(frame.message)
                         else:
                             receiver.receive(frame, self._clock.wall_ms())

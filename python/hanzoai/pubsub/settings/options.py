@@ -10,6 +10,7 @@ import os
 import ssl
 from dataclasses import dataclass, field
 from datetime import timedelta
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, get_args
 
 from hanzoai.pubsub.errors import InvalidOption
@@ -44,9 +45,13 @@ report a gap, stop reading, or end the subscription with an error."""
 TransportChoice = Literal["auto", "websocket", "sse"]
 """How a client connects; `auto` starts with a WebSocket and falls back to server-sent events."""
 
+SpeedChoice = Literal["auto", "on", "off"]
+"""Whether picows and msgspec are used: where they are installed, always, or never."""
+
 URL_VARIABLE: Final = "HANZO_PUBSUB_URL"
 TOKEN_VARIABLE: Final = "HANZO_PUBSUB_TOKEN"
 REST_URL_VARIABLE: Final = "HANZO_PUBSUB_REST_URL"
+SPEED_VARIABLE: Final = "HANZO_PUBSUB_SPEED"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,6 +155,7 @@ class Settings(TypedDict, total=False):
     compression: bool
     proxy: str | bool
     ssl_context: ssl.SSLContext | None
+    speed: SpeedChoice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +206,10 @@ class ClientOptions:
         compression: Whether the client offers permessage-deflate; default False.
         proxy: URL of a proxy. True uses the proxy of the system, False uses none; default True.
         ssl_context: TLS settings. None uses the certificates of the system.
+        speed: Libraries for WebSockets and JSON. `auto` uses picows and msgspec where they are
+            installed (extra `speed`), `on` requires both, `off` uses websockets and pydantic.
+            Connections with compression or through a proxy always use websockets. Default `auto`,
+            or `HANZO_PUBSUB_SPEED`.
         http_derived: Whether `http_url` was derived from another address.
     """
 
@@ -237,6 +247,7 @@ class ClientOptions:
     compression: bool = False
     proxy: str | bool = True
     ssl_context: ssl.SSLContext | None = field(default=None, repr=False)
+    speed: SpeedChoice = "auto"
     http_derived: bool = False
 
     def __post_init__(self) -> None:
@@ -255,6 +266,9 @@ class ClientOptions:
         for name in ("allow_insecure", "echo", "compression"):
             check_flag(name, getattr(self, name))
         check_choice("transport", self.transport, get_args(TransportChoice))
+        check_choice("speed", self.speed, get_args(SpeedChoice))
+        if self.speed == "on":
+            _require_speed()
         check_instance("send_queue", self.send_queue, SendQueue)
         check_instance("receive_queue", self.receive_queue, ReceiveQueue)
         check_instance("retry", self.retry, RetryOptions)
@@ -294,6 +308,16 @@ class ClientOptions:
             send_queue_messages=self.send_queue.messages,
             send_queue_bytes=self.send_queue.bytes,
             held_messages=self.held_messages,
+        )
+
+
+def _require_speed() -> None:
+    missing = [name for name in ("picows", "msgspec") if find_spec(name) is None]
+    if missing:
+        raise InvalidOption(
+            f"`speed` is on, and {' and '.join(missing)} cannot be imported.",
+            remedy="Install hanzoai.pubsub[speed], or set `speed` to `auto`.",
+            field="speed",
         )
 
 
@@ -377,6 +401,8 @@ def read_options(
     """
     environ = os.environ if environ is None else environ
     given = dict(cast("Mapping[str, object]", settings or {}))
+    if "speed" not in given and environ.get(SPEED_VARIABLE):
+        given["speed"] = environ[SPEED_VARIABLE]
     _refuse_unknown(given)
     if url is None:
         url = environ.get(URL_VARIABLE) or None
@@ -449,6 +475,7 @@ __all__ = [
     "SendPolicy",
     "SendQueue",
     "Settings",
+    "SpeedChoice",
     "TransportChoice",
     "check_token",
     "read_options",

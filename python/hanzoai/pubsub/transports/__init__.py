@@ -6,12 +6,15 @@ once; a reconnect takes another object.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.generated.wire import ClientFrame, Envelope, ServerFrame
+
+Incoming: TypeAlias = "ServerFrame | Envelope"
+"""What a transport hands out. A live message may come without the frame around it."""
 
 MEMORY_SCHEME: Final = "memory://"
 """URLs of servers in the same process begin so."""
@@ -89,7 +92,7 @@ class Transport(Protocol):
         Never blocks and never raises; frames for a transport that has ended are forgotten.
         """
 
-    async def receive(self) -> Sequence[ServerFrame]:
+    async def receive(self) -> Sequence[Incoming]:
         """Wait for frames: one or more, in the order of their arrival. Cancelling it loses nothing.
 
         Raises:
@@ -105,4 +108,4 @@ def ignore(reason: str) -> None:
     """What is called while no one wants to know."""
 
 
-__all__ = ["Transport", "TransportClosed", "TransportFailed", "ignore"]
+__all__ = ["Incoming", "Transport", "TransportClosed", "TransportFailed", "ignore"]

@@ -1,4 +1,4 @@
-"""Whole WebSocket frames, taken out of what a socket delivers (RFC 6455, section 5.2).
+"""Whole WebSocket frames, out of what a socket delivers and into it (RFC 6455, section 5.2).
 
 Nearly every frame of a server is one unmasked message without extensions. The parser of the library
 `websockets` takes half of the CPU time of receiving such a message, and reading its header here a
@@ -8,10 +8,16 @@ fragments, and what is against the protocol.
 
 from __future__ import annotations
 
+from os import urandom
 from typing import TYPE_CHECKING, Final
 
+try:
+    from websockets.speedups import apply_mask
+except ImportError:  # an installation without compiled code
+    from websockets.utils import apply_mask
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
 _WHOLE: Final = (0x81, 0x82)
 """First byte of a message in one frame, as text or as binary data."""
@@ -20,6 +26,28 @@ _LENGTH_16: Final = 126
 _LENGTH_64: Final = 127
 _MASKED: Final = 128
 """Second bytes: what follows is a length of two or eight bytes; the least one of a masked frame."""
+
+
+_TEXT: Final = 0x81
+_MASK: Final = 4
+"""Bytes of a masking key."""
+
+
+def text_frames(messages: Sequence[bytes]) -> bytes:
+    """Messages of a client as the bytes of one frame each, masked with random keys."""
+    keys = urandom(_MASK * len(messages))
+    parts: list[bytes] = []
+    for number, message in enumerate(messages):
+        size = len(message)
+        if size < _LENGTH_16:
+            head = bytes((_TEXT, _MASKED | size))
+        elif size < 1 << 16:
+            head = bytes((_TEXT, _MASKED | _LENGTH_16, size >> 8, size & 0xFF))
+        else:
+            head = bytes((_TEXT, _MASKED | _LENGTH_64)) + size.to_bytes(8, "big")
+        key = keys[_MASK * number : _MASK * (number + 1)]
+        parts += (head, key, apply_mask(message, key))
+    return b"".join(parts)
 
 
 class WholeFrames:

@@ -194,8 +194,8 @@ class SseTransport:
                 case _:
                     pass
         if subscribes:
-            for told in self._subscriptions.replace(subscribes):
-                self._put(told)
+            for frame in self._subscriptions.replace(subscribes):
+                self._put(frame)
             self._reopen()
 
     def _unsubscribe(self, frame: UnsubscribeFrame) -> None:
@@ -324,8 +324,8 @@ class SseTransport:
         async for frame in stream.frames():
             if self._superseded() and isinstance(frame, ErrorFrame) and frame.code == "replaced":
                 continue
-            for told in subscriptions.translate(frame, generation):
-                self._put(told)
+            for translated in subscriptions.translate(frame, generation):
+                self._put(translated)
             while len(self._arrived) > _QUEUED:
                 self._room.clear()
                 await self._room.wait()

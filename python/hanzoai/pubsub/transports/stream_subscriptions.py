@@ -182,17 +182,17 @@ class StreamSubscriptions:
 
     def _share(self, frame: SubscribedFrame) -> list[ServerFrame]:
         """Split the one answer of a plain peer among the subscriptions it is for."""
-        told: list[ServerFrame] = []
+        frames: list[ServerFrame] = []
         granted = set(frame.topics)
         history = frame.history or []
         if any(one.answered for one in self._wanted):
-            told += _as_messages(frame)
+            frames += _as_messages(frame)
         for one in self._wanted:
             if one.answered:
                 continue
             one.answered = True
             since = one.frame.since
-            told.append(
+            frames.append(
                 SubscribedFrame(
                     topics=[topic for topic in one.frame.topics if not granted or topic in granted],
                     history=[
@@ -205,17 +205,17 @@ class StreamSubscriptions:
                     ref=one.frame.ref,
                 )
             )
-        return told
+        return frames
 
     def denied(self, error: PubSubError) -> list[ServerFrame]:
         """Answers for a stream that was refused for its topics. The set is empty then."""
-        told: list[ServerFrame] = []
+        frames: list[ServerFrame] = []
         # The answer names one topic, and is about all of them.
         said = error.message.replace(f" (topic {error.topic})", "")
         for one in self._wanted:
             frame = one.frame
             if one.answered or frame.ref is None:
-                told.append(
+                frames.append(
                     ErrorFrame(
                         code=error.code,
                         message=said,
@@ -227,9 +227,9 @@ class StreamSubscriptions:
                 denials = [
                     Denial(topic=topic, code=error.code, message=said) for topic in frame.topics
                 ]
-                told.append(SubscribedFrame(topics=[], denied=denials, ref=frame.ref))
+                frames.append(SubscribedFrame(topics=[], denied=denials, ref=frame.ref))
         self._wanted = []
-        return told
+        return frames
 
     def _note(self, message: Envelope) -> None:
         self._newest = max(self._newest, message.timestamp)
@@ -246,9 +246,9 @@ class StreamSubscriptions:
 
 
 def _as_messages(frame: SubscribedFrame) -> list[ServerFrame]:
-    told: list[ServerFrame] = [MessageFrame(message=message) for message in frame.history or ()]
-    told += [
+    frames: list[ServerFrame] = [MessageFrame(message=message) for message in frame.history or ()]
+    frames += [
         ErrorFrame(code=one.code, message=one.message or "", topic=one.topic)
         for one in frame.denied or ()
     ]
-    return told
+    return frames

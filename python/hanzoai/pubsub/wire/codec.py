@@ -28,7 +28,7 @@ from hanzoai.pubsub.wire.readings import read_event, read_frame
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hanzoai.pubsub.generated.wire import ClientFrame
+    from hanzoai.pubsub.generated.wire import ClientFrame, Envelope
     from hanzoai.pubsub.model import Model
 
 _SHOWN: Final = 64
@@ -65,6 +65,27 @@ class Unknown:
     """
 
     type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """How the frames of a socket are read and written, by one of two libraries.
+
+    Attributes:
+        read_message: Reads a frame that begins with ``MESSAGE``, as nearly every frame does.
+        invalid: What `read_message` raises on what `decode` may still be able to read.
+        encode: Writes a frame; see `encode`.
+    """
+
+    read_message: Callable[[bytes], MessageFrame | Envelope]
+    invalid: tuple[type[Exception], ...]
+    encode: Callable[[ClientFrame], bytes]
+
+
+@cache
+def plain_codec() -> Codec:
+    """The codec of every installation."""
+    return Codec(message_validator(), (ValidationError,), encode)
 
 
 # The validators themselves: the adapter's method around them costs a tenth of the time of a small
@@ -123,8 +144,12 @@ def decode_event(event: str, data: str | bytes) -> ServerFrame | Malformed | Unk
     return _finish(read_event(event, value), event)
 
 
-def encode(frame: ClientFrame) -> bytes:
+def encode(frame: ClientFrame, write: Callable[[object], bytes] = plain_json) -> bytes:
     """Write one frame as compact UTF-8 JSON, leaving out what is None.
+
+    Args:
+        frame: The frame.
+        write: Writes a publish, as plain objects.
 
     Raises:
         ValueError: A payload holds what JSON cannot; `check_publication` finds that earlier.
@@ -144,7 +169,7 @@ def encode(frame: ClientFrame) -> bytes:
             fields: dict[str, object] = {"type": "publish", "message": message}
             if frame.ref is not None:
                 fields["ref"] = frame.ref
-            return plain_json(fields)
+            return write(fields)
     return frame.__pydantic_serializer__.to_json(frame, exclude_none=True)
 
 

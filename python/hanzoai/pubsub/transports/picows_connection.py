@@ -1,0 +1,255 @@
+"""The connection of the library `picows`, of the extra `speed`: frames are read and written in C.
+
+Its core knows frames, not messages: fragments are joined here, pings answered, and the closing
+handshake held.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+from picows import (
+    WSCloseCode,
+    WSError,
+    WSFrame,
+    WSHandshakeError,
+    WSListener,
+    WSMsgType,
+    WSProtocolError,
+    WSTransport,
+    ws_connect,
+)
+
+from hanzoai.pubsub.http.status import why_unreachable
+from hanzoai.pubsub.transports import TransportFailed
+from hanzoai.pubsub.transports.connection import (
+    CLOSE_TIMEOUT,
+    QUEUED_BYTES,
+    ending,
+    no_websocket,
+    refusal,
+)
+from hanzoai.pubsub.transports.frames import text_frames
+from hanzoai.pubsub.version import USER_AGENT
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.settings.options import ClientOptions
+    from hanzoai.pubsub.transports.connection import Owner
+
+_TEXT: Final = WSMsgType.TEXT
+
+_READ: Final = 1 << 16
+"""Bytes of the buffer that the socket is read into; it grows with larger frames."""
+
+_CONTROL: Final = 125
+"""Bytes that the payload of a control frame has at most (RFC 6455, 5.5)."""
+
+# It logs what arrives at its lowest level; see `websockets_connection`.
+_silent: Final = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001
+
+
+async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
+    """Dial and shake hands.
+
+    Args:
+        owner: The transport.
+        options: `socket_url`, `open_timeout`, `max_frame`, `ssl_context` and `transport` are used.
+
+    Raises:
+        TransportFailed: See `WebSocketTransport.open`.
+    """
+    url = options.socket_url
+    host = urlsplit(url).hostname or ""
+    try:
+        async with asyncio.timeout(options.open_timeout):
+            _, connection = await ws_connect(
+                lambda: PicowsConnection(owner),
+                url,
+                ssl_context=options.ssl_context,
+                websocket_handshake_timeout=None,
+                logger_name=_silent,
+                enable_auto_pong=False,
+                max_frame_size=options.max_frame,
+                read_buffer_init_size=_READ,
+                extra_headers={"User-Agent": USER_AGENT},
+                max_redirects=0,
+            )
+    except WSHandshakeError as error:
+        answer = error.response
+        if answer is None or answer.status == 101:
+            raise no_websocket(host, error) from error
+        raise refusal(options, int(answer.status), answer.headers.get("Retry-After")) from error
+    except (OSError, ssl.SSLError, TimeoutError) as error:
+        raise TransportFailed(None, why_unreachable(error, host)) from error
+    except (WSError, ValueError, EOFError) as error:
+        raise no_websocket(host, error) from error
+    if connection is None:
+        raise no_websocket(host, EOFError())
+    assert isinstance(connection, PicowsConnection)
+    return connection
+
+
+class PicowsConnection(WSListener):
+    """See `Connection`."""
+
+    def __init__(self, owner: Owner) -> None:
+        self._owner = owner
+        self.loop = asyncio.get_running_loop()
+        self.outgoing: list[bytes] = []
+        self.arrived: list[bytes] = []
+        self.arrived_bytes = 0
+        self.sent = 0
+        self.at_once = False
+        self.paused = False
+        self.ended = False
+        self._parts: list[bytes] = []
+        self._faulty = False
+        self._reader: asyncio.Future[None] | None = None
+        self._socket: WSTransport
+        self._lost: asyncio.Future[None] = self.loop.create_future()
+
+    # -------------------------------------------------------------- in
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        """The handshake is done."""
+        self._socket = transport
+        self._owner.last_heard = self._owner.now()
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """A frame came."""
+        data = frame.get_payload_as_bytes()
+        # The type of a frame costs as much as all of the rest: control frames are never as long.
+        if transport.is_close_frame_sent and self._is_after_fault(data):
+            return
+        if len(data) > _CONTROL and frame.fin and not self._parts and not self.ended:
+            self.arrived.append(data)
+            self.arrived_bytes += len(data)
+        else:
+            self._other(transport, frame)
+        if frame.last_in_buffer:
+            self._read_end()
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        """The connection is gone."""
+        self._end()
+        if not self._lost.done():
+            self._lost.set_result(None)
+
+    def _read_end(self) -> None:
+        """Everything of one read was handled."""
+        owner = self._owner
+        owner.last_heard = owner.now()
+        self.at_once = self.sent <= 1
+        self.sent = 0
+        if self.arrived:
+            if self._reader is not None and not self._reader.done():
+                self._reader.set_result(None)
+            if not self.paused and self.arrived_bytes > QUEUED_BYTES:
+                self.paused = True
+                self._socket.underlying_transport.pause_reading()
+
+    def _is_after_fault(self, data: bytes) -> bool:
+        """Whether a frame comes after one that is against the protocol.
+
+        The library sends a close frame then, and reads on. It looks one frame ahead: the first
+        that it hands out came before the fault, unless it is the one that is too long.
+        """
+        before = self._faulty
+        self._faulty = True
+        return before or len(data) > self._owner.max_frame
+
+    def _other(self, transport: WSTransport, frame: WSFrame) -> None:
+        if self.ended:
+            return
+        kind = frame.msg_type
+        if kind is WSMsgType.PING:
+            transport.send_pong(frame.get_payload_as_bytes())
+        elif kind is WSMsgType.CLOSE:
+            self._closed(transport, frame)
+        elif kind is not WSMsgType.PONG:
+            self._fragment(kind, frame)
+
+    def _fragment(self, kind: WSMsgType, frame: WSFrame) -> None:
+        """A short message, or a part of one."""
+        if (kind is WSMsgType.CONTINUATION) != bool(self._parts):
+            raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "a fragment out of place")
+        self._parts.append(frame.get_payload_as_bytes())
+        if sum(map(len, self._parts)) > self._owner.max_frame:
+            raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, "")
+        if frame.fin:
+            data = b"".join(self._parts)
+            self._parts.clear()
+            self.arrived.append(data)
+            self.arrived_bytes += len(data)
+
+    def _closed(self, transport: WSTransport, frame: WSFrame) -> None:
+        """The server says goodbye: answer, and let it close the connection."""
+        if not transport.is_close_frame_sent:
+            transport.send_close(frame.get_close_code(), b"")
+        self._end()
+
+    def more(self) -> asyncio.Future[None]:
+        """See `Connection`."""
+        self._reader = self.loop.create_future()
+        return self._reader
+
+    def resume(self) -> None:
+        """See `Connection`."""
+        if self.arrived_bytes <= QUEUED_BYTES and not self.ended:
+            self.paused = False
+            self._socket.underlying_transport.resume_reading()
+
+    def end(self) -> tuple[int | None, str]:
+        """See `Connection`."""
+        shaken = self._socket.close_handshake
+        close = None if shaken is None else shaken.recv or shaken.sent
+        return ending(None, "") if close is None else ending(int(close.code), close.reason)
+
+    def abort(self) -> None:
+        """See `Connection`."""
+        self._socket.disconnect(graceful=False)
+
+    def _end(self) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+        if not self._socket.is_disconnected:
+            # The closing handshake is done; a peer that leaves TCP open must not hold it.
+            self.loop.call_later(CLOSE_TIMEOUT, self.abort)
+
+    # -------------------------------------------------------------- out
+
+    def write_all(self) -> None:
+        """See `Connection`."""
+        messages, self.outgoing = self.outgoing, []
+        socket = self._socket
+        if not messages or self.ended or socket.is_close_frame_sent:
+            return
+        if len(messages) == 1:
+            socket.send(_TEXT, messages[0])
+        else:
+            # One write for all: picows makes one for each.
+            socket.underlying_transport.write(text_frames(messages))
+
+    async def close(self, code: int = 1000) -> None:
+        """See `Connection`."""
+        socket = self._socket
+        if not self.ended and not socket.is_close_frame_sent:
+            socket.send_close(code, b"")
+        await self.wait_closed()
+
+    async def wait_closed(self) -> None:
+        """See `Connection`."""
+        await asyncio.shield(self._lost)
+
+    def pause_writing(self) -> None:
+        """What the network cannot take is buffered."""
+
+    def resume_writing(self) -> None:
+        """The network takes more again."""

@@ -1,0 +1,57 @@
+"""Which libraries carry a WebSocket and read its JSON: those of the extra `speed`, where installed.
+
+picows and msgspec are chosen one by one. picows has no compression and knows no proxies of the
+system: connections that need either go over `websockets`.
+"""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from hanzoai.pubsub.settings.urls import is_loopback
+from hanzoai.pubsub.wire import codec
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from hanzoai.pubsub.settings.options import ClientOptions
+    from hanzoai.pubsub.transports.connection import Connection, Owner
+    from hanzoai.pubsub.wire.codec import Codec
+
+
+def choose_codec(options: ClientOptions) -> Codec:
+    """What reads and writes frames."""
+    if not _wanted(options, "msgspec"):
+        return codec.plain_codec()
+    from hanzoai.pubsub.wire.msgspec_codec import fast_codec
+
+    return fast_codec()
+
+
+def choose_dialer(
+    options: ClientOptions,
+) -> Callable[[Owner, ClientOptions], Awaitable[Connection]]:
+    """What opens connections."""
+    if _wanted(options, "picows") and not options.compression and not _proxied(options):
+        from hanzoai.pubsub.transports.picows_connection import dial
+    else:
+        from hanzoai.pubsub.transports.websockets_connection import dial
+    return dial
+
+
+def _wanted(options: ClientOptions, package: str) -> bool:
+    return options.speed != "off" and find_spec(package) is not None
+
+
+def _proxied(options: ClientOptions) -> bool:
+    """Whether the connection goes through a proxy."""
+    if isinstance(options.proxy, str):
+        return not is_loopback(urlsplit(options.socket_url).hostname or "")
+    if not options.proxy or is_loopback(urlsplit(options.socket_url).hostname or ""):
+        return False
+    from websockets.proxy import get_proxy
+    from websockets.uri import parse_uri
+
+    return get_proxy(parse_uri(options.socket_url)) is not None

@@ -1,0 +1,243 @@
+"""The connection of the library `websockets`, with an own way in and out for data frames.
+
+The library dials, shakes hands, parses and answers pings. Three things are done here in its place,
+as a subclass of its connection: messages that come in one frame each are read without its parser
+(see `frames`); what arrives in one read is handed over as one list, with one wake-up of the reader;
+and what is sent in one turn of the loop leaves in one write.
+"""
+
+from __future__ import annotations
+
+import logging
+import ssl
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
+
+from websockets.asyncio.client import ClientConnection, connect
+from websockets.exceptions import (
+    InvalidHandshake,
+    InvalidProxy,
+    InvalidStatus,
+    InvalidURI,
+    ProxyError,
+)
+from websockets.frames import Frame, Opcode
+from websockets.protocol import CLOSED, OPEN
+
+from hanzoai.pubsub.http.status import why_unreachable
+from hanzoai.pubsub.settings.urls import is_loopback
+from hanzoai.pubsub.transports import TransportFailed
+from hanzoai.pubsub.transports.connection import (
+    CLOSE_TIMEOUT,
+    QUEUED_BYTES,
+    ending,
+    no_websocket,
+    refusal,
+)
+from hanzoai.pubsub.transports.frames import WholeFrames, text_frames
+from hanzoai.pubsub.version import USER_AGENT
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from websockets.client import ClientProtocol
+
+    from hanzoai.pubsub.settings.options import ClientOptions
+    from hanzoai.pubsub.transports.connection import Owner
+
+_HEAD_END: Final = b"\r\n\r\n"
+
+_DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
+
+# The library logs whole frames at DEBUG, and the first one holds the token: it gets no logger.
+# Not one of the tree, which a program's logging configuration could wake.
+_silent: Final = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001
+
+
+async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
+    """Dial and shake hands.
+
+    Args:
+        owner: The transport.
+        options: `socket_url`, `open_timeout`, `max_frame`, `compression`, `proxy`, `ssl_context`
+            and `transport` are used.
+
+    Raises:
+        TransportFailed: See `WebSocketTransport.open`.
+    """
+    url = options.socket_url
+    host = urlsplit(url).hostname or ""
+    more: dict[str, Any] = {}
+    if url.startswith("wss:") and options.ssl_context is not None:
+        more["ssl"] = options.ssl_context
+
+    def make_connection(protocol: ClientProtocol, **kwargs: Any) -> WebsocketsConnection:
+        return WebsocketsConnection(owner, protocol, **kwargs)
+
+    try:
+        dialed = await _Connect(
+            url,
+            create_connection=make_connection,  # type: ignore[arg-type]
+            compression="deflate" if options.compression else None,
+            user_agent_header=USER_AGENT,
+            proxy=None if is_loopback(host) else options.proxy or None,
+            open_timeout=options.open_timeout,
+            ping_interval=None,
+            close_timeout=CLOSE_TIMEOUT,
+            max_size=options.max_frame,
+            logger=_silent,
+            **more,
+        )
+    except InvalidStatus as error:
+        answer = error.response
+        raise refusal(options, answer.status_code, answer.headers.get("Retry-After")) from error
+    except (ProxyError, InvalidProxy) as error:
+        raise TransportFailed(None, "The proxy did not let the connection through.") from error
+    except (InvalidHandshake, InvalidURI, EOFError) as error:
+        raise no_websocket(host, error) from error
+    except (OSError, ssl.SSLError, TimeoutError) as error:
+        raise TransportFailed(None, why_unreachable(error, host)) from error
+    assert isinstance(dialed, WebsocketsConnection)
+    return dialed
+
+
+class _Connect(connect):
+    """The library's dialer, which follows no redirects."""
+
+    def process_redirect(self, exc: Exception) -> Exception | str:
+        return exc
+
+
+class WebsocketsConnection(ClientConnection):
+    """See `Connection`."""
+
+    def __init__(self, owner: Owner, protocol: ClientProtocol, **kwargs: Any) -> None:
+        super().__init__(protocol, **kwargs)
+        self._owner = owner
+        self.outgoing: list[bytes] = []
+        self.arrived: list[bytes] = []
+        self.arrived_bytes = 0
+        self.sent = 0
+        self.at_once = False
+        self.paused = False
+        self.ended = False
+        self._parts: list[bytes] = []
+        self._frames: WholeFrames | None = None
+        self._reader: asyncio.Future[None] | None = None
+
+    # -------------------------------------------------------------- in
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        owner = self._owner
+        owner.last_heard = owner.now()
+        self.at_once = self.sent <= 1
+        self.sent = 0
+        waiting = len(self.arrived)
+        if self._frames is None:
+            self._parse(data)
+        else:
+            rest = self._frames.feed(data)
+            if rest is not None:
+                self._frames = None
+                self._parse(rest)
+        self.arrived_bytes += sum(map(len, self.arrived[waiting:]))
+        if self.arrived:
+            if self._reader is not None and not self._reader.done():
+                self._reader.set_result(None)
+            if not self.paused and self.arrived_bytes > QUEUED_BYTES:
+                self.paused = True
+                self.transport.pause_reading()
+
+    def _parse(self, data: bytes) -> None:
+        """Have the library parse it: the handshake, and what the fast way leaves to it."""
+        shaken = self.response is not None
+        super().data_received(data)
+        if self.response is None and self.protocol.handshake_exc is not None:
+            # The library reads on until the server ends a head that is too long, or no HTTP.
+            self.transport.abort()
+        if self.response is not None and self.protocol.state is not OPEN:
+            self._end()
+        elif not shaken and not self.protocol.extensions and _ends_a_head(data):
+            # Otherwise the library may hold the beginning of a frame.
+            self._frames = WholeFrames(self.arrived, self._parse_frame, self._owner.max_frame)
+
+    def _parse_frame(self, data: bytes) -> bool:
+        self._parse(data)
+        return not self._parts and self.protocol.state is OPEN
+
+    def process_event(self, event: Any) -> None:
+        """The library has parsed a frame."""
+        if isinstance(event, Frame) and event.opcode in _DATA:
+            self._parts.append(bytes(event.data))
+            if event.fin:
+                self.arrived.append(b"".join(self._parts))
+                self._parts.clear()
+        else:
+            super().process_event(event)
+
+    def eof_received(self) -> None:
+        """The server sends nothing more."""
+        # What has begun is against the protocol now, which is for the library to say.
+        if self._frames is not None:
+            rest, self._frames = self._frames.rest(), None
+            self._parse(rest)
+        super().eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The network connection is gone."""
+        super().connection_lost(exc)
+        self._end()
+
+    def more(self) -> asyncio.Future[None]:
+        """See `Connection`."""
+        self._reader = self.loop.create_future()
+        return self._reader
+
+    def resume(self) -> None:
+        """See `Connection`."""
+        if self.arrived_bytes <= QUEUED_BYTES and not self.ended:
+            self.paused = False
+            self.transport.resume_reading()
+
+    def end(self) -> tuple[int | None, str]:
+        """See `Connection`."""
+        close = self.protocol.close_rcvd or self.protocol.close_sent
+        return ending(None, "") if close is None else ending(close.code, close.reason)
+
+    def abort(self) -> None:
+        """See `Connection`."""
+        self.transport.abort()
+
+    def _wake(self) -> None:
+        if self._reader is not None and not self._reader.done():
+            self._reader.set_result(None)
+
+    def _end(self) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self._wake()
+        if self.protocol.state is not CLOSED:
+            # The closing handshake is done; a peer that leaves TCP open must not hold it.
+            self.loop.call_later(CLOSE_TIMEOUT, self.transport.abort)
+
+    # -------------------------------------------------------------- out
+
+    def write_all(self) -> None:
+        """See `Connection`."""
+        messages, self.outgoing = self.outgoing, []
+        protocol = self.protocol
+        if not messages or protocol.state is not OPEN:
+            return
+        if not protocol.extensions:
+            self.transport.write(text_frames(messages))
+            return
+        for message in messages:
+            protocol.send_text(message)
+        self.transport.write(b"".join(protocol.data_to_send()))
+
+
+def _ends_a_head(data: bytes) -> bool:
+    """Whether nothing follows the head of the server's answer."""
+    return data.find(_HEAD_END) == len(data) - len(_HEAD_END)

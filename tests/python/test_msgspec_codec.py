@@ -1,0 +1,209 @@
+"""The codec of the extra `speed` reads and writes what the other one does, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from hanzoai.pubsub.generated.wire import (
+    Envelope,
+    MessageFrame,
+    Publication,
+    PublishFrame,
+    Sender,
+)
+from hanzoai.pubsub.wire import codec, msgspec_codec
+from hanzoai.pubsub.wire.msgspec_codec import fast_codec, read_message
+
+ENVELOPE: dict[str, Any] = {
+    "id": "msg_1",
+    "topic": "chat.session.abc",
+    "type": "token",
+    "data": {"content": "Hello", "index": 42},
+    "sender": {"type": "service", "id": "gateway"},
+    "timestamp": 1740307200000,
+    "ttl": 60,
+    "seq": 1740307200000042,
+    "meta": {"traceparent": "00-1"},
+}
+
+
+def frame(**changes: Any) -> bytes:
+    """A canonical frame; a field that is `...` is left out."""
+    message = {k: v for k, v in {**ENVELOPE, **changes}.items() if v is not ...}
+    return json.dumps({"type": "message", "message": message}, separators=(",", ":")).encode()
+
+
+def read(data: bytes) -> object:
+    """What a transport with the codec hands out."""
+    chosen = fast_codec()
+    try:
+        return chosen.read_message(data)
+    except chosen.invalid:
+        found = codec.decode(data)
+        return found.message if isinstance(found, MessageFrame) else found
+
+
+def same(data: bytes) -> None:
+    expected = codec.decode(data)
+    if isinstance(expected, MessageFrame):
+        expected = expected.message
+        found = read(data)
+        assert isinstance(found, Envelope)
+        if expected.id.encode() not in data:  # it had none, and got one of its own
+            found = found.model_copy(update={"id": expected.id})
+        assert found == expected
+        assert repr(found) == repr(expected)
+        assert found.model_extra == expected.model_extra
+        assert found.model_dump() == expected.model_dump()
+        assert found.model_dump_json() == expected.model_dump_json()
+    else:
+        assert read(data) == expected
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"sender": ..., "ttl": ..., "seq": ..., "meta": ...},
+        {"seq": ...},
+        {"data": None},
+        {"data": [1, [2.5, "é", {"deep": [None, True]}]]},
+        {"data": 2**80},
+        {"data": 10**400},
+        {"data": 1e308},
+        {"data": "\ud83d\ude00 \ud800"},
+        {"ttl": 0},
+        {"priority": 3},
+        {"sender": {"type": "user", "id": "u", "name": "Ann"}},
+        {"sender": {"type": "user"}},
+        {"id": ""},
+        {"id": "x" * 128},
+        {"id": "x" * 129},
+        {"id": 7},
+        {"topic": "a..b"},
+        {"topic": "a.*"},
+        {"topic": "é"},
+        {"topic": "a" * 256},
+        {"topic": ...},
+        {"timestamp": -1},
+        {"timestamp": 1.0},
+        {"timestamp": 1.5},
+        {"timestamp": "12"},
+        {"timestamp": True},
+        {"timestamp": 2**53 - 1},
+        {"timestamp": 2**53},
+        {"ttl": -1},
+        {"ttl": 1.0},
+        {"seq": 2**53},
+        {"seq": True},
+        {"meta": [1]},
+        {"meta": {}},
+        {"type": 7},
+        {"type": ""},
+        {"data": ...},
+    ],
+    ids=repr,
+)
+def test_a_message_is_read_as_without_msgspec(changes: dict[str, Any]) -> None:
+    same(frame(**changes))
+
+
+@pytest.mark.parametrize("depth", [99, 150, 197, 198, 199, 200, 201, 300, 2_000, 100_000])
+@pytest.mark.parametrize("pair", ["[]", '{"a":}'], ids=["lists", "objects"])
+def test_nesting_is_malformed_from_the_same_depth_on(depth: int, pair: str) -> None:
+    opening, closing = pair[:-1], pair[-1]
+    same(frame(data=7).replace(b":7,", f":{opening * depth}0{closing * depth},".encode()))
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b'{"type":"message",',
+        b'{"type":"message","message":null}',
+        b'{"type":"message","message":{}}',
+        b'{"type":"message"}',
+        frame()[:-1] + b',"later":1}',
+        frame()[:-1],
+        frame() + b"x",
+        frame() + b" \n",
+        frame().replace(b"Hello", b"\xff"),
+        frame().replace(b'"Hello"', b"NaN"),
+        frame().replace(b'"Hello"', b"-Infinity"),
+        frame().replace(b'"index":42', b'"content":"twice"'),
+        frame().replace(b'"ttl":60', b'"seq":1'),
+        frame().replace(b'"ttl":60', b'"ttl":null'),
+        frame(message_type="other"),
+    ],
+)
+def test_odd_bytes_are_read_as_without_msgspec(data: bytes) -> None:
+    expected = codec.decode(data)
+    if isinstance(expected, MessageFrame) and b"NaN" in data:
+        found = read(data)
+        assert isinstance(found, Envelope)
+        assert math.isnan(found.data["content"])
+        return
+    same(data)
+
+
+JSON = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+@given(
+    data=JSON,
+    field=st.sampled_from([*ENVELOPE, "later"]),
+    value=JSON | st.just(...),
+)
+def test_any_value_in_any_field_is_read_as_without_msgspec(
+    data: Any, field: str, value: Any
+) -> None:
+    same(frame(**{"data": data, field: value}))
+
+
+def test_a_message_is_a_whole_model() -> None:
+    found = read_message(frame())
+    assert found.wire() == ENVELOPE
+    assert found.sender == Sender(type="service", id="gateway")
+    assert found.model_copy(update={"type": "other"}).type == "other"
+    assert found.model_copy(deep=True) == found
+    assert found.__pydantic_fields_set__ == set(ENVELOPE)
+    assert "ttl" not in read_message(frame(ttl=...)).__pydantic_fields_set__
+    with pytest.raises(ValueError, match="frozen"):
+        found.type = "other"
+    assert hash(read_message(frame()).id) == hash(found.id)
+
+
+def test_many_topics_and_senders_are_not_kept() -> None:
+    for n in range(5_000):
+        found = read_message(frame(topic=f"t.{n}", sender={"type": "user", "id": f"u{n}"}))
+        assert found.topic == f"t.{n}"
+        assert found.sender is not None
+        assert found.sender.id == f"u{n}"
+    assert len(msgspec_codec._topics) <= 4_096
+    assert len(msgspec_codec._senders) <= 4_096
+
+
+@given(data=JSON, meta=st.none() | st.dictionaries(st.text(), JSON, max_size=3))
+def test_a_publish_is_written_as_without_msgspec(data: Any, meta: Any) -> None:
+    one = Publication(topic="a.b", type="t", data=data, meta=meta, ttl=3, id="m")
+    publish = PublishFrame(message=one, ref="r1")
+    try:
+        expected = codec.encode(publish)
+    except ValueError:
+        with pytest.raises(ValueError, match=r".*"):
+            fast_codec().encode(publish)
+        return
+    assert json.loads(fast_codec().encode(publish)) == json.loads(expected)
