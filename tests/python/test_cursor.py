@@ -5,9 +5,9 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
 from hanzoai.pubsub.generated.wire import Envelope
 from hanzoai.pubsub.session.cursor import JUMP, KNOWN, NEW, Missing, Replay, SeqCursor
-from hanzoai.pubsub.session.id_cursor import IdCursor
 
 
 def message(

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hanzoai.pubsub.dialects.plain.plain_dialect import MAX_REQUESTS
 from hanzoai.pubsub.generated.errors import CLOSE_CODES
 from hanzoai.pubsub.generated.lifecycle import FINAL, TIMERS
 from hanzoai.pubsub.generated.wire import (
@@ -36,7 +37,6 @@ from hanzoai.pubsub.generated.wire import (
 from hanzoai.pubsub.session import events as session_events
 from hanzoai.pubsub.session import lifecycle, session
 from hanzoai.pubsub.session.ports import StateChanged
-from hanzoai.pubsub.session.requests import MAX_REQUESTS
 from hanzoai.pubsub.session.routes import KNOWN_TOPICS
 from hanzoai.pubsub.settings.session import SessionOptions
 from tests.traces import effects, events

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
 from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.session import cursor, subscription_state
 from hanzoai.pubsub.session.credentials import Credentials
 from hanzoai.pubsub.session.cursor import KNOWN, NEW, Request, SeqCursor
-from hanzoai.pubsub.session.id_cursor import IdCursor
 from hanzoai.pubsub.session.lifecycle import Lifecycle
 from hanzoai.pubsub.session.ports import Acked, Rejected
 from hanzoai.pubsub.session.publishes import Publishes

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from hanzoai.pubsub.session.ports import Acked, Outcome, Rejected, StateChanged, Unknown
 
 if TYPE_CHECKING:
+    from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import (
         AuthFrame,
         ClientFrame,
@@ -18,10 +19,9 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.events import TimerName
     from hanzoai.pubsub.session.ports import (
         FetchReason,
-        GapReason,
-        PresenceChangeKind,
         TransportName,
     )
+    from hanzoai.pubsub.values import PresenceChangeKind
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,31 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hanzoai.pubsub.dialects import needs_dialect
+from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
+from hanzoai.pubsub.generated.wire import AuthOkFrame
+from hanzoai.pubsub.session.cursor import BY_SEQ
 from hanzoai.pubsub.session.session import Session
 from tests.traces import effects
-from tests.traces.events import call
+from tests.traces.events import Received, call
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import (
         AuthFrame,
         ClientFrame,
         Denial,
         Envelope,
         PresenceMember,
+        ServerFrame,
     )
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import (
         FetchReason,
-        GapReason,
         Outcome,
-        PresenceChangeKind,
         Rejected,
         StateChanged,
         TransportName,
     )
     from hanzoai.pubsub.settings.session import SessionOptions
+    from hanzoai.pubsub.values import PresenceChangeKind
     from tests.traces.effects import Effect
     from tests.traces.events import Event, TimerName
 
@@ -38,6 +43,7 @@ class Log:
 
     def __init__(self) -> None:
         self.entries: list[Effect] = []
+        self.dialect: PlainDialect | None = None
 
     def take(self) -> list[Effect]:
         """What was written since the last time."""
@@ -48,12 +54,19 @@ class Log:
         self.entries.append(change)
 
     def dial(self, transport: TransportName, /) -> None:
+        self.dialect = None
         self.entries.append(effects.Dial(transport))
 
     def hang_up(self, code: int, /) -> None:
         self.entries.append(effects.HangUp(code))
 
     def send(self, frame: ClientFrame, /) -> None:
+        if self.dialect is None:
+            self.write(frame)
+        else:
+            self.dialect.send(frame)
+
+    def write(self, frame: ClientFrame) -> None:
         self.entries.append(effects.Send(frame))
 
     def welcomed(self, peer: Peer, /) -> None:
@@ -122,7 +135,7 @@ class Log:
 
 
 class LoggedSession(Session):
-    """A session whose ports write a log.
+    """A session whose ports write a log, with the dialect of its peer before it where it needs one.
 
     Args:
         options: What it is set to.
@@ -135,5 +148,17 @@ class LoggedSession(Session):
 
     def handle(self, event: Event) -> list[Effect]:
         """Let an event happen; return what the step wrote."""
-        call(self, event)
+        if isinstance(event, Received):
+            self._receive(event.frame, event.at)
+        else:
+            call(self, event)
         return self.log.take()
+
+    def _receive(self, frame: ServerFrame, at: int) -> None:
+        if isinstance(frame, AuthOkFrame):
+            if not needs_dialect(frame):
+                self.log.dialect = None
+                self.subscriptions.cursors = BY_SEQ
+            elif self.log.dialect is None:
+                self.log.dialect = PlainDialect(self, self.log.write)
+        (self.log.dialect or self).receive(frame, at)

@@ -13,9 +13,10 @@ from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
 
+from hanzoai.pubsub.dialects import needs_dialect
 from hanzoai.pubsub.errors import AuthRefused, ClosedError, ProtocolError, PubSubError, from_code
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
-from hanzoai.pubsub.generated.wire import Limits
+from hanzoai.pubsub.generated.wire import AuthOkFrame, Limits
 from hanzoai.pubsub.runtime.backpressure import Backpressure
 from hanzoai.pubsub.runtime.deadlines import Deadlines
 from hanzoai.pubsub.runtime.deliveries import Deliveries
@@ -23,6 +24,7 @@ from hanzoai.pubsub.runtime.failures import Failures, describe_failure
 from hanzoai.pubsub.runtime.keeper import TaskKeeper
 from hanzoai.pubsub.runtime.reader import Reader
 from hanzoai.pubsub.runtime.watch import Watch
+from hanzoai.pubsub.session.cursor import BY_SEQ
 from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
 
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
     from hanzoai.pubsub.clock import Clock, TimerHandle
-    from hanzoai.pubsub.generated.wire import AuthFrame, Denial, ServerFrame
+    from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
+    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Denial, ServerFrame
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.session.events import Publish, Subscribe, TimerName
@@ -119,7 +122,7 @@ class Driver:
         self.expect = deliveries.expect
         self.blocking_inboxes = deliveries.blocking
         # Ports that need nothing of the driver.
-        self.send = reader.send
+        self.send: Callable[[ClientFrame], None] = reader.send
         self.hang_up = reader.hang_up
         self.deliver = deliveries.deliver
         self.deliver_replay = deliveries.deliver_replay
@@ -129,6 +132,7 @@ class Driver:
         self.message = session.message
         self.backpressure = Backpressure(session.publishes.has_room, clock)
         self.deadlines = Deadlines(clock, self.expire)
+        self._dialect: PlainDialect | None = None
         self._watch = Watch(clock, lambda: self.call(session.woke))
 
     # ------------------------------------------------------------ calls into the session
@@ -148,7 +152,23 @@ class Driver:
 
     def receive(self, frame: ServerFrame, at: int) -> None:
         """See ``Receiver``."""
-        self.session.receive(frame, at)
+        if type(frame) is AuthOkFrame:
+            self._choose_dialect(frame)
+        (self._dialect or self.session).receive(frame, at)
+
+    def _choose_dialect(self, frame: AuthOkFrame) -> None:
+        """Take the dialect that the server of this connection needs, or none."""
+        if not needs_dialect(frame):
+            self._use(None)
+            self.session.subscriptions.cursors = BY_SEQ
+        elif self._dialect is None:
+            from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
+
+            self._use(PlainDialect(self.session, self._reader.send))
+
+    def _use(self, dialect: PlainDialect | None) -> None:
+        self._dialect = dialect
+        self.send = self._reader.send if dialect is None else dialect.send
 
     def run_waiting(self) -> None:
         """See ``Receiver``."""
@@ -321,6 +341,7 @@ class Driver:
 
     def dial(self, transport: TransportName, /) -> None:
         """See ``Ports``."""
+        self._use(None)
         self.failures.dialed(transport)
         self._reader.dial(transport)
 

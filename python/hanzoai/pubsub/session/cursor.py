@@ -1,14 +1,13 @@
 """Where a subscription stands: enough memory to replay without a loss that is silent or a repeat.
 
-Two kinds. `SeqCursor` counts by `seq`, the position that a server gives each message of a topic;
-`id_cursor.IdCursor` serves peers that know HIP-56 and nothing more. Both say where something is
-missing, in its place in the order.
+`SeqCursor` counts by `seq`, the position that a server gives each message of a topic. It says where
+something is missing, in its place in the order. A dialect may bring another kind.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from hanzoai.pubsub.generated.defaults import CLIENT
 
@@ -16,6 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import Envelope
+    from hanzoai.pubsub.session.events import Subscribe
+    from hanzoai.pubsub.settings.session import SessionOptions
 
 Verdict: TypeAlias = Literal[0, 1, 2]
 MissingReason: TypeAlias = Literal["history_trimmed", "log_reset", "unproven"]
@@ -84,6 +85,62 @@ class Replay:
         return self.at if self.timestamp is None else self.timestamp
 
 
+class Cursor(Protocol):
+    """Where one subscription stands."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether it counts by `seq`: a message without one is ephemeral then."""
+        ...
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """Position of the newest message of each topic."""
+        ...
+
+    @property
+    def topics(self) -> list[str]:
+        """Topics of which something is remembered."""
+        ...
+
+    @property
+    def newest(self) -> int | None:
+        """Time of the newest message, Unix milliseconds."""
+        ...
+
+    def begin(self, since: int | None) -> None:
+        """Begin at another time than was asked for, knowing nothing."""
+
+    def position(self, topic: str) -> int:
+        """Position of the newest message of a topic; -1 if none is known."""
+        ...
+
+    def request(self) -> Request:
+        """What to ask for."""
+        ...
+
+    def admit(self, message: Envelope) -> Verdict:
+        """Whether a live message is known, next, or beyond a hole (then nothing changes)."""
+        ...
+
+    def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
+        """Admit an answer with what was held; see `SeqCursor.replay`."""
+        ...
+
+
+class Cursors(Protocol):
+    """Makes the cursors that fit the peer."""
+
+    @property
+    def counts(self) -> bool:
+        """Whether they count by `seq`."""
+        ...
+
+    def make(self, request: Subscribe, options: SessionOptions) -> Cursor:
+        """The cursor of a new subscription."""
+        ...
+
+
 class Mark:
     """The newest message of a topic: its position and its time."""
 
@@ -104,6 +161,8 @@ class SeqCursor:
         remembered: Topics whose position is kept; the one idle longest gives way. What comes of it
             later is said to be unproven.
     """
+
+    counts: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -184,28 +243,28 @@ class SeqCursor:
             # does not begin it: should the rest not come, no one knows what there was.
             self._since = max(0, replay.began - self._overlap)
         out: list[Step] = []
-        told: set[str] = set()
+        reported: set[str] = set()
         proven: set[str] = set()
         for topic in dict.fromkeys(replay.reset):
             self._anew.add(topic)
             if (mark := self._marks.get(topic)) is not None:
                 # What came before the loss goes before the gap.
-                self._live(topic, None, replay, told, out)
+                self._live(topic, None, replay, reported, out)
                 del self._marks[topic]
                 out.append(Missing(topic, mark.seq + 1, None, None, "log_reset"))
-                told.add(topic)
+                reported.add(topic)
         for message in replay.history:
-            self._replayed(message, replay, told, proven, out)
+            self._replayed(message, replay, reported, proven, out)
         pending = dict(replay.positions) if replay.whole or replay.first else {}
         for topic in [
             topic for topic in pending if topic not in self._marks or self._lenient(topic, replay)
         ]:
-            self._reached(topic, pending.pop(topic), replay, told, proven, out)
+            self._reached(topic, pending.pop(topic), replay, reported, proven, out)
         held = replay.held if replay.complete else ()
         for n, message in enumerate(held):
             topic, seq = message.topic, message.seq
             if seq is not None and (position := pending.get(topic)) is not None and seq > position:
-                self._reached(topic, pending.pop(topic), replay, told, proven, out)
+                self._reached(topic, pending.pop(topic), replay, reported, proven, out)
             if (
                 seq is not None
                 and (mark := self._marks.get(topic)) is not None
@@ -214,16 +273,16 @@ class SeqCursor:
                 and replay.healed.get(topic) != mark.seq
             ):
                 return out, held[n:]
-            self._replayed(message, replay, told, None, out)
+            self._replayed(message, replay, reported, None, out)
         for topic, position in pending.items():
-            self._reached(topic, position, replay, told, proven, out)
+            self._reached(topic, position, replay, reported, proven, out)
         return out, ()
 
     def _replayed(
         self,
         message: Envelope,
         replay: Replay,
-        told: set[str],
+        reported: set[str],
         proven: set[str] | None,
         out: list[Step],
     ) -> None:
@@ -235,20 +294,20 @@ class SeqCursor:
         topic, seq = message.topic, message.seq
         if seq is not None:
             if proven is not None:
-                self._live_before(topic, seq - 1, replay, told, out)
+                self._live_before(topic, seq - 1, replay, reported, out)
             mark = self._marks.get(topic)
             if mark is None:
-                if topic in replay.truncated and topic not in told and replay.limit is None:
+                if topic in replay.truncated and topic not in reported and replay.limit is None:
                     out.append(Missing(topic, None, seq - 1, None, "history_trimmed"))
-                elif self._forgot and not replay.first and topic not in told:
+                elif self._forgot and not replay.first and topic not in reported:
                     out.append(Missing(topic, None, seq - 1, None, "unproven"))
-                told.add(topic)
+                reported.add(topic)
                 self._place(topic, seq, message.timestamp)
             elif seq <= mark.seq:
                 return
             else:
                 if seq > mark.seq + 1 and (proven is None or not self._lenient(topic, replay)):
-                    known = self._counted(topic, replay, told, proven or ())
+                    known = self._counted(topic, replay, reported, proven or ())
                     out.append(self._hole(topic, mark.seq + 1, seq - 1, known=known))
                 mark.seq = seq
                 mark.at = message.timestamp
@@ -261,36 +320,36 @@ class SeqCursor:
         topic: str,
         position: int,
         replay: Replay,
-        told: set[str],
+        reported: set[str],
         proven: set[str],
         out: list[Step],
     ) -> None:
         """The log was at `position`: what is not here by now is not going to come."""
-        self._live_before(topic, position, replay, told, out)
+        self._live_before(topic, position, replay, reported, out)
         mark = self._marks.get(topic)
         if mark is None:
             if not replay.whole and not replay.first:
                 return
-            if topic in replay.truncated and topic not in told and replay.limit is None:
+            if topic in replay.truncated and topic not in reported and replay.limit is None:
                 out.append(Missing(topic, None, position, None, "history_trimmed"))
             self._place(topic, position, replay.began)
         elif mark.seq < position:
             if not self._lenient(topic, replay):
                 if not replay.whole:
                     return
-                known = self._counted(topic, replay, told, proven)
+                known = self._counted(topic, replay, reported, proven)
                 out.append(self._hole(topic, mark.seq + 1, position, known=known))
             mark.seq = position
 
     def _live_before(
-        self, topic: str, last: int, replay: Replay, told: set[str], out: list[Step]
+        self, topic: str, last: int, replay: Replay, reported: set[str], out: list[Step]
     ) -> None:
         """What came live goes into a hole of the answer: no log may have it any more."""
         if last > self.position(topic) and not self._lenient(topic, replay):
-            self._live(topic, last, replay, told, out)
+            self._live(topic, last, replay, reported, out)
 
     def _live(
-        self, topic: str, last: int | None, replay: Replay, told: set[str], out: list[Step]
+        self, topic: str, last: int | None, replay: Replay, reported: set[str], out: list[Step]
     ) -> None:
         """Take what was held of a topic up to `last`; None for what continues its position."""
         later: list[Envelope] = []
@@ -303,14 +362,16 @@ class SeqCursor:
             ):
                 later.append(message)
             else:
-                self._replayed(message, replay, told, None, out)
+                self._replayed(message, replay, reported, None, out)
         replay.held = later
 
     def _lenient(self, topic: str, replay: Replay) -> bool:
         """Whether holes do not count: no one was there to miss what had expired by then."""
         return replay.first and (replay.limit is not None or topic not in self._asked)
 
-    def _counted(self, topic: str, replay: Replay, told: set[str], proven: Collection[str]) -> bool:
+    def _counted(
+        self, topic: str, replay: Replay, reported: set[str], proven: Collection[str]
+    ) -> bool:
         """Whether both ends of a hole are of one log.
 
         They are where the log lacks something behind the position that was asked for, which is of
@@ -319,7 +380,7 @@ class SeqCursor:
         """
         if topic in self._anew:
             return False
-        return topic in proven or (topic in replay.truncated and topic not in told)
+        return topic in proven or (topic in replay.truncated and topic not in reported)
 
     def _hole(self, topic: str, from_: int, to: int, *, known: bool) -> Missing:
         """A hole between two positions; `known`: both are of one log, which counts what is missing.
@@ -338,3 +399,19 @@ class SeqCursor:
             self._since = max(self._since or 0, gone.at)
             self._forgot = True
         self._marks[topic] = Mark(seq, at)
+
+
+class _BySeq:
+    counts: ClassVar[bool] = True
+
+    def make(self, request: Subscribe, options: SessionOptions) -> Cursor:
+        return SeqCursor(
+            request.since,
+            request.after,
+            overlap=options.overlap,
+            remembered=options.remembered_topics,
+        )
+
+
+BY_SEQ: Final[Cursors] = _BySeq()
+"""Cursors of servers that number messages."""

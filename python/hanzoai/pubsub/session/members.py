@@ -81,7 +81,7 @@ class PresenceMembers:
         return [topic for topic, room in self._rooms.items() if room.members]
 
     def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[Change]:
-        """Take a complete list: told whole the first time, and as differences after that."""
+        """Take a complete list: reported whole the first time, and as differences after that."""
         room = self._open(topic)
         room.proven = True
         old = room.members

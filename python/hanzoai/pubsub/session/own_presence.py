@@ -147,7 +147,7 @@ class OwnPresence:
             self._later.take(topic)
             self._number += 1
             ref = f"m{self._number}"
-            frame = PresenceUpdateFrame(topic=topic, data=data, ref=ref if peer.ref else None)
+            frame = PresenceUpdateFrame(topic=topic, data=data, ref=ref)
             self._ports.send(frame)
             if answers:
                 self._asked[ref] = _Update(topic, data, refs)

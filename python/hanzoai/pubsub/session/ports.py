@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.lifecycle import PublicState, State
     from hanzoai.pubsub.generated.wire import (
         AuthFrame,
@@ -21,15 +22,10 @@ if TYPE_CHECKING:
     )
     from hanzoai.pubsub.session.events import TimerName
     from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.values import PresenceChangeKind
 
 TransportName: TypeAlias = Literal["websocket", "sse"]
 FetchReason: TypeAlias = Literal["connect", "expiring", "rejected"]
-GapReason: TypeAlias = Literal[
-    "history_trimmed", "log_reset", "node_changed", "slow_consumer", "unproven"
-]
-PresenceChangeKind: TypeAlias = Literal[
-    "snapshot", "join", "connect", "update", "disconnect", "leave"
-]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import ErrorInfo, PublishResult
@@ -20,10 +20,9 @@ class PublishState:
     Attributes:
         number: Its place in the order of the calls.
         publish: What the user publishes.
-        ref: What names it on the wire; of one of several messages, with its slot behind a dot.
+        ref: What names it on the wire.
         sent: Something of it may be published already.
         doubted: It was in flight when a connection was lost: no refusal tells what became of it.
-        awaited: Slots that the server has still to answer.
         left: How many slots have no answer.
         since: Milliseconds that publishes had been held back for when this one came.
     """
@@ -36,7 +35,6 @@ class PublishState:
     since: int
     sent: bool = False
     doubted: bool = False
-    awaited: set[int] = field(default_factory=set[int])
 
     def open(self) -> list[int]:
         """Slots without an answer."""
@@ -69,9 +67,17 @@ def count_in(counter: list[int], publish: Publish, sign: int) -> None:
     counter[1] += sign * publish.size
 
 
-def is_number(text: str) -> bool:
-    """Whether a part of a `ref` may be a number of ours."""
-    return text.isascii() and text.isdigit() and len(text) <= 16
+def refused_one(frame: ErrorFrame) -> PublishResult:
+    """What an error frame says, as the result of one message."""
+    return PublishResult(
+        error=ErrorInfo(
+            code=frame.code,
+            message=frame.message,
+            remedy=frame.remedy,
+            field=frame.field,
+            retry_after_ms=frame.retry_after_ms if frame.code == "rate_limited" else None,
+        )
+    )
 
 
 def unanswered() -> PublishResult:

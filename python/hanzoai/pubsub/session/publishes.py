@@ -6,15 +6,15 @@ the queue on a drop if the peer publishes an id once, and is unknown otherwise. 
 
 from __future__ import annotations
 
-from collections import OrderedDict, deque
+from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, cast
 
-from hanzoai.pubsub.generated.wire import ErrorInfo, PublishFrame, PublishResult
+from hanzoai.pubsub.generated.wire import ErrorFrame, PublishFrame, PublishResult
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.publish_state import (
     PublishState,
     count_in,
-    is_number,
+    refused_one,
     rejected,
     results_of,
     unanswered,
@@ -22,7 +22,7 @@ from hanzoai.pubsub.session.publish_state import (
 from hanzoai.pubsub.session.turns import Turns
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.generated.wire import ErrorFrame, PublishedFrame
+    from hanzoai.pubsub.generated.wire import Publication, PublishedFrame
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.events import Publish
     from hanzoai.pubsub.session.peer import Peer
@@ -31,9 +31,6 @@ if TYPE_CHECKING:
 RATE_LIMITED: Final = "rate_limited"
 PAUSE: Final = 1_000
 """Milliseconds to pause on `rate_limited` where the server names no time."""
-
-MAX_BLIND: Final = 1_000
-"""Topics remembered of publishes that have no answer but an `error` without a `ref`."""
 
 MAX_PAUSE: Final = 60_000
 """Longest pause that a server may impose, milliseconds."""
@@ -70,7 +67,6 @@ class Publishes:
         self._queued = [0, 0]
         self._flying = [0, 0]
         self._number = 0
-        self._blind: deque[str] = deque(maxlen=MAX_BLIND)
         self._turns = Turns()
         self._budget = 0
         self._paused = False
@@ -104,6 +100,18 @@ class Publishes:
             self._queued[0] + messages <= self._max_messages
             and self._queued[1] + size <= self._max_bytes
         )
+
+    def open(self, ref: str) -> dict[int, Publication]:
+        """Messages of a publish in flight that have no answer, by slot."""
+        entry = self._flight.get(ref)
+        if entry is None:
+            return {}
+        return {slot: entry.publish.messages[slot] for slot in entry.open()}
+
+    def count(self, ref: str) -> int:
+        """How many messages a publish in flight has."""
+        entry = self._flight.get(ref)
+        return 0 if entry is None else len(entry.publish.messages)
 
     @property
     def survives_drop(self) -> bool:
@@ -210,7 +218,6 @@ class Publishes:
         """A connection is there: what is in doubt is unknown now, if the peer cannot tell."""
         if not (peer.ack and peer.idempotent):
             self._doubt()
-        self._blind.clear()
         self._budget = peer.burst * 1000
         self._paused = self._pacing = False
 
@@ -247,10 +254,9 @@ class Publishes:
 
     def published(self, frame: PublishedFrame) -> bool:
         """The server answered; False if nothing is known under the `ref`."""
-        found = self._find(frame.ref)
-        if found is None:
+        entry = self._flight.get(frame.ref or "")
+        if entry is None:
             return False
-        entry, slot = found
         publish = entry.publish
         if len(publish.messages) == 1 and frame.results is None:
             # Nearly every answer is to one message. What was sent is not among the keys.
@@ -267,56 +273,43 @@ class Publishes:
             if self._queue:
                 self._pump()
             return True
-        slots = entry.open() if slot is None else [slot]
         results = results_of(frame)
         pause: int | None = None
-        for n, index in enumerate(slots):
+        for n, slot in enumerate(entry.open()):
             result = results[n] if n < len(results) else unanswered()
-            entry.awaited.discard(index)
-            if result.error is not None and result.error.code == RATE_LIMITED:
-                pause = max(pause or 0, result.error.retry_after_ms or PAUSE)
-                continue
-            if result.error is None and result.id is None:
-                result = result.model_copy(update={"id": entry.publish.messages[index].id})
-            entry.results[index] = result
-            entry.left -= 1
+            asked = self._fill(entry, slot, result)
+            if asked is not None:
+                pause = max(pause or 0, asked)
         self._advance(entry, pause)
         return True
 
     def failed(self, frame: ErrorFrame) -> bool:
         """The server refused; False if nothing is known under the `ref`."""
-        found = self._find(frame.ref)
-        if found is None:
+        entry = self._flight.get(frame.ref or "")
+        if entry is None:
             return False
-        entry, slot = found
-        entry.awaited -= set(entry.open() if slot is None else [slot])
         if frame.code == RATE_LIMITED:
             self._advance(entry, frame.retry_after_ms or PAUSE)
-        elif slot is None:
+        else:
             self._drop(entry)
             self._ports.settle(entry.publish.ref, rejected(frame))
             self._pump()
-        else:
-            entry.results[slot] = PublishResult(
-                error=ErrorInfo(
-                    code=frame.code, message=frame.message, remedy=frame.remedy, field=frame.field
-                )
-            )
-            entry.left -= 1
-            self._advance(entry, None)
         return True
 
-    def may_be_about(self, topic: str | None) -> bool:
-        """Whether an `error` without a `ref` may be about a publish.
+    def answered_one(
+        self, frame: PublishedFrame | ErrorFrame, ref: str, slot: int, *, last: bool
+    ) -> None:
+        """The server answered one message of a publish in flight.
 
-        One that names no topic blames each publish once.
+        Args:
+            frame: The answer.
+            ref: The `ref` of the publish.
+            slot: The place of the message.
+            last: Whether no answer is to come.
         """
-        if topic is not None:
-            return topic in self._blind
-        if self._blind:
-            self._blind.popleft()
-            return True
-        return False
+        entry = self._flight[ref]
+        result = refused_one(frame) if isinstance(frame, ErrorFrame) else results_of(frame)[0]
+        self._advance(entry, self._fill(entry, slot, result), last=last)
 
     def pause(self, milliseconds: int | None) -> None:
         """Send nothing for this long: the server said `rate_limited`."""
@@ -342,25 +335,21 @@ class Publishes:
 
     # ---------------------------------------------------------------- inside
 
-    def _find(self, ref: str | None) -> tuple[PublishState, int | None] | None:
-        if ref is None:
-            return None
-        entry = self._flight.get(ref)
-        if entry is not None:
-            return entry, None
-        whole, _, slot = ref.partition(".")
-        entry = self._flight.get(whole)
-        if entry is None or not is_number(slot):
-            return None
-        index = int(slot)
-        if index >= len(entry.results) or entry.results[index] is not None:
-            return None
-        return entry, index
+    def _fill(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
+        """Take the result of one message; milliseconds to pause if the rate refused it."""
+        error = result.error
+        if error is not None and error.code == RATE_LIMITED:
+            return error.retry_after_ms or PAUSE
+        if error is None and result.id is None:
+            result = result.model_copy(update={"id": entry.publish.messages[slot].id})
+        entry.results[slot] = result
+        entry.left -= 1
+        return None
 
-    def _advance(self, entry: PublishState, pause: int | None) -> None:
+    def _advance(self, entry: PublishState, pause: int | None, *, last: bool = True) -> None:
         if pause is not None:
             self.pause(pause)
-        if entry.awaited:
+        if not last:
             pass  # the answers of other messages of the same publish are to come
         elif entry.left:
             entry.sent = entry.doubted or entry.left < len(entry.results)
@@ -427,7 +416,6 @@ class Publishes:
     def _send(self, entry: PublishState, peer: Peer) -> None:
         publish = entry.publish
         count = len(publish.messages)
-        ref = entry.ref if peer.ack else None
         self.slowed += self._held - entry.since >= SLOW
         entry.since = self._held
         if peer.rate:
@@ -437,26 +425,16 @@ class Publishes:
             if not self._pacing:
                 self._pace(peer)
         entry.sent = True
-        if count == 1 and not (publish.batch and peer.batch):
-            self._ports.send(PublishFrame(message=publish.messages[0], ref=ref))
-        else:
-            self._send_several(entry, peer, ref)
-        if ref is None:
-            self._blind.extend(message.topic for message in publish.messages)
-            results = tuple(PublishResult(id=message.id) for message in publish.messages)
-            self._ports.settle(publish.ref, Acked(results))
-        else:
+        # In flight before it is sent: a dialect asks which of its messages are open.
+        if peer.ack:
             self._entries[publish.ref] = self._flight[entry.ref] = entry
             self._flying[0] += count
             self._flying[1] += publish.size
-
-    def _send_several(self, entry: PublishState, peer: Peer, ref: str | None) -> None:
-        publish, slots = entry.publish, entry.open()
-        entry.awaited = set(slots)
-        if publish.batch and peer.batch:
-            left = [publish.messages[n] for n in slots]
-            self._ports.send(PublishFrame(messages=left, ref=ref))
+        if count == 1 and not publish.batch:
+            self._ports.send(PublishFrame(message=publish.messages[0], ref=entry.ref))
         else:
-            for n in slots:
-                one = None if ref is None else f"{ref}.{n}"
-                self._ports.send(PublishFrame(message=publish.messages[n], ref=one))
+            left = [publish.messages[n] for n in entry.open()]
+            self._ports.send(PublishFrame(messages=left, ref=entry.ref))
+        if not peer.ack:
+            results = tuple(PublishResult(id=message.id) for message in publish.messages)
+            self._ports.settle(publish.ref, Acked(results))

@@ -269,6 +269,15 @@ class Session:
                 self._answer(frame, at)
         self._end_step(event)
 
+    def answered_one(
+        self, frame: PublishedFrame | ErrorFrame, ref: str, slot: int, *, last: bool
+    ) -> None:
+        """The server answered one message of a publish; see `Publishes.answered_one`."""
+        if isinstance(frame, PublishedFrame):
+            self.lifecycle.proves_well()
+        self.publishes.answered_one(frame, ref, slot, last=last)
+        self._end_step(Received(frame, 0) if isinstance(frame, ErrorFrame) else None)
+
     # ---------------------------------------------------------------- inside
 
     def _published(self, frame: PublishedFrame) -> None:
@@ -301,7 +310,7 @@ class Session:
         elif not (
             self.own_presence.refused(frame)
             or self.publishes.failed(frame)
-            or self.subscriptions.failed(frame, self.publishes.may_be_about)
+            or self.subscriptions.failed(frame)
         ):
             if frame.code == "rate_limited":
                 self.publishes.pause(frame.retry_after_ms)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.topics import matches
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Denial, Envelope
+    from hanzoai.pubsub.session.cursor import Cursor
     from hanzoai.pubsub.session.events import Subscribe
-    from hanzoai.pubsub.session.id_cursor import IdCursor
 
 PENDING: Final = 0
 JOINING: Final = 1
@@ -29,7 +28,6 @@ class SubscriptionState:
         "answered",
         "cursor",
         "denied",
-        "doubts",
         "healed",
         "held",
         "history",
@@ -48,7 +46,7 @@ class SubscriptionState:
         "whole",
     )
 
-    def __init__(self, request: Subscribe, cursor: SeqCursor | IdCursor) -> None:
+    def __init__(self, request: Subscribe, cursor: Cursor) -> None:
         self.request = request
         self.sub = request.sub
         self.patterns = list(request.topics)
@@ -59,7 +57,6 @@ class SubscriptionState:
         self.again = False
         self.quiet = False
         self.unrouted = False
-        self.doubts = 0
         self.denied: list[Denial] = []
         self.lost: dict[str, int] = {}
         self.held: list[Envelope] = []
@@ -84,7 +81,6 @@ class SubscriptionState:
         self.whole = True
         self.healed = {}
         self.quiet = self.again = False
-        self.doubts = 0
         self.clear_answer()
 
     @property
@@ -96,7 +92,7 @@ class SubscriptionState:
         end.
         """
         whole = not self.answered and self.request.history is not None
-        return isinstance(self.cursor, SeqCursor) and not whole
+        return self.cursor.counts and not whole
 
     def takes(self, topic: str) -> bool:
         """Whether a pattern in force takes the topic."""

@@ -9,23 +9,22 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.generated.wire import Denial, SubscribeFrame, UnsubscribeFrame
-from hanzoai.pubsub.session.cursor import JUMP, NEW, Missing, Replay, SeqCursor
-from hanzoai.pubsub.session.id_cursor import IdCursor
+from hanzoai.pubsub.session.cursor import BY_SEQ, JUMP, NEW, Missing, Replay
 from hanzoai.pubsub.session.members import KINDS
 from hanzoai.pubsub.session.presence import Presence
-from hanzoai.pubsub.session.requests import Requests
 from hanzoai.pubsub.session.routes import Routes
 from hanzoai.pubsub.session.subscription_state import JOINING, LIVE, PENDING, SubscriptionState
 from hanzoai.pubsub.topics import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
+    from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import Envelope, ErrorFrame, SubscribedFrame
     from hanzoai.pubsub.session.context import Context
+    from hanzoai.pubsub.session.cursor import Cursor, Cursors
     from hanzoai.pubsub.session.events import Subscribe
     from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.session.ports import GapReason
 
 MAX_WAIT: Final = 60_000
 """Longest wait before a subscription is asked for again that a server may impose, milliseconds."""
@@ -33,21 +32,16 @@ MAX_WAIT: Final = 60_000
 REFUSED_FOR_NOW: Final = 1_000
 """Milliseconds to wait where a server refuses a subscription for now and names no time."""
 
-MAX_DOUBTS: Final = 5
-"""Times that an `error` may be about a publish instead, before it is about the subscription; once
-where it names a topic of the subscription."""
-
-_OF_PUBLISH: Final = frozenset(
-    {"rate_limited", "payload_too_large", "invalid_payload", "conflict", "slow_consumer"}
-)
-"""Codes that cannot be the answer to a `subscribe`."""
-
 
 class Subscriptions:
     """All subscriptions of a session.
 
     Args:
         context: What the parts of the session share.
+
+    Attributes:
+        requests: Those whose request the server has not answered, by its `ref`.
+        cursors: Makes cursors that fit the peer.
     """
 
     def __init__(self, context: Context) -> None:
@@ -57,7 +51,9 @@ class Subscriptions:
         self._deliver = context.ports.deliver
         self._states: dict[int, SubscriptionState] = {}
         self._routes: Final = Routes()
-        self._requests: Final = Requests()
+        self.requests: Final[dict[str, SubscriptionState]] = {}
+        self.cursors: Cursors = BY_SEQ
+        self._number = 0
         self.presence: Final = Presence(context, self._routes)
         # Milliseconds after which the timer `rejoin` fires; None where it does not run.
         self._waits: int | None = None
@@ -87,7 +83,7 @@ class Subscriptions:
         if request.sub in self._states or not request.topics:
             return
         peer = self._context.peer
-        state = SubscriptionState(request, self._new_cursor(request, peer))
+        state = SubscriptionState(request, self._new_cursor(request))
         self._states[request.sub] = state
         self._routes.add(state)
         self.presence.show(state)
@@ -113,8 +109,7 @@ class Subscriptions:
         else:
             freed = [p for p in patterns if not self._has_pattern(p)]
         if freed:
-            ref = self._requests.next_ref("u")
-            self._ports.send(UnsubscribeFrame(topics=freed, ref=ref if peer.ref else None))
+            self._ports.send(UnsubscribeFrame(topics=freed, ref=self._next_ref("u")))
 
     # ---------------------------------------------------------------- from the connection
 
@@ -124,12 +119,12 @@ class Subscriptions:
         moved = last is not None and last.node != peer.node
         self.presence.reconnected(known=last is None or last.client_id == peer.client_id)
         for state in list(self._states.values()):
-            self._suit(state, peer, moved=moved)
+            self._suit(state, moved=moved)
             self._ask(state)
 
     def lost(self) -> None:
         """The connection is gone."""
-        self._requests.clear()
+        self.requests.clear()
         self._timers.rejoin = self._waits = None
         self.presence.lost()
         for state in self._states.values():
@@ -145,7 +140,7 @@ class Subscriptions:
             self.presence.lost()
         for state in list(self._states.values()):
             if not peer.incremental or state.phase == PENDING or state.again:
-                self._requests.drop(state.ref)
+                self.requests.pop(state.ref, None)
                 state.quiet = state.quiet or (state.phase == LIVE and not state.again)
                 self._ask(state)
 
@@ -175,12 +170,9 @@ class Subscriptions:
 
     def subscribed(self, frame: SubscribedFrame, at: int) -> None:
         """The server answered a `subscribe`, in whole or in part."""
-        ref = self._requests.answered_by(frame)
-        state = None if ref is None else self._requests.get(ref)
-        if ref is None or state is None:
-            return
-        if state.ref != ref:
-            self._requests.drop(ref)
+        ref = frame.ref or ""
+        state = self.requests.get(ref)
+        if state is None:
             return
         state.history += frame.history or ()
         state.positions |= frame.positions or {}
@@ -190,46 +182,16 @@ class Subscriptions:
         if state.timestamp is None:
             state.timestamp = frame.timestamp
         if not frame.more:
-            if frame.ref is None:
-                granted = set(frame.topics)
-                named = {denial.topic for denial in state.denied}
-                state.denied += [
-                    Denial(topic=pattern, code="forbidden")
-                    for pattern in state.patterns
-                    if granted and pattern not in granted and pattern not in named
-                ]
-            self._requests.drop(ref)
+            del self.requests[ref]
             self._answered(state, at)
         elif len(state.history) > self._context.options.held_messages and state.piecemeal:
             self._admit(state, at, complete=False)
 
-    def failed(self, frame: ErrorFrame, about_publish: Callable[[str | None], bool]) -> bool:
-        """The server refused; False if that answers no `subscribe`, or it cannot be known.
-
-        Args:
-            frame: What it says.
-            about_publish: Whether an `error` without a `ref` may be about a publish. Then the
-                subscription is asked for once more after a while, and is refused in the end.
-        """
-        ref = frame.ref
-        if ref is None:
-            peer = self._context.peer
-            if peer is None or peer.ref or frame.code in _OF_PUBLISH:
-                return False
-            ref = self._requests.refused_by(frame.topic)
-        state = None if ref is None else self._requests.get(ref)
-        if ref is None or state is None:
+    def failed(self, frame: ErrorFrame) -> bool:
+        """The server refused a `subscribe`; False if none is open under the `ref`."""
+        state = self.requests.pop(frame.ref or "", None)
+        if state is None:
             return False
-        doubts = MAX_DOUBTS if frame.topic is None else 1
-        if frame.ref is None and state.doubts < doubts and about_publish(frame.topic):
-            if not state.again:
-                state.again = True
-                state.doubts += 1
-                self._later(REFUSED_FOR_NOW)
-            return False
-        self._requests.drop(ref)
-        if state.ref != ref:
-            return True
         state.forget()
         if _for_now(frame.code):
             self._later(max(REFUSED_FOR_NOW, frame.retry_after_ms or 0))
@@ -245,7 +207,17 @@ class Subscriptions:
             self._ports.joined(state.sub, (), tuple(state.denied))
         return True
 
+    def doubt(self, state: SubscriptionState) -> None:
+        """Request it once more in a while: an error may have been about it."""
+        state.again = True
+        self._later(REFUSED_FOR_NOW)
+
     # ---------------------------------------------------------------- requests
+
+    def _next_ref(self, kind: str) -> str:
+        """A `ref` that was not used before."""
+        self._number += 1
+        return f"{kind}{self._number}"
 
     def _request(self, state: SubscriptionState) -> None:
         """Ask for a subscription; on an event stream, for all, in a while."""
@@ -256,35 +228,28 @@ class Subscriptions:
             self._later(0)
 
     def _ask(self, state: SubscriptionState) -> None:
-        peer = self._context.peer
-        if peer is None:
+        if self._context.peer is None:
             return
-        if peer.ref:
-            self._requests.drop(state.ref)
+        self.requests.pop(state.ref, None)
         if state.unrouted:
             state.unrouted = False
             self._routes.add(state)
             self.presence.show(state)
-        ref = self._requests.add(state, echoed=peer.ref)
-        state.ref = ref
+        ref = state.ref = self._next_ref("s")
+        self.requests[ref] = state
         state.phase = JOINING
         state.again = False
         state.clear_answer()
         since, after = state.cursor.request()
         limit = None if state.answered else state.request.history
-        if peer.plain:
-            if since is None and limit is not None:
-                since = 0
-            self._ports.send(SubscribeFrame(topics=list(state.patterns), since=since))
-            return
         self._ports.send(
             SubscribeFrame(
                 topics=list(state.patterns),
                 since=since,
-                after=after if peer.seq and after else None,
+                after=after or None,
                 history=limit,
                 presence=self._watched(state),
-                ref=ref if peer.ref else None,
+                ref=ref,
             )
         )
 
@@ -314,14 +279,13 @@ class Subscriptions:
             state.held.append(message)
             return
         for one in (*state.held, message):
-            if one.seq is None and isinstance(state.cursor, SeqCursor):
+            if one.seq is None and state.cursor.counts:
                 state.lost[one.topic] = state.lost.get(one.topic, 0) + 1
         state.held = []
         state.whole = False
 
     def _answered(self, state: SubscriptionState, at: int) -> None:
         state.again = False
-        state.doubts = 0
         if not self._take_denied(state):
             return
         quiet = state.quiet
@@ -392,8 +356,7 @@ class Subscriptions:
         self._deny(state, [denial.topic for denial in denied])
         granted = tuple(pattern for pattern in state.patterns if pattern not in later)
         if len(granted) < len(state.patterns):
-            state.again = True
-            self._later(REFUSED_FOR_NOW)
+            self.doubt(state)
             if not granted:
                 state.forget()
                 state.denied = denied
@@ -421,36 +384,20 @@ class Subscriptions:
 
     # ---------------------------------------------------------------- cursors
 
-    def _new_cursor(self, request: Subscribe, peer: Peer | None) -> SeqCursor | IdCursor:
-        options = self._context.options
-        if peer is None or peer.seq:
-            return SeqCursor(
-                request.since,
-                request.after,
-                overlap=options.overlap,
-                remembered=options.remembered_topics,
-            )
-        return IdCursor(
-            request.since,
-            request.after,
-            overlap=options.overlap,
-            ids=options.remembered_ids,
-            topics=options.remembered_topics,
-            history=peer.history,
-        )
+    def _new_cursor(self, request: Subscribe) -> Cursor:
+        return self.cursors.make(request, self._context.options)
 
-    def _suit(self, state: SubscriptionState, peer: Peer, *, moved: bool) -> None:
+    def _suit(self, state: SubscriptionState, *, moved: bool) -> None:
         """Give the subscription the cursor that fits the peer, which may be another than before.
 
         Args:
             state: The subscription.
-            peer: The other side.
             moved: The positions of the subscription are those of another node.
         """
-        if isinstance(state.cursor, SeqCursor) == peer.seq and not (moved and state.answered):
+        if state.cursor.counts == self.cursors.counts and not (moved and state.answered):
             return
         old = state.cursor
-        state.cursor = self._new_cursor(state.request, peer)
+        state.cursor = self._new_cursor(state.request)
         if state.answered:
             state.answered = False
             state.cursor.begin(old.newest)
@@ -464,9 +411,7 @@ class Subscriptions:
         self._states.pop(state.sub, None)
         for pattern in state.patterns:
             self._routes.remove(pattern, state)
-        peer = self._context.peer
-        if peer is not None and peer.ref:
-            self._requests.drop(state.ref)
+        self.requests.pop(state.ref, None)
         state.ref = ""
         if state.request.presence:
             self.presence.keep()

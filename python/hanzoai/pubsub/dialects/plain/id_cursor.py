@@ -6,7 +6,7 @@ It asks from before its mark and drops the ids that it knows.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.session.cursor import KNOWN, NEW, Missing, Request
@@ -38,6 +38,8 @@ class IdCursor:
         topics: Topics whose ids are kept; the one idle longest is dropped first.
         history: Messages that the peer is assumed to retain per topic.
     """
+
+    counts: ClassVar[bool] = False
 
     def __init__(
         self,

@@ -1,0 +1,284 @@
+"""The dialect of servers that know HIP-56 and little more: the face of a current server.
+
+Such a server echoes no `ref`, so its answers are matched by their topics and their order; it may
+acknowledge no publish, number no message, publish an id twice, or take no batch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
+from hanzoai.pubsub.generated.wire import (
+    Denial,
+    ErrorFrame,
+    PresenceUpdateFrame,
+    PublishedFrame,
+    PublishFrame,
+    SubscribedFrame,
+    SubscribeFrame,
+    UnsubscribeFrame,
+)
+from hanzoai.pubsub.session.cursor import BY_SEQ
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.session.cursor import Cursor
+    from hanzoai.pubsub.session.events import Subscribe
+    from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.session import Session
+    from hanzoai.pubsub.session.subscription_state import SubscriptionState
+    from hanzoai.pubsub.settings.session import SessionOptions
+
+MAX_REQUESTS: Final = 10_000
+"""Requests remembered; a peer that echoes no `ref` may owe answers forever."""
+
+MAX_BLIND: Final = 1_000
+"""Topics remembered of publishes that have no answer but an `error` without a `ref`."""
+
+MAX_DOUBTS: Final = 5
+"""Times that an `error` may be about a publish instead, before it is about the subscription; once
+where it names a topic of the subscription."""
+
+_OF_PUBLISH: Final = frozenset(
+    {"rate_limited", "payload_too_large", "invalid_payload", "conflict", "slow_consumer"}
+)
+"""Codes that cannot be the answer to a `subscribe`."""
+
+_SLOT: Final = re.compile(r"(p\d+)\.(\d{1,16})", re.ASCII)
+"""The `ref` of one message of a batch that was sent one by one."""
+
+
+@dataclass(slots=True)
+class _Request:
+    """A request to subscribe that the peer has not answered.
+
+    Attributes:
+        state: The subscription.
+        topics: The patterns that were requested.
+        denied: Patterns that the parts of its answer have denied.
+    """
+
+    state: SubscriptionState | None
+    topics: frozenset[str]
+    denied: set[str] = field(default_factory=set[str])
+
+
+class _Cursors:
+    """Cursors that fit the peer of the moment: by `seq` where it numbers messages, else by id."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    @property
+    def counts(self) -> bool:
+        peer = self._session.peer
+        return peer is None or peer.seq
+
+    def make(self, request: Subscribe, options: SessionOptions) -> Cursor:
+        peer = self._session.peer
+        if peer is None or peer.seq:
+            return BY_SEQ.make(request, options)
+        return IdCursor(
+            request.since,
+            request.after,
+            overlap=options.overlap,
+            ids=options.remembered_ids,
+            topics=options.remembered_topics,
+            history=peer.history,
+        )
+
+
+class PlainDialect:
+    """The dialect of one connection.
+
+    Args:
+        session: Gets the frames of a current server.
+        write: Writes a frame as the peer understands it.
+    """
+
+    def __init__(self, session: Session, write: Callable[[ClientFrame], None]) -> None:
+        self._session = session
+        self._write = write
+        # By the `ref` that the peer never sees, oldest first; of ended subscriptions, too.
+        self._requests: dict[str, _Request] = {}
+        self._doubts: dict[int, int] = {}  # by subscription
+        self._blind: deque[str] = deque(maxlen=MAX_BLIND)
+        # Slots of batches sent one by one that the server has still to answer.
+        self._batches: dict[str, set[int]] = {}
+        session.subscriptions.cursors = _Cursors(session)
+
+    # ---------------------------------------------------------------- from the server
+
+    def receive(self, frame: ServerFrame, at: int) -> None:
+        """Hand a frame to the session as a current server would send it."""
+        read: ServerFrame | None = frame
+        if isinstance(frame, SubscribedFrame):
+            read = self._answer(frame)
+        elif isinstance(frame, PublishedFrame | ErrorFrame):
+            if self._answer_one(frame):
+                return
+            if isinstance(frame, ErrorFrame):
+                read = self._refusal(frame)
+        if read is not None:
+            self._session.receive(read, at)
+
+    def _answer(self, frame: SubscribedFrame) -> SubscribedFrame:
+        """A `subscribed` with the `ref` of the request that it answers.
+
+        Without one it answers the oldest request of its topics; what it leaves out is refused.
+        """
+        ref = frame.ref or self._answered_by(frame) or ""
+        request = self._requests.get(ref)
+        before: set[str] = set() if request is None else request.denied
+        state = self._session.subscriptions.requests.get(ref)
+        if not frame.more or state is None:
+            self._requests.pop(ref, None)
+        if state is None:
+            return frame
+        denied = list(frame.denied or ())
+        before.update(denial.topic for denial in denied)
+        if not frame.more:
+            self._doubts.pop(state.sub, None)
+            if frame.ref is None and frame.topics:
+                granted = before.union(frame.topics)
+                denied += [
+                    Denial(topic=pattern, code="forbidden")
+                    for pattern in state.patterns
+                    if pattern not in granted
+                ]
+        return frame.model_copy(update={"ref": ref, "denied": denied})
+
+    def _answered_by(self, frame: SubscribedFrame) -> str | None:
+        topics = frozenset(frame.topics)
+        for ref, request in self._requests.items():
+            if request.topics == topics:
+                return ref
+        for ref, request in self._requests.items():
+            if topics and topics < request.topics:
+                return ref
+        return None
+
+    def _refusal(self, frame: ErrorFrame) -> ErrorFrame | None:
+        """An `error` with the `ref` of the request that it is about; None if that has ended."""
+        ref = frame.ref or self._refused_by(frame)
+        if ref is None:
+            return frame
+        state = self._session.subscriptions.requests.get(ref)
+        if state is None:
+            return frame if frame.ref else None
+        self._doubts.pop(state.sub, None)
+        return frame.model_copy(update={"ref": ref})
+
+    def _refused_by(self, frame: ErrorFrame) -> str | None:
+        """The request that an `error` without a `ref` is about: the oldest that names its topic.
+
+        Where it may be about a publish, the subscription is requested once more after a while, and
+        is refused in the end.
+        """
+        topic = frame.topic
+        peer = self._session.peer
+        if peer is None or peer.ref or frame.code in _OF_PUBLISH:
+            return None
+        for ref, request in self._requests.items():
+            if topic is not None and topic not in request.topics:
+                continue
+            state = request.state
+            doubts = 0 if state is None else self._doubts.get(state.sub, 0)
+            most = MAX_DOUBTS if topic is None else 1
+            if state is None or doubts >= most or not self._may_blame(topic):
+                del self._requests[ref]
+                return ref
+            if not state.again:
+                self._doubts[state.sub] = doubts + 1
+                self._session.subscriptions.doubt(state)
+            return None
+        return None
+
+    def _may_blame(self, topic: str | None) -> bool:
+        """Whether an `error` without a `ref` may be about a publish.
+
+        One that names no topic blames each publish once.
+        """
+        if topic is not None:
+            return topic in self._blind
+        if self._blind:
+            self._blind.popleft()
+            return True
+        return False
+
+    def _answer_one(self, frame: PublishedFrame | ErrorFrame) -> bool:
+        """Take the answer to one message of a batch sent one by one; False if it is none."""
+        found = _SLOT.fullmatch(frame.ref or "")
+        if found is None:
+            return False
+        ref, slot = found[1], int(found[2])
+        if slot not in self._session.publishes.open(ref):
+            return False
+        left = self._batches.get(ref, set())
+        left.discard(slot)
+        self._session.answered_one(frame, ref, slot, last=not left)
+        return True
+
+    # ---------------------------------------------------------------- from the session
+
+    def send(self, frame: ClientFrame) -> None:
+        """Write a frame as the peer understands it."""
+        peer = self._session.peer
+        if peer is None:
+            self._write(frame)
+        elif isinstance(frame, PublishFrame):
+            self._publish(frame, peer)
+        elif peer.ref:
+            self._write(frame)
+        elif isinstance(frame, SubscribeFrame):
+            self._remember(frame)
+            since = 0 if frame.since is None and frame.history is not None else frame.since
+            if peer.plain:
+                self._write(SubscribeFrame(topics=frame.topics, since=since))
+            else:
+                self._write(frame.model_copy(update={"ref": None}))
+        elif isinstance(frame, UnsubscribeFrame | PresenceUpdateFrame):
+            self._write(frame.model_copy(update={"ref": None}))
+        else:
+            self._write(frame)
+
+    def _remember(self, frame: SubscribeFrame) -> None:
+        ref = frame.ref or ""
+        state = self._session.subscriptions.requests.get(ref)
+        for older, request in list(self._requests.items()):
+            if request.state is state or len(self._requests) >= MAX_REQUESTS:
+                del self._requests[older]
+        self._requests[ref] = _Request(state, frozenset(frame.topics))
+
+    def _publish(self, frame: PublishFrame, peer: Peer) -> None:
+        messages = frame.messages
+        if peer.ack and (peer.batch or messages is None):
+            self._write(frame)
+            return
+        every = messages if messages is not None else [m for m in (frame.message,) if m is not None]
+        if not peer.ack:
+            self._blind.extend(message.topic for message in every)
+        if messages is not None and peer.batch:
+            self._write(PublishFrame(messages=messages))
+        elif not peer.ack:
+            for message in every:
+                self._write(PublishFrame(message=message))
+        else:
+            self._write_one_by_one(frame)
+
+    def _write_one_by_one(self, frame: PublishFrame) -> None:
+        publishes, ref = self._session.publishes, frame.ref or ""
+        waiting = publishes.open(ref)
+        if publishes.count(ref) == 1:
+            for message in waiting.values():
+                self._write(PublishFrame(message=message, ref=ref))
+            return
+        self._batches[ref] = set(waiting)
+        for slot, message in waiting.items():
+            self._write(PublishFrame(message=message, ref=f"{ref}.{slot}"))
