@@ -126,6 +126,7 @@ check-format: packages
 	$(BIN)/ruff check .
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/lint-imports --no-logo --config server-mock/imports.toml
+	$(BIN)/lint-imports --no-logo --config python/imports.toml
 
 check-mypy: check-packages
 	$(BIN)/mypy

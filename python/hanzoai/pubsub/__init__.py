@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.blocking import PubSub
+    from hanzoai.pubsub.blocking_topic import BlockingTopicHandle
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.errors import (
         AuthError,
@@ -51,12 +52,11 @@ if TYPE_CHECKING:
         Unsupported,
         UsageError,
     )
+    from hanzoai.pubsub.request_reply.blocking import BlockingResponder
     from hanzoai.pubsub.request_reply.responder import Responder
     from hanzoai.pubsub.runtime.blocking_parts import (
         BlockingBatch,
-        BlockingResponder,
         BlockingSubscription,
-        BlockingTopicHandle,
     )
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
@@ -99,10 +99,10 @@ _HOMES: Final = {
     "blocking": ("PubSub",),
     "runtime.blocking_parts": (
         "BlockingBatch",
-        "BlockingResponder",
         "BlockingSubscription",
-        "BlockingTopicHandle",
     ),
+    "request_reply.blocking": ("BlockingResponder",),
+    "blocking_topic": ("BlockingTopicHandle",),
     "client": ("PubSubClient",),
     "errors": (
         "AuthError",

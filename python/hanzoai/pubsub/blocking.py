@@ -30,14 +30,14 @@ if TYPE_CHECKING:
 
     from pydantic import TypeAdapter
 
+    from hanzoai.pubsub.blocking_topic import BlockingTopicHandle
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.errors import PubSubError
+    from hanzoai.pubsub.request_reply.blocking import BlockingResponder
     from hanzoai.pubsub.request_reply.responder import Responder
     from hanzoai.pubsub.runtime.blocking_parts import (
         BlockingBatch,
-        BlockingResponder,
         BlockingSubscription,
-        BlockingTopicHandle,
         End,
     )
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
@@ -304,7 +304,7 @@ class PubSub:
                 allow=allow,
             )
 
-        from hanzoai.pubsub.runtime.blocking_parts import BlockingResponder
+        from hanzoai.pubsub.request_reply.blocking import BlockingResponder
 
         return BlockingResponder(self._call(respond), self._call)
 
@@ -385,7 +385,7 @@ class PubSub:
         on_invalid: OnInvalid = "raise",
     ) -> BlockingTopicHandle[Any]:
         """A handle on one topic, with no effect on the wire; see ``PubSubClient.topic``."""
-        from hanzoai.pubsub.runtime.blocking_parts import BlockingTopicHandle
+        from hanzoai.pubsub.blocking_topic import BlockingTopicHandle
 
         if model is None:
             return BlockingTopicHandle(self, name)

@@ -45,7 +45,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from hanzoai.pubsub.generated.errors import CODES
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.values import Gap
+    from hanzoai.pubsub.gap import Gap
 
 _MESSAGE_MAX = 2_000
 """Characters kept of a message: what a server sends is shown to people and written to logs."""

@@ -57,8 +57,8 @@ class Model(BaseModel):
     def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
         is_message = type(self).__name__ == _MESSAGE
         for name, value in _shown(self):
-            told = is_message and name == "data"
-            yield name, _Beginning(getattr(self, name)) if told else value
+            is_data = is_message and name == "data"
+            yield name, _Beginning(getattr(self, name)) if is_data else value
 
     def __str__(self) -> str:
         return repr(self)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Self, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, cast
 
 from hanzoai.pubsub.model import Data
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping
 
-    from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.payload_models import PayloadModel
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.subscription import Subscription
@@ -25,10 +24,74 @@ if TYPE_CHECKING:
         Publication,
         Published,
         Since,
+        Topics,
         Ttl,
         Types,
         Via,
     )
+
+
+class Client(Protocol):
+    """What a handle needs of its client."""
+
+    async def publish(
+        self,
+        topic: str,
+        message: Outgoing,
+        *,
+        ttl: Ttl | None,
+        id: str | None,
+        key: str | None,
+        background: bool,
+        timeout: Duration | None,
+        via: Via,
+    ) -> Published:
+        """Publish one message."""
+        ...
+
+    def subscribe(
+        self,
+        topics: Topics,
+        *,
+        types: Types | None,
+        since: Since | None,
+        history: int | None,
+        after: Mapping[str, int] | None,
+        on_message: Handler[Message] | None,
+        on_presence: Handler[PresenceChange] | None,
+        on_gap: GapHandler | None,
+        presence: bool | Mapping[str, Any] | None,
+        state_loader: StateLoader | None,
+        queue: ReceiveQueue | None,
+    ) -> Subscription:
+        """Subscribe to topics or patterns."""
+        ...
+
+    def history(
+        self,
+        topic: str,
+        *,
+        since: Since | None,
+        before: str | None,
+        after: int | None,
+        limit: int | None,
+        timeout: Duration | None,
+    ) -> AsyncIterator[Message]:
+        """Retained messages of a topic."""
+        ...
+
+    async def presence(self, topic: str, *, timeout: Duration | None) -> list[PresenceMember]:
+        """The members of a topic."""
+        ...
+
+    async def occupancy(self, topic: str, *, timeout: Duration | None) -> Occupancy:
+        """The number of members of a topic."""
+        ...
+
+    async def update_presence(
+        self, topic: str | None, data: Mapping[str, Any], *, timeout: Duration | None
+    ) -> None:
+        """Change how the client appears on a topic."""
 
 
 class TopicHandle(Generic[Data]):
@@ -40,9 +103,7 @@ class TopicHandle(Generic[Data]):
         name: The topic, or for ``subscribe`` alone a pattern.
     """
 
-    def __init__(
-        self, client: PubSubClient, name: str, model: PayloadModel[Data] | None = None
-    ) -> None:
+    def __init__(self, client: Client, name: str, model: PayloadModel[Data] | None = None) -> None:
         self.name = name
         self._client = client
         self._model = model

@@ -23,6 +23,7 @@ from pydantic import BaseModel
 
 from hanzoai.pubsub.durations import Duration
 from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.wire import (
     Denial,
     Limits,
@@ -40,7 +41,6 @@ from hanzoai.pubsub.model import Data
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hanzoai.pubsub.session.ports import GapReason, PresenceChangeKind
 
 Since: TypeAlias = int | datetime | timedelta
 """A time: Unix milliseconds, an aware datetime, or a timedelta back from now (either sign)."""
@@ -200,27 +200,10 @@ class StateChange:
     attempt: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Gap:
-    """Messages of one topic that could not be delivered, reported in their place (REC-2).
-
-    Attributes:
-        topic: The concrete topic, or the pattern where the topic is unknown.
-        from_: Position of the first missing message; None against a server without positions.
-        to: Position of the last missing message; None where unknown.
-        missed: How many messages are missing; None if unknown.
-        reason: ``history_trimmed``: no longer retained. ``log_reset``: the numbers start again,
-            because the server lost its history, or a mesh lost messages between two nodes.
-            ``node_changed``: the client moved to another node, which has its own history.
-            ``slow_consumer``: the queue of this subscription was full. ``unproven``: the server
-            cannot prove that none is missing.
-    """
-
-    topic: str
-    from_: int | None
-    to: int | None
-    missed: int | None
-    reason: GapReason
+PresenceChangeKind: TypeAlias = Literal[
+    "snapshot", "join", "connect", "update", "disconnect", "leave"
+]
+"""What happened to the members of a topic: `snapshot` for the first complete list."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -50,7 +50,7 @@ def describe_gap(gap: Gap) -> str:
 
 
 def presence_to_json(change: PresenceChange) -> dict[str, Any]:
-    """A change of presence, told apart from messages by its `event`."""
+    """A change of presence; its `event` distinguishes it from messages."""
     return {
         "event": "presence",
         "topic": change.topic,

@@ -52,7 +52,7 @@ def retry_after_of(value: str | None, wall: float | None = None) -> float | None
 
 
 def why_unreachable(error: BaseException, host: str) -> str:
-    """One sentence on why a host could not be reached, told apart by what fixes it."""
+    """One sentence on why a host could not be reached; another sentence for each remedy."""
     for cause in _chain(error):
         match cause:
             case ssl.SSLCertVerificationError():

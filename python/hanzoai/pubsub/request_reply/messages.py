@@ -120,11 +120,11 @@ def error_of(message: Message, topic: str) -> ReplyError | None:
     if message.type != REPLY_ERROR:
         return None
     data: object = message.data
-    told: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
-    code, text = told.get("code"), told.get("message")
+    fields: Mapping[str, Any] = cast("Mapping[str, Any]", data) if isinstance(data, Mapping) else {}
+    code, text = fields.get("code"), fields.get("message")
     return ReplyError(
         text if isinstance(text, str) else None,
         code=code if isinstance(code, str) and code else None,
         topic=topic,
-        data=told.get("data"),
+        data=fields.get("data"),
     )

@@ -22,7 +22,7 @@ from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.wire.ids import message_id
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.request_reply.client import Client
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.values import Message
 
@@ -62,7 +62,7 @@ class Requester:
         client: Publishes and subscribes.
     """
 
-    def __init__(self, client: PubSubClient) -> None:
+    def __init__(self, client: Client) -> None:
         self._client = client
         self._nonce = secrets.token_hex(_NONCE_BYTES)
         self._inboxes: OrderedDict[str, _Inbox] = OrderedDict()

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
     from types import TracebackType
 
-    from hanzoai.pubsub.client import PubSubClient
+    from hanzoai.pubsub.request_reply.client import Client
     from hanzoai.pubsub.runtime.handlers import Report
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.values import Duration, Message, Topics
@@ -44,7 +44,7 @@ class Responder:
 
     def __init__(
         self,
-        client: PubSubClient,
+        client: Client,
         topics: Topics,
         handler: Callable[[Message], Awaitable[Any] | Any],
         *,

@@ -16,29 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
-    from hanzoai.pubsub.blocking import PubSub
     from hanzoai.pubsub.generated.wire import Denial
     from hanzoai.pubsub.payload_models import PayloadModel
-    from hanzoai.pubsub.request_reply.responder import Responder
-    from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
-    from hanzoai.pubsub.settings.options import ReceiveQueue
     from hanzoai.pubsub.values import (
         Duration,
         Event,
-        Occupancy,
         Outgoing,
-        OutgoingOf,
-        PresenceChange,
-        PresenceMember,
-        Publication,
         Published,
-        Since,
         SubscriptionStats,
         Ttl,
-        Types,
-        Via,
     )
 
 T = TypeVar("T")
@@ -298,150 +286,3 @@ class BlockingBatch:
             PubSubError: The first error among the results.
         """
         self._call(lambda: self._batch.__aexit__(exc_type, exc, traceback))
-
-
-class BlockingResponder:
-    """Answers requests until it is closed; a context. See ``Responder``."""
-
-    def __init__(self, responder: Responder, call: Callable[..., Any]) -> None:
-        self._responder = responder
-        self._call = call
-
-    @property
-    def active(self) -> bool:
-        """Whether it still takes requests."""
-        return self._responder.active
-
-    def wait(self) -> Self:
-        """Wait until the server has answered the subscription.
-
-        Raises:
-            PermissionDenied: You may read none of the topics.
-            OperationTimeout: No answer came in time.
-        """
-
-        async def joined() -> None:
-            await self._responder
-
-        self._call(joined)
-        return self
-
-    def close(self, timeout: Duration = 5.0) -> None:
-        """Take no more requests, and wait for the handlers that run; see ``Responder.close``."""
-        self._call(lambda: self._responder.close(timeout))
-
-    def __enter__(self) -> Self:
-        return self.wait()
-
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        with contextlib.suppress(ClosedError):
-            self.close()
-
-    def __repr__(self) -> str:
-        return repr(self._responder).replace("<Responder", "<BlockingResponder")
-
-
-class BlockingTopicHandle(Generic[Data]):
-    """One topic of one blocking client; see ``TopicHandle``.
-
-    Attributes:
-        name: The topic, or for ``subscribe`` alone a pattern.
-    """
-
-    def __init__(self, client: PubSub, name: str, model: PayloadModel[Data] | None = None) -> None:
-        self.name = name
-        self._client = client
-        self._model = model
-
-    def publish(
-        self,
-        message: Data | OutgoingOf[Data] | Publication,
-        *,
-        ttl: Ttl | None = None,
-        id: str | None = None,
-        key: str | None = None,
-        background: bool = False,
-        timeout: Duration | None = None,
-        via: Via = "auto",
-    ) -> Published:
-        """Publish to this topic; see ``TopicHandle.publish``."""
-        model = self._model
-        sent = message if model is None else model.outgoing(self.name, message)
-        return self._client.publish(
-            self.name,
-            cast("Outgoing", sent),
-            ttl=ttl,
-            id=id,
-            key=key,
-            background=background,
-            timeout=timeout,
-            via=via,
-        )
-
-    def subscribe(
-        self,
-        *,
-        types: Types | None = None,
-        since: Since | None = None,
-        history: int | None = None,
-        after: int | None = None,
-        on_message: Handler[Message[Data]] | None = None,
-        on_presence: Handler[PresenceChange] | None = None,
-        on_gap: GapHandler | None = None,
-        presence: bool | Mapping[str, Any] | None = None,
-        state_loader: StateLoader | None = None,
-        queue: ReceiveQueue | None = None,
-    ) -> BlockingSubscription[Data]:
-        """Subscribe to this topic; see ``TopicHandle.subscribe``."""
-        model = self._model
-        subscription = self._client.subscribe(
-            self.name,
-            types=types,
-            since=since,
-            history=history,
-            after=None if after is None else {self.name: after},
-            on_message=on_message if model is None else model.handler(on_message),
-            on_presence=on_presence,
-            on_gap=on_gap,
-            presence=presence,
-            state_loader=state_loader,
-            queue=queue,
-        )
-        return subscription if model is None else subscription.typed(model)
-
-    def history(
-        self,
-        *,
-        since: Since | None = None,
-        before: str | None = None,
-        after: int | None = None,
-        limit: int | None = None,
-        timeout: Duration | None = None,
-    ) -> Iterator[Message[Data]]:
-        """Retained messages of this topic, oldest first; see ``TopicHandle.history``."""
-        messages = self._client.history(
-            self.name, since=since, before=before, after=after, limit=limit, timeout=timeout
-        )
-        if self._model is None:
-            return messages
-        return cast("Iterator[Message[Data]]", ReadEvents(messages, self._model))
-
-    def presence(self, *, timeout: Duration | None = None) -> list[PresenceMember]:
-        """The members of this topic."""
-        return self._client.presence(self.name, timeout=timeout)
-
-    def occupancy(self, *, timeout: Duration | None = None) -> Occupancy:
-        """The number of members of this topic; see ``PubSubClient.occupancy``."""
-        return self._client.occupancy(self.name, timeout=timeout)
-
-    def update_presence(self, data: Mapping[str, Any], *, timeout: Duration | None = None) -> None:
-        """Change how this client appears on this topic."""
-        self._client.update_presence(self.name, data, timeout=timeout)
-
-    def __repr__(self) -> str:
-        return f"<BlockingTopicHandle {self.name}>"

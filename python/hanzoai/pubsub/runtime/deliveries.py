@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from hanzoai.pubsub.errors import PubSubError
+    from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import Denial, Envelope, PresenceMember
     from hanzoai.pubsub.runtime.inbox import Inbox
-    from hanzoai.pubsub.session.ports import GapReason, PresenceChangeKind
+    from hanzoai.pubsub.values import PresenceChangeKind
 
 _OWN_IDS: Final = 10_000
 """Ids of own messages that are remembered with ``echo=False``: what may be on its way back."""

@@ -266,7 +266,7 @@ def published(result: PublishResult, item: Prepared) -> Published | PubSubError:
     error = result.error
     if error is None:
         return Published(result.id or item.id, result.timestamp, result.seq, bool(result.duplicate))
-    told = from_code(
+    failed = from_code(
         error.code,
         error.message,
         remedy=error.remedy,
@@ -274,14 +274,14 @@ def published(result: PublishResult, item: Prepared) -> Published | PubSubError:
         field=error.field,
         retry_after=None if error.retry_after_ms is None else error.retry_after_ms / 1000,
     )
-    if isinstance(told, OperationTimeout):
-        told.id = item.id
-    return told
+    if isinstance(failed, OperationTimeout):
+        failed.id = item.id
+    return failed
 
 
 def failure(error: PubSubError, item: Prepared) -> PubSubError:
     """The error of a whole batch, as the one of a message in it."""
-    told = published(PublishResult(error=rest_calls.error_info(error)), item)
-    assert isinstance(told, PubSubError)
-    told.__cause__ = error.__cause__
-    return told
+    failed = published(PublishResult(error=rest_calls.error_info(error)), item)
+    assert isinstance(failed, PubSubError)
+    failed.__cause__ = error.__cause__
+    return failed

@@ -59,7 +59,7 @@ class Inbox:
         self.joined = False
         self.finished = False
         self.error: PubSubError | None = None
-        self.told = False
+        self.observed = False
         """Set where a call or an iteration raises the error, or has it reported."""
         self.positions: dict[str, int] = {}
         self.types: frozenset[str] | None = None
@@ -340,14 +340,14 @@ def denial_error(denials: Sequence[Denial], topics: tuple[str, ...]) -> PubSubEr
         return from_code("forbidden", "The server granted none of the topics.", topic=topics[0])
     first, *others = denials
     message = first.message or f"Refused: {first.topic}."
-    told = from_code(first.code, message, topic=first.topic)
+    error = from_code(first.code, message, topic=first.topic)
     if not others:
-        return told
+        return error
     names = ", ".join(denial.topic for denial in others[:_NAMED])
     more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-    stop = "" if told.message.endswith((".", "!", "?")) else "."
+    stop = "" if error.message.endswith((".", "!", "?")) else "."
     return from_code(
-        first.code, f"{told.message}{stop} Also refused: {names}{more}.", topic=first.topic
+        first.code, f"{error.message}{stop} Also refused: {names}{more}.", topic=first.topic
     )
 
 

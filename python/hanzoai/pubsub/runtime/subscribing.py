@@ -172,8 +172,8 @@ class _Place:
     async def _run_handlers(self, operations: Operations) -> None:
         await self.handlers.run(self._presence)
         error = self.inbox.error
-        if error is not None and not self.inbox.told:
-            self.inbox.told = True
+        if error is not None and not self.inbox.observed:
+            self.inbox.observed = True
             operations.report_end(error, self._event.topics)
 
     def leave(self) -> None:

@@ -202,7 +202,7 @@ class Subscription(Generic[Data]):
 
     def _begin_reading(self) -> None:
         self._refuse_handled()
-        self._inbox.told = True
+        self._inbox.observed = True
 
     def _refuse_handled(self) -> None:
         if self._handlers.on_message is not None:
@@ -237,7 +237,7 @@ class Subscription(Generic[Data]):
             PubSubError: What ended it.
         """
         inbox = self._inbox
-        inbox.told = True
+        inbox.observed = True
         if inbox.finished:
             if inbox.error is not None:
                 raise inbox.error.with_traceback(None)
@@ -248,11 +248,11 @@ class Subscription(Generic[Data]):
     async def _wait_joined(self) -> Self:
         self.start()
         inbox = self._inbox
-        heard, inbox.told = inbox.told, True
+        heard, inbox.observed = inbox.observed, True
         try:
             await self._joined()
         finally:
-            inbox.told = heard or inbox.error is not None
+            inbox.observed = heard or inbox.error is not None
         if inbox.error is not None:
             raise inbox.error.with_traceback(None)
         return self

@@ -59,7 +59,7 @@ class PubSubConfig:
         ttl: Seconds, for rows without one; default the server's.
         ids: `auto`: the `id` of a row, else its content; `column`: the `id`, which must be there;
             `content`; `position` and `random` lose or repeat rows when Spark repeats a task.
-        id_namespace: Told apart by content ids. Two jobs with the same one publish equal
+        id_namespace: Part of content ids. Two jobs with the same one publish equal
             rows once; the default is one for each stage of a job, or for each micro-batch.
         max_rows_per_second: Of one task; default unlimited.
         on_error: `fail`, or `deadletter:<topic>` for rows that cannot be published.

@@ -67,7 +67,7 @@ class PubSubProgress:
     ) -> None:
         check_seconds("interval", interval, 0.1, 60.0)
         self.run = uuid.uuid4().hex[:16]
-        """Told in each message: what belongs to this block."""
+        """Part of each message: what belongs to this block."""
         self._spark = spark
         self._interval = interval
         self._outlet = Outlet(validate_topic(topic), config, self.run)

@@ -90,18 +90,18 @@ def _columns() -> str:
 def _settle(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss]) -> None:
     """Fail for what is gone, or log it."""
     for loss in losses:
-        told = loss
+        reported = loss
         if loss.first <= loss.last:
             try:
-                told = loss._replace(anew=fetcher.page(loss.topic, loss.first - 1, 1).anew)
+                reported = loss._replace(anew=fetcher.page(loss.topic, loss.first - 1, 1).anew)
             except PermissionDenied:
                 raise
             except PubSubError as error:
                 # The loss is certain, its reason is not needed.
                 logger.debug("cannot read the cause of the loss: %s", error)
         if config.fail_on_data_loss:
-            raise DataLossError(told)
-        logger.warning("%s; continuing", told)
+            raise DataLossError(reported)
+        logger.warning("%s; continuing", reported)
 
 
 class BatchSource(datasource.DataSourceReader):

@@ -112,7 +112,7 @@ def _listener(queries: Queries) -> Any:
 @dataclass(slots=True)
 class _Job:
     id: int
-    told: bool = False
+    reported: bool = False
     seen: object = None
     stages: dict[int, StageStanding] = field(default_factory=dict[int, StageStanding])
 
@@ -211,11 +211,11 @@ class Jobs:
                             found.numActiveTasks,
                             found.numFailedTasks,
                         )
-        report = job_report(job.id, state, list(job.stages.values()), first=not job.told)
+        report = job_report(job.id, state, list(job.stages.values()), first=not job.reported)
         if report.last:
             del self._running[job.id]
         if report.last or report.data != job.seen:
-            job.told, job.seen = True, report.data
+            job.reported, job.seen = True, report.data
             self._tell(report)
 
 
@@ -265,7 +265,7 @@ class Operations:
                 None,
                 each.num_tasks,
                 each.num_completed_tasks,
-                # They are not told stage by stage.
+                # They are not reported stage by stage.
                 inflight_tasks if each.stage_id == newest else 0,
                 0,
             )

@@ -28,7 +28,7 @@ HELD: Final = 64
 PATIENCE: Final = 500
 """Milliseconds that a missing token may take."""
 SILENCE: Final = 10_000
-"""Milliseconds without a frame after which a stream is stalled; told again after twice the time."""
+"""Milliseconds without a frame after which a stream is stalled; reported again after twice that."""
 _SAFE: Final = 2**53
 """Whole numbers below it are exact in every language."""
 

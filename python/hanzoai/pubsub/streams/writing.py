@@ -97,7 +97,7 @@ class Steered(TypedDict):
 
 
 class Slowed(TypedDict):
-    """Publishes are held back for longer than a second; told once."""
+    """Publishes are held back for longer than a second; reported once."""
 
     kind: Literal["slowed"]
     ms: int

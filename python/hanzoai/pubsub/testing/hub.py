@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.testing.server import Kind
+    from hanzoai.pubsub.testing.kinds import Kind
     from pubsub_server.backplane import Standing
     from pubsub_server.interfaces import AuthOk, Member, TopicReport
     from pubsub_server.interfaces import Published as Taken

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hanzoai.pubsub.session.ports import TransportName
-    from hanzoai.pubsub.testing.server import MemoryServer
     from hanzoai.pubsub.transports.memory import MemoryTransport
     from pubsub_server.hub.hub import Hub
     from pubsub_server.shared.connection import Connection
@@ -19,12 +18,29 @@ _TEXT: Final = 0x1
 _PING: Final = 0x9
 
 
+class Server(Protocol):
+    """What a link needs of its server."""
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether nothing goes either way."""
+        ...
+
+    def takes(self, type: str) -> bool:
+        """Whether a frame of this type is to arrive."""
+        ...
+
+    def note(self, frame: dict[str, Any]) -> None:
+        """Keep a frame of a client for the test to look at."""
+
+    def gone(self, link: Link) -> None:
+        """A connection has ended."""
+
+
 class Link:
     """The server's end: the hub's sink, and what the client's transport writes to."""
 
-    def __init__(
-        self, server: MemoryServer[Any], client: MemoryTransport, transport: TransportName
-    ) -> None:
+    def __init__(self, server: Server, client: MemoryTransport, transport: TransportName) -> None:
         self.transport = transport
         self._server = server
         self._client = client

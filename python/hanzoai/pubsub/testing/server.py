@@ -12,7 +12,7 @@ import itertools
 import random
 from collections import deque
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, Self, cast, get_args, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Self, cast, get_args, overload
 
 from typing_extensions import TypeVar
 
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.testing.hub import MemoryHub
+    from hanzoai.pubsub.testing.kinds import Kind
     from hanzoai.pubsub.values import Published
-
-Kind = Literal["user", "service", "admin", "agent"]
 
 _KEPT: Final = 10_000
 _FRAMES: Final = tuple(

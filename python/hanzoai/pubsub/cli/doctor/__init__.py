@@ -113,8 +113,8 @@ def _conclude(output: Output, report: Report, patient: Patient) -> None:
     output.line("")
     if cause is None:
         warnings = sum(finding.status is Status.WARNING for finding in report.findings)
-        told = "" if not warnings else f" {warnings} warning{'s' * (warnings > 1)} above."
-        output.line(("All is well.", "bold green"), told)
+        ending = "" if not warnings else f" {warnings} warning{'s' * (warnings > 1)} above."
+        output.line(("All is well.", "bold green"), ending)
         return
     output.item([("First cause: ", "bold red")], (cause.message, "bold"))
     if cause.remedy:

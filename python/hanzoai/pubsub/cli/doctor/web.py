@@ -28,7 +28,7 @@ _GATEWAY: Final = frozenset({502, 504})
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """The finding, and the server's clock (Unix seconds) minus this machine's, if it told."""
+    """The finding, and the server's clock (Unix seconds) minus this machine's, if it sent one."""
 
     finding: Finding
     offset: float | None = None
@@ -245,15 +245,15 @@ class Web:
                 f"{topic}: neither subscribe nor publish is allowed. {reason}".rstrip(),
                 "Ask for access, or use the token of a user who has it.",
             )
-        told = f"{topic}: may {' and '.join(rights)}"
+        allowed = f"{topic}: may {' and '.join(rights)}"
         if "subscribe" not in rights:
             return warning(
                 "access",
                 "subscribe_forbidden",
-                f"{told}, not subscribe. {reason}".rstrip(),
+                f"{allowed}, not subscribe. {reason}".rstrip(),
                 "To read it, ask for access.",
             )
-        return ok("access", f"{told}{'' if len(rights) == 2 else ', not publish'}")
+        return ok("access", f"{allowed}{'' if len(rights) == 2 else ', not publish'}")
 
     async def _access_by_history(self, topic: str) -> Finding:
         """A server that knows HIP-56 and nothing more tells by refusing."""

@@ -1,0 +1,29 @@
+"""What requests and replies need of a client."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.clock import Clock
+    from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.values import Duration, Outgoing, Published, Topics
+
+
+class Client(Protocol):
+    """The part of `PubSubClient` that requests and replies use."""
+
+    @property
+    def clock(self) -> Clock:
+        """See `PubSubClient.clock`."""
+        ...
+
+    def subscribe(self, topics: Topics) -> Subscription:
+        """See `PubSubClient.subscribe`."""
+        ...
+
+    async def publish(
+        self, topic: str, message: Outgoing, *, timeout: Duration | None = None
+    ) -> Published:
+        """See `PubSubClient.publish`."""
+        ...
