@@ -92,7 +92,7 @@ class Stage:
         """The process of a language; a new one after one that is gone."""
         found = self._peers.get(language)
         if found is None or found.gone:
-            found = await Peer.start(language, self._built, PEER_STARTS_WITHIN)
+            found = await Peer.start(language, self._built, within=PEER_STARTS_WITHIN)
             self._peers[language] = found
         return found
 

@@ -219,6 +219,41 @@ async def test_frames_of_one_loop_turn_leave_in_one_write() -> None:
         assert len(writes) == 1
 
 
+async def answer(connection: ServerConnection) -> None:
+    async for _ in connection:
+        await connection.send('{"type":"pong"}')
+
+
+async def test_a_frame_that_waits_for_no_other_is_written_at_once() -> None:
+    async with opened(answer) as transport:
+        transport.send(PingFrame())
+        await collect(transport, 1)
+        writes = count_writes(transport)
+        transport.send(PingFrame())
+        assert len(writes) == 1  # before the loop has turned
+        transport.send(PingFrame())
+        assert len(writes) == 1
+        await collect(transport, 2)
+        assert len(writes) == 2
+
+
+async def test_where_several_frames_go_between_two_arrivals_they_share_a_write() -> None:
+    async def answer_three(connection: ServerConnection) -> None:
+        while True:
+            for _ in range(3):
+                await connection.recv()
+            await connection.send('{"type":"pong"}')
+
+    async with opened(answer_three) as transport:
+        for _ in range(2):
+            writes = count_writes(transport)
+            for _ in range(3):
+                transport.send(PingFrame())
+            assert writes == []  # until the loop has turned
+            await collect(transport, 1)
+            assert len(writes) == 1
+
+
 async def test_what_arrives_together_is_handed_over_together() -> None:
     async def burst(connection: ServerConnection) -> None:
         connection.transport.write(b"".join(wire(message(n)) for n in range(20)))

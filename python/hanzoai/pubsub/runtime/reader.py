@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, cast
 
 from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, Envelope, MessageFrame
 from hanzoai.pubsub.session.causes import action_of
@@ -193,7 +193,7 @@ class Reader:
                         elif type(frame) is MessageFrame:
                             receiver.message(frame.message)
                         else:
-                            receiver.receive(frame, self._clock.wall_ms())
+                            receiver.receive(cast("ServerFrame", frame), self._clock.wall_ms())
                     finally:
                         receiver.busy = False
                     if receiver.waiting:

@@ -46,8 +46,8 @@ class Connection(Protocol):
     sent: int
     """Frames since bytes came last; the transport counts them."""
     at_once: bool
-    """Whether the next frame is likely to be the only one: there was at most one between the last
-    two arrivals."""
+    """Whether the next frame is likely to be the only one: there was one between the last two
+    arrivals."""
     arrived: list[bytes]
     """Messages that came and were not taken, in order."""
     arrived_bytes: int

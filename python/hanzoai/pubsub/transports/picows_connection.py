@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, cast
 from urllib.parse import urlsplit
 
 from picows import (
@@ -143,7 +143,7 @@ class PicowsConnection(WSListener):
         """Everything of one read was handled."""
         owner = self._owner
         owner.last_heard = owner.now()
-        self.at_once = self.sent <= 1
+        self.at_once = self.sent == 1
         self.sent = 0
         if self.arrived:
             if self._reader is not None and not self._reader.done():
@@ -207,7 +207,9 @@ class PicowsConnection(WSListener):
         """See `Connection`."""
         shaken = self._socket.close_handshake
         close = None if shaken is None else shaken.recv or shaken.sent
-        return ending(None, "") if close is None else ending(int(close.code), close.reason)
+        if close is None:
+            return ending(None, "")
+        return ending(int(cast("int", close.code)), close.reason)
 
     def abort(self) -> None:
         """See `Connection`."""
@@ -241,7 +243,7 @@ class PicowsConnection(WSListener):
         """See `Connection`."""
         socket = self._socket
         if not self.ended and not socket.is_close_frame_sent:
-            socket.send_close(code, b"")
+            socket.send_close(cast("WSCloseCode", code), b"")
         await self.wait_closed()
 
     async def wait_closed(self) -> None:

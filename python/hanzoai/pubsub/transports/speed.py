@@ -35,10 +35,12 @@ def choose_dialer(
 ) -> Callable[[Owner, ClientOptions], Awaitable[Connection]]:
     """What opens connections."""
     if _wanted(options, "picows") and not options.compression and not _proxied(options):
-        from hanzoai.pubsub.transports.picows_connection import dial
-    else:
-        from hanzoai.pubsub.transports.websockets_connection import dial
-    return dial
+        from hanzoai.pubsub.transports import picows_connection
+
+        return picows_connection.dial
+    from hanzoai.pubsub.transports import websockets_connection
+
+    return websockets_connection.dial
 
 
 def _wanted(options: ClientOptions, package: str) -> bool:

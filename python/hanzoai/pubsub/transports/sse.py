@@ -194,8 +194,8 @@ class SseTransport:
                 case _:
                     pass
         if subscribes:
-            for frame in self._subscriptions.replace(subscribes):
-                self._put(frame)
+            for answer in self._subscriptions.replace(subscribes):
+                self._put(answer)
             self._reopen()
 
     def _unsubscribe(self, frame: UnsubscribeFrame) -> None:

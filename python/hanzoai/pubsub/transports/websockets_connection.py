@@ -131,7 +131,7 @@ class WebsocketsConnection(ClientConnection):
         """Bytes have come."""
         owner = self._owner
         owner.last_heard = owner.now()
-        self.at_once = self.sent <= 1
+        self.at_once = self.sent == 1
         self.sent = 0
         waiting = len(self.arrived)
         if self._frames is None:

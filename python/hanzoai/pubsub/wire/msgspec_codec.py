@@ -15,11 +15,12 @@ import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
 from pydantic import BaseModel
+from pydantic_core import to_json as plain_json
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.generated.wire import Envelope, Sender
 from hanzoai.pubsub.topics import validate_topic
-from hanzoai.pubsub.wire.codec import Codec, encode, plain_json
+from hanzoai.pubsub.wire.codec import Codec, encode
 
 _KEPT: Final = 4_096
 """Topics and senders that are remembered; beyond that they are forgotten and checked again."""
