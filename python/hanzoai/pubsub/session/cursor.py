@@ -7,7 +7,7 @@ something is missing, in its place in the order. A dialect may bring another kin
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
 
 from hanzoai.pubsub.generated.defaults import CLIENT
 
@@ -162,8 +162,6 @@ class SeqCursor:
             later is said to be unproven.
     """
 
-    counts: ClassVar[bool] = True
-
     def __init__(
         self,
         since: int | None = None,
@@ -172,6 +170,7 @@ class SeqCursor:
         overlap: int = CLIENT.overlap,
         remembered: int = CLIENT.remembered_topics,
     ) -> None:
+        self.counts: Final = True
         self._since = since
         self._overlap = overlap
         self._marks: dict[str, Mark] = {t: Mark(seq, 0) for t, seq in (after or {}).items()}
@@ -402,7 +401,8 @@ class SeqCursor:
 
 
 class _BySeq:
-    counts: ClassVar[bool] = True
+    def __init__(self) -> None:
+        self.counts: Final = True
 
     def make(self, request: Subscribe, options: SessionOptions) -> Cursor:
         return SeqCursor(

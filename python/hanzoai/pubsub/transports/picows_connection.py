@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from typing import TYPE_CHECKING, Final, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import urlsplit
 
 from picows import (
@@ -21,7 +21,7 @@ from picows import (
     WSMsgType,
     WSProtocolError,
     WSTransport,
-    ws_connect,
+    ws_connect,  # pyright: ignore[reportUnknownVariableType]
 )
 
 from hanzoai.pubsub.http.status import why_unreachable
@@ -44,6 +44,9 @@ _TEXT: Final = WSMsgType.TEXT
 
 _READ: Final = 1 << 16
 """Bytes of the buffer that the socket is read into; it grows with larger frames."""
+
+_FRAME: Final = b'{"type":"'
+"""How a canonical frame begins."""
 
 _CONTROL: Final = 125
 """Bytes that the payload of a control frame has at most (RFC 6455, 5.5)."""
@@ -70,7 +73,8 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
                 lambda: PicowsConnection(owner),
                 url,
                 ssl_context=options.ssl_context,
-                websocket_handshake_timeout=None,
+                # Without it, the socket of a dial that is cancelled stays open.
+                websocket_handshake_timeout=options.open_timeout,
                 logger_name=_silent,
                 enable_auto_pong=False,
                 max_frame_size=options.max_frame,
@@ -87,9 +91,8 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
         raise TransportFailed(None, why_unreachable(error, host)) from error
     except (WSError, ValueError, EOFError) as error:
         raise no_websocket(host, error) from error
-    if connection is None:
-        raise no_websocket(host, EOFError())
-    assert isinstance(connection, PicowsConnection)
+    if not isinstance(connection, PicowsConnection):
+        raise no_websocket(host, EOFError())  # closed before the handshake was done
     return connection
 
 
@@ -122,10 +125,14 @@ class PicowsConnection(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """A frame came."""
         data = frame.get_payload_as_bytes()
-        # The type of a frame costs as much as all of the rest: control frames are never as long.
-        if transport.is_close_frame_sent and self._is_after_fault(data):
-            return
-        if len(data) > _CONTROL and frame.fin and not self._parts and not self.ended:
+        # To ask for the type of a frame costs as much as all of the rest. A control frame is short,
+        # and does not begin like a frame of the protocol.
+        if (
+            (len(data) > _CONTROL or data.startswith(_FRAME))
+            and frame.fin
+            and not self._parts
+            and not self.ended
+        ):
             self.arrived.append(data)
             self.arrived_bytes += len(data)
         else:
@@ -205,11 +212,11 @@ class PicowsConnection(WSListener):
 
     def end(self) -> tuple[int | None, str]:
         """See `Connection`."""
-        shaken = self._socket.close_handshake
+        shaken: Any = self._socket.close_handshake
         close = None if shaken is None else shaken.recv or shaken.sent
         if close is None:
             return ending(None, "")
-        return ending(int(cast("int", close.code)), close.reason)
+        return ending(int(close.code), close.reason)
 
     def abort(self) -> None:
         """See `Connection`."""

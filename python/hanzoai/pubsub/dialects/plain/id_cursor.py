@@ -6,7 +6,7 @@ It asks from before its mark and drops the ids that it knows.
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.session.cursor import KNOWN, NEW, Missing, Request
@@ -39,8 +39,6 @@ class IdCursor:
         history: Messages that the peer is assumed to retain per topic.
     """
 
-    counts: ClassVar[bool] = False
-
     def __init__(
         self,
         since: int | None = None,
@@ -51,6 +49,7 @@ class IdCursor:
         topics: int = CLIENT.remembered_topics,
         history: int = LIMITS.history_max_messages,
     ) -> None:
+        self.counts: Final = False
         self._start = since
         self._unproven = tuple(after or ())
         self._overlap = overlap
