@@ -7,6 +7,7 @@ handshake held.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import ssl
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -113,18 +114,21 @@ class PicowsConnection(WSListener):
         self._faulty = False
         self._reader: asyncio.Future[None] | None = None
         self._socket: WSTransport
-        self._lost: asyncio.Future[None] = self.loop.create_future()
+        self._outlasting: asyncio.Task[None]
 
     # -------------------------------------------------------------- in
 
     def on_ws_connected(self, transport: WSTransport) -> None:
         """The handshake is done."""
         self._socket = transport
+        self._outlasting = self.loop.create_task(_outlast(transport))
         self._owner.last_heard = self._owner.now()
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """A frame came."""
         data = frame.get_payload_as_bytes()
+        if transport.is_close_frame_sent and self._is_after_fault(data):
+            return
         # To ask for the type of a frame costs as much as all of the rest. A control frame is short,
         # and does not begin like a frame of the protocol.
         if (
@@ -143,8 +147,6 @@ class PicowsConnection(WSListener):
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The connection is gone."""
         self._end()
-        if not self._lost.done():
-            self._lost.set_result(None)
 
     def _read_end(self) -> None:
         """Everything of one read was handled."""
@@ -255,10 +257,16 @@ class PicowsConnection(WSListener):
 
     async def wait_closed(self) -> None:
         """See `Connection`."""
-        await asyncio.shield(self._lost)
+        await asyncio.shield(self._outlasting)
 
     def pause_writing(self) -> None:
         """What the network cannot take is buffered."""
 
     def resume_writing(self) -> None:
         """The network takes more again."""
+
+
+async def _outlast(socket: WSTransport) -> None:
+    """Wait until the network connection is gone; why it ended is known from the close frames."""
+    with contextlib.suppress(Exception):
+        await socket.wait_disconnected()
