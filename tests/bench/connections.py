@@ -213,8 +213,8 @@ def _kernel_kib() -> int:
 
 def render(room: Json) -> str:
     single, held = room["single"], room["held"]
-    head = ["presence kept in", "KiB a connection", "CPU µs to let one in", "let in a second",
-            "p99 ms", "CPU µs a second, idle"]  # fmt: skip
+    head = ["presence in", "KiB per connection", "CPU µs to accept one", "accepted per second",
+            "p99 ms", "CPU µs per second, idle"]  # fmt: skip
     rows = [
         [
             name,
@@ -229,38 +229,39 @@ def render(room: Json) -> str:
     worst = max(found["median"]["kib"] for found in single["contenders"].values())
     return (
         "### Idle connections with presence\n\n"
-        f"A run of {room['date']}; load average {room['load'][0]:.1f} when it began and "
-        f"{room['load'][1]:.1f} when it ended. Every connection has a token and a user of its own "
-        "and is a member of a topic that it shares with one other; the server pings each every "
-        f"{PING:.0f} s, and each answers. One process of the server and {single['connections']:,} "
-        f"connections, {AT_ONCE} on their way at a time; medians of {single['rounds']} rounds. The "
-        "memory is what the resident memory of the server grows by.\n\n"
+        f"Measured on {room['date']}. Load average: {room['load'][0]:.1f} at the start, "
+        f"{room['load'][1]:.1f} at the end. Every connection has its own token and user, and is a "
+        "member of a topic that it shares with one other connection. The server pings each "
+        f"connection every {PING:.0f} s, and each answers. One server process accepts "
+        f"{single['connections']:,} connections, {AT_ONCE} at the same time; medians of "
+        f"{single['rounds']} rounds. Memory is the growth of the server's resident memory.\n\n"
         f"{table(head, rows)}\n\n"
-        f"Target: at most 6 KB (5.86 KiB) a connection ({met(worst <= 6000 / 1024)}: "
+        f"Target: at most 6 KB (5.86 KiB) per connection ({met(worst <= 6000 / 1024)}: "
         f"{worst:.1f} KiB).\n\n{_holding(held)}"
     )
 
 
 def _holding(held: Json) -> str:
     rows = [
-        ["memory of the servers, KiB a connection", f"{held['kib']:.1f}"],
-        ["memory of the kernel for both ends, KiB a connection", f"{held['kernel_kib']:.0f}"],
-        ["let in a second, clients on the same cores", f"{held['accept_per_second']:,.0f}"],
-        ["CPU µs to let one in", f"{held['accept_cpu_us']:.0f}"],
-        ["pings a second, each answered", f"{held['idle_pings'] / held['idle_seconds']:,.0f}"],
+        ["memory of the servers, KiB per connection", f"{held['kib']:.1f}"],
+        ["memory of the kernel for both ends, KiB per connection", f"{held['kernel_kib']:.0f}"],
+        ["connections accepted per second, clients on the same cores",
+         f"{held['accept_per_second']:,.0f}"],
+        ["CPU µs to accept one", f"{held['accept_cpu_us']:.0f}"],
+        ["answered pings per second", f"{held['idle_pings'] / held['idle_seconds']:,.0f}"],
         ["idle: CPU of all servers together, cores", f"{held['idle_cores']:.3f}"],
-        ["idle: CPU µs a ping and its answer", f"{held['idle_ping_cpu_us']:.1f}"],
+        ["idle: CPU µs per ping and answer", f"{held['idle_ping_cpu_us']:.1f}"],
     ]
     each = held["connections"] // held["processes"]
     cores = held["idle_cpu_us"] * WANTED / 1e6
-    bound = "" if each < 19_000 else ", which is what a limit of 20,000 files leaves"
+    bound = "" if each < 19_000 else ", because the machine allows 20,000 open files per process"
     verdict = f"{met(cores < 0.1)}: {cores:.1%}"
     if held["connections"] < WANTED:
-        verdict += f", reckoned from {held['connections']:,}"
+        verdict += f", calculated from {held['connections']:,}"
     return (
-        f"{held['connections']:,} connections over {held['processes']} processes of the server, "
-        f"the clients in as many more; {each:,} for each{bound}. Presence in memory. Idle for "
-        f"{held['idle_seconds']:.0f} s.\n\n"
+        f"{held['connections']:,} connections on {held['processes']} server processes, with the "
+        f"clients in {held['processes']} further processes: {each:,} per process{bound}. Presence "
+        f"is in memory. The connections are idle for {held['idle_seconds']:.0f} s.\n\n"
         f"{table(['', 'measured'], rows)}\n\n"
-        f"Target: {WANTED:,} idle connections take less than 10 % of a core ({verdict})."
+        f"Target: {WANTED:,} idle connections use less than 10 % of a core ({verdict})."
     )

@@ -173,8 +173,8 @@ def _traffic(url: str) -> Mapping[str, int]:
 
 
 def render(room: Json) -> str:
-    head = ["subscribers of a topic on a node, topics", "nodes that hear", "in bursts of",
-            "CPU µs a message: node that publishes", "each node that delivers", "Redis",
+    head = ["subscribers per topic and node, topics", "delivering nodes", "messages per burst",
+            "CPU µs per message: publishing node", "each delivering node", "Redis",
             "bytes to Redis", "bytes from Redis"]  # fmt: skip
     rows = [
         [
@@ -191,9 +191,9 @@ def render(room: Json) -> str:
     ]
     return (
         "### From node to node\n\n"
-        f"A run of {room['date']}; load average {room['load'][0]:.1f} when it began and "
-        f"{room['load'][1]:.1f} when it ended. Messages of about 250 bytes are published on one "
-        "node, each acknowledged, and delivered by one or two others over Redis; the next burst "
-        "leaves when the last one has been delivered. Each node has one subscriber more, which "
-        f"hears everything.\n\n{table(head, rows)}"
+        f"Measured on {room['date']}. Load average: {room['load'][0]:.1f} at the start, "
+        f"{room['load'][1]:.1f} at the end. One node accepts and acknowledges messages of about "
+        "250 bytes, and one or two other nodes deliver them over Redis. The next burst starts when "
+        "the previous one is delivered. Each node has one additional subscriber, which receives "
+        f"everything.\n\n{table(head, rows)}"
     )

@@ -148,11 +148,11 @@ def render(room: Json) -> str:
                 f"{(median[last] / median[middle]) ** (1 / (len(points) // 2)):.2f}",
             ]
         )
-    head = ["doubled", "least", "middle", "most", "a doubling, from the middle on"]
+    head = ["what is doubled", "smallest", "middle", "largest", "factor per doubling, upper half"]
     return (
         "### What doubling costs\n\n"
-        "CPU µs of `hanzo-pubsub serve` for one publish, acknowledged, one at a time, with all its "
-        f"deliveries; {rounds_of(room)}.{measured(room)}\n\n"
+        "CPU time of `hanzo-pubsub serve`, in µs, for one acknowledged publish with all its "
+        f"deliveries, one publish at a time; {rounds_of(room)}.{measured(room)}\n\n"
         f"![CPU of a publish over subscribers, topics, patterns and payload]"
         f"(assets/{CHART.name})\n\n{table(head, rows)}"
     )

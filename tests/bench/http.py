@@ -144,12 +144,12 @@ def render(room: Json) -> str:
     head = ["server", *(f"{int(size):,} streams" for size in room["streams"])]
     return (
         "### REST and event streams\n\n"
-        f"{room['posts']:,} POSTs of one small message each on {POSTERS} connections that are kept "
-        "alive, with a token that is checked, beside a handler of aiohttp on uvloop that reads "
-        f"the JSON and answers with some; {rounds_of(room)}, in brackets the "
-        f"least and the most.{measured(room)}\n\n"
-        + table(["server", "CPU µs a publish", "to aiohttp", "p99 ms"], posts)
-        + "\n\nEvent streams: CPU µs of the server for each delivery, and as a ratio to a bare "
-        "writer on uvloop that joins what was read at once; a publisher on a WebSocket.\n\n"
+        f"{room['posts']:,} POSTs of one small message each, on {POSTERS} keep-alive connections. "
+        "The server checks the token of each request. The bare handler of aiohttp, on uvloop, only "
+        f"reads the JSON and answers with JSON; {rounds_of(room)}, with the "
+        f"minimum and maximum in brackets.{measured(room)}\n\n"
+        + table(["server", "CPU µs per publish", "÷ aiohttp", "p99 ms"], posts)
+        + "\n\nEvent streams: CPU time of the server per delivery, in µs, and its ratio to a bare "
+        "writer on uvloop that joins the bytes of one read. The publisher uses a WebSocket.\n\n"
         + table(head, rows)
     )

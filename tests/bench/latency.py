@@ -149,8 +149,8 @@ def render(room: Json) -> str:
     ]
     return (
         "### Publish to delivery\n\n"
-        "From the call that publishes on a WebSocket to the reading of the frame by each "
-        f"subscriber, all on one machine; {rounds_of(room)}.{measured(room)}"
+        "Time from the call that publishes on a WebSocket until each subscriber has read the "
+        f"frame, all on one machine; {rounds_of(room)}.{measured(room)}"
         f"\n\n{table(HEAD, rows)}"
     )
 
@@ -161,9 +161,10 @@ def render_large(room: Json) -> str:
     rate = SHARE * best["rate"]
     return (
         "### Publish to delivery, near the limit\n\n"
-        f"As above, at {SHARE:.0%} of what publisher, server and readers together kept up with in "
-        f"bursts of {BURST}, {best['rate']:,.0f} messages/s; {rounds_of(room)}.{measured(room)} "
-        "Where more wants to run than there are cores, these figures are mostly the wait for one."
+        f"As above, at {SHARE:.0%} of {best['rate']:,.0f} messages/s, the highest rate that "
+        f"publisher, server and readers sustained together in bursts of {BURST}; "
+        f"{rounds_of(room)}.{measured(room)} If more processes are ready than there are cores, "
+        "most of these times are waits for a core."
         f"\n\n{table(HEAD, [_row(SATURATED, rate, best)])}\n\n{_many(room)}"
     )
 
@@ -190,11 +191,11 @@ def _many(room: Json) -> str:
     if peers.EPOLL in medians:
         ratio = medians[peers.OURS]["p99_ms"] / medians[peers.EPOLL]["p99_ms"]
         said = (
-            f"\n\nTarget: p99 at most {TO_C} times that of the loop in C "
+            f"\n\nTarget: a p99 of at most {TO_C} times that of the loop in C "
             f"({met(ratio <= TO_C)}: {ratio:.2f})."
         )
     return (
-        f"To {MANY:,} subscribers, one message every {MANY_EVERY} s, "
-        f"{rounds_of({'rounds': turns})}: the writes of one message take a good part of that, in "
-        "whatever language.\n\n" + table(["server", "p50 ms", "p99 ms"], rows) + said
+        f"With {MANY:,} subscribers and one message every {MANY_EVERY} s, "
+        f"{rounds_of({'rounds': turns})}. The writes of one message take a large part of this "
+        "time in every language.\n\n" + table(["server", "p50 ms", "p99 ms"], rows) + said
     )

@@ -75,14 +75,15 @@ def render(run: Json) -> str:
             "Three processes on one machine: one publishes messages of about 200 bytes, "
             f"{run['rate']:,} per second, and two receive each of them. The [mesh](mesh.md) also "
             "keeps history, detects duplicates and writes the envelope; the others pass bytes. "
-            "CPU is that of all processes, Redis included, per delivered message."
+            "The CPU time is that of all processes, including Redis, per delivered message."
             f"{measured(run)}",
             "",
             table(["", "CPU, µs", "p50, µs", "p99, µs"], rows),
             "",
-            "Bytes per publish between five nodes, by the number of the others with a subscriber. "
-            "The mesh counts its frames; proxies count those of the others, both ways. Redis is a "
-            "sixth program between the nodes. A message of the mesh contains its envelope.",
+            "Bytes per publish between five nodes. The columns are the number of other nodes that "
+            "have a subscriber. The mesh counts its own frames; proxies count the bytes of the "
+            "others in both directions. Redis is a sixth program between the nodes. A message of "
+            "the mesh contains its envelope.",
             "",
             table(["", *map(str, INTERESTED)], wire),
         ]

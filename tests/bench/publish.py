@@ -66,10 +66,12 @@ def render(room: Json) -> str:
     """The tables of both languages."""
     parts = [
         "### Publishing\n\n"
-        f"{room['messages']:,} messages, each acknowledged by the server before its call returns "
-        "(NATS: request and reply, as JetStream does it); 32 at a time without an answer, and one "
-        "at a time. CPU time of the client's process, all its threads, after the first tenth of "
-        f"the messages; {rounds_of(room)}, in brackets the least and the most.{measured(room)}"
+        f"Each client publishes {room['messages']:,} messages, and each call returns when the "
+        "server has acknowledged the message (NATS: request and reply, as JetStream does it). "
+        "Either 32 messages are in flight, or one. The table shows the CPU time of all threads of "
+        f"the client's process after the first tenth of the messages: {rounds_of(room)}, with the "
+        "minimum and maximum in brackets. The last two columns divide it by that of the named "
+        f"client.{measured(room)}"
     ]
     for language, (bare, ours) in LANGUAGES.items():
         if room[language]:
@@ -95,7 +97,7 @@ def _table(found: Json, bare: str, ours: str) -> str:
                     f"{cost / own:.2f}",
                 ]
             )
-    head = ["client", "at a time", "CPU µs a publish", "publishes/s", "to bare", f"to {ours}"]
+    head = ["client", "in flight", "CPU µs per publish", "publishes/s", "÷ bare loop", f"÷ {ours}"]
     return table(head, rows)
 
 
@@ -106,8 +108,11 @@ def _verdict(found: Json, bare: str, ours: str) -> str:
         ratio = cost[ours] / cost[bare]
         peers = min(value for name, value in cost.items() if not name.startswith((bare, ours)))
         said.append(
-            f"at {window} at a time {met(ratio <= TO_BARE)}: {ratio:.2f}, and ahead of the peers "
-            f"{met(cost[ours] < peers)}: the best of them costs {peers / cost[ours]:.2f} times as "
-            "much"
+            f"With {window} in flight, the first is {met(ratio <= TO_BARE)} ({ratio:.2f}), and the "
+            f"second is {met(cost[ours] < peers)}: the cheapest peer costs "
+            f"{peers / cost[ours]:.2f} times as much."
         )
-    return f"Target: at most {TO_BARE} times the bare loop; {'; '.join(said)}."
+    return (
+        f"Targets: at most {TO_BARE} times the bare loop, and less than every peer. "
+        f"{' '.join(said)}"
+    )

@@ -88,8 +88,8 @@ def render(run: Json) -> str:
     sentence = (
         f"{kind} of {run['date']} on {where['cores']} shared cores ({where['cpu']}), "
         f"{where['memory_gib']} GiB, {where['system']}, Python {where['python']}; {packages}. "
-        f"Load average {run['load'][0]:.1f} when it began and {run['load'][1]:.1f} when it ended; "
-        "the run itself makes 2 of it. Latencies suffer from a busy machine, CPU times little."
+        f"Load average: {run['load'][0]:.1f} at the start, {run['load'][1]:.1f} at the end; the "
+        "run itself adds 2. A busy machine increases latencies, and CPU times only slightly."
     )
     parts = [show(run[room]) for room, show in rooms.items() if room in run]
     return "\n\n".join([sentence, *parts])
@@ -122,8 +122,8 @@ def _receive(room: Json) -> str:
     peers = min(medians[n]["cpu_us"] for n in ("nats-py + json.loads", "centrifuge-python"))
     verdict = (
         f"Target: at most 2.5 times the bare loop that only counts ({met(ours / floor <= 2.5)}: "
-        f"{ours / floor:.2f}), and ahead of nats-py and centrifuge-python ({met(ours < peers)}: "
-        f"the better of them costs {peers / ours:.2f} times as much)."
+        f"{ours / floor:.2f}), and less than nats-py and centrifuge-python ({met(ours < peers)}: "
+        f"the cheaper of the two costs {peers / ours:.2f} times as much)."
     )
     if "hanzoai.pubsub[speed]" in medians:
         rate = {name: found["per_second"] for name, found in medians.items()}
@@ -153,11 +153,12 @@ def _connecting(room: Json) -> str:
                 f"{target} ms ({statement}): {met(median['p99_ms'] < target)}",
             ]
         )
-    head = ["what, with what", "p50 ms", "p99 ms", "target for p99"]
+    head = ["operation and client", "p50 ms", "p99 ms", "target for p99"]
     return (
         "### Connecting and replaying\n\n"
-        f"From dialing to `subscribed`, and {room['replayed']} messages from history; "
-        f"{room['times']} times a round, {room['rounds']} rounds.\n\n{table(head, rows)}"
+        "*Connect* is the time from dialing to `subscribed`. *Replay* is the time to receive "
+        f"{room['replayed']} messages from history. Each operation runs {room['times']} times per "
+        f"round, in {room['rounds']} rounds.\n\n{table(head, rows)}"
     )
 
 
@@ -166,9 +167,10 @@ def _memory(room: Json) -> str:
         [name, f"{found['median']['kib']:.1f}", f"{found['median']['handshake_cpu_us']:.0f}"]
         for name, found in room["contenders"].items()
     ]
-    head = ["server", "KiB a connection", "CPU µs to accept, authenticate, subscribe"]
+    head = ["server", "KiB per connection", "CPU µs to accept, authenticate, subscribe"]
     return (
         "### Idle connections\n\n"
-        f"Growth of the server's resident memory over {room['connections']:,} connections, each "
-        f"authenticated (not by the bare ones) and subscribed.\n\n{table(head, rows)}"
+        f"Growth of the server's resident memory with {room['connections']:,} connections. Each "
+        "connection is authenticated and subscribed; the bare servers don't authenticate."
+        f"\n\n{table(head, rows)}"
     )

@@ -26,8 +26,8 @@ PER_NODE: Final = 50_000
 """Connections of a process: HIP-56 says 50,000 to 100,000."""
 MILLION: Final = 1_000_000
 WORKLOADS: Final = (
-    Workload("3 by 100,000 idle", 300_000, 0, 2),
-    Workload("a million idle", MILLION, 0, 2),
+    Workload("300,000 idle connections", 300_000, 0, 2),
+    Workload("a million idle connections", MILLION, 0, 2),
     Workload("… 50,000 published", MILLION, 50_000, 2),
     Workload("… 250,000 published, 500,000 delivered", MILLION, 250_000, 2),
     Workload("… the same, published 20 at a time", MILLION, 250_000, 2, 20),
@@ -42,12 +42,15 @@ def tables(results: Json) -> str:
     """All tables, for people."""
     costs = fit(results)
     parts = [
-        "### What one thing costs\n\n" + _costs(costs),
-        "### How well that fits\n\n" + _checks(results, costs),
-        "### What a cluster needs\n\n" + _plans(costs),
-        "### The traffic, message by message\n\n" + _simulated(costs),
-        "### A node is lost\n\n" + _storms(costs),
-        "### HIP-56's own arithmetic\n\n" + _hip56(costs),
+        "### Unit costs\n\n" + _costs(costs),
+        "### Accuracy of the model\n\nEach value is the calculated cost divided by the measured "
+        "one; 1.00 is exact.\n\n" + _checks(results, costs),
+        "### What a cluster needs\n\nA node has one core. Each row that begins with `…` has a "
+        "million connections. CPU columns are cores of all nodes together.\n\n" + _plans(costs),
+        "### Simulated traffic\n\n*Burst* is the average number of messages that a loop handles "
+        "in one turn.\n\n" + _simulated(costs),
+        "### Loss of a node\n\n" + _storms(costs),
+        "### The figures of HIP-56\n\n" + _hip56(costs),
     ]
     return "\n\n".join(parts)
 
@@ -68,16 +71,18 @@ def _costs(costs: Costs) -> str:
     rows = [
         ["an idle connection with presence: server, kernel, Redis",
          f"{costs.memory:.1f} + {costs.kernel:.1f} + {costs.redis_memory:.1f} KiB"],
-        ["… its pings", f"{costs.idle:.2f} µs a second"],
-        ["to let one in: server, Redis", f"{costs.accept:.0f} + {costs.accept_redis:.0f} µs"],
-        ["publishing: a turn of the loop, and each message in it",
+        ["the pings of an idle connection", f"{costs.idle:.2f} µs per second"],
+        ["to accept a connection: server, Redis",
+         f"{costs.accept:.0f} + {costs.accept_redis:.0f} µs"],
+        ["publishing: each turn of the event loop, each message",
          f"{costs.publish_turn:.0f} + {costs.publish:.0f} µs"],
-        ["delivering: a turn of the loop, each topic, each message, each write, each delivery",
+        ["delivering: each turn of the event loop, each topic, each message, each write, "
+         "each delivery",
          f"{costs.deliver_turn:.0f} + {costs.channel:.0f} + {costs.hear:.0f} + "
          f"{costs.write:.1f} + {costs.deliver:.2f} µs"],
-        ["Redis: a call, each message, each further node that hears it",
+        ["Redis: each call, each message, each further node that receives it",
          f"{costs.redis_call:.0f} + {costs.redis_message:.0f} + {costs.redis_listener:.1f} µs"],
-        ["between: to Redis, from Redis to each node",
+        ["traffic per message: to Redis, from Redis to each node",
          f"{costs.to_redis:.0f} + {costs.from_redis:.0f} bytes"],
     ]  # fmt: skip
     return table(["", "measured"], rows)
@@ -102,7 +107,7 @@ def checks(results: Json, costs: Costs) -> Iterator[tuple[str, float, float]]:
     count = held["connections"]
     yield f"{count:,} idle: cores", held["idle_cores"], count * one["idle_cpu_us"] / 1e6
     yield f"{count:,} idle: memory", held["kib"], one["kib"]
-    yield f"{count:,} idle: to let one in", held["accept_cpu_us"], one["accept_cpu_us"]
+    yield f"{count:,} idle: to accept one", held["accept_cpu_us"], one["accept_cpu_us"]
 
 
 def _checks(results: Json, costs: Costs) -> str:
@@ -114,12 +119,13 @@ def _checks(results: Json, costs: Costs) -> str:
         [name, str(len(ratios)), f"{min(ratios):.2f}", f"{max(ratios):.2f}"]
         for name, ratios in groups.items()
     ]
-    return table(["calculated to measured", "points", "least", "most"], rows)
+    return table(["calculated ÷ measured", "points", "minimum", "maximum"], rows)
 
 
 def _plans(costs: Costs) -> str:
-    head = ["", "nodes of a core", "idle", "publishing", "delivering", "GiB, server + kernel",
-            "Redis shards", "cores of Redis", "Gbit/s out", "Gbit/s to and from Redis"]  # fmt: skip
+    head = ["load per second", "nodes", "CPU idle", "CPU publishing", "CPU delivering",
+            "GiB, server + kernel", "Redis shards", "CPU Redis", "Gbit/s to clients",
+            "Gbit/s to and from Redis"]  # fmt: skip
     rows: list[list[str]] = []
     for work in WORKLOADS:
         needs = plan(work, costs, per_node=PER_NODE)
@@ -149,7 +155,7 @@ def simulated(costs: Costs) -> Iterator[tuple[Workload, int, simulator.Traffic]]
 
 
 def _simulated(costs: Costs) -> str:
-    head = ["", "nodes", "heard at once", "cores", "busiest node", "p50 ms", "p99 ms"]
+    head = ["load per second", "nodes", "burst", "cores", "busiest node", "p50 ms", "p99 ms"]
     rows = [
         [
             work.name,
@@ -178,8 +184,9 @@ def storms(costs: Costs) -> Iterator[tuple[str, simulator.Storm]]:
 
 
 def _storms(costs: Costs) -> str:
-    head = ["one of", "clients", "half back after s", "99 %", "all", "attempts a client",
-            "waiting at a node at most"]  # fmt: skip
+    head = ["connections and nodes", "clients of the lost node", "half reconnected, s",
+            "99 % reconnected, s", "all reconnected, s", "attempts per client",
+            "longest queue of a node"]  # fmt: skip
     rows = [
         [
             name,
@@ -203,27 +210,29 @@ def _hip56(costs: Costs) -> str:
     storm_seconds = hundred * costs.accept / 1e6 / 2
     rows = [
         ["a million connections on 3 nodes of up to 100,000",
-         "3 by 100,000 are 300,000: 10 such nodes and a spare one, better 20 of 50,000"],
+         "Three nodes of 100,000 hold 300,000. You need 10 such nodes and a spare one, or better "
+         "20 nodes of 50,000."],
         ["100,000 connections in 512 MB",
-         f"{process:.2f} GiB of the process and {kernel:.2f} GiB of the kernel for sockets, which "
-         "the limit of a container counts too: give it 1.5 GiB"],
-        ["one CPU a node", f"pings alone take {hundred * costs.idle / 1e6:.0%} of it"],
-        ["500,000 messages a second on 3 nodes",
-         f"6 µs a message; published one by one to two subscribers each takes {message:.0f} µs of "
-         "nodes, most of it for turns of loops that batches share"],
+         f"The process needs {process:.2f} GiB, and the kernel {kernel:.2f} GiB for sockets, which "
+         "count against the limit of a container. Give it 1.5 GiB."],
+        ["one CPU per node", f"Pings alone use {hundred * costs.idle / 1e6:.0%} of it."],
+        ["500,000 messages per second on 3 nodes",
+         "This leaves 6 µs per message. A message that is published alone to two subscribers costs "
+         f"the nodes {message:.0f} µs, mostly for loop turns that batches would share."],
         ["3 Redis shards",
-         f"a shard takes {shard:,.0f} messages a second at {BUSY:.0%} of a core, 20 a call: three "
-         f"take {3 * shard:,.0f}, 500,000 need {500_000 / shard:.0f}"],
+         f"At {BUSY:.0%} of a core and 20 messages per call, one shard handles {shard:,.0f} "
+         f"messages per second and three handle {3 * shard:,.0f}. 500,000 need "
+         f"{500_000 / shard:.0f} shards."],
         ["256 MB of Redis, `allkeys-lru`",
-         f"presence of a million takes {MILLION * costs.redis_memory / 2**20:.1f} GiB, 100 "
-         f"messages of 250 bytes on each of 500,000 topics at least {history:.0f} GiB; what does "
-         "not fit is evicted, presence and numbering among it"],
+         f"Presence of a million clients needs {MILLION * costs.redis_memory / 2**20:.1f} GiB, and "
+         f"100 messages of 250 bytes on each of 500,000 topics need at least {history:.0f} GiB. "
+         "Redis evicts what does not fit, including presence and positions."],
         ["one of 3 nodes lost",
-         f"150,000 connections on each of the others, and {storm_seconds:.0f} s of a whole core on "
-         "each to let them in, where a client waits for 5 s"],
+         "Each of the other two gets 150,000 connections, and needs a whole core for "
+         f"{storm_seconds:.0f} s to accept them, but a client waits only 5 s."],
     ]  # fmt: skip
     return "\n".join(
-        ["| HIP-56 | by these costs |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]
+        ["| HIP-56 | calculated |", "| --- | --- |", *(f"| {a} | {b} |" for a, b in rows)]
     )
 
 
@@ -256,11 +265,11 @@ def draw(costs: Costs) -> str:
     return areas.page(
         [
             areas.layers(
-                "Cores at work, a million connections",
-                "thousand messages published a second, 20 at a time, two subscribers each",
+                "Cores used, a million connections",
+                "thousand messages published per second, 20 at a time, two subscribers each",
                 [rate / 1000 for rate in rates],
                 layers,
             ),
-            areas.curves("Clients back after a node is lost", "seconds", lines),
+            areas.curves("Clients reconnected after the loss of a node", "seconds", lines),
         ]
     )

@@ -87,7 +87,7 @@ def render(run: Json) -> str:
     rows: list[list[str]] = []
     for count in SUBSCRIBERS:
         ours, theirs, bare = (fanout[count, who] for who in PUBLISHERS)
-        for what, key in (("until the last one has it", "elapsed_us"), ("CPU", "cpu_us")):
+        for what, key in (("until all have it", "elapsed_us"), ("of CPU", "cpu_us")):
             ratio = theirs[key] / ours[key]
             rows.append(
                 [
@@ -102,7 +102,7 @@ def render(run: Json) -> str:
     for name, label in (("sdk", "asyncio"), ("sdk, blocking", "blocking")):
         rows.append(
             [
-                f"messages received a second ({label})",
+                f"messages received per second ({label})",
                 f"{rates[name]:,.0f}",
                 f"{rates['nng']:,.0f}",
                 f"{rates[name] / rates['nng']:.1f}",
@@ -118,9 +118,9 @@ def render(run: Json) -> str:
         for count, limit in ((10, 100), (100, 1_000))
         for elapsed in [fanout[count, "sdk"]["elapsed_us"]]
     ]
-    figures.append(("100,000 messages received a second", rates["sdk"] > 1e5, rates["sdk"]))
+    figures.append(("100,000 messages received per second", rates["sdk"] > 1e5, rates["sdk"]))
     check = run["prefixes"]["1000"]
-    figures.append(("a check of 1,000 prefixes in less than 1,000 ns", check < 1000, check))
+    figures.append(("1,000 prefixes checked in less than 1,000 ns", check < 1000, check))
     ratios = [
         (f"to {count}", fanout[count, "nng"]["elapsed_us"] / fanout[count, "sdk"]["elapsed_us"])
         for count in SUBSCRIBERS
@@ -137,15 +137,15 @@ def render(run: Json) -> str:
         [
             "### SP sockets",
             "",
-            f"[SP sockets](sp.md) and pynng {run['pynng']} (NNG 1.11) in turns, over a Unix "
-            f"socket, messages of {len(BODY)} bytes. The subscribers of a fan-out are bare sockets "
-            "in another process, and so is the publisher that the receivers listen to, which "
-            "writes as fast as it can. The bare loop calls `write` once for each subscriber and "
-            f"does nothing else: no single-threaded publisher can be faster.{measured(run)}",
+            f"[SP sockets](sp.md) and pynng {run['pynng']} (NNG 1.11) take turns on a Unix socket, "
+            f"with messages of {len(BODY)} bytes. The subscribers of a fan-out are bare sockets in "
+            "another process. Receivers read from a publisher in another process that writes as "
+            "fast as it can. The bare loop only calls `write` once per subscriber: no "
+            f"single-threaded publisher can be faster.{measured(run)}",
             "",
-            table(["", "SDK", "pynng", "times", "bare loop"], rows),
+            table(["", "SDK", "pynng", "SDK faster by", "bare loop"], rows),
             "",
-            f"A check whether one of the prefixes begins a message takes {checks} prefixes.",
+            f"To check whether a message begins with one of the prefixes takes {checks} prefixes.",
             "",
             f"Targets: {targets}.",
             "",
@@ -163,14 +163,14 @@ def _bounds(run: Json) -> list[str]:
             *(f"{found[count, who][key]:.0f}" for who in BOUNDS),
         ]
         for count in SUBSCRIBERS
-        for what, key in (("until the last one has it", "elapsed_us"), ("CPU", "cpu_us"))
+        for what, key in (("until all have it", "elapsed_us"), ("of CPU", "cpu_us"))
     ]
     return [
         "The bare loop takes about as long in C as in Python, because a `write` to a Unix socket "
-        "that wakes its reader costs about 2 µs in the kernel: 100 of them leave no room for twice "
-        "the speed of pynng, which writes from several threads. If the subscribers use the same "
-        "library, all in one process, they take most of the time: asyncio wakes a program for "
-        f"each of its sockets.{measured(run) if 'run' in run else ''}",
+        "that wakes its reader costs about 2 µs in the kernel. With 100 of them, a single thread "
+        "cannot be twice as fast as pynng, which writes from several threads. If all subscribers "
+        "use the same library in one process, they take most of the time, because asyncio wakes "
+        f"the program once per socket.{measured(run) if 'run' in run else ''}",
         "",
         table(["", *BOUNDS.values()], rows),
     ]

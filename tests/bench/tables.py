@@ -26,8 +26,8 @@ def measured(room: Json) -> str:
     run = room["run"]
     where = f" on another machine ({run['cpu']})" if "cpu" in run else ""
     return (
-        f" Measured on {run['date']}{where}; load average {run['load'][0]:.1f} when it began and "
-        f"{run['load'][1]:.1f} when it ended."
+        f" Measured on {run['date']}{where}. Load average: {run['load'][0]:.1f} at the start, "
+        f"{run['load'][1]:.1f} at the end."
     )
 
 

@@ -83,15 +83,15 @@ def render(room: Json) -> str:
     ]
     return (
         "### Token streams\n\n"
-        f"A server with default limits in a process of its own; writers and readers share another "
-        f"one. From the call to the event of the reader, {room['times']} times in turns."
-        f"{measured(room)}\n\n"
+        f"A server with default limits runs in one process, writers and readers in another. The "
+        f"table shows the time from the call until the reader gets the event, {room['times']} "
+        f"times in turns.{measured(room)}\n\n"
         + table(["", "p50, ms", "p99, ms"], firsts)
         + f"\n\nTarget: at most {TARGET:g} ms more at the median ({met(added <= TARGET)}: "
         f"{added:.2f}).\n\n"
-        f"Answers of {RATE} tokens per second for {seconds} s, all on one service token, each with "
-        "a reader; the text has emoji with joiners and Chinese, and its tokens cut characters that "
-        "belong together.\n\n"
+        f"Answers of {RATE} tokens per second for {seconds} s, all with one service token, each "
+        "with one reader. The text contains Chinese and emoji that consist of several characters, "
+        "and tokens end in the middle of them.\n\n"
         + table(
             ["answers at once", "ms between updates (median)", "publishes rejected", "text"], rows
         )

@@ -103,11 +103,12 @@ def render(room: Json) -> str:
     packages = ", ".join(f"{name} {number}" for name, number in room["packages"].items())
     text = (
         "### The TypeScript client\n\n"
-        f"A run of {room['date']}, Node {room['node']}; {packages}. Load average "
-        f"{room['load'][0]:.1f} when it began and {room['load'][1]:.1f} when it ended; the run "
-        "itself makes 2 of it. CPU time of the process that is measured, all its threads, after "
-        "the first tenth of the messages; medians, and in brackets the least and the most of all "
-        f"rounds.\n\n{_receiving(room['receive'])}"
+        f"Measured on {room['date']} with Node {room['node']}; {packages}. Load average: "
+        f"{room['load'][0]:.1f} at the start, {room['load'][1]:.1f} at the end; the run itself "
+        "adds 2. The tables show the CPU time of all threads of the measured process after the "
+        "first tenth of the messages: medians, with the minimum and maximum of all rounds in "
+        f"brackets. The last two columns divide it by that of the named client."
+        f"\n\n{_receiving(room['receive'])}"
     )
     if "browser" not in room:
         return text
@@ -121,24 +122,24 @@ def _receiving(found: Json) -> str:
     nats = min(cost[name] for name in cost if name.startswith("nats.js"))
     verdict = (
         f"Target: at most 2.5 times `ws` with `JSON.parse` ({_met(best <= 2.5 * floor)}: "
-        f"{best / floor:.2f}), and ahead of centrifuge-js ({_met(best < centrifuge)}: it costs "
+        f"{best / floor:.2f}), and less than centrifuge-js ({_met(best < centrifuge)}: it costs "
         f"{centrifuge / best:.2f} times as much) and nats.js ({_met(best < nats)}: "
-        f"{nats / best:.2f}). NATS comes over plain TCP, without WebSocket frames: what `ws` and "
-        f"`JSON.parse` alone take is {floor / nats:.2f} times what nats.js takes."
+        f"{nats / best:.2f}). NATS uses plain TCP without WebSocket frames: `ws` with "
+        f"`JSON.parse` alone already takes {floor / nats:.2f} times as long as nats.js."
     )
     return (
-        f"Receiving: {found['messages']:,} back-to-back messages of about 250 bytes; every client "
-        "but the first decodes the JSON of each, reads a field of it and checks the order; "
-        f"{found['rounds']} rounds.\n\n"
+        f"Receiving in Node: {found['messages']:,} back-to-back messages of about 250 bytes. All "
+        "clients except the first decode the JSON of each message, read one field and check the "
+        f"order; {found['rounds']} rounds.\n\n"
         f"{_table(found, 'ws + JSON.parse', '@hanzoai/pubsub, for await')}\n\n{verdict}"
     )
 
 
 def _browsing(found: Json) -> str:
     return (
-        f"Receiving in {found['version']}, headless: {found['messages']:,} messages, CPU time of "
-        "the page's process, compilation included, most of it the browser's own for each frame; "
-        f"{found['rounds']} rounds.\n\n"
+        f"Receiving in {found['version']}, headless: {found['messages']:,} messages; "
+        f"{found['rounds']} rounds. The CPU time is that of the page's process, including "
+        "compilation. The browser itself spends most of it on each frame.\n\n"
         f"{_table(found, 'WebSocket + JSON.parse', '@hanzoai/pubsub, for await')}"
     )
 
@@ -146,12 +147,12 @@ def _browsing(found: Json) -> str:
 def _handing_over(found: Json) -> str:
     delays, usual = found["delays"], found["usual"]
     return (
-        "Tabs that share a connection: the tab that has it is closed while a message is published "
-        f"every 4 ms, {found['turns']} times, in front of three other tabs; none of them loses, "
-        "repeats or reorders one. From publishing to arrival, the message that waits longest takes "
-        f"{delays['p50_ms']:.0f} ms (p50 of all turns and tabs; p99 {delays['p99_ms']:.0f} ms). "
-        f"Between the turns a message takes {usual['p50_ms']:.0f} ms (p99 "
-        f"{usual['p99_ms']:.0f} ms)."
+        "Tabs that share a connection: a message is published every 4 ms, and the tab that holds "
+        f"the connection is closed {found['turns']} times while three other tabs read. No tab "
+        "loses, repeats or reorders a message. The message that waits longest during a takeover "
+        f"arrives after {delays['p50_ms']:.0f} ms (p50 of all takeovers and tabs; p99 "
+        f"{delays['p99_ms']:.0f} ms). Between takeovers, a message arrives after "
+        f"{usual['p50_ms']:.0f} ms (p99 {usual['p99_ms']:.0f} ms)."
     )
 
 
@@ -161,7 +162,7 @@ def _costs(found: Json) -> dict[str, float]:
 
 def _table(found: Json, floor: str, ours: str) -> str:
     cost = _costs(found)
-    head: Sequence[str] = ("client", "CPU µs a message", "messages/s", f"to {floor}", f"to {ours}")
+    head: Sequence[str] = ("client", "CPU µs per message", "messages/s", f"÷ {floor}", f"÷ {ours}")
     lines = [head, ("---", *["--:"] * (len(head) - 1))]
     for name, one in found["contenders"].items():
         values = one["values"]["cpu_us"]
