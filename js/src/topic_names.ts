@@ -54,7 +54,7 @@ function diagnose(name: string, kind: 'topic' | 'pattern'): [problem: string, re
     if (star >= 0 && segment !== '*' && segment !== '**') {
       return [
         `mixes '*' at character ${at + star} with others in one segment`,
-        'Let `*` (one segment) or `**` (one or more) be a whole segment.',
+        'Use `*` (one segment) or `**` (one or more) as a whole segment.',
       ];
     }
     at += segment.length + 1;

@@ -61,17 +61,17 @@ def _serve(argv: Sequence[str]) -> int:
     parser = Parser(
         prog="hanzo-pubsub serve",
         usage="hanzo-pubsub serve [--dev] [--config FILE] [--check-config] [--SETTING VALUE ...]",
-        description="Runs a server of Hanzo PubSub until SIGTERM or Ctrl-C. When it accepts "
-        "connections it prints one JSON line with its addresses; logs go to standard error.",
+        description="Run a Hanzo PubSub server until SIGTERM or Ctrl-C. When the server accepts "
+        "connections, it prints one JSON line with its addresses. Logs go to standard error.",
         epilog="Every setting is also an environment variable (HANZO_PUBSUB_HTTP_PORT) and a key "
-        "of the file (http_port). A flag wins over the environment, that over the file.",
+        "of the file (http_port). A flag overrides the environment, which overrides the file.",
         allow_abbrev=False,
     )
     parser.add_argument(
         "--check-config",
         action="store_true",
-        help="print the effective settings and everything that is wrong, and exit: 0 or 2; asks"
-        " neither IAM nor Redis nor any other machine",
+        help="print the effective settings and all problems, and exit with 0 or 2; does not"
+        " connect to IAM, Redis or other machines",
     )
     # What a supervisor gives its workers: its folder, and which one.
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
@@ -251,4 +251,4 @@ def _generate(argv: Sequence[str]) -> int:
 
 serve = Command("serve", "run the reference server", _serve)
 generate = Command("generate", "generate types, documents and access rules", _generate)
-token = Command("token", "print a token for a development server, or make an API key", _token)
+token = Command("token", "print a token for a development server, or create an API key", _token)

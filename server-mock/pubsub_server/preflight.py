@@ -46,24 +46,24 @@ def _doubts(settings: Settings) -> Iterator[str]:
     if settings.server_ping_interval >= settings.presence_timeout:
         yield (
             f"server_ping_interval ({settings.server_ping_interval} ms) is not less than"
-            f" presence_timeout ({settings.presence_timeout} ms), so that clients which only listen"
-            " are cut; take at most half of it"
+            f" presence_timeout ({settings.presence_timeout} ms), so the server disconnects"
+            " clients that only listen; set at most half of it"
         )
     if 0 < settings.program_timeout < HIDDEN_TAB:
         yield (
-            f"program_timeout ({settings.program_timeout} ms) is less than {HIDDEN_TAB} ms, so that"
-            " hidden tabs are cut: browsers let them send a ping only once a minute"
+            f"program_timeout ({settings.program_timeout} ms) is less than {HIDDEN_TAB} ms, so the"
+            " server disconnects hidden tabs: browsers let them send a ping only once per minute"
         )
     if settings.audit_file is not None and not settings.audit_topics:
         yield (
-            "audit_file is set without audit_topics, so that only sign-ins are recorded; say of"
-            " which topics"
+            "audit_file is set without audit_topics, so only sign-ins are recorded; set"
+            " audit_topics"
         )
     url = urlsplit(settings.jwks_url or "")
     if url.scheme == "http" and url.hostname not in LOOPBACK:
         yield (
-            f"the keys of IAM are fetched from {url.hostname} by http://, where anyone on the"
-            " way can put in keys of his own; set iam_jwks_url to an https:// URL"
+            f"the keys of IAM are fetched from {url.hostname} over http://, where anyone on the"
+            " network can insert other keys; set iam_jwks_url to an https:// URL"
         )
     if settings.api_keys_file is not None:
         yield from _expired_keys(settings.api_keys_file)
@@ -103,7 +103,7 @@ def _authenticator(settings: Settings) -> None:
 
 
 def _dev_key(settings: Settings) -> None:
-    # One that is not there yet is made at the start.
+    # One that does not exist yet is made at the start.
     if settings.dev_key_file is not None and settings.dev_key_file.exists():
         access.build_dev_key(settings)
 
@@ -119,7 +119,10 @@ def _audit(settings: Settings) -> Iterator[str]:
     if file.is_dir():
         yield f"audit_file {file}: is a directory"
     elif not os.access(file if file.exists() else file.parent, os.W_OK):
-        yield f"audit_file {file}: cannot be written; make the folder, or let this user write there"
+        yield (
+            f"audit_file {file}: cannot be written; create the folder, or give this user write "
+            "permission"
+        )
 
 
 def _webhooks(settings: Settings) -> Iterator[str]:

@@ -148,7 +148,9 @@ class Tasks:
             self._cancel(late)
             _, late = await asyncio.wait(late, timeout=CANCEL_EVERY)
         for task in late:
-            self._fail(task, f"it ignores its cancellation for {seconds:g} s and is left to itself")
+            self._fail(
+                task, f"it ignores its cancellation for {seconds:g} s and the server abandons it"
+            )
 
     # ------------------------------------------------------------ inside
 

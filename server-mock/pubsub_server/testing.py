@@ -52,7 +52,9 @@ class RunningServer:
             RuntimeError: The server runs without `faults`.
         """
         if self.server.faults is None:
-            raise RuntimeError("this server injects no faults; it runs without `faults`")
+            raise RuntimeError(
+                "this server does not inject faults, because it runs without `faults`"
+            )
         return self.server.faults
 
     def token(
@@ -85,7 +87,9 @@ class RunningServer:
             RuntimeError: The server runs without `dev`.
         """
         if self.server.dev_key is None:
-            raise RuntimeError("this server takes no development tokens; it runs without `dev`")
+            raise RuntimeError(
+                "this server does not accept development tokens, because it runs without `dev`"
+            )
         return dev_tokens.mint(
             self.server.dev_key,
             user,

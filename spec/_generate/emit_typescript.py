@@ -59,7 +59,7 @@ def lifecycle(machine: Lifecycle) -> str:
         " * For each state: a line an event, `event row|row`; a row is `guards>state>actions`.",
         " *",
         " * No state: it stays.",
-        " * The first row whose guards all hold fires. An event that is not there is ignored.",
+        " * The first row whose guards all hold fires. An event that does not exist is ignored.",
         " */",
         "export const TABLE: Readonly<Record<State, string>> = {",
     ]

@@ -245,8 +245,10 @@ def _holding(held: Json) -> str:
     rows = [
         ["memory of the servers, KiB per connection", f"{held['kib']:.1f}"],
         ["memory of the kernel for both ends, KiB per connection", f"{held['kernel_kib']:.0f}"],
-        ["connections accepted per second, clients on the same cores",
-         f"{held['accept_per_second']:,.0f}"],
+        [
+            "connections accepted per second, clients on the same cores",
+            f"{held['accept_per_second']:,.0f}",
+        ],
         ["CPU µs to accept one", f"{held['accept_cpu_us']:.0f}"],
         ["answered pings per second", f"{held['idle_pings'] / held['idle_seconds']:,.0f}"],
         ["idle: CPU of all servers together, cores", f"{held['idle_cores']:.3f}"],

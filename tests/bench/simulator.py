@@ -94,7 +94,7 @@ def run(work: Workload, costs: Costs, nodes: int, seconds: float, seed: int) -> 
         seed: Of all that is random.
     """
     random = Random(seed)
-    # What pings take of the core is not there for messages.
+    # The share of the core that pings use is not available for messages.
     share = 1 - work.connections * costs.idle / 1e6 / nodes
     if share <= 0:
         raise ValueError(f"{nodes} nodes do not even keep {work.connections:,} connections")

@@ -175,9 +175,9 @@ def render(room: Json) -> str:
     head = (
         "from executors",
         "rows/s",
-        "× the rate of POSTs",
+        "rate ÷ rate of POSTs",
         "CPU µs per row",
-        "POST costs ×",
+        "CPU of a POST ÷ this",
         "÷ null socket",
         "server's CPU µs per row",
     )

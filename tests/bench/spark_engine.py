@@ -117,7 +117,7 @@ def render(room: Json) -> str:
     head = (
         "rows of a task",
         "CPU µs per row",
-        "POST costs ×",
+        "CPU of a POST ÷ this",
         "÷ null socket",
         "rows/s",
         "server's CPU µs per row",

@@ -35,7 +35,7 @@ function inspect(): string[] {
   for (const attribute of ['aria-labelledby', 'aria-describedby', 'aria-controls', 'for', 'list']) {
     for (const element of document.querySelectorAll(`[${attribute}]`)) {
       for (const id of (element.getAttribute(attribute) ?? '').split(' ')) {
-        if (!ids.includes(id)) wrong.push(`${name(element)} names #${id}, which is not there`);
+        if (!ids.includes(id)) wrong.push(`${name(element)} names #${id}, which does not exist`);
       }
     }
   }

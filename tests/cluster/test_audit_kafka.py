@@ -206,7 +206,7 @@ def nobody_there(kafka: Kafka, tmp_path: Path) -> dict[str, Any]:
     ("wrong", "said"),
     [
         (untrusted, "audit_kafka_ca: the broker's certificate is not trusted"),
-        (another_name, "audit_kafka: the broker's certificate is another's"),
+        (another_name, "audit_kafka: the broker's certificate is for another name"),
         (wrong_password, "audit_kafka_user, audit_kafka_password: the broker refuses them"),
         (wrong_plain_password, "audit_kafka_user, audit_kafka_password: the broker refuses them"),
         (unknown_user, "audit_kafka_user, audit_kafka_password: the broker refuses them"),
@@ -217,7 +217,10 @@ def nobody_there(kafka: Kafka, tmp_path: Path) -> dict[str, Any]:
             "audit_kafka_cert, audit_kafka_key: the broker refuses the certificate",
         ),
         (no_user, "where it wants a user set audit_kafka_user"),
-        (user_where_none_is_asked_for, "audit_kafka_user: this port of the broker takes no user"),
+        (
+            user_where_none_is_asked_for,
+            "audit_kafka_user: this port of the broker does not accept a user",
+        ),
         (no_tls, "where its port speaks TLS set audit_kafka_tls"),
         (tls_where_none_is, "where it does not leave that out"),
         (nobody_there, "audit_kafka: no broker at 127.0.0.1:1 answers"),

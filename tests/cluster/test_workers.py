@@ -348,7 +348,7 @@ def test_workers_on_the_memory_of_one_are_refused(capsys: pytest.CaptureFixture[
     ("version", "said"),
     [
         ("Redis server v=6.2.14 sha=0", "is 6.2.14: pip install"),
-        ("something else", "of a version that it does not say: pip install"),
+        ("something else", "of an unknown version: pip install"),
         ("Redis server v=7.4.0 sha=0", "does not start: it said nothing"),
     ],
 )

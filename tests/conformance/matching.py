@@ -4,7 +4,7 @@ A mapping asks for its keys and lets others be; a list asks for exactly its item
 cannot say:
 
     {$any: true}                 anything, though it must be there
-    {$absent: true}              the key is not there, or is null
+    {$absent: true}              the key does not exist, or is null
     {$type: int}                 int, number, string, boolean, list, mapping
     {$matches: "^msg_"}          a string with this regular expression in it
     {$set: [...]}                a list of these items, in any order
@@ -84,7 +84,7 @@ def _special(
         if seen is not MISSING and seen is not None:
             yield f"{at} is {_shown(seen)}, expected nothing"
     elif seen is MISSING:
-        yield f"{at} is not there"
+        yield f"{at} does not exist"
     elif name in ("$set", "$has"):
         yield from _unordered(wanted, seen, path, saved, language, exact=name == "$set")
     elif name == "$one_of":

@@ -132,7 +132,7 @@ async def test_listing_topics_as_a_user_says_who_may(pubsub_memory: MemoryServer
 def test_an_unknown_option_is_told_where_options_are_listed() -> None:
     with pytest.raises(InvalidOption) as told:
         PubSubClient("ws://127.0.0.1/ws", "t", qqqqqq=1)  # type: ignore[call-arg]
-    assert told.value.remedy == "hanzoai.pubsub.Settings lists what there is."
+    assert told.value.remedy == "hanzoai.pubsub.Settings lists all options."
 
 
 def test_a_frame_that_no_server_sends_cannot_be_lost() -> None:

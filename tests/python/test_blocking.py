@@ -83,7 +83,7 @@ def test_a_wait_without_a_connection_says_since_when_there_is_none_and_why() -> 
 
     ps = PubSub(token=server.admin_token(), **server.options, on_state=watch)
     sub = ps.subscribe("demo.1").wait()
-    with pytest.raises(OperationTimeout, match=r"No message came within 0\.01 s\. Wait longer"):
+    with pytest.raises(OperationTimeout, match=r"No message arrived within 0\.01 s\. Wait longer"):
         sub.next(timeout=0.01)
     server.stop()
     assert apart.wait(10)
@@ -315,4 +315,4 @@ def test_a_forked_process_is_told_to_build_its_own_client(pubsub_server: Threade
         pubsub_server,
     )
     out, _ = process.communicate(timeout=20)
-    assert (process.returncode, out) == (0, "Build the client in the child process.")
+    assert (process.returncode, out) == (0, "Create the client in the child process.")

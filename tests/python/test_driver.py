@@ -324,7 +324,7 @@ async def test_what_is_no_frame_is_told_as_an_error(rig: Rig) -> None:
     transport.malformed("not UTF-8")
     ((error, topic),) = rig.errors
     assert isinstance(error, ProtocolError)
-    assert (error.message, topic) == ("A frame of the server was left out: not UTF-8.", None)
+    assert (error.message, topic) == ("A frame of the server was skipped: not UTF-8.", None)
 
 
 async def test_a_transport_that_does_not_open_is_told(rig: Rig) -> None:

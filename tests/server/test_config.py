@@ -200,7 +200,7 @@ def test_a_slip_in_a_variable_is_an_error_and_a_foreign_variable_is_not() -> Non
         ("- a\n", "must be a mapping"),
         ("a: [\n", "is not YAML"),
         ("\x00", "is not YAML"),
-        ("host: a\nhttp_port: 1\nhost: b\n", "line 3: `host` is there twice"),
+        ("host: a\nhttp_port: 1\nhost: b\n", "line 3: `host` occurs twice"),
     ],
 )
 def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path, text: str, said: str) -> None:

@@ -362,7 +362,7 @@ async def test_an_unexpected_failure_of_a_fetch_is_logged_and_the_keys_stay(
     await authenticator.authenticate(long)
     await world.fetched(2)
     assert "handler is closed" in caplog.text
-    assert "those known stay in use" in caplog.text
+    assert "the known keys stay in use" in caplog.text
     await authenticator.authenticate(long)
     await authenticator.close()
 

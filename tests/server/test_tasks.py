@@ -215,7 +215,9 @@ async def test_a_task_that_never_ends_is_left_to_itself_and_said(
     await asyncio.sleep(0)
     await tasks.stop(0.03)
     (record,) = caplog.records
-    assert record.getMessage().endswith("ignores its cancellation for 0.03 s and is left to itself")
+    assert record.getMessage().endswith(
+        "ignores its cancellation for 0.03 s and the server abandons it"
+    )
     free.set()
     await task
 

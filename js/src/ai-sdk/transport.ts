@@ -110,7 +110,7 @@ export class HanzoChatTransport {
   ): ReadableStream<ChatChunk> {
     const { client, topic, sender } = this._options;
     const reader = readStream(client, topic(chatId), { id, sender });
-    // A stream that is not there yet is cancelled with its first frame.
+    // A stream that does not exist yet is cancelled with its first frame.
     const cancel = (): Promise<void> => reader.cancel('user').catch(() => {});
     const isStopped = (): boolean => !!signal?.aborted;
     signal?.addEventListener('abort', cancel, { once: true });

@@ -212,7 +212,7 @@ export interface Steps<E> {
  * For each state: a line an event, `event row|row`; a row is `guards>state>actions`.
  *
  * No state: it stays.
- * The first row whose guards all hold fires. An event that is not there is ignored.
+ * The first row whose guards all hold fires. An event that does not exist is ignored.
  */
 export const TABLE: Readonly<Record<State, string>> = {
   initialized: `connect >resolving>startSuspend,startFallback,fetchToken

@@ -40,9 +40,7 @@ export function publish(publication: Publication): Call<PublishResult> {
     read: (body) => {
       const result = publishResult(answerOf(body));
       if (result) return result;
-      throw new ProtocolError(
-        DEVELOPMENT ? 'It lacks the `id` or the `timestamp` of a published message.' : undefined,
-      );
+      throw new ProtocolError(DEVELOPMENT ? 'It has no `id` or no `timestamp`.' : undefined);
     },
     body: JSON.stringify(request),
     headers: id === undefined ? {} : { 'Idempotency-Key': id },
@@ -94,7 +92,7 @@ export function history(topic: string, query: HistoryQuery): Call<HistoryPage> {
         readonly [Name in keyof HistoryPage]: unknown;
       };
       if (!fields['messages'])
-        throw new ProtocolError(DEVELOPMENT ? 'It lacks the `messages` of a history.' : undefined);
+        throw new ProtocolError(DEVELOPMENT ? 'It has no `messages`.' : undefined);
       const messages = listIn(fields, 'messages').map(readEnvelope);
       return compact<HistoryPage>({
         messages: messages.filter((entry) => typeof entry !== 'string'),
@@ -157,7 +155,7 @@ export function session(client_id?: string): Call<SessionInfo> {
       const info = withoutNulls(answerOf(body));
       if (isSessionInfo(info)) return info;
       throw new ProtocolError(
-        DEVELOPMENT ? 'The server described its session in a way not understood.' : undefined,
+        DEVELOPMENT ? 'The session of the server has an unknown format.' : undefined,
       );
     },
   };
@@ -213,7 +211,7 @@ function answerOf(body: string): JsonObject {
   const answer = parse(body);
   if (answer) return answer;
   throw new ProtocolError(
-    DEVELOPMENT ? 'It is not the JSON object that a PubSub server answers.' : undefined,
+    DEVELOPMENT ? 'It is not the JSON object that a PubSub server sends.' : undefined,
   );
 }
 

@@ -91,7 +91,7 @@ export function describeAnswer(response: Response, body: string): string {
           ? 'an empty body'
           : /^\s*[[{]/.test(body)
             ? 'JSON'
-            : kind.trim().slice(0, 64) || 'content of no type';
+            : kind.trim().slice(0, 64) || 'content without a type';
   return `HTTP ${status} and ${what}`;
 }
 

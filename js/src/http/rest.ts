@@ -31,7 +31,7 @@ const NOT_DONE: readonly number[] = [429, 503];
 const NOT_SENT: readonly string[] = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'];
 
 const FOREIGN =
-  'Check that the URL is that of a PubSub server, with no login page or proxy that answers in its place.';
+  'Check that the URL is that of a PubSub server, and that no login page or proxy answers instead.';
 
 const DERIVED = 'derived from `url`: pass `restUrl` where the HTTP API is elsewhere.';
 
@@ -168,7 +168,7 @@ export class Rest {
       if (signal.aborted || cause instanceof PubSubError) throw cause;
       if (cause instanceof RangeError) {
         throw new ProtocolError(`The server's answer has more than ${maxFrame} bytes.`, {
-          remedy: DEVELOPMENT ? 'Ask for smaller pages, or raise `maxFrame`.' : undefined,
+          remedy: DEVELOPMENT ? 'Request smaller pages, or raise `maxFrame`.' : undefined,
         });
       }
       const code = codeOf(cause);

@@ -55,7 +55,7 @@ export function useStream(
 
 function known(view: View | undefined): View {
   if (view) return view;
-  throw new UsageError('There is no stream yet that could be cancelled or steered.', {
+  throw new UsageError('There is no stream to cancel or steer yet.', {
     remedy: 'Wait for the status `streaming`.',
   });
 }

@@ -2,7 +2,7 @@
 
 import { isCount } from '../wire/guard.js';
 
-/** Patterns that one subscription takes. */
+/** Patterns that a subscription has at most. */
 export const PATTERNS_MAX = 1_000;
 
 /** Messages of a topic that `history` may ask for. */

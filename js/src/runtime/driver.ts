@@ -142,7 +142,7 @@ export class Driver implements Ports, ConnectionEvents {
 
   malformed(reason: string): void {
     this.listeners.report(
-      new ProtocolError(DEVELOPMENT ? `A frame of the server was left out: ${reason}.` : reason),
+      new ProtocolError(DEVELOPMENT ? `A frame of the server was skipped: ${reason}.` : reason),
     );
   }
 

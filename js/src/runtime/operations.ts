@@ -74,7 +74,9 @@ export async function updatePresence(
     {
       topic,
       outcomeUnknown: true,
-      remedy: DEVELOPMENT ? 'None is needed: it is said again until it is answered.' : undefined,
+      remedy: DEVELOPMENT
+        ? 'No action is needed: the client sends the update again until it is answered.'
+        : undefined,
     },
   );
 }
@@ -114,7 +116,7 @@ export function late(
   topic: string | undefined,
   stays: boolean,
 ): OperationTimeout {
-  const still = stays ? '; it stays in force and may still be answered' : '';
+  const still = stays ? '; it stays active and may still be answered' : '';
   return new OperationTimeout(
     DEVELOPMENT
       ? `The server did not answer the subscription within ${patience} ms${still}. ${standing(driver)}`
@@ -131,7 +133,7 @@ export function late(
 
 /** Why a client is not connected, in words. */
 function reasonOf(failure: StateChange | undefined, state: StateName): string {
-  if (!failure) return `nothing failed yet, the state is ${state}.`;
+  if (!failure) return `no attempt has failed yet; the state is ${state}.`;
   const said = failure.reason.replace(/\.$/, '') || `the state is ${failure.to}`;
   return failure.code === undefined || failure.code === 1006
     ? `${said}.`

@@ -23,11 +23,11 @@ const BATCH = 1_000;
 /** A batch is sent in frames of at most so many bytes of payload. */
 const BATCH_BYTES = 1 << 20;
 
-const LATE = 'No answer came in time; whether it was published is unknown.';
+const LATE = 'No answer arrived in time. The message may have been published.';
 
 /** What `publish` takes beside topic and message. */
 export interface PublishOptions extends Waiting {
-  /** Seconds it is kept in history; 0 keeps nothing. */
+  /** Seconds it is kept in history; 0 stores nothing. */
   readonly ttl?: number | undefined;
   /** Message id, at most 128 characters; default `msg_` and a ULID. */
   readonly id?: string | undefined;

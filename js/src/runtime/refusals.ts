@@ -119,7 +119,7 @@ export function checkPresence(topic: string | undefined, data: unknown, limit: n
   if (topic !== undefined) checkName(topic, 'topic');
   if (typeof data !== 'object' || data === null || Array.isArray(data)) {
     throw new InvalidPayload(DEVELOPMENT ? 'The presence update is not an object.' : undefined, {
-      remedy: DEVELOPMENT ? 'Give `status` and other keys with their values.' : undefined,
+      remedy: DEVELOPMENT ? 'Pass `status` and other keys with their values.' : undefined,
       field: 'data',
       topic,
     });
@@ -188,7 +188,7 @@ function checkPatterns(topics: unknown): void {
   if (topics.length > PATTERNS_MAX) {
     throw invalid(
       'topics',
-      `has ${inWords(topics.length)} patterns; one subscription takes ${inWords(PATTERNS_MAX)}`,
+      `has ${inWords(topics.length)} patterns; a subscription has at most ${inWords(PATTERNS_MAX)}`,
       'Use `*` or `**`, or several subscriptions.',
     );
   }
@@ -202,7 +202,7 @@ function inWords(count: number): string {
 function checkPositions(after: unknown): void {
   if (typeof after !== 'object' || after === null || Array.isArray(after)) {
     throw new InvalidOption(`\`after\` is ${kind(after)}.`, {
-      remedy: DEVELOPMENT ? 'Pass positions by topic, as `sub.positions` gives them.' : undefined,
+      remedy: DEVELOPMENT ? 'Pass positions by topic, as in `sub.positions`.' : undefined,
       field: 'after',
     });
   }

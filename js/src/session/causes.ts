@@ -43,10 +43,10 @@ export interface Occasion extends Cause {
 export const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
   fetch: { code: 'timeout', reason: 'The token callback did not answer in time.' },
   open: { code: 'timeout', reason: 'The connection could not be opened in time.' },
-  pong: { code: 'idle_timeout', reason: 'Nothing was heard from the server.' },
-  suspend: { reason: 'There has been no connection for long.' },
-  fallback: { reason: 'The WebSocket does not open; the event stream is tried.' },
-  drain: { code: 'timeout', reason: 'Not everything was settled in time.' },
+  pong: { code: 'idle_timeout', reason: 'The server sent nothing.' },
+  suspend: { reason: 'The client has not been connected for a long time.' },
+  fallback: { reason: 'The WebSocket does not open; the client tries the event stream.' },
+  drain: { code: 'timeout', reason: 'Some publishes were not settled in time.' },
 };
 
 /** The reason that an error frame gives. */

@@ -647,7 +647,7 @@ export class Lifecycle implements Steps<Occasion> {
     const unsent: Rejected = error ?? {
       kind: 'rejected',
       code: 'closed',
-      message: 'The client was closed before it could be sent.',
+      message: 'The client was closed before it could send the message.',
     };
     this._publishes.settleAll(unsent);
     this.ownPresence?.settleAll(unsent);

@@ -93,7 +93,7 @@ export function checkChoice<T extends string>(
   const found = choices.find((choice) => choice === value);
   if (found !== undefined) return found;
   const listed = choices.map((choice) => `\`${choice}\``).join(', ');
-  throw invalid(name, 'is none of its choices', `Use one of ${listed}.`);
+  throw invalid(name, 'is not a valid choice', `Use one of ${listed}.`);
 }
 
 /** A function, or nothing. */
@@ -165,7 +165,8 @@ export function checkToken(token: unknown, field = 'token'): string {
       ? 'is empty'
       : trimmed.length > TOKEN_MAX
         ? 'is longer than 16,384 characters'
-        : !/^[!-~]+$/.test(body) && 'has blanks, control characters or other than ASCII characters'
+        : !/^[!-~]+$/.test(body) &&
+          'has spaces, control characters or characters that are not ASCII'
     : !/^[!-~]+$/.test(body) || trimmed.length > TOKEN_MAX;
   if (problem) throw invalid(field, String(problem), `${remedy}, with or without \`Bearer \`.`);
   return trimmed;

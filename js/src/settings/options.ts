@@ -413,7 +413,7 @@ function readRetry(given: Partial<RetryOptions>): RetryOptions {
   if (!DEVELOPMENT) return merged(given, usual);
   const retry = checkGroup('retry', given, usual, RETRY);
   if (retry.cap >= retry.base) return retry;
-  throw invalid('retry.cap', 'is below `retry.base`', 'Raise the one or lower the other.');
+  throw invalid('retry.cap', 'is below `retry.base`', 'Raise `cap` or lower `base`.');
 }
 
 function readLogger(logger: Logger = CONSOLE): Logger {

@@ -23,13 +23,13 @@ const WORDS: readonly (readonly [problem: string, remedy?: string])[] = DEVELOPM
       ['is '],
       ['is empty'],
       ['is longer than 2,048 characters'],
-      ['has blanks or control characters'],
-      ['has no scheme, or one that is not known here', 'Use ….'],
+      ['has spaces or control characters'],
+      ['has no scheme, or an unknown one', 'Use ….'],
       ['is not a URL'],
       ['names no host'],
       ['has port 0', 'Use the port that the server printed.'],
       ['has a user or a password', INSTEAD],
-      ['has a fragment', 'Leave out `#` and what follows it.'],
+      ['has a fragment', 'Leave out `#` and everything after it.'],
       ['has a token in its query, where proxies write it into their logs', INSTEAD],
     ]
   : [];

@@ -227,6 +227,7 @@ function closed(): Error {
 
 function lost(why: string): Error {
   return new ConnectionFailed(`The WebSocket of the signed topic has ended: ${why}.`, {
-    remedy: 'Open it again; messages of the meantime are lost, for the protocol has no history.',
+    remedy:
+      'Open it again; messages that were sent meanwhile are lost, because the protocol has no history.',
   });
 }

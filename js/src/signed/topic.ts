@@ -90,8 +90,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
     if (key && signer) throw wrong('signer', 'Pass `key` or `signer`, not both.');
     if (signer && !options.owner)
       throw wrong('owner', 'A `signer` needs the `owner` whose key it has.');
-    if (peer !== undefined && url === undefined)
-      throw wrong('peer', '`peer` is of use with `url` only.');
+    if (peer !== undefined && url === undefined) throw wrong('peer', '`peer` requires `url`.');
     let { owner } = options;
     if (key) {
       const derived = ownerOf(key);

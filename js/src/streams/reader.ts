@@ -224,7 +224,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   private get _known(): string {
     const { stream, epoch = -1 } = this._core ?? {};
     if (stream && epoch >= 0) return stream;
-    throw new UsageError('There is no stream yet that could be cancelled or steered.', {
+    throw new UsageError('There is no stream to cancel or steer yet.', {
       remedy: 'Wait for the first event.',
     });
   }

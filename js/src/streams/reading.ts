@@ -76,7 +76,7 @@ export class Reading {
   private _silence = SILENCE;
 
   /**
-   * @param _want Id of the stream; `latest` for the newest, `next` for the first that is not there.
+   * @param _want Id of the stream; `latest` for the newest, `next` for the first that does not exist.
    * @param _sender Only frames of this sender count; empty for that of the first frame.
    */
   constructor(

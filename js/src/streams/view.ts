@@ -87,7 +87,7 @@ export class StreamView {
 
   private get _known(): StreamReader {
     if (this._reader) return this._reader;
-    throw new UsageError('There is no stream yet that could be cancelled or steered.', {
+    throw new UsageError('There is no stream to cancel or steer yet.', {
       remedy: 'Wait for the status `streaming`.',
     });
   }

@@ -361,7 +361,7 @@ function refusal(code: string, topic: string): PubSubError {
   return code === 'payload_too_large'
     ? fromCode(code, 'The answer is larger than 196,608 bytes as JSON.', {
         topic,
-        remedy: 'Store long results elsewhere, and write a part with their address.',
+        remedy: 'Store long results elsewhere, and write a part with their URL.',
       })
     : fromCode(code, 'A stream takes text of whole characters, parts with a `type`, and {text}.', {
         topic,

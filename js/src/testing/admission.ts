@@ -69,7 +69,7 @@ export class Admission {
     const replaced = connections.get(id);
     if (replaced) {
       // The old connection is dead without the server knowing: the client is here.
-      this._end(replaced, new Problem('replaced', "another connection took this one's place"));
+      this._end(replaced, new Problem('replaced', 'another connection replaced this one'));
     }
     limiter.acquire(identity);
     connection.clientId = id;
@@ -137,8 +137,8 @@ export class Admission {
     const now = clock.now();
     if (now >= deadline) {
       const problem = identity
-        ? new Problem('token_expired', 'the token has ended and no new one came')
-        : new Problem('auth_timeout', 'no `auth` came in time after the opening');
+        ? new Problem('token_expired', 'the token has expired, and no new one arrived')
+        : new Problem('auth_timeout', 'the client did not send `auth` in time');
       this._end(connection, problem);
       return;
     }
@@ -151,7 +151,7 @@ export class Admission {
         sink.write(compact<AuthExpiringFrame>({ type: 'auth.expiring', expires_in, expires_at }));
       }
       if (!sink.isStream && silence >= settings.presenceTimeout) {
-        const said = 'nothing was heard from the client for too long';
+        const said = 'the client sent nothing for too long';
         this._end(connection, new Problem('idle_timeout', said));
         return;
       }

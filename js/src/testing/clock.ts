@@ -124,7 +124,7 @@ export class VirtualClock implements Clock {
       for (; due && due.due <= this._now; due = this._next()) {
         due.fire();
         fired += 1;
-        if (fired > AT_ONCE) throw new Error('Timers start one another without letting time pass.');
+        if (fired > AT_ONCE) throw new Error('Timers start each other without any time passing.');
       }
       await idle();
     }

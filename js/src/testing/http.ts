@@ -106,7 +106,7 @@ function perform(asked: Asked): Response | Promise<Response> {
       return json(occupancyOf(hub.members(identity, topic)));
     }
   }
-  throw new Problem('not_found', 'there is nothing at this address');
+  throw new Problem('not_found', 'this address does not exist');
 }
 
 // ---------------------------------------------------------------- event streams

@@ -216,7 +216,7 @@ export class Hub {
     limit: number,
   ): { readonly topics: readonly TopicInfo[]; readonly has_more: boolean } {
     if (kind !== 'admin' && kind !== 'service') {
-      throw new Problem('forbidden', 'only an admin may list topics');
+      throw new Problem('forbidden', 'only an administrator may list topics');
     }
     const reports = this.core.store.reports(this.core.wall());
     const held = [...this.core.open].flatMap(({ patterns }) => [...patterns.keys()]);

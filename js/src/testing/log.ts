@@ -234,7 +234,7 @@ export class Store {
     if (!isKept && timestamp + REMEMBERED_MS <= now) return undefined;
     const again = entryOf(draft, id, sender, timestamp, seq, 0);
     if (again.body === found.body) return { id, timestamp, seq, duplicate: true };
-    const said = 'you have used this id before, for another message';
+    const said = 'you have used this id for another message';
     throw new Problem('conflict', said, { topic: draft.topic, field: 'id' });
   }
 

@@ -103,7 +103,7 @@ export function readRequest(frame: JsonObject, maxPayload: number): Request {
     const named = topic === undefined ? undefined : checkTopic(topic, 'topic');
     return { kind: 'presence', topic: named, data: data as JsonObject };
   }
-  throw new Problem('unsupported', 'the type of this frame is not known', { field: 'type' });
+  throw new Problem('unsupported', 'the type of this frame is unknown', { field: 'type' });
 }
 
 /** A subscribe frame, or one item of the HTTP API; a bad pattern is refused by itself. */

@@ -76,7 +76,7 @@ export class Subscriptions {
     }
     if (!patterns.has(topic)) {
       if (patterns.size >= maxSubscriptions) {
-        const said = `this connection has ${maxSubscriptions} subscriptions, and no more are taken`;
+        const said = `this connection has ${maxSubscriptions} subscriptions, which is the maximum`;
         return new Problem('subscription_limit', said, { topic });
       }
       this._core.stats.subscriptions += 1;

@@ -57,7 +57,7 @@ export class Tokens {
   /** @throws Problem `token_invalid`, `token_expired`. */
   authenticate(token: string): Identity {
     const identity = this._known.get(bareToken(token.trim()));
-    if (!identity) throw new Problem('token_invalid', 'this server did not make that token');
+    if (!identity) throw new Problem('token_invalid', 'this server did not issue the token');
     if (identity.expiresAt !== undefined && identity.expiresAt <= this._clock.wallMs()) {
       throw new Problem('token_expired', 'the token has expired');
     }

@@ -48,7 +48,7 @@ export class StreamPublisher {
     if (!publicationsOf(frame).length) {
       this._refuse(frame, {
         code: 'unsupported',
-        message: 'An event stream has no presence of its own.',
+        message: 'An event stream without a topic has no presence.',
         remedy: 'Name a topic, or connect by WebSocket.',
       });
       return;

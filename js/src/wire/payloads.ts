@@ -67,11 +67,11 @@ function check(value: unknown, path: string, depth: number): Culprit | undefined
     case 'bigint':
       return culprit(
         path,
-        'is of type bigint, which JSON does not have',
+        'is of type bigint, which JSON does not support',
         'Send such a number as a string.',
       );
     default:
-      return culprit(path, `is of type ${typeof value}, which JSON does not have`);
+      return culprit(path, `is of type ${typeof value}, which JSON does not support`);
   }
 }
 
@@ -80,7 +80,7 @@ function checkObject(value: object, path: string, depth: number): Culprit | unde
   if (!isList && !isRecord(value)) {
     return culprit(
       path,
-      `is of type ${nameOf(value)}, which JSON does not have`,
+      `is of type ${nameOf(value)}, which JSON does not support`,
       `${remedyFor(value)}`,
     );
   }
@@ -114,7 +114,7 @@ function checkText(text: string, path: string): Culprit | undefined {
   if (isPaired(text)) return undefined;
   return culprit(
     path,
-    'has an unpaired surrogate, which UTF-8 cannot carry',
+    'has an unpaired surrogate, which UTF-8 cannot encode',
     'Clean it with text.toWellFormed().',
   );
 }

@@ -101,7 +101,7 @@ class BlockingSubscription(Generic[M]):
             timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
-            OperationTimeout: No message came within `timeout`.
+            OperationTimeout: No message arrived within `timeout`.
             ConnectionFailed: The first connection could not be opened.
             ProtocolError: The server sends something that is not of this protocol.
             ClosedError: The subscription is closed.

@@ -256,7 +256,7 @@ class PubSubClient:
             types: Deliver only messages of these types, for example ``["order.created"]``; default
                 all. The client filters what the server sends, replays included: positions, gaps
                 and ``history`` count messages of every type.
-            since: Replay what is newer: Unix ms, a datetime, or a timedelta back from now.
+            since: Replay what is newer: Unix ms, a datetime, or a timedelta before now.
             history: Replay at most this many of the newest messages per topic, 0 to 10,000. The
                 server replays what it retains (``limits.history_max``); a warning in the log says
                 where that is less.
@@ -332,7 +332,7 @@ class PubSubClient:
             message: ``{"type": ..., "data": ...}``, optionally ``ttl``, ``id``, ``meta``; or a
                 ``Publication``. An object of a pydantic model, a dataclass or a msgspec struct may
                 be the ``data``, or alone the payload of a message of type ``message``.
-            ttl: Seconds it is kept in history; 0 keeps nothing. Default: as long as the server
+            ttl: Seconds it is kept in history; 0 stores nothing. Default: as long as the server
                 keeps messages.
             id: Message id, at most 128 characters; default ``msg_`` and a ULID.
             key: With the policy ``latest``, a newer message of the same key takes the place of one
@@ -733,7 +733,7 @@ class PubSubClient:
             raise UsageError(
                 "This client runs in another event loop.",
                 code="wrong_loop",
-                remedy="Use one client a loop, or the blocking client `PubSub`.",
+                remedy="Use one client per event loop, or the blocking client `PubSub`.",
             )
 
 

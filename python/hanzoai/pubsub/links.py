@@ -86,7 +86,9 @@ def payload(data: str | bytes | bytearray | memoryview) -> bytes:
         raise InvalidPayload(
             f"Data is {type(data).__name__}; this protocol carries bytes.",
             field="data",
-            remedy="Pass bytes or a string; encode an object yourself, for example by json.dumps.",
+            remedy=(
+                "Pass bytes or a string; encode an object yourself, for example with json.dumps."
+            ),
         ) from None
 
 

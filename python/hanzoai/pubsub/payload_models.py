@@ -84,7 +84,7 @@ class PayloadModel(Generic[T]):
     ) -> None:
         if on_invalid not in _POLICIES:
             raise InvalidOption(
-                "`on_invalid` is none of its values.",
+                "`on_invalid` is not a valid choice.",
                 remedy='Pass "raise", "skip" or "raw".',
                 field="on_invalid",
             )
@@ -246,7 +246,7 @@ def _fallback(value: object) -> Any:
     if not hasattr(value, "__struct_fields__"):
         raise SchemaError(
             f"The payload has {_of_type(value)}.",
-            remedy="Give the field a type that JSON has, or a serializer.",
+            remedy="Give the field a type that JSON supports, or a serializer.",
             field="data",
         )
     import msgspec
@@ -268,7 +268,7 @@ def _form_of(model: Any) -> _Form:
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         name = getattr(model, "__qualname__", type(model).__name__)
         raise InvalidOption(
-            f"No schema can be made of `model`, which is `{name}`: "
+            f"pydantic cannot create a schema for `model`, which is `{name}`: "
             f"{str(error).partition(chr(10))[0]}",
             remedy="Pass a pydantic model, a dataclass, a TypedDict or a msgspec struct.",
             field="model",
@@ -308,4 +308,4 @@ def _msgspec_problem(text: str) -> tuple[str, str]:
 
 
 def _of_type(value: object) -> str:
-    return f"a value that JSON does not have, in an object of type {type(value).__name__}"
+    return f"a value that JSON does not support, in an object of type {type(value).__name__}"

@@ -69,7 +69,7 @@ class TokenSigner:
         password: str | bytes | None = None,
     ) -> None:
         if not key_id:
-            raise _invalid("key_id", "key_id is empty.", "Name the key, by its date for example.")
+            raise _invalid("key_id", "key_id is empty.", "Name the key, for example by its date.")
         self.key_id = key_id
         self._key, self.algorithm = _load(private_key, password)
         self._common: dict[str, object] = {}
@@ -125,7 +125,9 @@ class TokenSigner:
             raise _invalid("user", f"user has {len(user)} characters.", "Pass 1 to 128.")
         seconds = float(seconds_of(ttl))
         if not 0 < seconds <= TTL_MAX:
-            raise _invalid("ttl", f"ttl is {seconds:g} s.", "Pass above 0 and at most 366 days.")
+            raise _invalid(
+                "ttl", f"ttl is {seconds:g} s.", "Pass a value above 0 and at most 366 days."
+            )
         if taken := sorted(_RESERVED & set(extra or ())):
             raise _invalid(
                 "extra",
@@ -196,7 +198,7 @@ def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:
         raise _invalid(
             "private_key",
             "private_key is not the PEM of a private key, or its password is wrong.",
-            "Make one: openssl genpkey -algorithm ed25519",
+            "Create one: openssl genpkey -algorithm ed25519",
         ) from None  # The words of the library may quote the key.
     if isinstance(key, Ed25519PrivateKey):
         return key, "EdDSA"

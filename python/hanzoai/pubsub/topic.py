@@ -124,7 +124,7 @@ class TopicHandle(Generic[Data]):
         Args:
             message: ``{"type": ..., "data": ...}``, optionally ``ttl``, ``id``, ``meta``; or an
                 object of a model alone.
-            ttl: Seconds it is kept in history; 0 keeps nothing.
+            ttl: Seconds it is kept in history; 0 stores nothing.
             id: Message id; default ``msg_`` and a ULID.
             key: See ``PubSubClient.publish``.
             background: See ``PubSubClient.publish``.

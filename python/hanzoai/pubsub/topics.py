@@ -102,7 +102,7 @@ def _diagnose(name: str, kind: str) -> tuple[str, str | None]:
             if segment not in ("*", "**"):
                 return (
                     f"mixes '*' at character {star} with others in one segment",
-                    "Let `*` (one segment) or `**` (one or more) be a whole segment.",
+                    "Use `*` (one segment) or `**` (one or more) as a whole segment.",
                 )
         at += len(segment) + 1
     raise AssertionError(name)  # pragma: no cover - the callers ask about invalid names alone

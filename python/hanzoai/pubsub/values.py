@@ -46,7 +46,7 @@ Since: TypeAlias = int | datetime | timedelta
 """A time: Unix milliseconds, an aware datetime, or a timedelta back from now (either sign)."""
 
 Ttl: TypeAlias = int | timedelta
-"""How long a message is kept: whole seconds, or a timedelta; 0 keeps nothing."""
+"""How long a message is kept: whole seconds, or a timedelta; 0 stores nothing."""
 
 Topics: TypeAlias = str | Sequence[str]
 """One pattern or several."""

@@ -3,7 +3,7 @@
 A file is `rules:` with a list of `{pattern, require, publish}`. A rule whose pattern takes the
 topic decides alone; where none does, nothing is allowed. `publish` is apart from `require`:
 absent, services may publish; `true`, services and users who meet `require`; `false`, no one;
-`{require: …}`, users who meet that requirement. Admins may do everything.
+`{require: …}`, users who meet that requirement. Administrators may do everything.
 """
 
 from __future__ import annotations
@@ -137,14 +137,14 @@ class Policy:
     def explain(self, identity: Identity, topic: str) -> Access:
         """What this identity may do with a topic or pattern, and which rule decides."""
         if identity.admin:
-            return Access(True, True, None, "Admins may do everything.")
+            return Access(True, True, None, "Administrators may do everything.")
         if "*" in topic:
             return self._explain_pattern(identity, topic)
         found = self._decisive(topic)
         publish = self.may_publish(identity, topic)
         if found is None:
             reason = "No rule matches this topic, so it is denied"
-            reason += "; services may publish all the same." if publish else "."
+            reason += "; services may still publish." if publish else "."
             return Access(False, publish, None, reason)
         rule, bindings = found
         subscribe = requirements.met(rule.require, identity, bindings)
@@ -156,12 +156,14 @@ class Policy:
     def _explain_pattern(self, identity: Identity, pattern: str) -> Access:
         allowed = self.may_subscribe_pattern(identity, pattern)
         if not allowed:
-            reason = "No rule lets you read any topic that this pattern takes."
+            reason = "No rule allows you to read a topic that matches this pattern."
         elif self.unfiltered(identity, pattern):
-            reason = "You may read every topic that this pattern takes."
+            reason = "You may read every topic that matches this pattern."
         else:
-            reason = "The pattern may stand; only messages of topics you may read are delivered."
-        return Access(allowed, False, None, reason + " One publishes to topics, not to patterns.")
+            reason = (
+                "The pattern is allowed; you receive only messages of topics that you may read."
+            )
+        return Access(allowed, False, None, reason + " Publish to topics, not to patterns.")
 
     def _decisive(self, topic: str) -> tuple[Rule, dict[str, str]] | None:
         try:
@@ -234,16 +236,20 @@ def _entries(file: Path, root: Node | None) -> list[Node]:
 def _rule(number: int, source: str, value: object) -> Rule:
     fields = documents.mapping(value)
     if fields is None:
-        raise ValueError("a rule is a mapping with `pattern`, `require` and, maybe, `publish`")
+        raise ValueError(
+            "a rule must be a mapping with `pattern`, `require` and optionally `publish`"
+        )
     for key in fields:
         if key not in {"pattern", "require", "publish"}:
-            raise ValueError(f"there is no key `{key}`; use `pattern`, `require`, `publish`")
+            raise ValueError(f"unknown key `{key}`; use `pattern`, `require`, `publish`")
     text = fields.get("pattern")
     if not isinstance(text, str):
-        raise ValueError("`pattern` is missing or no text")  # noqa: TRY004
+        raise ValueError("`pattern` is missing or not text")  # noqa: TRY004
     pattern = rule_patterns.parse(text)
     if "require" not in fields:
-        raise ValueError("`require` is missing; use `authenticated: true` to let everybody in")
+        raise ValueError(
+            "`require` is missing; use `authenticated: true` to allow every authenticated client"
+        )
     require = requirements.parse(fields["require"], pattern.placeholders)
     return Rule(number, source, pattern, require, _publish(fields.get("publish"), pattern))
 
@@ -254,19 +260,19 @@ def _publish(value: object, pattern: RulePattern) -> bool | Requirement | None:
     fields = documents.mapping(value) or {}
     if set(fields) == {"require"}:
         return requirements.parse(fields["require"], pattern.placeholders)
-    raise ValueError("`publish` is true, false or `{require: …}`")
+    raise ValueError("`publish` must be true, false or `{require: …}`")
 
 
 def _publish_reason(rule: Rule, bindings: dict[str, str]) -> str:
     match rule.publish:
         case None:
-            return "It says nothing about publishing, so services alone may."
+            return "It does not set `publish`, so only services may publish."
         case True:
-            return "Services and those it lets subscribe may publish."
+            return "Services, and clients that may subscribe, may publish."
         case False:
             return "No client may publish."
         case requirement:
-            return f"To publish it requires {requirements.describe(requirement, bindings)}."
+            return f"To publish, it requires {requirements.describe(requirement, bindings)}."
 
 
 def _open_headed(rule: Rule) -> bool:

@@ -67,13 +67,13 @@ def parse(value: object, placeholders: frozenset[str]) -> Requirement:
     items = documents.mapping(value)
     if not items:
         raise ValueError(
-            "`require` is a mapping such as `authenticated: true`; known are "
+            "`require` must be a mapping such as `authenticated: true`; use "
             + ", ".join((*_FLAGS, *_NAMED, "any", "all"))
         )
     parts = tuple(_parse_one(key, item, placeholders) for key, item in items.items())
     requirement = parts[0] if len(parts) == 1 else All(parts)
     if _count(requirement) > MAX_ALTERNATIVES:
-        raise ValueError(f"`require` has over {MAX_ALTERNATIVES} ways to be met; split the rule")
+        raise ValueError(f"`require` has over {MAX_ALTERNATIVES} combinations; split the rule")
     return requirement
 
 
@@ -163,7 +163,7 @@ def _parse_one(key: str, value: object, placeholders: frozenset[str]) -> Require
             raise ValueError(f"`{key}` is {value!r}; a placeholder is written <name>")
         return Named(key, match[1] if match else value, match is not None)
     known = ", ".join((*_FLAGS, *_NAMED, "any", "all"))
-    raise ValueError(f"there is no requirement `{key}`; known are {known}")
+    raise ValueError(f"unknown requirement `{key}`; use {known}")
 
 
 def _flag(name: str, identity: Identity) -> bool:

@@ -60,7 +60,7 @@ def parse(text: str) -> RulePattern:
         )
     stars = [i for i, segment in enumerate(segments) if segment == "**"]
     if stars and any(s.startswith("<") for s in segments[stars[0] : stars[-1]]):
-        raise ValueError(f"a placeholder between two `**` of {text!r} has no certain place")
+        raise ValueError(f"a placeholder between two `**` of {text!r} is ambiguous")
     return RulePattern(text, segments, frozenset(names))
 
 

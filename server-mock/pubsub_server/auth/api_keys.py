@@ -114,7 +114,7 @@ class ApiKeys:
         # The table is looked up by a part of the hash, the rest is compared in constant time:
         # what an attacker can time is a hash that he cannot steer towards another.
         if known is None or not hmac.compare_digest(known[0], digest):
-            raise ServiceError("token_invalid", "there is no such API key")
+            raise ServiceError("token_invalid", "the API key is unknown")
         identity = known[1]
         if identity.expires_at is not None and identity.expires_at <= self._clock() * 1000:
             raise ServiceError("token_expired", f"the API key {identity.key_id} has expired")
@@ -185,7 +185,7 @@ def load(file: Path) -> _Keys:
             said = error.message if isinstance(error, ServiceError) else error
             raise ApiKeysError(f"{file}, key {number}: {said}") from None
         if digest[:16] in found:
-            raise ApiKeysError(f"{file}, key {number}: its sha256 is that of a key before")
+            raise ApiKeysError(f"{file}, key {number}: an earlier key has the same sha256")
         found[digest[:16]] = (digest, identity)
     return found
 
@@ -197,11 +197,11 @@ def _entry(entry: object) -> tuple[str, Identity]:
     unknown = sorted(set(fields) - _FIELDS)
     if unknown:
         known = ", ".join(sorted(_FIELDS))
-        raise ValueError(f"there is no field `{unknown[0]}`; known are {known}")
+        raise ValueError(f"unknown field `{unknown[0]}`; use {known}")
     digest = fields.get("sha256")
     if not isinstance(digest, str) or not _HASH.fullmatch(digest.lower()):
         raise ValueError(
-            "`sha256` is not 64 hexadecimal characters; `hanzo-pubsub token --api-key` makes one"
+            "`sha256` is not 64 hexadecimal characters; `hanzo-pubsub token --api-key` creates one"
         )
     if not isinstance(fields.get("id"), str):
         raise ValueError("`id` is missing; it names the key in the audit log")  # noqa: TRY004

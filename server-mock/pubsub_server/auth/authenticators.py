@@ -110,7 +110,7 @@ class TokenRouter:
             raise ServiceError("token_invalid", f"the token has over {MAX_TOKEN} characters")
         bare = strip_bearer(token)
         if not bare.isascii():
-            raise ServiceError("token_invalid", "a token has no characters other than ASCII")
+            raise ServiceError("token_invalid", "a token contains only ASCII characters")
         if not bare:
             raise ServiceError("unauthenticated", "the token is empty")
         chosen = self._api_keys if bare.startswith(PREFIX) else self._jwts

@@ -64,7 +64,9 @@ def load_key(file: Path) -> bytes:
             scratch.unlink()
         return _read(file)
     except OSError as error:
-        raise KeyFileError(f"the development key {file} cannot be made: {error.strerror}") from None
+        raise KeyFileError(
+            f"the development key {file} cannot be created: {error.strerror}"
+        ) from None
 
 
 def mint(
@@ -152,7 +154,7 @@ class DevTokens:
         except jwt.PyJWTError:
             raise ServiceError(
                 "token_invalid",
-                "this is not a token of this machine's development key; "
+                "the token was not signed with the development key of this machine; "
                 "`hanzo-pubsub token --user NAME` prints one",
             ) from None
         identity = identity_from_claims(claims)
@@ -172,5 +174,5 @@ def _read(file: Path) -> bytes:
     except (OSError, UnicodeDecodeError) as error:
         raise KeyFileError(f"the development key {file} cannot be read: {error}") from None
     if len(key) < KEY_BYTES * 2:
-        raise KeyFileError(f"the development key {file} is too short; delete it to make another")
+        raise KeyFileError(f"the development key {file} is too short; delete it to create another")
     return key.encode()

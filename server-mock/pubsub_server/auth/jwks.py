@@ -176,7 +176,7 @@ class KeySet:
             self._failures = 0
         except Exception as error:
             self._failures += 1
-            kept = "there are none yet" if self._fetched is None else "those known stay in use"
+            kept = "there are none yet" if self._fetched is None else "the known keys stay in use"
             unexpected = None if isinstance(error, FetchFailed) else error
             _LOG.warning("cannot fetch the keys of IAM (%s): %s", kept, error, exc_info=unexpected)
         finally:
@@ -267,7 +267,7 @@ class JwksAuthenticator:
                 continue
             except jwt.PyJWTError as error:
                 raise ServiceError("token_invalid", _refusal(error)) from None
-        raise ServiceError("token_invalid", "the signature of the token does not hold")
+        raise ServiceError("token_invalid", "the signature of the token is not valid")
 
 
 def parse_key_set(document: object) -> dict[str | None, list[tuple[str, PublicKey]]]:
@@ -338,11 +338,11 @@ def _header(token: str) -> tuple[str, str | None]:
 def _refusal(error: jwt.PyJWTError) -> str:
     match error:
         case jwt.MissingRequiredClaimError():
-            return f"the token lacks the claim `{error.claim}`"
+            return f"the token does not have the claim `{error.claim}`"
         case jwt.InvalidAudienceError():
             return "the token is for another audience"
         case jwt.InvalidIssuerError():
-            return "the token is of another issuer"
+            return "the token is from another issuer"
         case _:
             return "the token is malformed"
 

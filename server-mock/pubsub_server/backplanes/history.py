@@ -169,7 +169,7 @@ class MemoryStore:
             return Published(id, seen.timestamp, seq, True)
         return ServiceError(
             "conflict",
-            "you have used this id before, for another message",
+            "you have used this id for another message",
             topic=draft.topic,
             field="id",
         )

@@ -125,7 +125,7 @@ def _yaml(value: object) -> str:
 
 
 class _Plain(yaml.SafeDumper):
-    """Writes a value that is there twice two times, without anchors."""
+    """Writes a value that occurs twice two times, without anchors."""
 
     def ignore_aliases(self, data: object) -> bool:
         return True

@@ -139,7 +139,7 @@ def _topic(pattern: str, value: object) -> Topic:
     _known(fields, _TOPIC_KEYS, "a topic")
     schema = documents.mapping(fields.get("schema"))
     if schema is None:
-        raise ValueError("`schema` is missing or no mapping")
+        raise ValueError("`schema` is missing or not a mapping")
     name = fields.get("name", _name_of(schema, pattern))
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ValueError("`name` must be a capital letter, then letters and digits")

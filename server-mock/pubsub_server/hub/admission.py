@@ -147,9 +147,7 @@ class Admission:
         replaced = core.connections.get(connection.client_id)
         if replaced is not None:
             # The old connection is dead without the server knowing: the client is here.
-            self._end(
-                replaced, ServiceError("replaced", "another connection took this one's place")
-            )
+            self._end(replaced, ServiceError("replaced", "another connection replaced this one"))
         connection.identity = identity
         connection.since = core.wall()
         core.connections[connection.client_id] = connection
@@ -244,7 +242,7 @@ class Admission:
                 continue
             ended[identity.key_id or ""] = ended.get(identity.key_id or "", 0) + 1
             if withdrawn:
-                error = ServiceError("token_invalid", "the API key was withdrawn")
+                error = ServiceError("token_invalid", "the API key was removed")
             else:
                 error = ServiceError("going_away", "the entry of the API key has changed")
             self._end(connection, error)
@@ -269,12 +267,12 @@ class Admission:
             if connection.identity is None:
                 self._end(
                     connection,
-                    ServiceError("auth_timeout", "no `auth` came in time after the opening"),
+                    ServiceError("auth_timeout", "the client did not send `auth` in time"),
                 )
             else:
                 self._end(
                     connection,
-                    ServiceError("token_expired", "the token has ended and no new one came"),
+                    ServiceError("token_expired", "the token has expired, and no new one arrived"),
                 )
             return None
         if connection.identity is not None:
@@ -327,7 +325,7 @@ class Admission:
         if silence >= self._timeout:
             self._end(
                 connection,
-                ServiceError("idle_timeout", "nothing was heard from the client for too long"),
+                ServiceError("idle_timeout", "the client sent nothing for too long"),
             )
             return False
         if now - connection.last_spoke >= self._program:
@@ -335,7 +333,7 @@ class Admission:
                 connection,
                 ServiceError(
                     "idle_timeout",
-                    f"no frame came for {self._program:g} s; send a `ping` every 15 s",
+                    f"the client sent no frame for {self._program:g} s; send a `ping` every 15 s",
                 ),
             )
             return False

@@ -446,7 +446,7 @@ class Hub:
         """Messages of a topic are missing: let those go that cannot see it, and ask for it."""
         for connection in list(self.core.router.route(topic)):
             if topic not in connection.patterns:
-                said = f"messages of {topic} were missed here; reconnect to replay them"
+                said = f"this node missed messages of {topic}; reconnect to replay them"
                 self.end(connection, ServiceError("going_away", said, topic=topic))
 
     async def history(

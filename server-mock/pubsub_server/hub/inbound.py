@@ -249,7 +249,7 @@ class Inbound:
     def _auth(self, connection: Connection, request: AuthRequest) -> None:
         if connection.authenticating:
             raise ServiceError(
-                "rate_limited", "another `auth` is being checked", retry_after_ms=1000
+                "rate_limited", "the server is still checking another `auth`", retry_after_ms=1000
             )
         connection.authenticating = True
         if connection.identity is None:

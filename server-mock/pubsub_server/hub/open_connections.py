@@ -49,7 +49,7 @@ class OpenConnections:
         """See `service.Service.connections`."""
         core = self._core
         if not core.policy.may_administer(identity):
-            raise ServiceError("forbidden", "only an admin may list connections")
+            raise ServiceError("forbidden", "only an administrator may list connections")
         if not 1 <= limit <= CONNECTIONS_MAX:
             raise ServiceError(
                 "invalid_option", f"`limit` is 1 to {CONNECTIONS_MAX}", field="limit"
@@ -87,7 +87,7 @@ class OpenConnections:
         refusal: ServiceError | None = None
         connection = core.connections.get(client_id)
         if not core.policy.may_administer(identity):
-            refusal = ServiceError("forbidden", "only an admin may cut a connection")
+            refusal = ServiceError("forbidden", "only an administrator may cut a connection")
         elif connection is None:
             refusal = ServiceError(
                 "not_found",
@@ -106,7 +106,7 @@ class OpenConnections:
 
     def _report(self, connection: Connection, queued: int) -> ConnectionReport:
         identity = connection.identity
-        assert identity is not None, "only authenticated connections are known by their id"
+        assert identity is not None, "only authenticated connections have an id"
         caller = connection.sink.caller
         return ConnectionReport(
             client_id=connection.client_id,

@@ -200,7 +200,7 @@ class Positions:
         if self._callers[caller] >= most:
             raise ServiceError(
                 "connection_limit",
-                f"{most} requests of {identity.user_id} wait for positions, as many as may",
+                f"{most} requests of {identity.user_id} wait for positions, which is the maximum",
                 field="wait_ms",
                 retry_after_ms=RETRY_MS,
             )

@@ -70,7 +70,7 @@ class Queries:
         """See `service.Service`."""
         core = self._core
         if not core.policy.may_administer(identity):
-            raise ServiceError("forbidden", "only an admin may list topics")
+            raise ServiceError("forbidden", "only an administrator may list topics")
         if not 1 <= limit <= TOPICS_MAX:
             raise ServiceError("invalid_option", f"`limit` is 1 to {TOPICS_MAX}", field="limit")
         found = core.backplane.logs.reports(prefix, limit + 1)

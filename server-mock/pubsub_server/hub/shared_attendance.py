@@ -170,9 +170,7 @@ class SharedAttendance(Attendance):
         except ServiceError:
             return
         if elsewhere and client_id not in self._joining:
-            self._end(
-                connection, ServiceError("replaced", "another connection took this one's place")
-            )
+            self._end(connection, ServiceError("replaced", "another connection replaced this one"))
 
     # ------------------------------------------------------------ what others do
 

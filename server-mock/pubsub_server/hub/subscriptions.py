@@ -209,7 +209,7 @@ class Subscriptions:
             return ServiceError(
                 "subscription_limit",
                 f"this connection has {core.settings.max_subscriptions:,} subscriptions,"
-                " and no more are taken",
+                " and no more are allowed",
                 topic=pattern,
             )
         self._set_loud(connection, pattern, loud)

@@ -16,7 +16,7 @@ DEFAULT_CONNECTIONS: Final = 1_000
 RETRY_SECONDS: Final = 1
 """When a refused client may try again."""
 TOO_MANY: Final = "too many connections from this address have not authenticated"
-TOO_MUCH: Final = "connections from this address have sent too much before they authenticated"
+TOO_MUCH: Final = "connections from this address have sent too many bytes before they authenticated"
 
 
 class PreAuthLimiter:

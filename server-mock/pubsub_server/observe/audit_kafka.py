@@ -205,8 +205,8 @@ class KafkaCarrier:
                 )
             if isinstance(each, errors.IllegalSaslStateError):
                 return (
-                    "audit_kafka_user: this port of the broker takes no user; leave it out, or name"
-                    " the broker's port with SASL"
+                    "audit_kafka_user: this port of the broker does not accept a user; leave it"
+                    " out, or use the broker's SASL port"
                 )
             if isinstance(each, errors.TopicAuthorizationFailedError):
                 return (
@@ -215,15 +215,15 @@ class KafkaCarrier:
                 )
             if isinstance(each, errors.UnknownTopicOrPartitionError):
                 return (
-                    f"audit_kafka_topic: there is no {self._topic}, and the brokers make none by"
-                    " themselves; make it, or set another"
+                    f"audit_kafka_topic: there is no {self._topic}, and the brokers do not create"
+                    " it; create it, or set another"
                 )
         if self._producer is None and isinstance(
             error.__cause__ or error, (asyncio.IncompleteReadError, ConnectionResetError)
         ):
             return (
-                "audit_kafka: the broker hangs up without an answer; where its port speaks TLS set"
-                " audit_kafka_tls, where it does not leave that out, where it wants a user set"
+                "audit_kafka: the broker closes the connection without an answer; if its port uses"
+                " TLS, set audit_kafka_tls, otherwise leave it out; if it requires a user, set"
                 " audit_kafka_user"
             )
         return None
@@ -240,8 +240,9 @@ def _tls_remedy(error: ssl.SSLError) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         if error.verify_code in OTHER_NAME:
             return (
-                f"audit_kafka: the broker's certificate is another's ({error.verify_message}); name"
-                " the brokers as their certificates do, here and in their `advertised.listeners`"
+                "audit_kafka: the broker's certificate is for another name"
+                f" ({error.verify_message}); use the names in the certificates, here and in the"
+                " brokers' `advertised.listeners`"
             )
         return (
             f"audit_kafka_ca: the broker's certificate is not trusted ({error.verify_message});"
@@ -253,7 +254,7 @@ def _tls_remedy(error: ssl.SSLError) -> str:
             f"audit_kafka_cert, audit_kafka_key: the broker refuses the certificate ({said}); give"
             " one of an authority that it trusts"
         )
-    return f"audit_kafka_tls: no TLS with the broker ({said}); does this port of it speak TLS?"
+    return f"audit_kafka_tls: no TLS with the broker ({said}); does this port use TLS?"
 
 
 async def _end(producer: Any, *, at_once: bool) -> None:

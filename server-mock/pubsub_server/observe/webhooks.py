@@ -45,7 +45,7 @@ class Receiver:
     """One receiver: its queue and the task that posts from it, in order.
 
     Attributes:
-        dropped: Events that found the queue full, or were given up after the last try.
+        dropped: Events that found the queue full, or were dropped after the last try.
         delivered: Events that were taken.
     """
 
@@ -125,7 +125,7 @@ class Receiver:
             backoff = self._settings.webhook_backoff / 1000 * 2 ** (attempt - 1)
             pause = min(MAX_BACKOFF, max(wait, backoff * (0.5 + self._jitter() / 2)))
             await asyncio.sleep(pause)
-        return f"{said}, given up after {attempt} of {last} tries"
+        return f"{said}, dropped after {attempt} of {last} tries"
 
     async def _post(
         self, session: aiohttp.ClientSession, identifier: str, body: bytes

@@ -20,11 +20,11 @@ def conflicts(settings: Settings) -> Iterator[str]:
         yield f"{given} is set without {missing}; TLS needs both"
     if settings.tls_cert is not None and settings.behind_tls_proxy:
         yield (
-            "behind_tls_proxy is set with tls_cert; leave out behind_tls_proxy where this"
-            " server ends TLS, or tls_cert and tls_key where the proxy does"
+            "behind_tls_proxy is set with tls_cert; leave out behind_tls_proxy if this server"
+            " terminates TLS, or tls_cert and tls_key if the proxy does"
         )
     if settings.http_port == settings.ws_port != 0:
-        yield f"http_port and ws_port are both {settings.http_port}; give each a port of its own"
+        yield f"http_port and ws_port are both {settings.http_port}; use different ports"
     for name in ("event_stream", "hub", "sp_pub"):
         if getattr(settings, name) is not None and settings.workers > 1:
             yield f"{name} is set with {settings.workers} workers; run one worker"
@@ -58,11 +58,11 @@ def conflicts(settings: Settings) -> Iterator[str]:
     if settings.max_payload > settings.max_frame:
         yield (
             f"max_payload ({settings.max_payload}) is larger than max_frame ({settings.max_frame}),"
-            " which no such message passes; raise max_frame, or lower max_payload"
+            " so the server rejects such messages; raise max_frame, or lower max_payload"
         )
     for name in ("redis_cluster", "redis_durable"):
         if getattr(settings, name) and settings.redis_url is None:
-            yield f"{name} is set without redis_url; say where Redis is"
+            yield f"{name} is set without redis_url; set redis_url"
     if settings.history_page_default > settings.history_page_max:
         yield "history_page_default is larger than history_page_max"
     if settings.redis_url is not None:
@@ -70,11 +70,11 @@ def conflicts(settings: Settings) -> Iterator[str]:
         if scheme not in {"redis", "rediss", "unix"}:
             yield "redis_url must begin with redis://, rediss:// or unix://"
     elif settings.backplane == "redis":
-        yield "backplane is `redis` without redis_url; say where Redis is"
+        yield "backplane is `redis` without redis_url; set redis_url"
     if settings.workers > 1 and settings.backplane == "memory":
         yield (
-            f"backplane is `memory` with {settings.workers} workers, which it cannot join; leave"
-            " backplane out, or run one worker"
+            f"backplane is `memory` with {settings.workers} workers, which it cannot connect;"
+            " leave out backplane, or run one worker"
         )
     if settings.node_timeout < 2 * settings.node_heartbeat:
         yield "node_timeout is less than twice node_heartbeat"
@@ -82,10 +82,10 @@ def conflicts(settings: Settings) -> Iterator[str]:
         settings.audit_file or settings.audit_redis or settings.audit_kafka
     ):
         yield (
-            "audit_topics is set without audit_file, audit_redis or audit_kafka; say where to write"
+            "audit_topics is set without audit_file, audit_redis or audit_kafka; set one of them"
         )
     if settings.audit_redis and settings.redis_url is None:
-        yield "audit_redis is set without redis_url; say where Redis is"
+        yield "audit_redis is set without redis_url; set redis_url"
     yield from _mesh(settings)
     yield from _kafka(settings)
 
@@ -101,7 +101,7 @@ def _mesh(settings: Settings) -> Iterator[str]:
             yield f"{given[0]} is set without backplane `mesh`; set that, or leave it out"
         return
     if settings.mesh_listen is None:
-        yield "backplane is `mesh` without mesh_listen; say where the other nodes find this one"
+        yield "backplane is `mesh` without mesh_listen; set the address for other nodes"
     if settings.workers > 1:
         yield (
             f"backplane is `mesh` with {settings.workers} workers; run one worker, and more nodes"
@@ -125,10 +125,10 @@ def _kafka(settings: Settings) -> Iterator[str]:
         and name not in {"audit_kafka_topic", "audit_kafka_mechanism"}
     ]
     if given and not settings.audit_kafka:
-        yield f"{given[0]} is set without audit_kafka; say where the brokers are"
+        yield f"{given[0]} is set without audit_kafka; set the brokers"
     for name in ("audit_kafka_ca", "audit_kafka_cert"):
         if name in given and not settings.audit_kafka_tls:
-            yield f"{name} is set without audit_kafka_tls; it is of use with TLS only"
+            yield f"{name} is set without audit_kafka_tls; it requires TLS"
     for one, other in (
         ("audit_kafka_cert", "audit_kafka_key"),
         ("audit_kafka_user", "audit_kafka_password"),
@@ -142,6 +142,6 @@ def _kafka(settings: Settings) -> Iterator[str]:
         and not settings.audit_kafka_tls
     ):
         yield (
-            "audit_kafka_mechanism is `PLAIN` without audit_kafka_tls: it would show the"
-            " password to everybody on the way; set audit_kafka_tls, or a SCRAM mechanism"
+            "audit_kafka_mechanism is `PLAIN` without audit_kafka_tls: anyone on the network could"
+            " read the password; set audit_kafka_tls, or a SCRAM mechanism"
         )

@@ -36,7 +36,7 @@ class _Once(SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen and key.tag != MERGE:
                     line = key.start_mark.line + 1
-                    raise _TwiceError(f"line {line}: `{key.value}` is there twice")
+                    raise _TwiceError(f"line {line}: `{key.value}` occurs twice")
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 

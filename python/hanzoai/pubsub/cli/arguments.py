@@ -97,7 +97,7 @@ def via_argument(parser: argparse.ArgumentParser) -> None:
         "--via",
         metavar="URL",
         help="use the event stream protocol at events://HOST:PORT, events+tls://HOST:PORT or "
-        "events+unix:PATH; events://self is the one of this machine",
+        "events+unix:PATH; events://self is the node on this machine",
     )
 
 

@@ -65,7 +65,8 @@ def _refuse(args: Namespace, names: Sequence[str]) -> None:
         if getattr(args, name) not in (None, False, []):
             option = "--" + name.replace("_", "-")
             usage_error(
-                f"{option} cannot be used with --via: the event stream has no such thing.",
+                f"{option} cannot be used with --via: the event stream protocol does not "
+                "support it.",
                 remedy=f"Leave out {option} or --via.",
             )
 

@@ -103,7 +103,9 @@ def parse_line(line: bytes, args: Namespace) -> dict[str, Any]:
     except UnicodeDecodeError:
         raise InvalidPayload("The line is not UTF-8 text.") from None
     except ValueError as error:
-        raise InvalidPayload(f"The line is {error}.", remedy="Write one JSON a line.") from None
+        raise InvalidPayload(
+            f"The line is {error}.", remedy="Write one JSON value per line."
+        ) from None
     if args.type is not None:
         return _message({"data": found}, args)
     if not isinstance(found, dict) or "data" not in found:

@@ -126,7 +126,9 @@ class _Asker:
         except UnicodeDecodeError:
             raise InvalidPayload("The line is not UTF-8 text.") from None
         except ValueError as error:
-            raise InvalidPayload(f"The line is {error}.", remedy="Write one JSON a line.") from None
+            raise InvalidPayload(
+                f"The line is {error}.", remedy="Write one JSON value per line."
+            ) from None
         return await self._request(ps, data)
 
     async def _settle(self, line: int, task: asyncio.Task[Message]) -> None:

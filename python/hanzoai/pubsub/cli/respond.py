@@ -138,7 +138,7 @@ class _Answerer:
         if self._args.count is not None and self._answered < self._args.count:
             self._output.note(
                 "timeout",
-                f"{self._answered:,} of {self._args.count:,} requests came in time",
+                f"{self._answered:,} of {self._args.count:,} requests arrived in time",
                 style="yellow",
             )
             return Exit.TIMEOUT

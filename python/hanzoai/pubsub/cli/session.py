@@ -52,7 +52,7 @@ def token_source(args: Namespace, output: Output) -> Callable[[], str | None]:
         AuthRefused: From the returned function, where the file cannot be read or is empty.
     """
     if args.token and args.token_file:
-        usage_error("--token and --token-file exclude each other.", remedy="Give one of them.")
+        usage_error("--token and --token-file exclude each other.", remedy="Pass one of them.")
     if args.token:
         output.note(
             "warning",
@@ -102,7 +102,7 @@ def build_client(
     if token is None:
         raise PubSubError(
             "unauthenticated",
-            "No token is given.",
+            "No token was given.",
             remedy="Set HANZO_PUBSUB_TOKEN or pass --token-file; for a development server: "
             "hanzo-pubsub token --user NAME.",
         )

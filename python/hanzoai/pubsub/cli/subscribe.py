@@ -134,7 +134,7 @@ class _Reader:
         if self._args.count is not None and self._received < self._args.count:
             self._output.note(
                 "timeout",
-                f"{self._received:,} of {self._args.count:,} messages came in time",
+                f"{self._received:,} of {self._args.count:,} messages arrived in time",
                 style="yellow",
             )
             return Exit.TIMEOUT

@@ -141,7 +141,9 @@ class EventStreamClient:
         except TimeoutError as error:
             if isinstance(error, OperationTimeout):
                 raise
-            raise OperationTimeout(f"{self._target} took nothing within {seconds:g} s.") from None
+            raise OperationTimeout(
+                f"{self._target} accepted no data within {seconds:g} s."
+            ) from None
         return len(body)
 
     def subscribe(self, topic: str | bytes) -> EventSubscription:
@@ -264,7 +266,7 @@ class EventSubscription:
             timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
-            OperationTimeout: No event came within `timeout`.
+            OperationTimeout: No event arrived within `timeout`.
             ConnectionFailed: The first connection could not be opened.
             ProtocolError: The server sends something that is not an event stream.
             ClosedError: The subscription is closed.
@@ -280,7 +282,7 @@ class EventSubscription:
         except TimeoutError as error:
             if isinstance(error, OperationTimeout):
                 raise
-            raise OperationTimeout(f"No event came within {seconds:g} s.", remedy="") from None
+            raise OperationTimeout(f"No event arrived within {seconds:g} s.", remedy="") from None
 
     async def __aiter__(self) -> AsyncIterator[Event]:
         """Yield events until the subscription is closed."""
@@ -325,7 +327,7 @@ class EventSubscription:
                 self._found += [Event(to_text(topic), data) for topic, data in events]
         except FrameError as error:
             await self.close()
-            raise ProtocolError(f"{self._target} sends no event stream: {error}") from None
+            raise ProtocolError(f"{self._target} does not send an event stream: {error}") from None
 
     async def _ensure(self) -> Link:
         while self._link is None:

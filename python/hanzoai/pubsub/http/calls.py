@@ -95,7 +95,7 @@ def publish(publication: Publication) -> Call[PublishResult]:
     def read(body: bytes) -> PublishResult:
         result = _publish_result(_json_object(body))
         if result is None:
-            raise ProtocolError("It lacks the `id` or the `timestamp` of a published message.")
+            raise ProtocolError("It has no `id` or no `timestamp`.")
         return result
 
     return Call(
@@ -268,7 +268,9 @@ def error_info(error: PubSubError) -> ErrorInfo:
 def not_sent(error: PubSubError) -> ErrorInfo:
     """What a message of a batch gets that was not sent, because one before it failed."""
     if isinstance(error, OperationTimeout):
-        return error_info(OperationTimeout("It was not sent: a message before it got no answer."))
+        return error_info(
+            OperationTimeout("It was not sent, because an earlier message was not answered.")
+        )
     return error_info(error)
 
 
@@ -306,7 +308,7 @@ def _history_page(body: bytes) -> HistoryPage:
         pass
     fields = _json_object(body)
     if "messages" not in fields:
-        raise ProtocolError("It lacks the `messages` of a history.")
+        raise ProtocolError("It has no `messages`.")
     entries = fields["messages"]
     read = [read_envelope(entry) for entry in cast("list[object]", entries)]
     messages = [entry for entry in read if not isinstance(entry, str)]
@@ -332,7 +334,7 @@ def _occupancy(body: bytes) -> Occupancy:
     try:
         return Occupancy.model_validate_json(body)
     except ValidationError:
-        raise ProtocolError("It lacks the numbers of members and users.") from None
+        raise ProtocolError("It has no numbers of members and users.") from None
 
 
 def _topic_list(body: bytes) -> TopicList:
@@ -361,14 +363,14 @@ def _position_list(body: bytes) -> PositionList:
     try:
         return PositionList.model_validate(_json_object(body), strict=False)
     except ValidationError:
-        raise ProtocolError("The server described positions in a way not understood.") from None
+        raise ProtocolError("The positions of the server have an unknown format.") from None
 
 
 def _session_info(body: bytes) -> SessionInfo:
     try:
         return SessionInfo.model_validate(_json_object(body), strict=False)
     except ValidationError:
-        raise ProtocolError("The server described its session in a way not understood.") from None
+        raise ProtocolError("The session of the server has an unknown format.") from None
 
 
 def _json_object(body: bytes) -> dict[str, object]:
@@ -377,7 +379,7 @@ def _json_object(body: bytes) -> dict[str, object]:
     except ValueError:
         value = None
     if not isinstance(value, dict):
-        raise ProtocolError("It is not the JSON object that a PubSub server answers.")
+        raise ProtocolError("It is not the JSON object that a PubSub server sends.")
     fields = cast("dict[str, object]", value)
     for name in ("messages", "members", "topics"):
         if not isinstance(fields.get(name, []), list):

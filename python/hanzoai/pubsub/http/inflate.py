@@ -37,8 +37,8 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str | None) -> AsyncG
         return
     if name not in ("gzip", "x-gzip", "deflate"):
         raise ProtocolError(
-            f"The answer is compressed as `{name[:64]}`, which was not asked for.",
-            remedy="Have the proxy before the server heed `Accept-Encoding`.",
+            f"The answer is compressed as `{name[:64]}`, which the client did not request.",
+            remedy="Configure the proxy in front of the server to respect `Accept-Encoding`.",
         )
     inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
     async for chunk in chunks:

@@ -200,7 +200,9 @@ class Performer:
             reraise=True,
         )
         if seconds <= 0:
-            raise OperationTimeout("There was no time left to ask.", topic=call.topic, id=call.id)
+            raise OperationTimeout(
+                "There was no time left for a request.", topic=call.topic, id=call.id
+            )
         if self._closed:
             raise ClosedError(topic=call.topic)
         limit = asyncio.timeout(seconds)
@@ -225,8 +227,8 @@ class Performer:
                 ) from None
             if not asked.is_set():
                 raise OperationTimeout(
-                    f"get_token gave no token within {seconds:g} s; nothing was sent.",
-                    remedy="Let the callback answer faster, or give up by itself.",
+                    f"get_token returned no token within {seconds:g} s; nothing was sent.",
+                    remedy="Make the callback faster, or let it raise an error.",
                     topic=call.topic,
                     id=call.id,
                 ) from None
@@ -313,7 +315,7 @@ class Performer:
                 if len(body) > self._options.max_frame:
                     raise ProtocolError(
                         f"The server's answer has more than {self._options.max_frame:,} bytes.",
-                        remedy="Ask for smaller pages, or raise `max_frame`.",
+                        remedy="Request smaller pages, or raise `max_frame`.",
                     )
         return bytes(body)
 

@@ -102,7 +102,7 @@ def describe_answer(status: int, headers: Mapping[str, str], body: bytes) -> str
     elif start in (b"{", b"["):
         what = "JSON"
     else:
-        what = kind if kind.isprintable() and kind else "content of no type"
+        what = kind if kind.isprintable() and kind else "content without a type"
     return f"HTTP {status} and {what}"
 
 

@@ -64,7 +64,7 @@ def why_unreachable(error: BaseException, host: str) -> str:
             case socket.gaierror():
                 return f"The host name {host} cannot be resolved."
             case ConnectionRefusedError():
-                return f"{host} refused the connection: nothing listens there."
+                return f"{host} refused the connection: no program uses this port."
             case ConnectionResetError() | BrokenPipeError():
                 return f"{host} reset the connection."
             case TimeoutError():

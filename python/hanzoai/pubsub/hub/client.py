@@ -229,7 +229,7 @@ class HubClient:
                 while replies := decoder.take():
                     _settle(waiting, replies)
         except FrameError as fault:
-            error = ProtocolError(f"{self._target} does not speak the hub protocol: {fault}.")
+            error = ProtocolError(f"{self._target} does not use the hub protocol: {fault}.")
         finally:
             for answer in waiting:
                 if not answer.done():
@@ -297,7 +297,7 @@ class HubSubscription:
             timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
-            OperationTimeout: No message came within `timeout`.
+            OperationTimeout: No message arrived within `timeout`.
             ConnectionFailed: The first connection could not be opened.
             ProtocolError: The hub sends something that is not of this protocol.
             ClosedError: The subscription is closed.
@@ -315,7 +315,7 @@ class HubSubscription:
         except TimeoutError as error:
             if isinstance(error, OperationTimeout):
                 raise
-            raise OperationTimeout(f"No message came within {seconds:g} s.", remedy="") from None
+            raise OperationTimeout(f"No message arrived within {seconds:g} s.", remedy="") from None
 
     async def add(self, *topics: str | bytes) -> int:
         """Subscribe to more topics.
@@ -425,16 +425,14 @@ class HubSubscription:
                     self._dispatch(reply)
         except FrameError as error:
             await self.close()
-            raise ProtocolError(
-                f"{self._target} does not speak the hub protocol: {error}"
-            ) from None
+            raise ProtocolError(f"{self._target} does not use the hub protocol: {error}") from None
 
     def _dispatch(self, reply: Reply) -> None:
         if isinstance(reply, Push):
             self._found.append(HubMessage(to_text(reply.topic), reply.data))
             return
         if not self._asked:
-            raise FrameError("bad_opcode", "an answer that nothing asked for")
+            raise FrameError("bad_opcode", "an answer without a request")
         answer = self._asked.popleft()
         if not answer.done():
             answer.set_result(reply)
@@ -465,9 +463,7 @@ class HubSubscription:
             reply = await self._introduce(link)
         except FrameError as error:
             await link.close()
-            raise ProtocolError(
-                f"{self._target} does not speak the hub protocol: {error}"
-            ) from None
+            raise ProtocolError(f"{self._target} does not use the hub protocol: {error}") from None
         except BaseException:
             await link.close()
             raise
@@ -511,7 +507,7 @@ def _topics(topics: str | bytes | Iterable[str | bytes]) -> tuple[bytes, ...]:
 def _settle(waiting: deque[asyncio.Future[int]], replies: Iterable[Reply]) -> None:
     for reply in replies:
         if not isinstance(reply, Published) or not waiting:
-            raise FrameError("bad_opcode", "an answer that nothing asked for")
+            raise FrameError("bad_opcode", "an answer without a request")
         answer = waiting.popleft()
         if not answer.done():
             answer.set_result(reply.reached)

@@ -35,10 +35,10 @@ _AT_ONCE: Final = 256
 """Messages fetched from the loop's thread in one go: a crossing costs as much as fifty of them."""
 
 
-_PATIENCE: Final = "Wait longer, or go on with something else; nothing was lost."
+_PATIENCE: Final = "Wait longer, or continue with other work. Nothing was lost."
 
 _NO_CONNECTION: Final = (
-    "The client goes on trying, and what was published meanwhile follows once it is connected; "
+    "The client keeps trying, and sends what you publish meanwhile when it is connected. "
     "`hanzo-pubsub doctor` finds the cause."
 )
 
@@ -217,7 +217,7 @@ class BlockingSubscription(Generic[Data]):
                 raise
             outage = self._subscription.outage()
             raise OperationTimeout(
-                f"No message came within {timeout:g} s." + (f" {outage}" if outage else ""),
+                f"No message arrived within {timeout:g} s." + (f" {outage}" if outage else ""),
                 topic=self.topics[0],
                 remedy=_PATIENCE if outage is None else _NO_CONNECTION,
                 outcome_unknown=False,

@@ -328,7 +328,7 @@ class Driver:
 
     def malformed(self, reason: str) -> None:
         """The server sent an invalid frame: report it, skip it and continue."""
-        self._on_error(ProtocolError(f"A frame of the server was left out: {reason}."), None)
+        self._on_error(ProtocolError(f"A frame of the server was skipped: {reason}."), None)
 
     def opened(self, *, incremental: bool) -> None:
         """See ``Receiver``."""

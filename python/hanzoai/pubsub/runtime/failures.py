@@ -114,7 +114,7 @@ class Failures:
             return None
         began = datetime.fromtimestamp(self._apart[0] / 1000).astimezone()
         since = f"{began.isoformat(timespec='seconds')} ({self._seconds_apart():.1f} s)"
-        return f"There has been no connection since {since}: {self.why(state)}"
+        return f"The client has not been connected since {since}: {self.why(state)}"
 
     def _seconds_apart(self) -> float:
         return self._clock.now() - self._apart[1]
@@ -128,7 +128,7 @@ class Failures:
         if not self._told and change.code != _TOKEN:
             self._told = True
             why = self.why(change.to)
-            logger.warning("No connection to %s: %s The client goes on trying.", self._url, why)
+            logger.warning("No connection to %s: %s The client keeps trying.", self._url, why)
 
     def _tell_fallback(self) -> None:
         fallen_back = self._auto and self._way == "sse"

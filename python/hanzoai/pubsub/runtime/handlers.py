@@ -56,7 +56,9 @@ async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object)
         me = asyncio.current_task()
         if me is None or me.cancelling():
             raise
-        raise RuntimeError("A handler let through the cancellation of what it awaited") from error
+        raise RuntimeError(
+            "A handler raised the CancelledError of something that it awaited"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)

@@ -294,7 +294,7 @@ class Operations:
         if not isinstance(cast("object", data), Mapping):
             raise InvalidPayload(
                 "The presence update is not an object.",
-                remedy="Give `status` and other keys with their values.",
+                remedy="Pass `status` and other keys with their values.",
                 field="data",
                 topic=topic,
             )
@@ -320,7 +320,9 @@ class Operations:
             raise OperationTimeout(
                 f"The server did not answer the update of presence within {seconds:g} s. {where}",
                 topic=topic,
-                remedy="None is needed: it is said again until it is answered.",
+                remedy=(
+                    "No action is needed: the client sends the update again until it is answered."
+                ),
                 outcome_unknown=True,
             ) from None
         finally:
@@ -381,7 +383,7 @@ class Operations:
         try:
             return await self._http.topics(prefix, limit, self._driver.patience(timeout))
         except PermissionDenied as error:
-            error.remedy = "Listing topics takes the token of an administrator."
+            error.remedy = "Listing topics requires the token of an administrator."
             raise
 
     async def positions(

@@ -121,13 +121,14 @@ class Portal:
         """
         if os.getpid() != self._pid:
             raise UsageError(
-                "This client was built before the process forked, and belongs to the parent.",
-                remedy="Build the client in the child process.",
+                "This client was created before the process forked, and belongs to the "
+                "parent process.",
+                remedy="Create the client in the child process.",
             )
         if threading.current_thread() is self._thread:
             raise UsageError(
                 "A blocking call inside a coroutine of the same client would wait for itself.",
-                remedy="Pass a plain function as handler; it runs in a thread of its own.",
+                remedy="Pass a plain function as handler; it runs in its own thread.",
             )
 
     async def run_handler(self, function: Callable[..., Any], arguments: tuple[object, ...]) -> Any:

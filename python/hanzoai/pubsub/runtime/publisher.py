@@ -241,7 +241,7 @@ class Publisher:
     async def _wait_for_room(self, items: Sequence[Prepared], size: int, seconds: float) -> None:
         if not await self._backpressure.enter(len(items), size, seconds):
             raise OperationTimeout(
-                f"The queue of publishes had no room within {seconds:g} s. {self._standing()}",
+                f"The queue of publishes had no space within {seconds:g} s. {self._standing()}",
                 topic=items[0].publication.topic,
                 id=items[0].id,
                 outcome_unknown=False,
@@ -265,7 +265,7 @@ class Publisher:
         if isinstance(outcome, Unknown):
             if expired:
                 return OperationTimeout(
-                    "No answer came in time; whether it was published is unknown.",
+                    "No answer arrived in time. The message may have been published.",
                     topic=topic,
                     id=id,
                     outcome_unknown=True,
@@ -297,7 +297,7 @@ class Publisher:
         said = driver.failures.standing(driver.state)
         rate = driver.limits.publish_rate
         if driver.state == "connected" and rate:
-            said += f" Publishes are paced at {rate:g} a second, which the server allows."
+            said += f" The client limits publishes to {rate:g}per second, the limit of the server."
         return said
 
 

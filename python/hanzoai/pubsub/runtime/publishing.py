@@ -36,10 +36,10 @@ PRESENCE_UPDATE: Final = "presence.update"
 """A message of this type changes the sender's presence (HIP-56, Client SDK)."""
 
 _REMEDIES: Final = {
-    "type": "Give 1 to 128 characters as a str.",
-    "ttl": "Give whole seconds or a timedelta of them, 0 or more; 0 keeps nothing.",
-    "id": "Give 1 to 128 characters as a str, or leave it out.",
-    "meta": "Give a dict of JSON values, or leave it out.",
+    "type": "Pass a str of 1 to 128 characters.",
+    "ttl": "Give whole seconds or a timedelta of them, 0 or more; 0 stores nothing.",
+    "id": "Pass a str of 1 to 128 characters, or leave it out.",
+    "meta": "Pass a dict of JSON values, or leave it out.",
 }
 _FIELDS: Final = ("topic", "type", "data", "ttl", "id", "meta")
 _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})

@@ -205,7 +205,7 @@ class Reader:
             after = end.retry_after
             self._lost(link, end.code, end.reason, None if after is None else round(after * 1000))
         except Exception:
-            logger.exception("Closing the connection after an unexpected exception")
+            logger.exception("closing the connection after an unexpected exception")
             self._lost(link, None, "an unexpected exception in the client", None)
 
     async def _let_others_run(self) -> None:

@@ -72,7 +72,7 @@ def reason_of(failure: StateChange | None, state: StateName) -> str:
         state: The state at this moment.
     """
     if failure is None:
-        return f"nothing failed yet, the state is {state}."
+        return f"no attempt has failed yet; the state is {state}."
     said = failure.reason.rstrip(".") or f"the state is {failure.to}"
     if failure.code is None or failure.code == 1006:
         return f"{said}."

@@ -207,7 +207,7 @@ class Subscription(Generic[Data]):
     def _refuse_handled(self) -> None:
         if self._handlers.on_message is not None:
             raise UsageError(
-                "This subscription hands its messages to `on_message`.",
+                "This subscription passes its messages to `on_message`.",
                 remedy="Iterate it, or pass `on_message`, not both.",
             )
 

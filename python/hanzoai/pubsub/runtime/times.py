@@ -44,7 +44,7 @@ def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
     else:
         raise InvalidOption(
             f"`{field}` is {type(given).__name__}.",
-            remedy="Pass Unix milliseconds, a datetime, or a timedelta back from now.",
+            remedy="Pass Unix milliseconds, a datetime, or a timedelta before now.",
             field=field,
         )
     if ms != 0 and not _EARLIEST <= ms < 2**53:

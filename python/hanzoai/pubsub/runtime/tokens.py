@@ -75,7 +75,7 @@ class TokenSource:
             if self._closed:
                 raise ClosedError from None
             raise RuntimeError(
-                "get_token let through the cancellation of what it awaited"
+                "get_token raised the CancelledError of something that it awaited"
             ) from error
         finally:
             self._waiting -= 1

@@ -27,7 +27,7 @@ def pattern_list(topics: object) -> tuple[str, ...]:
     names = cast("Sequence[str]", topics)
     if len(names) > _PATTERNS_MAX:
         raise InvalidOption(
-            f"`topics` has {len(names):,} patterns; one subscription takes {_PATTERNS_MAX:,}.",
+            f"`topics` has {len(names):,} patterns; a subscription has at most {_PATTERNS_MAX:,}.",
             remedy="Use `*` or `**`, or several subscriptions.",
             field="topics",
         )
@@ -51,7 +51,7 @@ def position_map(after: object) -> dict[str, int]:
     if not isinstance(after, Mapping):
         raise InvalidOption(
             f"`after` is {kind(after)}.",
-            remedy="Pass positions by topic, as `sub.positions` gives them.",
+            remedy="Pass positions by topic, as in `sub.positions`.",
             field="after",
         )
     positions = dict(cast("Mapping[str, int]", after))

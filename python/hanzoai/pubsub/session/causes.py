@@ -46,10 +46,10 @@ def retry_after(event: Event) -> int:
 _TIMEOUTS: Final[dict[str, tuple[str | None, str]]] = {
     "fetch": ("timeout", "The token callback did not answer in time."),
     "open": ("timeout", "The connection could not be opened in time."),
-    "pong": ("idle_timeout", "Nothing was heard from the server."),
-    "suspend": (None, "There has been no connection for long."),
-    "fallback": (None, "The WebSocket does not open; the event stream is tried."),
-    "drain": ("timeout", "Not everything was settled in time."),
+    "pong": ("idle_timeout", "The server sent nothing."),
+    "suspend": (None, "The client has not been connected for a long time."),
+    "fallback": (None, "The WebSocket does not open; the client tries the event stream."),
+    "drain": ("timeout", "Some publishes were not settled in time."),
 }
 
 

@@ -522,7 +522,9 @@ class Lifecycle(Steps[Event]):
 
     def finish(self, event: Event, /) -> None:
         """End as asked."""
-        self._settle_all(Rejected("closed", "The client was closed before it could be sent."))
+        self._settle_all(
+            Rejected("closed", "The client was closed before it could send the message.")
+        )
         self._ports.finished(None)
 
     # ---------------------------------------------------------------- inside

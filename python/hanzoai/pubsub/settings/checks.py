@@ -72,7 +72,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
         near = difflib.get_close_matches(str(value)[:_NAME_MAX], choices, n=1)
         hint = f"Did you mean `{near[0]}`? " if near else ""
         raise InvalidOption(
-            f"`{name}` is none of its choices.", remedy=f"{hint}Use one of {listed}.", field=name
+            f"`{name}` is not a valid choice.", remedy=f"{hint}Use one of {listed}.", field=name
         )
 
 
@@ -145,7 +145,7 @@ def check_token(token: object, field_name: str = "token") -> str:
         if not body
         else f"is longer than {_TOKEN_MAX:,} characters"
         if len(token) > _TOKEN_MAX
-        else "has blanks, control characters or other than ASCII characters"
+        else "has spaces, control characters or characters that are not ASCII"
         if not all("!" <= character <= "~" for character in body)
         else None
     )

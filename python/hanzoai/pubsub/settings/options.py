@@ -122,7 +122,7 @@ class RetryOptions:
         if cap < base:
             raise InvalidOption(
                 "`retry.cap` is below `retry.base`.",
-                remedy="Raise the one or lower the other.",
+                remedy="Raise `cap` or lower `base`.",
                 field="retry.cap",
             )
 
@@ -462,7 +462,7 @@ def _refuse_unknown(settings: Mapping[str, object]) -> None:
             remedy = (
                 f"Did you mean `{near[0]}`?"
                 if near
-                else "hanzoai.pubsub.Settings lists what there is."
+                else "hanzoai.pubsub.Settings lists all options."
             )
             raise InvalidOption(f"There is no option `{name[:64]}`.", remedy=remedy, field=name)
 

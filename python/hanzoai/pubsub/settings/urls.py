@@ -102,7 +102,7 @@ def _split(url: object, field: str, schemes: tuple[str, ...]) -> SplitResult:
     if len(url) > _URL_MAX:
         raise _invalid(field, f"is longer than {_URL_MAX:,} characters", accepted)
     if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in url):
-        raise _invalid(field, "has blanks or control characters", accepted)
+        raise _invalid(field, "has spaces or control characters", accepted)
     try:
         parts = urlsplit(url)
         port = parts.port
@@ -110,7 +110,7 @@ def _split(url: object, field: str, schemes: tuple[str, ...]) -> SplitResult:
         raise _invalid(field, "is not a URL", accepted) from None
     if parts.scheme not in schemes or "://" not in url:
         listed = ", ".join(f"{scheme}://" for scheme in schemes)
-        raise _invalid(field, "has no scheme, or one that is not known here", f"Use {listed}.")
+        raise _invalid(field, "has no scheme, or an unknown one", f"Use {listed}.")
     if not parts.hostname:
         raise _invalid(field, "names no host", accepted)
     if port == 0:
@@ -118,7 +118,7 @@ def _split(url: object, field: str, schemes: tuple[str, ...]) -> SplitResult:
     if "@" in parts.netloc:
         raise _invalid(field, "has a user or a password", "Pass `token` or `get_token` instead.")
     if parts.fragment:
-        raise _invalid(field, "has a fragment", "Leave out `#` and what follows it.")
+        raise _invalid(field, "has a fragment", "Leave out `#` and everything after it.")
     if any(name.lower() in _SECRETS for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
         raise _invalid(
             field,

@@ -172,7 +172,7 @@ class SocketCarrier:
             said = (error.response.body or b"").decode(errors="replace").strip()
             status = error.response.status_code
             raise ConnectionFailed(
-                f"The server refuses the signed topic with HTTP status {status}: {said}",
+                f"The server rejects the signed topic with HTTP status {status}: {said}",
                 remedy="Compare owner, id and topic; see the server's rules and `signed_peers`.",
                 cause=error,
             ) from None
@@ -260,6 +260,9 @@ def _ended(error: ConnectionClosed) -> ConnectionFailed:
     why = f"{close.code} {close.reason}".strip() if close else "without a close frame"
     return ConnectionFailed(
         f"The WebSocket of the signed topic has ended: {why}.",
-        remedy="Open it again; messages of the meantime are lost, for the protocol has no history.",
+        remedy=(
+            "Open it again; messages that were sent meanwhile are lost, because the protocol "
+            "has no history."
+        ),
         cause=error,
     )

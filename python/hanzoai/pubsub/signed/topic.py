@@ -72,7 +72,7 @@ class SignedTopic:
         if signer is not None and owner is None:
             raise _wrong("owner", "A `signer` needs the `owner` whose key it has.")
         if peer is not None and url is None:
-            raise _wrong("peer", "`peer` is of use with `url` only.")
+            raise _wrong("peer", "`peer` requires `url`.")
         if key is not None:
             derived = soc.owner_of(key)
             if owner not in {None, derived}:
@@ -248,4 +248,4 @@ def _address(topic: bytes | str) -> bytes:
 
 
 def _wrong(field: str, message: str) -> InvalidOption:
-    return InvalidOption(message, field=field, remedy="See `SignedTopic` for what goes together.")
+    return InvalidOption(message, field=field, remedy="See `SignedTopic` for valid combinations.")

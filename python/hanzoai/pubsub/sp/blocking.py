@@ -235,7 +235,7 @@ class SubSocket(_Blocking):
             timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
-            OperationTimeout: No message came within `timeout`.
+            OperationTimeout: No message arrived within `timeout`.
             Closed: The socket is closed, before or meanwhile.
         """
         return self._inbox.get_blocking(seconds_of(timeout))

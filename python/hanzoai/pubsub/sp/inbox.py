@@ -141,7 +141,7 @@ class ThreadInbox(Inbox):
 
         Raises:
             Closed: The socket is closed, before or meanwhile.
-            OperationTimeout: No message came within `timeout` seconds.
+            OperationTimeout: No message arrived within `timeout` seconds.
         """
         end = None if timeout is None else time.monotonic() + timeout
         with self._condition:
@@ -150,7 +150,7 @@ class ThreadInbox(Inbox):
                     raise Closed
                 left = None if end is None else end - time.monotonic()
                 if left is not None and left <= 0:
-                    raise OperationTimeout(f"No message came within {timeout:g} s.", remedy="")
+                    raise OperationTimeout(f"No message arrived within {timeout:g} s.", remedy="")
                 self._sleeping += 1
                 try:
                     self._condition.wait(left)

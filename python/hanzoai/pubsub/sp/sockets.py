@@ -135,7 +135,7 @@ class Socket:
     async def dial(self, url: str, ssl: ssl.SSLContext | None = None) -> None:
         """Connect to an address in the background, and again whenever the connection ends.
 
-        It returns at once: a peer that is not there yet is tried again after `reconnect_min`
+        It returns at once: a peer that does not exist yet is tried again after `reconnect_min`
         seconds, then after ever longer waits up to `reconnect_max`. Use `wait_for_peers` to wait
         for the connection.
 
@@ -448,7 +448,7 @@ class SubSocket(Socket):
             timeout: Seconds or a timedelta; without one it waits as long as it takes.
 
         Raises:
-            OperationTimeout: No message came within `timeout`.
+            OperationTimeout: No message arrived within `timeout`.
             Closed: The socket is closed, before or meanwhile.
         """
         seconds = seconds_of(timeout)
@@ -458,7 +458,7 @@ class SubSocket(Socket):
             async with asyncio.timeout(seconds):
                 return await self._inbox.get()
         except TimeoutError:
-            raise OperationTimeout(f"No message came within {seconds:g} s.", remedy="") from None
+            raise OperationTimeout(f"No message arrived within {seconds:g} s.", remedy="") from None
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         """Yield messages until the socket is closed."""

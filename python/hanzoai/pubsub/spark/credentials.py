@@ -75,7 +75,7 @@ def _from_file(path: str) -> str:
     except OSError as error:
         raise AuthError(
             f"The token file cannot be read on the executor ({error.strerror}).",
-            remedy="Let the file be mounted at the same path on every executor.",
+            remedy="Mount the file at the same path on every executor.",
             field="token_file",
         ) from None
 

@@ -105,7 +105,7 @@ class Fetcher:
         if answer.get("has_more") is True:
             raise LimitExceeded(
                 f"More than {len(found):,} topics match.",
-                remedy="Read them by several queries with narrower patterns.",
+                remedy="Read them with several queries and narrower patterns.",
                 field="topicsPattern",
             )
         return found

@@ -32,7 +32,7 @@ class Loss(NamedTuple):
         if self.anew:
             return (
                 f"The log of {self.topic!a} was lost and restarted at position {self.last + 1}:"
-                f" what was published behind {self.first - 1} cannot be read"
+                f" messages after position {self.first - 1} cannot be read"
             )
         return (
             f"Rows of {self.topic!a} are no longer retained: positions {self.first} to {self.last}"
@@ -58,7 +58,7 @@ class DataLossError(PubSubError):
             f"{loss}.",
             remedy=(
                 "Retain more (history_max_messages, history_max_age, ttl) or read more often."
-                " Option failOnDataLoss=false goes on at the first row that is retained, and logs"
+                " Option failOnDataLoss=false continues at the first retained row, and logs"
                 " what is missing."
             ),
             topic=loss.topic,

@@ -186,7 +186,7 @@ class Encoder:
                     field="data",
                 ) from None
         elif data is None:
-            raise _ill("data", "there: it is null", topic)
+            raise _ill("data", "set: it is null", topic)
         else:
             try:
                 text = to_text(data)
@@ -218,7 +218,7 @@ class Encoder:
                 raise _ill("id", f"a text of 1 to {_ID_MAX} characters", topic)
             return _quoted(given, "id", topic)
         if strategy == "column":
-            raise _ill("id", "there: it is null", topic)
+            raise _ill("id", "set: it is null", topic)
         return None
 
 
@@ -304,7 +304,7 @@ def _quoted(text: str, name: str, topic: str) -> str:
     try:
         return to_json(text).decode()
     except ValueError:
-        raise _ill(name, "text that UTF-8 can carry", topic) from None
+        raise _ill(name, "text that UTF-8 can encode", topic) from None
 
 
 def _ill(name: str, expected: str, topic: str) -> InvalidPayload:

@@ -69,7 +69,9 @@ def read_offset(given: Mapping[str, object]) -> Offset:
 
 def _position(place: object) -> int:
     if not isinstance(place, int):
-        raise TypeError(f"The checkpoint holds an offset of another source: {type(place).__name__}")
+        raise TypeError(
+            f"The checkpoint contains an offset of another source: {type(place).__name__}"
+        )
     return place
 
 
@@ -159,7 +161,7 @@ def advance(
 def missing(topic: str, known: int, standing: Standing) -> Loss | None:
     """What is lost after a position; None if no loss is known.
 
-    A log that is not there is no loss yet: nothing may have been published.
+    A log that does not exist is no loss yet: nothing may have been published.
     """
     if standing.last == 0:
         return None

@@ -186,4 +186,4 @@ def _harmless(warning: str | None) -> Generator[None]:
         yield
     except Exception as error:
         level = logging.DEBUG if warning is None else logging.WARNING
-        logger.log(level, "%s (%s)", warning or "Spark was not heard", type(error).__name__)
+        logger.log(level, "%s (%s)", warning or "Spark reported nothing", type(error).__name__)

@@ -108,7 +108,7 @@ def check_columns(names: Iterable[str]) -> None:
     """Check the names of columns.
 
     Raises:
-        InvalidOption: One is unknown, is there twice, or `data` is missing.
+        InvalidOption: One is unknown, occurs twice, or `data` is missing.
     """
     found = list(names)
     for name in found:
@@ -120,7 +120,7 @@ def check_columns(names: Iterable[str]) -> None:
             )
         if found.count(name) > 1:
             raise InvalidOption(
-                f"Column `{name}` is there twice.", remedy="Select it once.", field=name
+                f"Column `{name}` occurs twice.", remedy="Select it once.", field=name
             )
     if "data" not in found:
         raise InvalidOption(

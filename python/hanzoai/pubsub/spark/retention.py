@@ -102,11 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     add = parser.add_argument
     add("--rate", type=float, required=True, help="messages per second of the busiest topic")
     add("--trigger", type=float, default=1.0, help="seconds between micro-batches (1)")
-    add("--batch", type=float, default=0.5, help="seconds that a micro-batch takes (0.5)")
-    add("--outage", type=float, default=0.0, help="seconds that the job may be away (0)")
-    add("--reserve", type=float, default=2.0, help="what all is multiplied by (2)")
-    add("--topics", type=int, default=1, help="topics as busy as that (1)")
-    add("--message-bytes", type=int, default=250, help="bytes of the data of a message (250)")
+    add("--batch", type=float, default=0.5, help="duration of a micro-batch in seconds (0.5)")
+    add("--outage", type=float, default=0.0, help="longest outage of the job in seconds (0)")
+    add("--reserve", type=float, default=2.0, help="factor for reserve (2)")
+    add("--topics", type=int, default=1, help="number of topics with this rate (1)")
+    add("--message-bytes", type=int, default=250, help="bytes of `data` per message (250)")
     given = parser.parse_args(arguments)
     try:
         need = retention(**vars(given))

@@ -286,7 +286,7 @@ def _item_error(error: Any, topic: str) -> PubSubError:
 def _final(status: int, error: PubSubError) -> PubSubError:
     if status in (404, 405):
         return NotFound(
-            "The server takes no batches.",
+            "The server does not support batches.",
             remedy="Check that `url` is that of PubSub, of a version with /v1/messages:batch.",
         )
     return error
@@ -296,7 +296,7 @@ def _give_up(body: bytes) -> NoReturn:
     for result in from_json(body)["results"]:
         if result.get("error") is not None:
             raise _item_error(result["error"], "")
-    raise ProtocolError("The server refused a batch without saying why.")
+    raise ProtocolError("The server rejected a batch without a reason.")
 
 
 _senders: PerProcess[Sender] = PerProcess()

@@ -56,7 +56,8 @@ def planned(options: Mapping[str, str], schema: StructType, overwrite: bool) -> 
     """
     if overwrite:
         raise InvalidOption(
-            'Mode "overwrite" has no meaning for a topic: nothing can be taken back.',
+            'Mode "overwrite" is not possible for a topic, because a published message '
+            "cannot be removed.",
             remedy='Write .mode("append"); with streams, .outputMode("append").',
             field="mode",
         )
@@ -108,7 +109,7 @@ _WANTED: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 def _check_data(kind: DataType) -> None:
     if isinstance(kind, BinaryType):
         raise InvalidOption(
-            "Column `data` holds BINARY, which JSON has not.",
+            "Column `data` has the type BINARY, which JSON does not support.",
             remedy="Encode it with base64().",
             field="data",
         )

@@ -75,8 +75,8 @@ def planned(options: Mapping[str, str], schema: StructType) -> SourceConfig:
     config = source_config(options)
     if schema.simpleString() != _columns():
         raise InvalidOption(
-            "The columns of this source cannot be chosen.",
-            remedy="Leave schema() out, and select from what it has.",
+            "This source has fixed columns.",
+            remedy="Leave out schema(), and select columns after load().",
             field="schema",
         )
     return config

@@ -125,7 +125,7 @@ def _bound(name: str, value: str) -> object:
         " that was read last, -1 for the newest, -2 for before the oldest."
     )
     if not words.startswith("{"):
-        raise invalid(name, "is not a place to start or end", f"Give {remedy}")
+        raise invalid(name, "is not a valid offset", f"Give {remedy}")
     try:
         found: object = from_json(words)
     except ValueError:
@@ -266,15 +266,15 @@ def refuse(config: SourceConfig, kind: Literal["batch", "stream"], *, limits: bo
     if kind == "stream":
         for field, name in (("ending", "endingOffsets"), ("ending_timestamp", "endingTimestamp")):
             if getattr(config, field) is not None:
-                raise invalid(name, "has no meaning for a stream", "Leave it out, or use read.")
+                raise invalid(name, "is not possible for a stream", "Leave it out, or use read.")
         if config.max_offsets_per_trigger is not None and not limits:
             raise invalid(
                 "maxOffsetsPerTrigger", "needs Spark 4.2 or later", "Leave it out, or upgrade."
             )
         return
     if config.max_offsets_per_trigger is not None:
-        raise invalid("maxOffsetsPerTrigger", "has no meaning for a batch", "Leave it out.")
+        raise invalid("maxOffsetsPerTrigger", "is not possible for a batch", "Leave it out.")
     if config.starting == "latest" and config.starting_timestamp is None:
         raise invalid(
-            "startingOffsets", "`latest` leaves a batch without rows", "Give `earliest` or JSON."
+            "startingOffsets", "with `latest`, a batch has no rows", "Give `earliest` or JSON."
         )

@@ -34,7 +34,7 @@ def check_json(text: str) -> None:
     try:
         from_json(text, allow_inf_nan=False)
     except TypeError:
-        raise ValueError("it has characters that UTF-8 has not") from None
+        raise ValueError("it has characters that UTF-8 cannot encode") from None
 
 
 def all_json(values: Sequence[object]) -> Sequence[str]:
@@ -66,7 +66,7 @@ def to_text(value: object) -> str:
     Structs and rows become objects, maps objects with text keys, times ISO 8601, decimals texts.
 
     Raises:
-        TypeError: It holds bytes, or something else that JSON lacks.
+        TypeError: It holds bytes, or something else that JSON does not support.
         ValueError: It holds NaN or an infinity.
     """
     variant = _variant_text(value)
@@ -98,7 +98,7 @@ def plain(value: object) -> object:
         return str(value)
     if isinstance(value, timedelta):
         return value.total_seconds()
-    raise TypeError(f"holds {type(value).__name__}, which JSON has not")
+    raise TypeError(f"holds {type(value).__name__}, which JSON does not support")
 
 
 def _key(key: object) -> str:

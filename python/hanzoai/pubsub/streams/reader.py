@@ -201,7 +201,7 @@ class StreamReader:
     def _known(self) -> str:
         if not self._core.stream or self._core.epoch < 0:
             raise UsageError(
-                "There is no stream yet that could be cancelled or steered.",
+                "There is no stream to cancel or steer yet.",
                 remedy="Wait for the first event.",
             )
         return self._core.stream

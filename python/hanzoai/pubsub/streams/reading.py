@@ -107,7 +107,7 @@ class Reading:
     """One stream, as a reader sees it.
 
     Args:
-        want: Id of the stream; `latest` for the newest, `next` for the first that is not there yet.
+        want: Id of the stream; `latest` for the newest, `next` for the first one that begins later.
         sender: Only frames of this sender count; empty for that of the first frame.
 
     Attributes:

@@ -498,11 +498,11 @@ class StreamWriter:
             self._error = PayloadTooLarge(
                 f"The answer is larger than {LARGEST} bytes as JSON.",
                 topic=self._topic,
-                remedy="Store long results elsewhere, and write a part with their address.",
+                remedy="Store long results elsewhere, and write a part with their URL.",
             )
         else:
             self._error = InvalidPayload(
-                "A stream takes text of whole characters, parts with a `type`, and {`text`}.",
+                "A stream accepts text of whole characters, parts with a `type`, and {`text`}.",
                 topic=self._topic,
                 remedy="Decode bytes incrementally, so that no character is cut.",
             )

@@ -114,7 +114,7 @@ class VirtualClock:
                 timer.fire()
                 fired += 1
                 if fired > _AT_ONCE:
-                    raise AssertionError("Timers start one another without letting time pass")
+                    raise AssertionError("Timers start each other without any time passing")
             await _idle()
         self._move(end)
         await _idle()

@@ -52,7 +52,7 @@ def dev_token(
         from pubsub_server.auth import dev_tokens
     except ImportError as error:
         raise UsageError(
-            "A development token needs the package of the server.",
+            "Development tokens require the server package.",
             remedy="Run: pip install 'hanzoai.pubsub[server]'",
         ) from error
     named = key_file or os.environ.get(KEY_FILE)

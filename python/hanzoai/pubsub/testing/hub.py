@@ -70,7 +70,7 @@ class Tokens:
         """See ``pubsub_server.interfaces.Authenticator``."""
         identity = self._known.get(strip_bearer(token))
         if identity is None:
-            raise ServiceError("token_invalid", "this server did not make that token")
+            raise ServiceError("token_invalid", "this server did not issue the token")
         if identity.expires_at is not None and identity.expires_at <= self._clock.wall_ms():
             raise ServiceError("token_expired", "the token has expired")
         return identity
@@ -236,7 +236,7 @@ class MemoryHttp(httpx.AsyncBaseTransport):
                 ok: AuthOk = hub.session(identity)
                 return {**_fields(ok), "features": list(ok.features), "limits": dict(ok.limits)}
             case _:
-                raise ServiceError("not_found", "there is nothing at this address")
+                raise ServiceError("not_found", "this address does not exist")
 
 
 def _result(result: Taken | ServiceError) -> dict[str, Any]:

@@ -42,7 +42,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     """Declare the setting of the ini-file."""
     parser.addini(
         "pubsub_server_scope",
-        "how long a `pubsub_server` lives: function, module, session",
+        "how long one `pubsub_server` runs: function, module, session",
         default="function",
     )
 

@@ -154,7 +154,7 @@ async def open_stream(
                     body = await _refusal(response)
                     raise StreamRefused(response.status_code, response.headers, body)
         except TimeoutError:
-            raise httpx.ReadTimeout("no head of an answer in time", request=built) from None
+            raise httpx.ReadTimeout("no response headers in time", request=built) from None
         heard()
         watched = _Watched(response.stream, response.headers.get("Content-Encoding"), heard, limit)
         response.headers.pop("Content-Encoding", None)

@@ -121,7 +121,7 @@ class MemoryTransport:
         end = await self._peer.accept(self, self._name)
         if self._closed:
             end.closed(None)
-            raise TransportFailed(None, "The connection was given up while it was opened.")
+            raise TransportFailed(None, "The connection was abandoned while it was being opened.")
         self._end = end
         self.last_heard = self._peer.clock.now()
 

@@ -156,7 +156,7 @@ class StreamPublisher:
         self._put(
             ErrorFrame(
                 code="unsupported",
-                message="An event stream has no presence of its own.",
+                message="An event stream without a topic has no presence.",
                 remedy="Name a topic, or connect by WebSocket.",
                 ref=frame.ref,
             )

@@ -76,5 +76,5 @@ def _by_method(value: object) -> str | None:
     if hasattr(value, "tolist"):
         return "Send value.tolist()."
     if callable(value):
-        return "Send what it returns: call it."
+        return "Call it, and send the result."
     return None

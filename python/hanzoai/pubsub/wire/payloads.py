@@ -116,7 +116,7 @@ def _check(value: object, path: str, depth: int) -> None:
                 raise _Culprit(
                     path,
                     f"has a key that is {type(key).__name__}, not str",
-                    "Turn the keys into strings.",
+                    "Convert the keys to strings.",
                 )
             if not key.isascii():
                 _check_text(key, path)
@@ -134,7 +134,7 @@ def _check(value: object, path: str, depth: int) -> None:
         from hanzoai.pubsub.wire.hints import hint_for
 
         raise _Culprit(
-            path, f"is of type {type(value).__name__}, which JSON does not have", hint_for(value)
+            path, f"is of type {type(value).__name__}, which JSON does not support", hint_for(value)
         )
 
 
@@ -154,6 +154,6 @@ def _check_text(text: str, path: str) -> None:
     except UnicodeEncodeError:
         raise _Culprit(
             path,
-            "has an unpaired surrogate, which UTF-8 cannot carry",
+            "has an unpaired surrogate, which UTF-8 cannot encode",
             'Clean it with text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").',
         ) from None

@@ -160,7 +160,7 @@ def read_topic_list(body: bytes) -> list[bytes]:
         start = at + 1
         at = start + body[at]
         if at > len(body):
-            raise FrameError("bad_length", "A topic reaches behind the end of its list.")
+            raise FrameError("bad_length", "A topic extends past the end of its list.")
         topics.append(body[start:at])
     return topics
 
@@ -188,20 +188,22 @@ def read_forward(body: bytes) -> tuple[list[bytes], bytes]:
         FrameError: The lengths in it do not add up to the length of the body.
     """
     if not body:
-        raise FrameError("bad_length", "A forward without a number of topics.")
+        raise FrameError("bad_length", "A forwarded message has no number of topics.")
     topics: list[bytes] = []
     at = 1
     for _ in range(body[0]):
         if at >= len(body):
-            raise FrameError("bad_length", "A forward with fewer topics than it counts.")
+            raise FrameError("bad_length", "A forwarded message has fewer topics than stated.")
         start = at + 1
         at = start + body[at]
         topics.append(body[start:at])
     if at + 4 > len(body):
-        raise FrameError("bad_length", "A forward that ends before its data.")
+        raise FrameError("bad_length", "A forwarded message ends before its data.")
     (size,) = _LENGTH.unpack_from(body, at)
     if at + 4 + size != len(body):
-        raise FrameError("bad_length", "The data of a forward has another length than it says.")
+        raise FrameError(
+            "bad_length", "The data of a forwarded message does not have the stated length."
+        )
     return topics, body[at + 4 :]
 
 
@@ -228,7 +230,7 @@ def read_hello(body: bytes) -> Hello:
     """
     said = _read(_HELLO, body, "A hello")
     if not 1 <= len(said.node) <= 64 or not 1 <= len(said.start) <= 64:
-        raise FrameError("bad_hello", "A hello without an id of 1 to 64 characters.")
+        raise FrameError("bad_hello", "A hello has no id of 1 to 64 characters.")
     if len(said.address) > MAX_TOPIC or not 8 <= len(said.nonce) <= 64:
         raise FrameError("bad_hello", "A hello with a long address, or a nonce of another length.")
     return said

@@ -109,7 +109,7 @@ class Link(asyncio.Protocol):
             self.cut(error.reason, str(error))
             return
         except Unacknowledged:
-            self.cut("unacknowledged", "the peer acknowledges no subscription")
+            self.cut("unacknowledged", "the peer does not acknowledge subscriptions")
             return
         self.write_pending()
 
@@ -118,7 +118,7 @@ class Link(asyncio.Protocol):
         try:
             self.peering.announce(self._loop.time())
         except Unacknowledged:
-            self.cut("unacknowledged", "the peer acknowledges no subscription")
+            self.cut("unacknowledged", "the peer does not acknowledge subscriptions")
             return
         self.write_pending()
 

@@ -362,7 +362,7 @@ class Mesh:
             if held.start != hello.start:
                 raise MeshError("duplicate_id", f"two nodes have the id {hello.node}")
             if old.peering.silence(self._loop.time()) < self.terms.heartbeat + self.terms.window:
-                raise MeshError("second", "there is a connection with this node")
+                raise MeshError("second", "a connection with this node exists already")
             old.cut("replaced", "the node has opened another connection")
         self._adopt(link, hello)
         self._announce_all(link)
@@ -423,7 +423,7 @@ class Mesh:
         remote = self._remote_of[link]
         if not remote.plain:
             self._members.gone(remote.node)
-        link.cut("left", "the node has ended")
+        link.cut("left", "the node has stopped")
 
     # ------------------------------------------------------------ inside: what peers send
 

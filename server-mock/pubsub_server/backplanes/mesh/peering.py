@@ -267,14 +267,14 @@ class Peering:
             return
         if not self.ready and self.hello is None and opcode in _PLAIN:
             if self._terms.key is not None:
-                raise MeshError("wrong_key", "A peer without the shared key.")
+                raise MeshError("wrong_key", "The peer does not have the shared key.")
             yield self._as_plain()
         if opcode == codec.PROOF:
             yield from self._prove(body)
         elif opcode == codec.WELCOME:
             yield from self._welcome(body)
         elif not self.ready or (self.plain and opcode not in _PLAIN):
-            raise MeshError("bad_order", f"Opcode {opcode} came before the greeting.")
+            raise MeshError("bad_order", f"Opcode {opcode} arrived before the greeting.")
         else:
             yield from self._served(opcode, body)
 
@@ -286,16 +286,16 @@ class Peering:
     def _greeted(self, hello: Hello) -> Iterable[Event]:
         mine = self._mine
         if self.hello is not None or self.ready:
-            raise MeshError("bad_order", "A hello came after the greeting.")
+            raise MeshError("bad_order", "A hello arrived after the greeting.")
         if hello.version != mine.version:
-            said = f"The peer speaks version {hello.version} of the mesh, this node {mine.version}."
+            said = f"The peer uses version {hello.version} of the mesh, this node {mine.version}."
             raise MeshError("version", said)
         if hello.node == mine.node:
             if hello.start == mine.start:
-                raise MeshError("myself", "This address is that of this node.")
+                raise MeshError("myself", "This is the address of this node.")
             raise MeshError("duplicate_id", "The peer has the id of this node.")
         if hello.keyed != mine.keyed:
-            raise MeshError("wrong_key", "One node has a shared key, the other has none.")
+            raise MeshError("wrong_key", "Only one of the two nodes has a shared key.")
         self.hello = hello
         if self._terms.key is None:
             self._proven = True
@@ -307,7 +307,7 @@ class Peering:
     def _prove(self, body: bytes) -> Iterable[Event]:
         hello = self.hello
         if hello is None or self._proven or self._terms.key is None:
-            raise MeshError("bad_order", "A proof came that was not asked for.")
+            raise MeshError("bad_order", "A proof arrived that this node did not request.")
         if not hmac.compare_digest(body, self._proof(hello, self._mine, dialer=not self._dialed)):
             raise MeshError("wrong_key", "The peer has another shared key.")
         self._proven = True
@@ -327,10 +327,10 @@ class Peering:
     def _welcome(self, body: bytes) -> Iterable[Event]:
         hello = self.hello
         if hello is None or not self._proven:
-            raise MeshError("bad_order", "A welcome came before the greeting.")
+            raise MeshError("bad_order", "A welcome arrived before the greeting.")
         first = hello.node < self._mine.node
         if self.ready is first or self._welcomed:
-            raise MeshError("bad_order", "A welcome came twice, or before that of this node.")
+            raise MeshError("bad_order", "A welcome arrived twice, or before that of this node.")
         self._welcomed = True
         yield Welcomed(plain=False, missed=body == codec.OK)
 

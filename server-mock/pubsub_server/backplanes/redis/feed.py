@@ -232,7 +232,7 @@ class Feed:
     async def _send(self, server: Server, wire: Wire) -> None:
         while True:
             if not self._link.still(self._own, server):
-                raise LINK_ERRORS[0]("another server has this shard by now")
+                raise LINK_ERRORS[0]("another server has this shard now")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_EVERY):
                     await self._changed.wait()
@@ -325,7 +325,7 @@ class Feed:
 
     def _went(self, channel: str) -> None:
         if channel == self._own:
-            raise LINK_ERRORS[0]("another server has this shard by now")
+            raise LINK_ERRORS[0]("another server has this shard now")
         self._asked.discard(channel)
         self._whole = not self._shards.isdisjoint(self._asked)
         self._ending.discard(channel)

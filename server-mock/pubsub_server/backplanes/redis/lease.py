@@ -163,9 +163,9 @@ class Lease:
         found = await self._link.keep_first(layout.laid, layout.mark)
         if found != layout.mark:
             logger.error(
-                "this Redis was set up with version and shards %s, and this node uses %s; messages"
-                " do not pass between them: set the same redis_shards on every node and restart"
-                " this one",
+                "this Redis was set up with version and shards %s, and this node uses %s; they do"
+                " not exchange messages: set the same redis_shards on every node and restart this"
+                " one",
                 found,
                 layout.mark,
             )

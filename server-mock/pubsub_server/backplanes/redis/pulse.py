@@ -96,7 +96,7 @@ class Pulse:
         await self._lost.wait()
         silent = self._patience * self.every
         self._patience = min(LOST_AFTER_AT_MOST, self._patience * 2)
-        raise LINK_ERRORS[1](f"nothing was heard for {silent:g} s")
+        raise LINK_ERRORS[1](f"nothing was received for {silent:g} s")
 
     def _look(self) -> None:
         answered, self._answered = self._answered, False

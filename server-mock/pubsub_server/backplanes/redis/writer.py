@@ -397,10 +397,10 @@ class Lane:
                 "Redis is full, and publishes are refused: raise its maxmemory, or retain less"
                 " (history_max_messages, history_max_age, ids_max)"
             )
-            return "the store is full (maxmemory of Redis); its operator has to give it more"
+            return "the store is full (maxmemory of Redis); its operator must increase it"
         if isinstance(reason, RefusedError):
             self._tell(f"{reason.why}, and publishes are refused: {reason.remedy}")
-            return "the store takes nothing at present; its operator finds the cause in the log"
+            return "the store accepts no messages now; the log of the server has the cause"
         return f"the store cannot be reached ({type(reason).__name__})"
 
     def _tell(self, line: str) -> None:
@@ -428,7 +428,7 @@ def _result(item: Item, answer: bytes) -> Result:
     if kind == b"c":
         return ServiceError(
             "conflict",
-            "you have used this id before, for another message",
+            "you have used this id for another message",
             topic=item.topic,
             field="id",
         )

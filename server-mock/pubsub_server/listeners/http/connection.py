@@ -264,7 +264,7 @@ class HttpConnection(web.RequestHandler):
     ) -> web.StreamResponse:
         """What is not HTTP, or what failed outside of a handler, as a problem document."""
         if request.writer.output_size > 0:
-            raise ConnectionError("the response has begun; the connection is cut")
+            raise ConnectionError("the response has started; the connection is closed")
         identifier = new_request_id()
         if status >= 500:
             _LOG.error("request %s failed", identifier, exc_info=exc)

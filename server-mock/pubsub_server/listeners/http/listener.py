@@ -171,7 +171,7 @@ class HttpListener:
             response: web.StreamResponse = problem(error, identifier)
             response.force_close()
         elif isinstance(connection, HttpConnection) and connection.version_refused:
-            error = ServiceError("unsupported", "this server speaks HTTP/1.1")
+            error = ServiceError("unsupported", "this server supports HTTP/1.1")
             remedy = "Send the request as HTTP/1.1."
             response = problem(error, identifier, status=505, remedy=remedy)
             response.force_close()
@@ -200,7 +200,7 @@ class HttpListener:
             allowed = ", ".join(sorted({*refusal.allowed_methods, "OPTIONS"}))
             if request.method == "OPTIONS":
                 return self._options(request, allowed)
-            error = ServiceError("unsupported", f"this address takes {allowed} only")
+            error = ServiceError("unsupported", f"this address accepts only {allowed}")
             return problem(
                 error,
                 identifier,
@@ -226,7 +226,7 @@ class HttpListener:
                 ServiceError("invalid_frame", error.reason), identifier, status=error.status
             )
         except (aiohttp.ClientPayloadError, web.RequestPayloadError, ConnectionError):
-            return problem(ServiceError("invalid_frame", "the body is broken off"), identifier)
+            return problem(ServiceError("invalid_frame", "the body is incomplete"), identifier)
         except Exception:
             _LOG.exception("request %s failed", identifier)
             return problem(
@@ -268,7 +268,7 @@ class HttpListener:
         if not self._ready():
             raise ServiceError(
                 "unavailable",
-                "the server is starting, is shutting down, or does not hear what is published",
+                "the server is starting, is shutting down, or does not receive published messages",
             )
         return web.json_response({"status": "ok"})
 
@@ -278,13 +278,13 @@ class HttpListener:
 
     async def _description(self, request: web.Request) -> web.Response:
         if self._openapi is None:
-            raise ServiceError("not_found", "this server has no description")
+            raise ServiceError("not_found", "this server has no API description")
         return web.Response(body=self._openapi, content_type="application/json")
 
 
 def _nothing_here(request: web.Request, identifier: str) -> web.Response:
     if request.path != "/ws":
-        error = ServiceError("not_found", "there is nothing at this address")
+        error = ServiceError("not_found", "this address does not exist")
         return problem(error, identifier)
     response = problem(
         ServiceError("not_found", "the WebSocket is not on the HTTP port"),

@@ -18,8 +18,8 @@ TYPE_PREFIX: Final = "urn:hanzo:pubsub:error:"
 
 _CHALLENGE: Final = 'Bearer realm="pubsub"'
 _TITLES: Final = {
-    405: "The address does not take this method.",
-    415: "The server does not take bodies of this type.",
+    405: "The address does not support this method.",
+    415: "The server does not accept bodies of this type.",
 }
 """What HTTP has a status for, and the table of errors has no code."""
 _REMEDIES: Final = {"unauthenticated": "Send the header `Authorization: Bearer TOKEN`."}

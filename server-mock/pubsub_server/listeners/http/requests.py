@@ -109,7 +109,7 @@ def text(request: web.BaseRequest, name: str, limit: int = 256) -> str | None:
     if len(values) > 1:
         raise ServiceError(
             "invalid_option",
-            f"`{name}` stands {len(values)} times",
+            f"`{name}` occurs {len(values)} times",
             field=name,
             remedy=f"Give `{name}` once.",
         )
@@ -202,7 +202,7 @@ async def json_object(request: web.BaseRequest, limit: int, seconds: float) -> M
         )
     if request.headers.get("Content-Encoding", "identity").lower() != "identity":
         raise UnsupportedMedia(
-            "unsupported", "encoded bodies are not taken", field="Content-Encoding"
+            "unsupported", "encoded bodies are not accepted", field="Content-Encoding"
         )
     return codec.parse(await _read(request, limit, seconds))
 

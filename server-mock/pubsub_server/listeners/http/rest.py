@@ -158,7 +158,7 @@ class RestApi:
                 "invalid_option",
                 "`prefix` has letters, digits, `_`, `-` and dots, at most 255",
                 field="prefix",
-                remedy="Give the beginning of names of topics, without wildcards.",
+                remedy="Pass the beginning of topic names, without wildcards.",
             )
         limit = requests.integer(request, "limit", 1, TOPICS_MAX) or TOPICS_DEFAULT
         reports, more = await self._service.topics(identity, prefix=prefix, limit=limit)
@@ -180,7 +180,7 @@ class RestApi:
         identity = await requests.identify(self._service, request)
         client_id = request.match_info["client_id"]
         if len(client_id) > CLIENT_ID_MAX:
-            raise ServiceError("not_found", "no connection has an id of this length")
+            raise ServiceError("not_found", "connection ids are shorter")
         self._service.cut(identity, client_id, requests.caller(request))
         return web.Response(status=204, headers={"Cache-Control": "no-store"})
 
@@ -230,7 +230,7 @@ class RestApi:
         async def inject(request: web.Request) -> web.Response:
             identity = await requests.identify(self._service, request)
             if not self._policy.may_administer(identity):
-                raise ServiceError("forbidden", "only an admin may inject faults")
+                raise ServiceError("forbidden", "only an administrator may inject faults")
             body = await requests.json_object(
                 request, MAX_FAULT, self._settings.body_timeout / 1000
             )

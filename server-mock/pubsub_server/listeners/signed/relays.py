@@ -59,7 +59,7 @@ class Relay:
             UpstreamError: It has.
         """
         if self.ended:
-            raise UpstreamError("the broker has ended the stream")
+            raise UpstreamError("the broker has closed the stream")
 
     def add(self, socket: Listening) -> None:
         """Send it what comes from now on."""
@@ -83,7 +83,7 @@ class Relay:
         async with self.opening:
             upstream = self.upstream
         if upstream is None:
-            raise UpstreamError("the broker has ended the stream")
+            raise UpstreamError("the broker has closed the stream")
         await upstream.send(frame)
 
 
@@ -160,7 +160,7 @@ class Relays:
 
     async def _read(self, relay: Relay, upstream: Upstream) -> None:
         parameters = relay.parameters or self._known.get(relay.topic)
-        reason = "the broker has ended the stream"
+        reason = "the broker has closed the stream"
         try:
             async for frame, named in upstream.messages():
                 if named is not None:

@@ -58,7 +58,7 @@ class SocketSession:
             request = SubscribeRequest((self.asked.name,), presence=False)
             self._endpoint.service.subscribe(self.connection, request)
         elif self._relay.ended:
-            self.cut_off("the broker has ended the stream")
+            self.cut_off("the broker has closed the stream")
         else:
             self._relay.add(self)
 

@@ -273,7 +273,7 @@ def _opening(headers: Mapping[str, bytes]) -> Opening:
     if writes != b"\0":
         owner, id = headers.get("pubsub-gsoc-owner", b""), headers.get("pubsub-gsoc-id", b"")
         if len(owner) != soc.OWNER_BYTES or len(id) != soc.ID_BYTES:
-            raise FrameError("bad_headers", "a publisher names its owner and id")
+            raise FrameError("bad_headers", "a publisher must send its owner and id")
         parameters = Parameters(owner, id)
     return Opening(topic, mode[0], writes != b"\0", parameters)
 

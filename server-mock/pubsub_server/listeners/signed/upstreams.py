@@ -92,7 +92,7 @@ class StreamUpstream:
             async with asyncio.timeout(SILENT_SECONDS):
                 data = await self._reader.read(READ_BYTES)
             if not data:
-                raise UpstreamError("the broker has ended the stream")
+                raise UpstreamError("the broker has closed the stream")
             self._decoder.feed(data)
             return self._decoder.take()
         except TimeoutError:
@@ -109,7 +109,7 @@ class StreamUpstream:
                 self._writer.write(frame)
                 await self._writer.drain()
         except (OSError, TimeoutError) as error:
-            raise UpstreamError(f"the broker takes nothing: {error}") from None
+            raise UpstreamError(f"the broker accepts no data: {error}") from None
 
     async def close(self) -> None:
         """See `Upstream`."""
@@ -173,7 +173,7 @@ class SocketUpstream:
             async with asyncio.timeout(WRITE_SECONDS):
                 await self._socket.send(frame)
         except (WebSocketException, OSError, TimeoutError) as error:
-            raise UpstreamError(f"the Bee node takes nothing: {error}") from None
+            raise UpstreamError(f"the Bee node accepts no data: {error}") from None
 
     async def close(self) -> None:
         """See `Upstream`."""
@@ -210,7 +210,7 @@ async def open_socket(asked: Asked, url: str) -> Upstream:
             compression=None,
         )
     except InvalidHandshake as error:
-        raise UpstreamError(f"the Bee node refuses: {error}") from None
+        raise UpstreamError(f"the Bee node rejects the connection: {error}") from None
     except (WebSocketException, OSError, TimeoutError) as error:
         raise UpstreamError(f"the Bee node cannot be reached: {error}") from None
     return SocketUpstream(socket, asked)

@@ -107,7 +107,7 @@ class WebSocketListener:
         """The answer to a request: an upgrade, or what to do instead."""
         path = request.path.partition("?")[0]
         if path not in ("/ws", "/ws/", "/"):
-            return core.reject(404, "Nothing is here. The WebSocket endpoint is /ws.\n")
+            return core.reject(404, "This path does not exist. The WebSocket endpoint is /ws.\n")
         if request.method == "GET" and "Upgrade" not in request.headers:
             response = core.reject(
                 426,

@@ -60,12 +60,12 @@ def judge_token(token: str, now: float) -> Finding:
         return failed(
             "token",
             "token_malformed",
-            "The token has blanks, line breaks or other characters that no token has.",
-            "Copy it again, in one line.",
+            "The token contains spaces, line breaks or other invalid characters.",
+            "Copy it again, as one line.",
         )
     claims = read_claims(token)
     if claims is None:
-        return ok("token", "no JWT (an API key?): there is nothing to read in it")
+        return ok("token", "not a JWT (an API key?): it contains nothing to check")
     if claims.algorithm.lower() == "none":
         return failed(
             "token",
@@ -78,21 +78,21 @@ def judge_token(token: str, now: float) -> Finding:
             "token",
             "token_expired",
             f"The token expired {span(now - claims.expires_at)} ago by this machine's clock.",
-            "Get a new one; programs pass get_token, so that the client renews it.",
+            "Get a new token. In programs, pass get_token, so that the client renews it.",
         )
     if claims.not_before is not None and claims.not_before > now + 1:
         return failed(
             "token",
             "token_not_yet_valid",
             f"The token is valid only in {span(claims.not_before - now)}.",
-            "Check this machine's clock and that of the issuer.",
+            "Check the clocks of this machine and of the issuer.",
         )
     if claims.expires_at is None:
         return warning(
             "token",
             "token_without_end",
             f"JWT ({claims.algorithm}) without `exp`: it never expires.",
-            "Let the issuer set an end.",
+            "Configure the issuer to set an expiry.",
         )
     left = claims.expires_at - now
     if left < _SOON:

@@ -86,7 +86,7 @@ async def _network(patient: Patient, context: ssl.SSLContext) -> AsyncIterator[F
     if not direct:
         proxy = proxy_for(patient.addresses[0])
         for name in ("dns", "tcp", "tls"):
-            yield skipped(name, f"not tried: connections go through the proxy {proxy}")
+            yield skipped(name, f"not checked: connections use the proxy {proxy}")
         return
     dns = await check_dns(direct, patient.patience)
     yield dns
@@ -201,7 +201,7 @@ async def _auth(
             failed(
                 "auth",
                 "token_missing",
-                "No token is given.",
+                "No token was given.",
                 "Set HANZO_PUBSUB_TOKEN or pass --token-file; for a development server: "
                 "hanzo-pubsub token --user NAME.",
             ),
@@ -222,7 +222,7 @@ def judge_clock(welcome: Welcome | None, http_offset: float | None) -> Finding:
     exact = welcome.offset if welcome is not None else None
     offset = exact if exact is not None else http_offset
     if offset is None:
-        return skipped("clock", "the server does not tell its time")
+        return skipped("clock", "the server does not report its time")
     tolerance = _SKEW_NOTICED + (0 if exact is not None else _COARSE)
     size, side = abs(offset), "behind" if offset > 0 else "ahead of"
     if size >= _SKEW_HARMFUL:
@@ -240,4 +240,7 @@ def judge_clock(welcome: Welcome | None, http_offset: float | None) -> Finding:
             f"This machine's clock is {span(size)} {side} the server's.",
             "Set the clocks of both machines (NTP).",
         )
-    return ok("clock", f"differs by {span(size)}" if exact is not None else "agrees to a second")
+    return ok(
+        "clock",
+        f"differs by {span(size)}" if exact is not None else "differs by less than a second",
+    )

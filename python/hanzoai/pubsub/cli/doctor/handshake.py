@@ -85,7 +85,7 @@ class Handshake:
                 "websocket_silent",
                 f"{self._address.text} did not answer the WebSocket handshake within"
                 f" {span(self._patience)}.",
-                "A proxy holds the upgrade back, or the server hangs; SSE may work meanwhile"
+                "A proxy delays the upgrade, or the server hangs; SSE may work meanwhile"
                 " (--transport sse).",
             )
         except InvalidStatus as error:
@@ -104,7 +104,7 @@ class Handshake:
                 "websocket",
                 "upgrade_blocked",
                 f"The answer to the WebSocket handshake is not valid ({type(error).__name__}): "
-                "something between changed its headers.",
+                "a proxy changed its headers.",
                 _LET_PASS,
             )
         return ok("websocket", f"{self._url} opened", (time.perf_counter() - began) * 1000)
@@ -114,7 +114,7 @@ class Handshake:
             return failed(
                 "websocket",
                 "wrong_port_http",
-                f"{self._address.text} is the HTTP port: there is no WebSocket at this address.",
+                f"{self._address.text} is the HTTP port: it has no WebSocket.",
                 "Use the WebSocket port in --url (usually 8057, path /ws).",
             )
         if status == 404:
@@ -128,8 +128,8 @@ class Handshake:
             return failed(
                 "websocket",
                 "upgrade_blocked",
-                f"The WebSocket upgrade was answered with {status}: something between does not "
-                "let it through.",
+                f"The WebSocket upgrade was answered with {status}: a proxy in between does not "
+                "pass it.",
                 _LET_PASS,
             )
         if status in (401, 403, 407):
@@ -137,7 +137,7 @@ class Handshake:
                 "websocket",
                 "upgrade_forbidden",
                 f"The WebSocket handshake was refused with {status}, before any token was sent.",
-                "A gateway or an origin check before the server refuses it; " + _LET_PASS,
+                "A gateway or an origin check in front of the server rejects it; " + _LET_PASS,
             )
         if status == 429:
             return failed(
@@ -158,7 +158,7 @@ class Handshake:
             return failed(
                 "websocket",
                 "tls_required",
-                f"{self._address.text} speaks TLS, but the URL begins with ws://.",
+                f"{self._address.text} uses TLS, but the URL begins with ws://.",
                 "Use wss://.",
             )
         return failed(
@@ -166,7 +166,8 @@ class Handshake:
             "websocket_cut",
             f"{self._address.text} closed the connection during the WebSocket handshake "
             f"({type(error).__name__}).",
-            "The server refuses connections, or the port is another service's; see its log.",
+            "The server rejects connections, or another service uses the port. Check the "
+            "server's log.",
         )
 
     async def check_auth(self, token: str) -> tuple[Finding, Welcome | None]:
@@ -189,7 +190,8 @@ class Handshake:
                     "auth",
                     "auth_silent",
                     f"The server did not answer `auth` within {span(self._patience)}.",
-                    "The server hangs (its issuer's keys may be out of reach), or it is not a Hanzo"
+                    "The server hangs (it may not reach the keys of the issuer), or it is "
+                    "not a Hanzo"
                     " PubSub server.",
                 ),
                 None,
@@ -212,14 +214,16 @@ class Handshake:
             max_payload=most if isinstance(most, int) and most > 0 else None,
             plain="version" not in answer,
         )
-        known = f"the server knows this token as {user}" if user else "the server accepts the token"
+        known = (
+            f"the server accepts this token as {user}" if user else "the server accepts the token"
+        )
         return ok("auth", known, (received - sent) * 1000), welcome
 
     async def check_payload(self, limit: int | None) -> Finding:
         """Does a frame of the largest size pass? A `ping` carries it, so nothing is published."""
         assert self._socket is not None
         if limit is None:
-            return skipped("payload", "this server does not tell its limit")
+            return skipped("payload", "this server does not report its limit")
         frame = json.dumps({"type": "ping", "padding": "x" * max(0, limit - 64)})
         began = time.perf_counter()
         try:
@@ -231,7 +235,7 @@ class Handshake:
                 "payload",
                 "payload_held",
                 f"A frame of {limit:,} bytes was not answered within {span(self._patience)}.",
-                "Something between holds large frames back.",
+                "A proxy between this machine and the server blocks large frames.",
             )
         except ConnectionClosed as closed:
             code = closed.rcvd.code if closed.rcvd else 1006
@@ -240,7 +244,7 @@ class Handshake:
                 "payload_cut",
                 f"A frame of {limit:,} bytes, which the server allows, ended the connection "
                 f"({code}).",
-                "Raise the largest WebSocket message of the proxy between.",
+                "Raise the maximum WebSocket message size of the proxy.",
             )
         took = (time.perf_counter() - began) * 1000
         return ok("payload", f"{limit:,} bytes pass", took)
@@ -267,7 +271,7 @@ class Handshake:
                 "closed",
                 f"The server closed the connection before it answered `auth` ({code}"
                 f"{f': {reason}' if reason else ''}).",
-                "It refuses connections or is not a Hanzo PubSub server; see its log.",
+                "It rejects connections, or is not a Hanzo PubSub server. Check its log.",
             )
         by_reason = CODES.get(reason) or record
         return failed(
@@ -294,11 +298,12 @@ def _refused_token(answer: dict[str, Any], token: str, now: float) -> Finding:
     if claims is not None and claims.expires_at is not None:
         if claims.expires_at <= now:
             message = f"The token expired {span(now - claims.expires_at)} ago."
-            remedy = "Get a new one; programs pass get_token, so that the client renews it."
+            remedy = "Get a new token. In programs, pass get_token, so that the client renews it."
             code = "token_expired"
         elif code == "token_expired":
             remedy = (
-                f"By this machine's clock it is valid for another {span(claims.expires_at - now)}: "
+                "According to this machine's clock, it is valid for another "
+                f"{span(claims.expires_at - now)}: "
                 "set the clocks of both machines (NTP)."
             )
     return failed("auth", code, f"The server refused the token: {message}", remedy)

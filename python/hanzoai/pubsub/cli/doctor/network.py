@@ -153,7 +153,7 @@ async def check_tls(addresses: list[Address], context: ssl.SSLContext, patience:
                 "tls_timeout",
                 f"{address.text} accepted the connection, then did not answer within"
                 f" {span(patience)}.",
-                "Something that is not a TLS server listens there, or the server hangs.",
+                "Another program uses this port, or the server hangs.",
             )
         except (ssl.SSLError, OSError) as error:
             return await _no_tls(address, error, patience)
@@ -166,10 +166,10 @@ async def check_tls(addresses: list[Address], context: ssl.SSLContext, patience:
         return warning(
             "tls",
             "certificate_expires_soon",
-            f"The certificate is good, but expires in {span(left)}.",
+            f"The certificate is valid, but expires in {span(left)}.",
             "Renew it.",
         )
-    return ok("tls", f"the certificate is good and expires in {span(left)}", _since(began))
+    return ok("tls", f"the certificate is valid and expires in {span(left)}", _since(began))
 
 
 async def speaks_tls(address: Address, patience: float) -> bool:
@@ -195,7 +195,8 @@ def _bad_certificate(address: Address, error: ssl.SSLCertVerificationError) -> F
             "tls",
             "certificate_expired",
             f"The certificate of {address.text} has expired.",
-            "Renew it on the server; if it was renewed, reload the server or the proxy before it.",
+            "Renew it on the server; if it was renewed, reload the server or the proxy in "
+            "front of it.",
         )
     if code == _NOT_YET_VALID:
         return failed(
@@ -209,7 +210,7 @@ def _bad_certificate(address: Address, error: ssl.SSLCertVerificationError) -> F
             "tls",
             "certificate_wrong_name",
             f"The certificate of {address.text} is for another name, not for {address.host}.",
-            "Use the name that the certificate is for, or get one for this name.",
+            "Use the name in the certificate, or get a certificate for this name.",
         )
     if code in _SELF_SIGNED or code in _UNKNOWN_ISSUER:
         return failed(
@@ -235,15 +236,15 @@ async def _no_tls(address: Address, error: Exception, patience: float) -> Findin
         return failed(
             "tls",
             "tls_not_spoken",
-            f"{address.text} speaks no TLS, but the URL begins with {address.scheme}://.",
-            f"Use {scheme}:// (a development server), or the port where TLS ends.",
+            f"{address.text} does not use TLS, but the URL begins with {address.scheme}://.",
+            f"Use {scheme}:// (a development server), or the port that uses TLS.",
         )
     why = getattr(error, "reason", None) or type(error).__name__
     return failed(
         "tls",
         "tls_failed",
         f"The TLS handshake with {address.text} failed: {why}.",
-        "Check that the port is the one for TLS, and the versions and ciphers of both sides.",
+        "Check that this port uses TLS, and compare the TLS versions and ciphers of both sides.",
     )
 
 

@@ -68,7 +68,7 @@ class Web:
                     "http_silent",
                     f"{self._address.text} accepts connections, but answers no HTTP request "
                     f"within {span(self._patience)}.",
-                    "The server hangs, or something that is not an HTTP server listens there.",
+                    "The server hangs, or another program uses this port.",
                 )
             )
         except httpx.HTTPError as error:
@@ -102,13 +102,14 @@ class Web:
             return failed(
                 "http",
                 "http_gateway",
-                f"{where} answers {status}: something before the server asks for a login.",
+                f"{where} answers {status}: a gateway in front of the server requires a login.",
                 "Let the gateway or proxy pass this path.",
             )
         return failed(
             "http",
             "wrong_port_other",
-            f"{where} answers {status}{' with a web page' if 'html' in kind else ''}: this is no "
+            f"{where} answers {status}{' with a web page' if 'html' in kind else ''}: this "
+            "is not a "
             "Hanzo PubSub server.",
             "Check host and port of --url and --rest-url.",
         )
@@ -127,14 +128,14 @@ class Web:
             return failed(
                 "http",
                 "tls_required",
-                f"{self._address.text} speaks TLS, but the URL is unencrypted.",
+                f"{self._address.text} uses TLS, but the URL is unencrypted.",
                 "Use wss:// (and https:// for --rest-url).",
             )
         return failed(
             "http",
             "http_failed",
-            f"{self._address.text} does not speak HTTP ({type(error).__name__}).",
-            "Check the port; behind a proxy, that it passes HTTP/1.1.",
+            f"{self._address.text} does not support HTTP ({type(error).__name__}).",
+            "Check the port. If there is a proxy, check that it passes HTTP/1.1.",
         )
 
     async def check_stream(self, topic: str | None, *, wait_keepalive: bool) -> Finding:
@@ -166,7 +167,7 @@ class Web:
                         "sse_wrong_type",
                         f"{url} answers no event stream, but "
                         f"{answer.headers.get('content-type', 'no type')[:80]}.",
-                        "Something before the server answers in its place.",
+                        "A gateway in front of the server answers instead.",
                     )
                 chunks = answer.aiter_raw()
                 await anext(chunks)
@@ -180,16 +181,16 @@ class Web:
                 "sse",
                 "sse_buffered",
                 f"The event stream {'opened' if head else 'was asked for'}, but no event came "
-                f"within {span(self._patience)}: something between buffers the response.",
-                "Switch buffering off for this path (nginx: proxy_buffering off; or the header "
-                "X-Accel-Buffering: no), also compression and response inspection.",
+                f"within {span(self._patience)}: a proxy buffers the response.",
+                "Disable buffering for this path (nginx: proxy_buffering off; or the header "
+                "X-Accel-Buffering: no), compression and response inspection.",
             )
         except (httpx.HTTPError, StopAsyncIteration) as error:
             return failed(
                 "sse",
                 "sse_cut",
                 f"The event stream ended before its first event ({type(error).__name__}).",
-                "Something between cuts long responses; check its timeouts.",
+                "A proxy cuts long responses. Check its timeouts.",
             )
 
     async def _keepalive(self, chunks: AsyncIterator[bytes], first: float) -> Finding:
@@ -201,7 +202,7 @@ class Web:
                 "sse",
                 "sse_cut",
                 f"The event stream was cut after {span(time.perf_counter() - began)} of silence.",
-                "Something between ends idle responses; raise its read timeout above 30s.",
+                "A proxy ends idle responses. Raise its read timeout above 30s.",
             )
         waited = time.perf_counter() - began
         return ok("sse", f"the first event came at once, the next after {span(waited)}", first)
@@ -209,9 +210,9 @@ class Web:
     async def _refused_stream(self, answer: httpx.Response, topic: str | None) -> Finding:
         code, message, remedy = await _problem(answer)
         if code == "forbidden" and topic is None:
-            return skipped("sse", f"not tried: no access to {PUBLIC_TOPIC}; pass --topic")
+            return skipped("sse", f"not checked: no access to {PUBLIC_TOPIC}; pass --topic")
         if code == "forbidden":
-            return skipped("sse", f"not tried: no access to {topic}")
+            return skipped("sse", f"not checked: no access to {topic}")
         return failed(
             "sse", code, f"The event stream was refused ({answer.status_code}): {message}", remedy
         )
@@ -227,7 +228,7 @@ class Web:
             return failed(
                 "access",
                 "access_unanswered",
-                f"The access to {topic} could not be asked for ({type(error).__name__}).",
+                f"The access to {topic} could not be checked ({type(error).__name__}).",
                 "Check the HTTP API.",
             )
         if answer.status_code in (404, 405, 501):
@@ -258,7 +259,7 @@ class Web:
     async def _access_by_history(self, topic: str) -> Finding:
         """A server that knows HIP-56 and nothing more tells by refusing."""
         if "*" in topic:
-            return skipped("access", f"{topic}: this server does not tell about patterns")
+            return skipped("access", f"{topic}: this server does not report access to patterns")
         try:
             async with asyncio.timeout(self._patience):
                 answer = await self._http.get(
@@ -267,7 +268,7 @@ class Web:
                     headers=self._headers,
                 )
         except (httpx.HTTPError, TimeoutError):
-            return skipped("access", f"{topic}: this server does not tell")
+            return skipped("access", f"{topic}: this server does not report access")
         if answer.status_code == 403:
             return failed(
                 "access",
@@ -275,7 +276,9 @@ class Web:
                 f"{topic}: subscribe is not allowed.",
                 "Ask for access, or use the token of a user who has it.",
             )
-        return ok("access", f"{topic}: may subscribe; this server does not tell about publish")
+        return ok(
+            "access", f"{topic}: may subscribe; this server does not report publish permissions"
+        )
 
 
 def websocket_port(address: Address) -> Finding:
