@@ -9,7 +9,7 @@ from spec._generate.text import both_names
 
 if TYPE_CHECKING:
     from spec._generate.defaults import Group
-    from spec._generate.errors import Errors
+    from spec._generate.errors import Errors, Record
     from spec._generate.lifecycle import Lifecycle, Row
 
 _DURATIONS = {
@@ -42,55 +42,51 @@ def errors(table: Errors) -> str:
         "If the server states when to try again, the time is `retry_after_ms` on the wire,",
         "`retry_after` in seconds in Python, and `retryAfter` in milliseconds in TypeScript.",
         "",
-        "*retry?* says whether the same operation can succeed unchanged. *connection* says what",
-        "the client does if the error ended its connection: `retry` (with backoff), `reauth` (with",
-        "a new token; it stops if it has none) or `stop`.",
+        "Each code is followed by its class, and each meaning by its remedy (→). *retry?* shows",
+        "whether the same operation can succeed unchanged. *connection* shows what the client does",
+        "if the error ended its connection: `retry` (with backoff), `reauth` (with a new token; it",
+        "stops if it cannot get one) or `stop`.",
         "",
         "## From the server",
         "",
         "The server sends these in an `error` or `auth.error` frame, as a WebSocket close code, or",
-        "as `application/problem+json`.",
+        "as `application/problem+json`. *status* is the HTTP status, then the close code.",
         "",
-        "| code | class | HTTP | close | retry? | connection | meaning | remedy |",
-        "|---|---|---|---|---|---|---|---|",
+        "| code | meaning | status | retry? | connection |",
+        "|---|---|---|---|---|",
     ]
     for record in table.codes:
         if record.scope == "wire":
             cells = [
-                f'<a id="{record.code}"></a>`{record.code}`',
-                f"`{record.error}`",
-                str(record.status or ""),
-                str(record.close or ""),
+                *_code_and_meaning(record),
+                "<br>".join(str(number) for number in (record.status, record.close) if number),
                 "yes" if record.retryable else "no",
                 record.action,
-                record.meaning,
-                record.remedy,
             ]
             out.append(f"| {' | '.join(cells)} |")
     out += [
         "",
         "## From the SDK",
         "",
-        "| code | class | retry? | connection | meaning | remedy |",
-        "|---|---|---|---|---|---|",
+        "The client raises these itself.",
+        "",
+        "| code | meaning | retry? | connection |",
+        "|---|---|---|---|",
     ]
     for record in table.codes:
         if record.scope == "client":
             cells = [
-                f'<a id="{record.code}"></a>`{record.code}`',
-                f"`{record.error}`",
+                *_code_and_meaning(record),
                 "yes" if record.retryable else "no",
                 record.action,
-                record.meaning,
-                record.remedy,
             ]
             out.append(f"| {' | '.join(cells)} |")
     out += [
         "",
         "## Close codes",
         "",
-        "What the client does when the WebSocket closes. A connection lost without a code counts",
-        "as 1006.",
+        "This table shows what the client does when the WebSocket closes. A connection that is",
+        "lost without a code counts as 1006.",
         "",
         "| codes | connection | meaning |",
         "|---|---|---|",
@@ -99,6 +95,14 @@ def errors(table: Errors) -> str:
         codes = f"{row.first}" if row.first == row.last else f"{row.first}-{row.last}"
         out.append(f"| {codes} | {row.action} | {row.meaning} |")
     return "\n".join([*out, ""])
+
+
+def _code_and_meaning(record: Record) -> tuple[str, str]:
+    """The first two cells of an error: its code and class, its meaning and remedy."""
+    return (
+        f'<a id="{record.code}"></a>`{record.code}`<br>`{record.error}`',
+        f"{record.meaning}<br>→ {record.remedy}",
+    )
 
 
 def lifecycle(machine: Lifecycle, groups: tuple[Group, ...], prose: str) -> str:

@@ -212,13 +212,13 @@ const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>>
   ],
   invalid_option: ['Correct the field that the message names.'],
   schema: [
-    'Correct the field that the message names, or update the schema where publisher and subscriber have different versions of it.',
+    'Correct the field that the message names, or use the same version of the schema in the publisher and the subscriber.',
   ],
   payload_too_large: [
     'Store the content elsewhere and publish a reference to it (HIP-56, Security 5).',
   ],
   unauthenticated: [
-    'Pass a token, or a callback that returns one. The server accepts only `auth` before it.',
+    'Pass a token, or a callback that returns one. Before that, the server accepts only `auth`.',
   ],
   token_invalid: ['Get a new token from an issuer that the server trusts.'],
   auth_timeout: ['Send `auth` within five seconds of opening the socket (HIP-56, Security 1).'],

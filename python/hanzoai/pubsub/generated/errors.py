@@ -157,7 +157,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "schema": ErrorRecord(
         code="schema",
         meaning="The payload does not match the schema of its topic.",
-        remedy="Correct the field that the message names, or update the schema where publisher and subscriber have different versions of it.",
+        remedy="Correct the field that the message names, or use the same version of the schema in the publisher and the subscriber.",
         retryable=False,
         action="retry",
         status=422,
@@ -179,7 +179,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "unauthenticated": ErrorRecord(
         code="unauthenticated",
         meaning="The request has no valid token.",
-        remedy="Pass a token, or a callback that returns one. The server accepts only `auth` before it.",
+        remedy="Pass a token, or a callback that returns one. Before that, the server accepts only `auth`.",
         retryable=False,
         action="reauth",
         status=401,
