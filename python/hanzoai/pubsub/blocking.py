@@ -73,11 +73,11 @@ _open: weakref.WeakSet[PubSub] = weakref.WeakSet()
 
 
 class PubSub:
-    """A client of Hanzo PubSub that blocks; any number of threads may share one.
+    """The blocking client of Hanzo PubSub. Any number of threads may share one.
 
-    Arguments and methods are those of ``PubSubClient``; coroutine functions are plain functions
-    here, async iterators are iterators. Handlers run in threads, may block, and may call the
-    client.
+    It has the arguments and methods of ``PubSubClient``, with plain functions instead of coroutine
+    functions, and iterators instead of async iterators. Handlers run in threads, may block, and may
+    call the client.
     """
 
     def __init__(
@@ -118,13 +118,13 @@ class PubSub:
 
     @property
     def state(self) -> StateName:
-        """The state at this moment."""
+        """The current state."""
         state = self._client.state
         return "closed" if self._ended and state == "initialized" else state
 
     @property
     def client_id(self) -> str | None:
-        """The id the server gave this client; None before it was ever connected."""
+        """The id that the server assigned to this client; None before the first connection."""
         return self._client.client_id
 
     @property
@@ -144,7 +144,7 @@ class PubSub:
 
     @property
     def url(self) -> str:
-        """The URL of the WebSocket; it never holds a token."""
+        """The URL of the WebSocket; it never contains a token."""
         return self._client.url
 
     @property
@@ -326,7 +326,7 @@ class PubSub:
         )
 
     def presence(self, topic: str, *, timeout: Duration | None = None) -> list[PresenceMember]:
-        """The members of a topic."""
+        """Return the members of a topic."""
         return self._call(lambda: self._client.presence(topic, timeout=timeout))
 
     def occupancy(self, topic: str, *, timeout: Duration | None = None) -> Occupancy:

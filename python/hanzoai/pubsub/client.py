@@ -57,37 +57,41 @@ T = TypeVar("T")
 
 
 class PubSubClient:
-    """A client of Hanzo PubSub for asyncio (HIP-56, Client SDK).
+    """The asyncio client of Hanzo PubSub (HIP-56, Client SDK). For a blocking client, use `PubSub`.
 
-    Building one does no I/O and needs no running loop. It connects at the first use or at
-    ``connect()``, and from then on belongs to the event loop of that call. It reconnects by itself
-    until it is closed or fails for good.
+    Creating a client does no I/O and needs no running event loop. The client connects at its first
+    use or at ``connect()``, and then belongs to the event loop of that call. It reconnects until
+    you close it or an error is permanent.
 
     Args:
-        url: WebSocket URL (``wss://host:8057/ws``); default the environment's ``HANZO_PUBSUB_URL``.
-        token: Bearer token or API key, with or without ``Bearer ``; default ``HANZO_PUBSUB_TOKEN``.
-        get_token: Called for a token before dialing and when the token ends soon, instead of
-            ``token``: a function (run in a thread) or a coroutine function, given a
-            ``TokenContext``, returning a string or a ``Token``. Raise ``AuthRefused`` in it to
-            stop for good; any other exception is tried again.
+        url: WebSocket URL (``wss://host:8057/ws``); default: the environment variable
+            ``HANZO_PUBSUB_URL``.
+        token: Bearer token or API key, with or without ``Bearer ``; default:
+            ``HANZO_PUBSUB_TOKEN``.
+        get_token: Callback that returns a token, instead of ``token``. The client calls it before
+            it connects, and before the token expires. It is a function (run in a thread) or a
+            coroutine function, takes a ``TokenContext``, and returns a string or a ``Token``. If it
+            raises ``AuthRefused``, the client stops permanently; after any other exception, the
+            client calls it again.
         transport: ``auto`` starts with the WebSocket and falls back to server-sent events.
-        rest_url: Base URL of the HTTP API; default derived from ``url`` (port 8057 becomes 8056).
-        allow_insecure: Send the token over ``ws://`` or ``http://`` to hosts other than this
-            machine.
-        name: Name of the program, sent to the server.
-        echo: Whether subscriptions get the messages that this client published.
+        rest_url: Base URL of the HTTP API; default: derived from ``url`` (port 8057 becomes 8056).
+        allow_insecure: Whether the client may send the token over ``ws://`` or ``http://`` to other
+            machines.
+        name: Name of the program, which the client sends to the server.
+        echo: Whether subscriptions receive the messages that this client publishes.
         on_state: Called with every ``StateChange``, in order; a function or a coroutine function.
-        on_error: Called with every error that no call can raise: exceptions of handlers, refusals
-            by the server that concern no call. Without it they are logged at ERROR.
-        send_queue: Bounds of what waits to be sent, and what happens when it is full.
-        tracing: Makes OpenTelemetry spans of publishes and handlers, and carries their context in
+        on_error: Called with every error that no call can raise, for example an exception in a
+            handler. Without it, the client logs these errors at ERROR.
+        send_queue: Bounds of the messages that wait to be sent, and what happens when the queue is
+            full.
+        tracing: Creates OpenTelemetry spans for publishes and handlers, and passes their context in
             ``meta``; see ``hanzoai.pubsub.tracing``.
-        **settings: Times (seconds) and limits by name; ``hanzoai.pubsub.ClientOptions`` has
-            them all.
+        **settings: Durations (seconds or a timedelta) and limits by name;
+            ``hanzoai.pubsub.ClientOptions`` lists all.
 
     Raises:
-        InvalidOption: An option is of a wrong type or out of range; the error names it.
-        InsecureUrl: The token would go over an unencrypted connection.
+        InvalidOption: An option has a wrong type or is out of range; the error names it.
+        InsecureUrl: The client would send the token over an unencrypted connection.
     """
 
     _warns = True
@@ -134,25 +138,26 @@ class PubSubClient:
 
     @property
     def state(self) -> StateName:
-        """The state at this moment."""
+        """The current state."""
         if self._operations is not None:
             return self._operations.state
         return "closed" if self._closed else "initialized"
 
     @property
     def client_id(self) -> str | None:
-        """The id the server gave this client; None before it was ever connected.
+        """The id that the server assigned to this client; None before the first connection.
 
-        Members of a topic have it as ``client_id``, over a WebSocket and over server-sent events.
+        It is the ``client_id`` in presence, on WebSockets and on event streams.
         A client that reconnects keeps its id, unless the server has lost its data.
         """
         return None if self._operations is None else self._operations.client_id
 
     @property
     def limits(self) -> Limits | None:
-        """What the server allows; None before the client was ever connected.
+        """What the server allows; None before the first connection.
 
-        Rates, sizes, and how many messages of a topic the server retains (``history_max``).
+        Rates, sizes, and the number of messages that the server retains per topic
+        (``history_max``).
         """
         return None if self._operations is None else self._operations.limits
 
@@ -166,15 +171,15 @@ class PubSubClient:
 
     @property
     def transport(self) -> Literal["websocket", "sse"] | None:
-        """How the client is connected at this moment; None where it is not connected.
+        """The current transport; None while the client is not connected.
 
-        ``sse`` means that no WebSocket could be opened; a WARNING in the log gives the reason.
+        ``sse`` means that no WebSocket could be opened; a WARNING in the log has the reason.
         """
         return None if self._operations is None else self._operations.transport
 
     @property
     def url(self) -> str:
-        """The URL of the WebSocket; it never holds a token."""
+        """The URL of the WebSocket; it never contains a token."""
         return self._options.socket_url
 
     @property
@@ -185,16 +190,17 @@ class PubSubClient:
     async def connect(self, timeout: Duration | None = None) -> None:
         """Connect, and wait until the client is connected.
 
-        Needed only to connect ahead of the first use or to learn of errors early. When the time
-        runs out the client goes on trying.
+        Call it to connect before the first use, or to get errors early. After the timeout, the
+        client keeps trying.
 
         Args:
-            timeout: Seconds; default ``operation_timeout``.
+            timeout: Seconds or a timedelta; default: ``operation_timeout``.
 
         Raises:
-            ConnectionFailed: Not connected in time; the message says why the last attempt failed.
-            AuthError: The server refused the token, or ``get_token`` refused.
-            PermissionDenied: The server does not let this identity connect.
+            ConnectionFailed: The client did not connect in time; the message has the reason of the
+                last failure.
+            AuthError: The server rejected the token, or ``get_token`` raised ``AuthRefused``.
+            PermissionDenied: The server does not allow this identity to connect.
             ClosedError: The client is closed.
         """
         await self._ready().connect(timeout)
@@ -202,14 +208,16 @@ class PubSubClient:
     async def close(self, timeout: Duration | None = None) -> None:
         """Close the client: settle its publishes, close the connection, end the subscriptions.
 
-        Idempotent, and may be called from handlers. Iterations end after the messages they hold.
+        You can call it several times, and from handlers. Iterations end after the messages that
+        have already arrived.
 
         Args:
-            timeout: Seconds to wait for unsettled publishes; default ``close_timeout``. A publish
-                that is not settled by then raises in its own call. 0 does not wait.
+            timeout: Seconds or a timedelta to wait for unanswered publishes; default:
+                ``close_timeout``. The calls of publishes that are still unanswered then raise an
+                error. 0 does not wait.
 
         Raises:
-            InvalidOption: The timeout is negative or no number.
+            InvalidOption: The timeout is negative or not a number.
         """
         if timeout is not None:
             timeout = check_seconds("timeout", timeout, low=0.0)
@@ -246,37 +254,39 @@ class PubSubClient:
     ) -> Subscription:
         """Subscribe to topics or patterns.
 
-        Takes effect at once where a loop is running, and outside of one when it is first awaited
-        or iterated. Use it as ``async for message in sub``, ``async with``, ``await sub`` (until
-        the server has answered), or with handlers.
+        If an event loop is running, the client subscribes at once, otherwise when you first await
+        or iterate the subscription. Use it with ``async for message in sub``, ``async with``,
+        ``await sub`` (waits until the server has answered), or with handlers.
 
         Args:
-            topics: A pattern or several: segments joined by dots, ``*`` for one segment, ``**``
+            topics: One or several patterns: segments joined by dots, ``*`` for one segment, ``**``
                 for one or more.
-            types: Deliver only messages of these types, for example ``["order.created"]``; default
-                all. The client filters what the server sends, replays included: positions, gaps
-                and ``history`` count messages of every type.
-            since: Replay what is newer: Unix ms, a datetime, or a timedelta before now.
+            types: Deliver only messages of these types, for example ``["order.created"]``; default:
+                all. The client filters live and replayed messages, so positions, gaps and
+                ``history`` count messages of every type.
+            since: Replay messages newer than this: Unix milliseconds, a datetime with a time zone,
+                or a timedelta before now.
             history: Replay at most this many of the newest messages per topic, 0 to 10,000. The
-                server replays what it retains (``limits.history_max``); a warning in the log says
-                where that is less.
-            after: Replay what follows these positions, by concrete topic: ``sub.positions`` of an
-                earlier program.
+                server replays what it retains (``limits.history_max``); if this is less, the client
+                logs a warning.
+            after: Replay the messages after these positions, by topic: usually ``sub.positions`` of
+                an earlier run.
             on_message: Called with each message, in order, one at a time; a function or a
                 coroutine function.
-            on_presence: Called with each change of presence. Without ``on_message`` it runs
-                beside the iteration.
-            on_gap: Called with each gap, in its place between the messages; or ``"raise"``: the
-                iteration raises ``MessagesMissed`` there, and goes on behind the gap when it is
-                iterated again. Without it and ``state_loader``, the first gap of each topic is
-                logged at WARNING where only messages are read.
-            presence: Whether to ask for presence; default where ``on_presence`` is given. Without
-                that handler, changes come in ``sub.events()``. A mapping also says how this
-                client appears on the topics that are given by name, as ``update_presence`` does:
-                ``presence={"status": "typing"}``.
-            state_loader: Called once for each gap to load the state again (REC-4), with the
-                positions from before the call; messages that come meanwhile are kept and follow.
-            queue: Bounds of what waits for the program, and what happens when it is full.
+            on_presence: Called with each presence change. Without ``on_message``, it runs
+                concurrently with the iteration.
+            on_gap: Called with each gap, at its place between the messages. With ``"raise"``, the
+                iteration raises ``MessagesMissed`` at this place; iterate again to continue after
+                the gap. Without it, ``state_loader`` and ``events()``, the client logs the first
+                gap of each topic at WARNING.
+            presence: Whether to request presence; default: True if ``on_presence`` is given.
+                Without this handler, changes arrive in ``sub.events()``. A mapping such as
+                ``{"status": "typing"}`` also sets what others see of this client on the topics that
+                are exact names, as ``update_presence`` does.
+            state_loader: Called once for each gap with the gap and the positions before it, to load
+                the state again (REC-4). Messages that arrive meanwhile are delivered afterwards.
+            queue: Bounds of the messages that wait for your program, and what happens when the
+                queue is full.
 
         Raises:
             InvalidTopic: A pattern is not valid.
@@ -323,35 +333,36 @@ class PubSubClient:
     ) -> Published:
         """Publish one message, and wait until the server has it.
 
-        Concurrent publishes are pipelined, in the order of the calls. Retries carry the same id,
-        so the server publishes once. A message of type ``presence.update`` updates the presence of
-        this client on the topic.
+        Concurrent publishes share the connection and keep the order of the calls. Retries use the
+        same id, so the server publishes the message once. A message of type ``presence.update``
+        updates the presence of this client on the topic.
 
         Args:
             topic: A topic without wildcards.
             message: ``{"type": ..., "data": ...}``, optionally ``ttl``, ``id``, ``meta``; or a
                 ``Publication``. An object of a pydantic model, a dataclass or a msgspec struct may
                 be the ``data``, or alone the payload of a message of type ``message``.
-            ttl: Seconds it is kept in history; 0 stores nothing. Default: as long as the server
-                keeps messages.
+            ttl: Seconds in history, or a timedelta; 0 stores nothing. Default: the retention of the
+                server.
             id: Message id, at most 128 characters; default ``msg_`` and a ULID.
-            key: With the policy ``latest``, a newer message of the same key takes the place of one
-                that is not sent yet.
-            background: Send it after the other publishes of this client when the publish rate
-                is used up. They may then overtake it.
-            timeout: Seconds; default ``operation_timeout``. A message whose time has passed is
-                never sent later.
-            via: ``auto``: the open connection, or HTTP where that carries no publishes.
+            key: With the policy ``latest``, a newer message with the same key replaces one that is
+                not sent yet.
+            background: If the publish rate is used up, send it after the other publishes of this
+                client, which may overtake it.
+            timeout: Seconds or a timedelta; default: ``operation_timeout``. After this time, the
+                client never sends the message.
+            via: ``auto`` uses the open connection, or HTTP if the connection does not carry
+                publishes.
 
         Raises:
             InvalidTopic: The topic is not valid or has a wildcard.
             InvalidPayload: The data is not JSON.
-            PayloadTooLarge: The data is over the limit.
+            PayloadTooLarge: The data is larger than the limit.
             SchemaError: The server has a contract for the topic, which the payload does not match.
             PermissionDenied: The access rules do not allow it.
-            QueueFull: Too much waits to be sent (policy ``error``), or it was dropped
-                (``drop_oldest``).
-            Superseded: A newer message with its key took its place (``latest``).
+            QueueFull: Too many messages wait to be sent (policy ``error``), or the message was
+                dropped (``drop_oldest``).
+            Superseded: A newer message with the same key replaced it (``latest``).
             OperationTimeout: Not settled in time. ``outcome_unknown`` is true if it may have been
                 published. Publish again with the same ``id`` to avoid a duplicate.
             ClosedError: The client is closed.
@@ -375,19 +386,19 @@ class PubSubClient:
         """Publish several messages in one request, in order.
 
         Args:
-            messages: ``(topic, message)`` pairs, or mappings with a ``topic``; split by the
-                server's limit of a batch.
-            timeout: Seconds for all; default ``operation_timeout``.
+            messages: ``(topic, message)`` pairs, or mappings with a ``topic``. The client splits a
+                batch that exceeds the limit of the server.
+            timeout: Seconds or a timedelta for all messages; default: ``operation_timeout``.
             via: As in ``publish``.
 
         Returns:
             One result per message, in the same order: a ``Published``, or the error.
 
         Raises:
-            InvalidTopic: A topic is not valid; nothing was sent. As of the errors below, ``field``
-                begins with the number of the item, as in ``[3].topic``.
+            InvalidTopic: A topic is not valid; nothing was sent. As in the errors below, ``field``
+                begins with the number of the item, such as ``[3].topic``.
             InvalidPayload: A payload is not JSON; nothing was sent.
-            PayloadTooLarge: A payload is over the limit; nothing was sent.
+            PayloadTooLarge: A payload is larger than the limit; nothing was sent.
         """
         if self._tracing is None:
             return await self._publish_many(messages, timeout, via)
@@ -407,8 +418,8 @@ class PubSubClient:
     def batch(self, *, timeout: Duration | None = None, via: Via = "auto") -> Batch:
         """Collect publishes and send them together.
 
-        ``async with ps.batch() as b: b.publish(topic, message)``; at the end ``b.results`` has one
-        result a message, and the first error among them is raised.
+        ``async with ps.batch() as b: b.publish(topic, message)``; at the end, ``b.results`` has one
+        result per message, and the block raises the first error among them.
         """
         from hanzoai.pubsub.runtime.publishing import Batch
 
@@ -435,16 +446,16 @@ class PubSubClient:
     ) -> Message:
         """Publish a request, and wait for the reply of a responder (see ``respond``).
 
-        The client subscribes once to each reply topic and stays subscribed. Request and reply stay
-        in history for the timeout, so neither is lost if a side reconnects.
+        The client subscribes once to each reply topic and stays subscribed. History retains the
+        request and the reply for the timeout, so neither is lost if a side reconnects.
 
         Args:
             topic: A topic without wildcards.
             data: JSON of the request.
             type: Message type of the request.
-            timeout: Seconds until the reply must be there; default ``operation_timeout``.
-            id: Id of the request, at most 125 characters; default ``msg_`` and a ULID. A retry
-                with the same id returns a reply that came too late for the first call.
+            timeout: Seconds or a timedelta to wait for the reply; default: ``operation_timeout``.
+            id: Id of the request, at most 125 characters; default ``msg_`` and a ULID. A retry with
+                the same id returns a reply that arrived too late for the first call.
             reply_to: Topic of the reply; default ``<topic>.replies.<client>``. Everyone who may
                 read that topic can see the replies.
 
@@ -452,9 +463,9 @@ class PubSubClient:
             The reply; ``data`` is what the handler returned.
 
         Raises:
-            RequestTimeout: No reply came in time: no responder is subscribed, or it is too slow.
+            RequestTimeout: No reply arrived in time: no responder is subscribed, or it is too slow.
             ReplyError: The responder answered with an error; ``code`` is its code.
-            PermissionDenied: You may not publish to the topic, or not read the reply topic.
+            PermissionDenied: You may not publish to the topic, or may not read the reply topic.
             InvalidTopic: A topic is not valid or has a wildcard.
             InvalidOption: ``id`` is in use or too long.
         """
@@ -485,16 +496,16 @@ class PubSubClient:
 
         Use it as ``async with``, or ``await`` it and ``close()`` it later. If several responders
         answer one request, the first reply counts. ``request.id`` is the same for each retry of a
-        request, so a handler can recognize work that is done.
+        request, so a handler can recognize work that it has already done.
 
         Args:
-            topics: A pattern or several.
+            topics: One or several patterns.
             handler: Called with the request as a ``Message``; a function or a coroutine function
                 that returns JSON. Raise ``ReplyError`` to answer with an error.
-            type: Message type of requests; other messages are passed over.
+            type: Message type of requests; other messages are ignored.
             concurrency: Requests that are handled at the same time, 1 to 1,000; more requests wait.
-            allow: Called with a request and its reply topic, says whether to answer there. Default:
-                below the topic of the request in ``replies``, or below ``user.<sender>``.
+            allow: Called with a request and its reply topic; returns whether to reply there.
+                Default: below the topic of the request in ``replies``, or below ``user.<sender>``.
 
         Raises:
             InvalidTopic: A pattern is not valid.
@@ -522,15 +533,16 @@ class PubSubClient:
         limit: int | None = None,
         timeout: Duration | None = None,
     ) -> AsyncIterator[Message]:
-        """Retained messages of one topic, oldest first, over as many pages as it takes.
+        """Iterate over the retained messages of one topic, oldest first, across all pages.
 
         Args:
             topic: A topic without wildcards.
-            since: Only what is newer.
-            before: Only what is older than the message of this id.
-            after: Only what follows this position; then pages are read as the iteration goes on.
-            limit: At most so many: the newest, or with ``after`` the first.
-            timeout: Seconds for each page; default ``operation_timeout``.
+            since: Only messages newer than this time.
+            before: Only messages older than the message with this id.
+            after: Only messages after this position; the client requests further pages during the
+                iteration.
+            limit: Maximum number of messages: the newest, or with ``after`` the first.
+            timeout: Seconds or a timedelta for each page; default: ``operation_timeout``.
 
         Raises:
             InvalidTopic: The topic is not valid.
@@ -544,16 +556,16 @@ class PubSubClient:
     async def presence(
         self, topic: str, *, timeout: Duration | None = None
     ) -> list[PresenceMember]:
-        """The members of a topic.
+        """Return the members of a topic.
 
         Args:
             topic: A topic without wildcards.
-            timeout: Seconds; default ``operation_timeout``.
+            timeout: Seconds or a timedelta; default: ``operation_timeout``.
         """
         return await self._ready().presence(topic, timeout=timeout)
 
     async def occupancy(self, topic: str, *, timeout: Duration | None = None) -> Occupancy:
-        """The number of members of one topic, and of users, without the list of them.
+        """Return the number of members and of users of one topic, without the list of members.
 
         ``PresenceChange.occupancy`` has the same counts after each change of presence.
 
@@ -566,13 +578,13 @@ class PubSubClient:
     async def update_presence(
         self, topic: str | None, data: Mapping[str, Any], *, timeout: Duration | None = None
     ) -> None:
-        """Change how this client appears, on one topic or on all that it is a member of.
+        """Change what others see of this client, on one topic or on all of its topics.
 
         Args:
             topic: A topic without wildcards; None for all.
-            data: ``status``, ``name``, ``avatar_url`` change the member, other keys go into
-                ``metadata``; None deletes.
-            timeout: Seconds to wait for a connection; default ``operation_timeout``.
+            data: ``status``, ``name``, ``avatar_url`` set fields of the member, other keys are
+                merged into ``metadata``; None deletes a key.
+            timeout: Seconds or a timedelta to wait for an answer; default: ``operation_timeout``.
         """
         await self._ready().update_presence(topic, data, timeout=timeout)
 
@@ -583,12 +595,12 @@ class PubSubClient:
         limit: int | None = None,
         timeout: Duration | None = None,
     ) -> list[TopicInfo]:
-        """Active topics, by name (needs an administrator's token).
+        """Return the active topics, sorted by name. Requires the token of an administrator.
 
         Args:
-            prefix: Only names that begin so.
-            limit: At most so many.
-            timeout: Seconds; default ``operation_timeout``.
+            prefix: Only topics that begin with this text.
+            limit: Maximum number of topics.
+            timeout: Seconds or a timedelta; default: ``operation_timeout``.
         """
         return await self._ready().topics(prefix, limit=limit, timeout=timeout)
 
@@ -601,24 +613,24 @@ class PubSubClient:
         wait: Duration = 0,
         timeout: Duration | None = None,
     ) -> PositionList:
-        """The positions of the oldest and newest messages of topics.
+        """Return the positions of the oldest and newest messages of topics.
 
         A topic without a log has ``first`` 1 and ``last`` 0. A pattern returns the topics that have
         a log and that you may read. ``history(topic, after=...)`` reads messages.
 
         Args:
             topics: A topic or pattern, or several, at most 1,000.
-            after: Positions that are known, by topic; at most 10,000.
-            at: Also asks where each topic was at this time.
-            wait: Seconds, at most 30, that the server may hold its answer until a topic has another
-                ``last`` than in ``after``, or is not in ``after``.
-            timeout: Seconds beyond ``wait``; default ``operation_timeout``.
+            after: Known positions, by topic; at most 10,000.
+            at: Also return the position of each topic at this time.
+            wait: Seconds or a timedelta, at most 30 s. The server answers when the ``last`` of a
+                topic differs from ``after``, when a topic is not in ``after``, or after this time.
+            timeout: Seconds or a timedelta in addition to ``wait``; default: ``operation_timeout``.
 
         Raises:
             InvalidTopic: A topic or pattern is not valid.
             InvalidOption: ``wait`` is out of range.
             PermissionDenied: The access rules do not allow a topic, or any topic of a pattern.
-            ConnectionLimit: Too many requests of this user wait already.
+            ConnectionLimit: Too many requests of this user are already waiting.
             NotFound: The server supports plain HIP-56 only.
             ConnectionFailed: The HTTP API could not be reached.
         """
@@ -645,21 +657,21 @@ class PubSubClient:
         model: type[T] | TypeAdapter[T] | None = None,
         on_invalid: OnInvalid = "raise",
     ) -> TopicHandle[Any]:
-        """A handle on one topic, with no effect on the wire; it has the same operations.
+        """Return a handle for one topic, with the same operations. This sends nothing.
 
         Args:
-            name: The topic, or for ``subscribe`` alone a pattern.
+            name: The topic. For ``subscribe`` only, it may be a pattern.
             model: Type of the payloads: a pydantic model, dataclass, TypedDict or msgspec struct;
-                or a pydantic ``TypeAdapter``, for unions. Messages come as ``Message[model]``, and
-                what is published is checked first.
-            on_invalid: What becomes of a received message that does not match. ``raise``: the
-                iteration raises ``SchemaError`` and goes on behind the message when it is iterated
-                again; with ``on_message`` the error goes to ``on_error``. ``skip``: the error goes
-                to ``on_error``, or else to the log, and the next message follows. ``raw``: the
-                message is delivered with its JSON as ``data``.
+                or a pydantic ``TypeAdapter``, for unions. Messages are ``Message[model]``, and the
+                client checks a payload before it publishes it.
+            on_invalid: What happens to a received message that does not match. ``raise``: the
+                iteration raises ``SchemaError``; iterate again to continue after the message. With
+                ``on_message``, the error goes to ``on_error``. ``skip``: the error goes to
+                ``on_error``, or to the log, and the next message follows. ``raw``: the client
+                delivers the message with its JSON as ``data``.
 
         Raises:
-            InvalidOption: No schema can be made of the model, or there is no such policy.
+            InvalidOption: The model has no schema, or the policy is unknown.
         """
         from hanzoai.pubsub.topic import TopicHandle
 

@@ -55,15 +55,15 @@ _WORDS = re.compile(r"[^\w.*-]+|\.(?![\w*-])")
 
 
 class PubSubError(Exception):
-    """Anything that went wrong in Hanzo PubSub.
+    """Base class of all errors of Hanzo PubSub.
 
     Attributes:
-        code: What went wrong, for programs; `spec/errors.yaml` lists them.
-        message: What went wrong, in words.
-        remedy: What to do about it; empty for a code that this version does not know.
-        retryable: Whether the same call may succeed later, unchanged.
+        code: Identifies the problem for programs; `spec/errors.yaml` lists all codes.
+        message: Description of the problem.
+        remedy: How to fix it; empty for a code that this version does not know.
+        retryable: Whether the same call may succeed later.
         topic: The topic or pattern it concerns.
-        field: The option, parameter or member of the payload at fault.
+        field: The invalid option, parameter or member of the payload.
         retry_after: Earliest time to try again, in seconds from when it was raised.
 
     ``str(error)`` is the message, the remedy, and the path of the page that describes the code.
@@ -162,11 +162,11 @@ class ConnectionFailed(_CodedError, ConnectionError, code="connection_failed"):
 
 
 class OperationTimeout(_CodedError, TimeoutError, code="timeout"):
-    """No answer came in time, or the connection ended before it.
+    """No answer arrived in time, or the connection was lost before it.
 
     Attributes:
-        outcome_unknown: Whether the server may have done it all the same.
-        id: The message id of a publish; publishing again with it is safe where the server has
+        outcome_unknown: Whether the operation may have taken effect.
+        id: The message id of a publish. You can publish again with it if the server supports
             `idempotency`.
     """
 
@@ -208,8 +208,9 @@ class RequestTimeout(OperationTimeout, code="request_timeout"):
 class ReplyError(_CodedError, code="responder_failed"):
     """The error with which a responder answers a request.
 
-    Raise it in the handler of `respond` with a `code` of your own: the call of `request` raises it
-    with the same code, message and data. `responder_failed` is any other exception of the handler.
+    Raise it in the handler of `respond` with your own `code`; `request` then raises it with the
+    same code, message and data. The code `responder_failed` stands for any other exception of the
+    handler.
 
     Attributes:
         data: JSON that the responder added, or None.
@@ -250,11 +251,11 @@ class TokenExpired(AuthError, code="token_expired"):
 
 
 class AuthRefused(AuthError, code="auth_refused"):
-    """The token callback refuses to give a token: raise it there to stop the client for good."""
+    """The token callback refuses to return a token: raise it there to stop the client."""
 
 
 class PermissionDenied(_CodedError, code="forbidden"):
-    """The access rules do not allow this identity to do that; the message names the topic."""
+    """The access rules do not allow this operation; the message names the topic."""
 
     _names_topic = True
 
@@ -312,11 +313,11 @@ class MessagesMissed(_CodedError, code="messages_missed"):
 
 
 class QueueFull(_CodedError, code="queue_full"):
-    """The bounded queue of unsent publishes is full, or dropped this message as its policy says."""
+    """The bounded queue of unsent publishes is full, or its policy dropped this message."""
 
 
 class Superseded(_CodedError, code="superseded"):
-    """A newer message with the same key took this one's place before it was sent."""
+    """A newer message with the same key replaced this one before it was sent."""
 
 
 class InvalidTopic(_CodedError, ValueError, code="invalid_topic"):
@@ -324,15 +325,15 @@ class InvalidTopic(_CodedError, ValueError, code="invalid_topic"):
 
 
 class InvalidPayload(_CodedError, ValueError, code="invalid_payload"):
-    """The payload cannot be sent as JSON; `field` is the path of the culprit inside it."""
+    """The payload cannot be sent as JSON; `field` is the path of the invalid member."""
 
 
 class SchemaError(_CodedError, ValueError, code="schema"):
     """A payload does not match the model or the contract of its topic.
 
-    `topic` names the topic, and `field` is the path of the first member at fault, such as
-    `data.items[0].sku`. A publish raises it before anything is sent; an iteration raises it in the
-    place of the message, and goes on behind it when it is iterated again.
+    `topic` names the topic, and `field` is the path of the first invalid member, such as
+    `data.items[0].sku`. A publish raises it before anything is sent. An iteration raises it instead
+    of the message; iterate again to continue after the message.
 
     Attributes:
         id: Id of the message that was received; None for one that was not published.
@@ -365,11 +366,11 @@ class SchemaError(_CodedError, ValueError, code="schema"):
 
 
 class PayloadTooLarge(_CodedError, ValueError, code="payload_too_large"):
-    """The payload is over the limit.
+    """The payload is larger than the limit.
 
     Attributes:
-        size: Bytes of the JSON-encoded `data`, where known.
-        limit: Bytes allowed, where known.
+        size: Bytes of the JSON-encoded `data`, if known.
+        limit: Maximum bytes, if known.
     """
 
     size: int | None
@@ -412,11 +413,11 @@ class InsecureUrl(InvalidOption, code="insecure_url"):
 
 
 class NotFound(_CodedError, code="not_found"):
-    """There is nothing at this address."""
+    """The address does not exist."""
 
 
 class Conflict(_CodedError, code="conflict"):
-    """The message id was used before for another payload."""
+    """The message id was already used for a different payload."""
 
 
 class ProtocolError(_CodedError, code="invalid_frame"):
@@ -436,7 +437,7 @@ class ClosedError(_CodedError, code="closed"):
 
 
 class UsageError(_CodedError, RuntimeError, code="usage"):
-    """The client is used in a way it cannot work."""
+    """The program uses the client in a way that cannot work."""
 
 
 CLASSES: dict[str, type[_CodedError]] = {

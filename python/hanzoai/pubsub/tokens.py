@@ -48,14 +48,14 @@ class TokenSigner:
     Args:
         private_key: PEM of an Ed25519, P-256 or RSA key (2,048 bits or more), unencrypted or with
             ``password``. The algorithm follows from it: EdDSA, ES256 or RS256.
-        key_id: Name of the key. Give each key another one: the server then finds the right one
-            while you replace it.
-        issuer: ``iss`` of the tokens; the server checks it where ``jwt_issuer`` is set.
-        audience: ``aud`` of the tokens; the server checks it where ``jwt_audience`` is set.
-        password: Of an encrypted PEM.
+        key_id: Name of the key. Give each key a different name, so that the server finds the right
+            one while you replace a key.
+        issuer: ``iss`` of the tokens; the server checks it if ``jwt_issuer`` is set.
+        audience: ``aud`` of the tokens; the server checks it if ``jwt_audience`` is set.
+        password: Password of an encrypted PEM.
 
     Raises:
-        InvalidOption: The key cannot be read, or is of another kind.
+        InvalidOption: The key cannot be read, or has another type.
         UsageError: The extra ``tokens`` is not installed.
     """
 
@@ -100,7 +100,7 @@ class TokenSigner:
 
         Args:
             user: The id of the user, service or agent: 1 to 128 characters.
-            kind: What the token is for; ``service`` may publish wherever the rules say nothing,
+            kind: Kind of the identity; ``service`` may also publish to topics that no rule matches,
                 ``admin`` may do everything.
             ttl: Seconds or a timedelta until it expires, above 0 and at most 366 days; default
                 900. Keep it short: a token cannot be revoked.
@@ -110,8 +110,8 @@ class TokenSigner:
             sessions_owned: Chat sessions the user owns.
             sessions_shared: Chat sessions shared with the user.
             agents: Agents the user has access to.
-            bulk: Whether batches over REST have a publish rate of their own.
-            extra: Further claims of yours; the server ignores them.
+            bulk: Whether batches over REST have a separate publish rate.
+            extra: Your own claims; the server ignores them.
 
         Returns:
             A token as ``get_token`` returns it: ``value`` is the JWT, ``expires_at`` Unix seconds.

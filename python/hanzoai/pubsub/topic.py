@@ -95,12 +95,13 @@ class Client(Protocol):
 
 
 class TopicHandle(Generic[Data]):
-    """One topic of one client. Making it has no effect on the wire, and it holds no state.
+    """One topic of one client. Creating a handle sends nothing, and it has no state.
 
-    With a model, ``TopicHandle[Order]``, the ``data`` of its messages are objects of the model.
+    With a model, as in ``TopicHandle[Order]``, the ``data`` of its messages are objects of the
+    model.
 
     Attributes:
-        name: The topic, or for ``subscribe`` alone a pattern.
+        name: The topic. For ``subscribe`` only, it may be a pattern.
     """
 
     def __init__(self, client: Client, name: str, model: PayloadModel[Data] | None = None) -> None:
@@ -124,11 +125,11 @@ class TopicHandle(Generic[Data]):
         Args:
             message: ``{"type": ..., "data": ...}``, optionally ``ttl``, ``id``, ``meta``; or an
                 object of a model alone.
-            ttl: Seconds it is kept in history; 0 stores nothing.
+            ttl: Seconds in history, or a timedelta; 0 stores nothing.
             id: Message id; default ``msg_`` and a ULID.
             key: See ``PubSubClient.publish``.
             background: See ``PubSubClient.publish``.
-            timeout: Seconds; default ``operation_timeout``.
+            timeout: Seconds or a timedelta; default: ``operation_timeout``.
             via: See ``PubSubClient.publish``.
 
         Raises:
@@ -163,9 +164,9 @@ class TopicHandle(Generic[Data]):
     ) -> Subscription[Data]:
         """Subscribe; see ``PubSubClient.subscribe``. ``after`` is a position of this topic.
 
-        A message that does not match the model raises ``SchemaError`` in its place in the
-        iteration, which goes on behind it when it is iterated again; with ``on_message`` the error
-        goes to ``on_error``. ``PubSubClient.topic`` names other policies.
+        If a message does not match the model, the iteration raises ``SchemaError``; iterate again
+        to continue after the message. With ``on_message``, the error goes to ``on_error``.
+        ``PubSubClient.topic`` describes other policies.
         """
         model = self._model
         subscription = self._client.subscribe(
@@ -194,8 +195,8 @@ class TopicHandle(Generic[Data]):
     ) -> AsyncIterator[Message[Data]]:
         """Retained messages of this topic, oldest first; see ``PubSubClient.history``.
 
-        A message that does not match the model raises ``SchemaError``; the iterator goes on behind
-        it.
+        If a message does not match the model, the iterator raises ``SchemaError``, and then
+        continues after it.
         """
         messages = self._client.history(
             self.name, since=since, before=before, after=after, limit=limit, timeout=timeout

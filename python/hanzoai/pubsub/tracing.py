@@ -1,4 +1,4 @@
-"""Traces with OpenTelemetry, where a program asks for them: `PubSub(tracing=Tracing())`.
+"""OpenTelemetry traces, if a program enables them: `PubSub(tracing=Tracing())`.
 
 The W3C context travels in `meta` of a message (`traceparent`, `tracestate`), which servers pass
 through: the spans of subscribers are children of the publisher's.
@@ -26,10 +26,10 @@ SYSTEM: Final = "hanzo_pubsub"
 
 
 class Tracing:
-    """Makes the spans of clients.
+    """Creates the spans of clients.
 
     Args:
-        tracer_provider: Default: the one that the program has set.
+        tracer_provider: Default: the tracer provider of the program.
 
     Raises:
         UsageError: `opentelemetry-api` is not installed (the extra `otel`).
@@ -49,15 +49,15 @@ class Tracing:
 
     @contextmanager
     def publishing(self, topic: str, message: Outgoing) -> Generator[Outgoing]:
-        """A span `pubsub.publish` around a publish; the message to publish has its context.
+        """Create a span `pubsub.publish` around a publish, and yield the message with its context.
 
-        A message that has a ``traceparent`` keeps it.
+        A message that already has a ``traceparent`` keeps it.
         """
         with self._span("pubsub.publish", self._trace.SpanKind.PRODUCER, topic):
             yield self.injected(message)
 
     def injected(self, message: Outgoing) -> Outgoing:
-        """The message with the current context in ``meta``; with its own where it has one."""
+        """Return the message with the current context in ``meta``, unless it has its own."""
         carrier: dict[str, Any] = {}
         self._w3c.inject(carrier)
         if isinstance(message, Publication):
@@ -79,7 +79,7 @@ class Tracing:
     def publishing_many(
         self, messages: Sequence[tuple[str, Outgoing] | Mapping[str, Any]]
     ) -> Generator[list[tuple[str, Outgoing] | Mapping[str, Any]]]:
-        """A span `pubsub.publish` around several; each message has its context."""
+        """Create a span `pubsub.publish` around publishes; each message gets its context."""
         with self._span("pubsub.publish", self._trace.SpanKind.PRODUCER, None) as span:
             span.set_attribute("messaging.batch.message_count", len(messages))
             yield [self._item(item) for item in messages]
@@ -93,10 +93,10 @@ class Tracing:
 
     @contextmanager
     def processing(self, message: Message) -> Generator[Span]:
-        """A span `pubsub.process` around what a program does with a message.
+        """Create a span `pubsub.process` around the processing of a message.
 
-        It is a child of the publisher's span. ``on_message`` handlers run in one by themselves;
-        ``async for message in sub: with tracing.processing(message): ...``.
+        It is a child of the publisher's span. ``on_message`` handlers run in one automatically. In
+        an iteration, write ``async for message in sub: with tracing.processing(message): ...``.
         """
         carrier = {
             name: value
@@ -110,7 +110,7 @@ class Tracing:
             yield span
 
     def handler(self, function: Callable[[Message], Any]) -> Callable[[Message], Any]:
-        """A handler of messages that runs in a span of its own."""
+        """Return a handler that processes each message in its own span."""
 
         async def traced(message: Message) -> None:
             with self.processing(message):

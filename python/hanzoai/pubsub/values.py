@@ -112,8 +112,8 @@ class Token:
 
     Attributes:
         value: The bearer token or API key, with or without ``Bearer ``. Not shown in ``repr``.
-        expires_at: When it expires: Unix seconds, as the ``exp`` claim has them, or an aware
-            datetime; None where unknown.
+        expires_at: Expiry: Unix seconds, as in the ``exp`` claim, or an aware datetime; None if
+            unknown.
 
     Raises:
         InvalidOption: ``expires_at`` is in milliseconds, or a datetime without a time zone.
@@ -165,9 +165,9 @@ class TokenContext:
     """Why ``get_token`` is called.
 
     Attributes:
-        reason: ``connect`` before dialing, ``expiring`` when the present token ends soon,
-            ``rejected`` when the server refused the last one.
-        attempt: 0 for the first call of its kind, then counting up.
+        reason: ``connect`` before a connection, ``expiring`` when the current token expires soon,
+            ``rejected`` when the server rejected the last one.
+        attempt: 0 for the first call with this reason, then 1, 2 and so on.
     """
 
     reason: TokenReason
@@ -180,15 +180,15 @@ TokenCallback: TypeAlias = Callable[[TokenContext], str | Token | Awaitable[str 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """One step in the life of a client (LIFE-1).
+    """A change of the state of a client (LIFE-1).
 
     Attributes:
         from_: State before.
         to: State after.
         code: Code of ``spec/errors.yaml`` or the close code, 1006 for a connection that was lost
             or could not be opened; None without a new failure.
-        reason: What happened, in words.
-        retry_in: Seconds until the next attempt, where one is planned.
+        reason: Description of what happened.
+        retry_in: Seconds until the next attempt, if one is planned.
         attempt: Number of attempts since the client was last stable.
     """
 
@@ -212,12 +212,12 @@ class PresenceChange:
 
     Attributes:
         topic: The topic.
-        members: Every connection present now, by time of joining; ``users_of`` names each user
-            once.
-        change: ``snapshot`` for the first complete list; then what ``member`` did. A user does
-            ``join`` with the first connection and ``leave`` with the last one; further
-            connections ``connect`` and ``disconnect``. ``update`` changes what a member shows.
-        member: The connection that came, was updated or went; None for ``snapshot``.
+        members: All connections that are present now, in the order in which they joined;
+            ``users_of`` lists each user once.
+        change: ``snapshot`` for the first complete list, then what ``member`` did: ``join`` and
+            ``leave`` for the first and last connection of a user, ``connect`` and ``disconnect``
+            for further connections, ``update`` for changed data.
+        member: The connection that joined, was updated or left; None for ``snapshot``.
     """
 
     topic: str
@@ -227,7 +227,7 @@ class PresenceChange:
 
     @property
     def occupancy(self) -> Occupancy:
-        """How many members the topic has now, and of how many users."""
+        """The current number of members and users."""
         return occupancy_of(self.members)
 
 
@@ -259,7 +259,7 @@ class Published:
         id: Id of the message.
         timestamp: Server time, Unix milliseconds; None if the server sends no acknowledgements.
         seq: Position in the log of its topic; None for ephemeral messages and plain HIP-56.
-        duplicate: The id was published before and nothing was sent again.
+        duplicate: Whether the id was already published; the server then sent nothing.
     """
 
     id: str
@@ -270,7 +270,7 @@ class Published:
 
 @dataclass(frozen=True, slots=True)
 class SubscriptionStats:
-    """What became of the messages of one subscription (FLOW-1).
+    """Counters of the messages of one subscription (FLOW-1).
 
     ``received == handled + dropped + queued`` holds at any time.
 

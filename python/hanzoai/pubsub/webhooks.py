@@ -176,11 +176,11 @@ def sign(body: bytes, secret: str, *, id: str, sent_at: float) -> dict[str, str]
 
 
 class SeenWebhooks:
-    """Remembers the ids of deliveries, so that a repeated one is processed once.
+    """Remembers the ids of deliveries, so that you process a repeated one only once.
 
     The server repeats a delivery whose answer did not arrive. An id is remembered for twice
-    ``tolerance``: as long as `verify` accepts its request. The memory is that of this process;
-    several processes keep the ids in a store that they share.
+    ``tolerance``: as long as `verify` accepts its request. The ids are in the memory of this
+    process; several processes need a shared store.
 
     Args:
         tolerance: The seconds that you pass to `verify`.
@@ -202,9 +202,9 @@ class SeenWebhooks:
         return len(self._ids)
 
     def is_new(self, id: str) -> bool:
-        """Whether this id comes for the first time; it is remembered from now on.
+        """Return whether this id is new, and remember it.
 
-        Call it only for what `verify` has accepted.
+        Call it only for deliveries that `verify` has accepted.
         """
         now = time.time()
         while self._ids and self._ids[oldest := next(iter(self._ids))] < now - self._kept:

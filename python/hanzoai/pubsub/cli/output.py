@@ -111,7 +111,7 @@ class Output:
 
         Args:
             event: Its name for programs: `error`, `warning`, `gap`, `state`, ...
-            message: What happened, in words.
+            message: Description of what happened.
             style: Style of rich for people.
             **fields: More for programs.
         """

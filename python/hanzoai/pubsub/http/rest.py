@@ -43,7 +43,7 @@ class Rest(Performer):
 
         Args:
             publication: With an id, so that it can be repeated.
-            timeout: Seconds; default `operation_timeout`.
+            timeout: Seconds or a timedelta; default: `operation_timeout`.
 
         Raises:
             PubSubError: One of the tree; `OperationTimeout.outcome_unknown` tells whether the
@@ -119,7 +119,7 @@ class Rest(Performer):
         return await self.perform(call, timeout=timeout)
 
     async def presence(self, topic: str, *, timeout: float | None = None) -> list[PresenceMember]:
-        """The members of a topic."""
+        """Return the members of a topic."""
         return await self.perform(rest_calls.presence(topic), timeout=timeout)
 
     async def topics(

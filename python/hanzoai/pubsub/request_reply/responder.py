@@ -69,16 +69,17 @@ class Responder:
 
     @property
     def active(self) -> bool:
-        """Whether it still takes requests."""
+        """Whether it still accepts requests."""
         return self._subscription.active
 
     async def close(self, timeout: Duration = _CLOSE_TIMEOUT) -> None:
-        """Take no more requests, and wait for the handlers that run.
+        """Accept no more requests, and wait for running handlers.
 
         Idempotent.
 
         Args:
-            timeout: Seconds to wait; handlers that still run then are cancelled. 0 cancels at once.
+            timeout: Seconds to wait; handlers that are still running then are cancelled. 0 cancels
+                immediately.
         """
         seconds = check_seconds("timeout", timeout, low=0.0)
         await self._subscription.unsubscribe()

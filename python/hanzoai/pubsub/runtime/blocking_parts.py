@@ -61,9 +61,9 @@ def iterate(following: Callable[[], T | End]) -> Iterator[T]:
 
 
 class BlockingSubscription(Generic[Data]):
-    """Messages of one or more topics: an iterator that waits, and a context.
+    """Messages of one or more topics: a blocking iterator and a context manager.
 
-    Several threads may read one: each message goes to one of them.
+    Several threads may read one subscription; each message goes to one of them.
     """
 
     def __init__(self, subscription: Subscription, call: Callable[..., Any]) -> None:
@@ -74,17 +74,17 @@ class BlockingSubscription(Generic[Data]):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The patterns asked for."""
+        """The requested patterns."""
         return self._subscription.topics
 
     @property
     def denied(self) -> tuple[Denial, ...]:
-        """The patterns that the server refused while it granted others."""
+        """The patterns that the server rejected while it granted others."""
         return self._subscription.denied
 
     @property
     def active(self) -> bool:
-        """Whether messages may still come."""
+        """Whether more messages can arrive."""
         return self._subscription.active
 
     @property
@@ -98,7 +98,7 @@ class BlockingSubscription(Generic[Data]):
 
     @property
     def stats(self) -> SubscriptionStats:
-        """What was received, handled, dropped, and waits."""
+        """Counters of received, handled, dropped and waiting messages."""
         return self._subscription.stats
 
     def wait(self) -> Self:
@@ -146,7 +146,7 @@ class BlockingSubscription(Generic[Data]):
             yield message
 
     def events(self) -> Iterator[Event[Data]]:
-        """Messages, gaps and, where asked for, presence changes, in one order."""
+        """Iterate over messages, gaps and, if requested, presence changes, in one order."""
         source = self._subscription.events()
 
         async def following() -> Event | End:
@@ -156,7 +156,7 @@ class BlockingSubscription(Generic[Data]):
         return events if self._model is None else ReadEvents(events, self._model)
 
     def unsubscribe(self) -> None:
-        """End the subscription, and drop the messages that wait."""
+        """End the subscription, and drop the waiting messages."""
         self._waiting.clear()
         self._call(self._subscription.unsubscribe)
 
@@ -259,7 +259,7 @@ class BlockingBatch:
 
     @property
     def results(self) -> list[Published | PubSubError]:
-        """One a message in the order of the calls, once the block has ended."""
+        """One result per message, in the order of the calls, after the block has ended."""
         return self._batch.results
 
     def __len__(self) -> int:

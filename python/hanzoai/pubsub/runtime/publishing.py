@@ -204,7 +204,7 @@ class Batch:
     """Publishes that are sent together at the end of an ``async with`` block.
 
     Attributes:
-        results: One a message in the order of the calls, once the block has ended.
+        results: One result per message, in the order of the calls, after the block has ended.
     """
 
     results: list[Published | PubSubError]
@@ -226,7 +226,7 @@ class Batch:
     def publish(
         self, topic: str, message: Outgoing, *, ttl: Ttl | None = None, id: str | None = None
     ) -> str:
-        """Add a message; it is checked at once and sent at the end of the block.
+        """Add a message, which is checked immediately and sent at the end of the block.
 
         Returns:
             Its id.

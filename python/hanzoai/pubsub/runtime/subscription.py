@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 
 class Subscription(Generic[Data]):
-    """Messages of one or more topics: an async iterator, a context, an awaitable.
+    """Messages of one or more topics: an async iterator, a context manager and an awaitable.
 
     ``PubSubClient.subscribe`` returns it::
 
@@ -33,12 +33,11 @@ class Subscription(Generic[Data]):
         sub = await ps.subscribe("chat.1", on_message=show)  # waits until the server has answered
         await sub.unsubscribe()
 
-    An iteration ends when the subscription is unsubscribed or the client is closed, after the
-    messages that wait; it raises the error where client or subscription failed. It passes over gaps
-    and logs them, unless ``on_gap`` or ``state_loader`` handles them. Leaving an ``async
-    for`` by ``break`` does not unsubscribe; dropping the last reference to a subscription without
-    ``on_message`` and ``on_presence`` does, with a ResourceWarning (which Python shows under ``-X
-    dev``).
+    An iteration ends after the waiting messages when you unsubscribe or close the client. It raises
+    the error if the client or the subscription fails. It skips gaps and logs them, unless
+    ``on_gap`` or ``state_loader`` handles them. ``break`` in an ``async for`` does not unsubscribe.
+    If you drop the last reference to a subscription without ``on_message`` and ``on_presence``, it
+    unsubscribes with a ResourceWarning (which Python shows with ``-X dev``).
     """
 
     def __init__(
@@ -66,40 +65,43 @@ class Subscription(Generic[Data]):
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The patterns asked for."""
+        """The requested patterns."""
         return self._inbox.topics
 
     @property
     def denied(self) -> tuple[Denial, ...]:
-        """The patterns that the server refused while it granted others."""
+        """The patterns that the server rejected while it granted others."""
         return self._inbox.denied
 
     @property
     def active(self) -> bool:
-        """Whether messages may still come."""
+        """Whether more messages can arrive."""
         return not self._inbox.finished
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """Position of the last message taken, by topic: as ``after`` it goes on elsewhere."""
+        """Position of the last message that the program has taken, by topic.
+
+        Pass it as ``after`` to continue in another program.
+        """
         return dict(self._inbox.positions)
 
     @property
     def stats(self) -> SubscriptionStats:
-        """What was received, handled, dropped, and waits."""
+        """Counters of received, handled, dropped and waiting messages."""
         return self._inbox.stats()
 
     async def unsubscribe(self) -> None:
-        """End the subscription, and drop the messages that wait.
+        """End the subscription, and drop the waiting messages.
 
-        Idempotent, and may be called from handlers.
+        You can call it several times, and from handlers.
         """
         self._end()
 
     def events(self) -> AsyncIterator[Event[Data]]:
-        """Messages, gaps and, where asked for, presence changes, in one order.
+        """Iterate over messages, gaps and, if requested, presence changes, in one order.
 
-        Presence comes here unless it goes to ``on_presence``.
+        Presence changes arrive here unless ``on_presence`` receives them.
         """
         self._begin_reading()
         return _Events(self, self._next_event)
@@ -128,7 +130,7 @@ class Subscription(Generic[Data]):
                 await self._handlers.gap(entry, inbox.positions)
 
     def take_nowait(self) -> Message[Data] | None:
-        """The next message if one waits and no gap precedes it, else None.
+        """Return the next message if one is waiting and no gap precedes it, otherwise None.
 
         Raises:
             UsageError: The messages go to ``on_message``.

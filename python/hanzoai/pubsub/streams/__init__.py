@@ -76,24 +76,26 @@ def stream_writer(
     allow: Callable[[str], bool] | None = None,
     on_steer: Callable[[Any, str], Any] | None = None,
 ) -> StreamWriter:
-    """A writer of a stream; use it with ``async with``, or with ``with`` for the blocking client.
+    """Return a writer of a stream; use it with ``async with``.
+
+    With the blocking client, use it with ``with``.
 
     Args:
         client: Publishes it: a ``PubSubClient`` or a ``PubSub``. Any number of streams may share
-            one, and its rate.
+            one client and its rate.
         topic: A topic without wildcards.
         id: Id of the stream, for example that of the response, at most 100 characters; default
             ``st_`` and a ULID.
         epoch: Number of the attempt: higher than that of any earlier writer of the stream.
-        take_over: Go on where an earlier writer of ``id`` stopped: reads what is retained, takes
-            the next epoch, and begins with a snapshot. ``writer.text`` is the text so far.
-        meta: JSON that readers get with the start, for example the name of the model.
+        take_over: Continue where an earlier writer of ``id`` stopped: the writer reads the history,
+            takes the next epoch, and begins with a snapshot. ``writer.text`` is the text so far.
+        meta: JSON that readers receive with the start, for example the name of the model.
         window: Seconds, or a timedelta, that text is collected before it is published, after the
             first token.
         listen: Subscribe to the topic, so that readers can cancel and steer.
-        allow: Called with the id of a sender who cancels or steers; says whether it may. Default:
-            whom the server lets publish to the topic.
-        on_steer: Called with what a reader sends by ``steer``, and the id of its sender; a function
+        allow: Called with the id of a sender who cancels or steers; returns whether this is
+            allowed. Default: every sender who may publish to the topic.
+        on_steer: Called with the data of a reader's ``steer`` and the id of its sender; a function
             or a coroutine function.
 
     Returns:
@@ -101,7 +103,7 @@ def stream_writer(
 
     Raises:
         UsageError: ``take_over`` without ``id``.
-        InvalidOption: An option is of a wrong type.
+        InvalidOption: An option has a wrong type.
     """
     return StreamWriter(
         client,
@@ -126,22 +128,22 @@ def stream_reader(
     sender: str = "",
     on_cancel: Callable[[str, str], Awaitable[object]] | None = None,
 ) -> StreamReader:
-    """A reader of a stream; iterate it, or wait for its ``final()``.
+    """Return a reader of a stream; iterate it, or wait for its ``final()``.
 
     Args:
         client: Subscribes; a ``PubSubClient`` or a ``PubSub``.
         topic: A topic without wildcards.
         id: Id of the stream; ``latest`` for the newest one, running or ended, ``next`` for the
-            first that begins from now on.
+            first one that begins from now on.
         sender: Only frames of this sender count; default: of the sender of the first frame.
         on_cancel: Called with the id of the stream and the reason instead of publishing
-            ``stream.cancel``, where cancelling goes through a route of your own.
+            ``stream.cancel``, for example to call a route of your backend.
 
     Returns:
         A ``StreamReader``, or for a ``PubSub`` a ``BlockingStreamReader``.
 
     Raises:
-        InvalidOption: An option is of a wrong type.
+        InvalidOption: An option has a wrong type.
     """
     return StreamReader(client, topic, id=id, sender=sender, on_cancel=on_cancel)
 

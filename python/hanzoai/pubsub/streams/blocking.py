@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class BlockingStreamWriter:
-    """One answer, published token by token; see ``StreamWriter``."""
+    """Publishes one answer token by token; see ``StreamWriter``."""
 
     def __init__(self, writer: StreamWriter, call: Callable[..., Any]) -> None:
         self._writer = writer
@@ -63,7 +63,7 @@ class BlockingStreamWriter:
         self._call(lambda: self._writer.write(piece))
 
     def pipe(self, source: Iterable[Piece], *, finish_reason: str = "stop") -> None:
-        """Write everything that an iterator gives, and complete the stream."""
+        """Write everything that an iterator yields, and complete the stream."""
         for piece in source:
             self.write(piece)
         said = getattr(source, "finish_reason", None)
@@ -98,7 +98,7 @@ class BlockingStreamWriter:
 
 
 class BlockingStreamReader:
-    """One answer as it grows: an iterator of events, and a context; see ``StreamReader``."""
+    """Reads one answer while it grows: an iterator and a context manager; see ``StreamReader``."""
 
     def __init__(self, reader: StreamReader, call: Callable[..., Any]) -> None:
         self._reader = reader
@@ -106,7 +106,7 @@ class BlockingStreamReader:
 
     @property
     def id(self) -> str | None:
-        """Id of the stream that is followed; None before there is one."""
+        """Id of the stream that the reader follows; None before there is one."""
         return self._reader.id
 
     @property
@@ -116,17 +116,17 @@ class BlockingStreamReader:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts so far, with the text among them."""
+        """All parts so far, including the text."""
         return self._reader.parts
 
     @property
     def stale(self) -> bool:
-        """Whether tokens are missing; the next snapshot ends that."""
+        """Whether tokens are missing, until the next snapshot."""
         return self._reader.stale
 
     @property
     def meta(self) -> Any:
-        """What the writer passed as ``meta``."""
+        """The ``meta`` of the writer."""
         return self._reader.meta
 
     @property

@@ -14,7 +14,7 @@ class Started:
     """The stream has begun and has no text yet.
 
     Attributes:
-        meta: What the writer passed as ``meta``; None without it.
+        meta: The ``meta`` of the writer, or None.
     """
 
     meta: Any = None
@@ -25,9 +25,9 @@ class Delta:
     """The answer has grown; never a repeat.
 
     Attributes:
-        text: What the text has grown by; empty where only other parts have grown.
-        pieces: Everything it has grown by, in order: text, parts that begin, and ``{"text": ...}``
-            that continues the last part.
+        text: The added text; empty if only other parts have grown.
+        pieces: Everything that was added, in order: text, new parts, and ``{"text": ...}`` that
+            continues the last part.
     """
 
     text: str
@@ -36,11 +36,11 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The whole answer so far, which replaces what a program shows: after a late join or a loss.
+    """The whole answer so far, after a late join or a loss. It replaces what the program shows.
 
     Attributes:
         text: Its text.
-        parts: Its parts, with the text among them.
+        parts: All parts, including the text.
     """
 
     text: str
@@ -62,10 +62,10 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Stalled:
-    """No frame has come for a while: the writer may have died. Another one may take over.
+    """No frame has arrived for a while: the writer may have failed. Another one may take over.
 
     Attributes:
-        seconds: For how long; first 10, then twice as long each time.
+        seconds: Seconds without a frame: 10 for the first event, then twice as long each time.
     """
 
     seconds: float
@@ -77,8 +77,8 @@ class Done:
 
     Attributes:
         text: The whole text.
-        reason: Why it ended; ``stop`` where the writer does not say.
-        usage: What the writer passed as ``usage``; None without it.
+        reason: Why it ended; ``stop`` if the writer gives no reason.
+        usage: The ``usage`` of the writer, or None.
     """
 
     text: str
@@ -92,9 +92,9 @@ class Aborted:
 
     Attributes:
         text: The text so far.
-        reason: Why: ``error`` where the program of the writer failed, what a reader passed to
-            ``cancel``, or a code of docs/streams.md.
-        by: Id of the sender who cancelled it; empty where no one did.
+        reason: The reason: ``error`` if the program of the writer failed, the text that a reader
+            passed to ``cancel``, or a code of docs/streams.md.
+        by: Id of the sender who cancelled it; empty if it was not cancelled.
     """
 
     text: str
@@ -116,10 +116,10 @@ class Final:
         parts: All parts.
         count: Tokens that were published.
         reason: The finish reason, or why it was aborted.
-        by: Id of the sender who cancelled it; empty where no one did.
-        usage: What the writer passed as ``usage``.
-        whole: Whether the text is all of it: False where tokens are missing and the end of a
-            plain producer did not carry the text.
+        by: Id of the sender who cancelled it; empty if it was not cancelled.
+        usage: The ``usage`` of the writer.
+        whole: Whether the text is complete. False if tokens are missing and the end of a plain
+            producer did not contain the text.
     """
 
     status: Literal["complete", "aborted"]

@@ -41,7 +41,7 @@ class ModelEvents(Protocol):
     """What the events of one answer become; pure.
 
     Attributes:
-        finish_reason: Why the model ended; None where it has not said.
+        finish_reason: Why the model ended; None if unknown.
         usage: What it counted, as JSON; None where it has not said.
     """
 
@@ -262,7 +262,7 @@ class LangChainEvents:
 
 
 class ModelSource:
-    """Pieces of one answer, for ``StreamWriter.pipe``, which reads why the model ended from it."""
+    """Pieces of one answer for ``StreamWriter.pipe``, with the reason why the model ended."""
 
     def __init__(self, source: Any, events: ModelEvents) -> None:
         self._source = source
@@ -270,12 +270,12 @@ class ModelSource:
 
     @property
     def finish_reason(self) -> str | None:
-        """Why the model ended; None where it has not said."""
+        """Why the model ended; None if unknown."""
         return self._events.finish_reason
 
     @property
     def usage(self) -> Any:
-        """What the model counted; None where it has not said."""
+        """Token counts of the model; None if unknown."""
         return self._events.usage
 
     def close(self) -> None:
@@ -312,17 +312,17 @@ class AsyncModelSource(ModelSource):
 
 
 def from_openai(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
-    """The pieces of a stream of ``openai``: of the Responses API or of Chat Completions."""
+    """Convert a stream of ``openai`` (Responses API or Chat Completions) to pieces."""
     return _source(stream, OpenAIEvents)
 
 
 def from_anthropic(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
-    """The pieces of a stream of ``anthropic``: of ``messages.create`` or ``messages.stream``."""
+    """Convert a stream of ``anthropic`` (``messages.create`` or ``messages.stream``) to pieces."""
     return _source(stream, AnthropicEvents)
 
 
 def from_langchain(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
-    """The pieces of what ``stream`` or ``astream`` of a LangChain chat model or graph gives."""
+    """Convert ``stream`` or ``astream`` of a LangChain chat model or graph to pieces."""
     return _source(stream, LangChainEvents)
 
 

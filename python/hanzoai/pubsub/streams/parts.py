@@ -23,7 +23,7 @@ class TextPart(TypedDict):
 
 
 class ReasoningPart(TypedDict):
-    """What a model thinks aloud; ``type`` is ``reasoning``."""
+    """The reasoning of a model; ``type`` is ``reasoning``."""
 
     type: str
     text: str
@@ -32,7 +32,7 @@ class ReasoningPart(TypedDict):
 class ToolCallPart(TypedDict):
     """A call of a tool; ``type`` is ``tool-call``, ``text`` the JSON of its arguments so far.
 
-    ``partial_json(part["text"])`` is their best value at any moment.
+    ``partial_json(part["text"])`` returns their best value at any time.
     """
 
     type: str
@@ -42,7 +42,7 @@ class ToolCallPart(TypedDict):
 
 
 class CitationPart(TypedDict):
-    """Where something in the answer comes from; ``type`` is ``citation``."""
+    """The source of something in the answer; ``type`` is ``citation``."""
 
     type: str
     url: str
@@ -58,12 +58,12 @@ class ImagePart(TypedDict):
 
 
 Part: TypeAlias = dict[str, Any]
-"""A part as the reader has it: its ``type``, its ``text`` if it has one, and its other fields."""
+"""A part as a reader sees it: its ``type``, its ``text`` if it has one, and its other fields."""
 
 Piece: TypeAlias = (
     "str | Mapping[str, Any] | TextPart | ReasoningPart | ToolCallPart | CitationPart | ImagePart"
 )
-"""What a writer writes: text, a part that begins, or ``{"text": ...}`` that continues the last."""
+"""What a writer accepts: text, a new part, or ``{"text": ...}`` to continue the last part."""
 
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 
@@ -119,7 +119,7 @@ def add_piece(pieces: list[Any], piece: str | Mapping[str, Any]) -> None:
 
 
 def text_of(parts: Iterable[Mapping[str, Any]]) -> str:
-    """The text of an answer: that of its parts of type ``text``, joined."""
+    """Return the text of an answer: the joined text of its parts of type ``text``."""
     return "".join(part.get("text", "") for part in parts if part["type"] == "text")
 
 
@@ -155,10 +155,9 @@ def split_pair(text: str) -> tuple[str, str]:
 
 
 def partial_json(text: str) -> Any:
-    """The best value of JSON that is still being written; None where there is none yet.
+    """Parse JSON that is still being written, as far as possible; None if there is no value yet.
 
-    Strings that are open end where the text does; a number, a word or a key that is not complete
-    is left out.
+    An open string ends with the text. An incomplete number, word or key is left out.
     """
     closers: list[str] = []
     in_string = escaped = False

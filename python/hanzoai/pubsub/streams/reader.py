@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class StreamReader:
-    """One answer as it grows; ``stream_reader`` makes it.
+    """Reads one answer while it grows; ``stream_reader`` creates it.
 
     ::
 
@@ -45,9 +45,10 @@ class StreamReader:
                     case Delta(text=text): ...
                     case Snapshot(text=text): ...
 
-    It follows the stream in the background from the start of the block. A program that reads
-    slowly gets deltas joined, and a snapshot instead of everything before it; so ``text`` and
-    ``final()`` need no iteration. Leaving the block or the loop never cancels the stream.
+    The reader follows the stream in the background from the start of the block. If the program
+    reads slowly, the reader joins deltas, and a snapshot replaces everything before it. So you can
+    use ``text`` and ``final()`` without iterating. Leaving the block or the loop never cancels the
+    stream.
     """
 
     def __init__(
@@ -76,7 +77,7 @@ class StreamReader:
 
     @property
     def id(self) -> str | None:
-        """Id of the stream that is followed; None before there is one."""
+        """Id of the stream that the reader follows; None before there is one."""
         return self._core.stream
 
     @property
@@ -86,26 +87,26 @@ class StreamReader:
 
     @property
     def parts(self) -> list[Part]:
-        """The parts so far, with the text among them."""
+        """All parts so far, including the text."""
         return [dict(part) for part in self._core.parts]
 
     @property
     def stale(self) -> bool:
-        """Whether tokens are missing; the next snapshot ends that."""
+        """Whether tokens are missing, until the next snapshot."""
         return self._core.stale
 
     @property
     def meta(self) -> Any:
-        """What the writer passed as ``meta``."""
+        """The ``meta`` of the writer."""
         return self._core.meta
 
     @property
     def ignored(self) -> int:
-        """Frames of the stream that did not count: not valid, or of another writer."""
+        """Number of ignored frames: not valid, or from another writer."""
         return self._core.ignored
 
     def open(self) -> Self:
-        """Begin to follow. ``async with`` and the first iteration do it."""
+        """Start to follow the stream. ``async with`` and the first iteration do this."""
         if self._pump is None:
             self._pump = asyncio.get_running_loop().create_task(self._follow())
         return self
@@ -127,14 +128,14 @@ class StreamReader:
     async def cancel(self, reason: str = "user") -> None:
         """Ask the writer to end the stream; it then ends with ``Aborted``.
 
-        Calls ``on_cancel`` where it was given, and publishes ``stream.cancel`` otherwise.
+        Calls ``on_cancel`` if it was given; otherwise, publishes ``stream.cancel``.
 
         Args:
             reason: Text for the writer and all readers.
 
         Raises:
             PermissionDenied: This client may not publish to the topic.
-            UsageError: No stream is known yet, or its producer knows nothing of streams.
+            UsageError: No stream is known yet, or its producer does not support streams.
         """
         stream = self._known()
         if self._on_cancel is not None:
@@ -144,20 +145,20 @@ class StreamReader:
         await self._client.publish(self._topic, {"type": "stream.cancel", "data": data, "ttl": 60})
 
     async def steer(self, data: object) -> None:
-        """Send something to the program that writes, which gets it in ``on_steer``.
+        """Send data to the writer, which receives it in ``on_steer``.
 
         Args:
             data: JSON.
 
         Raises:
             PermissionDenied: This client may not publish to the topic.
-            UsageError: No stream is known yet, or its producer knows nothing of streams.
+            UsageError: No stream is known yet, or its producer does not support streams.
         """
         body = {"stream": self._known(), "epoch": self._core.epoch, "data": data}
         await self._client.publish(self._topic, {"type": "stream.steer", "data": body, "ttl": 60})
 
     async def close(self) -> None:
-        """Leave: the stream goes on without this reader. Idempotent."""
+        """Stop reading. The stream continues without this reader. You can call it several times."""
         pump, self._pump = self._pump, None
         for task in (pump, self._heal):
             if task is not None and not task.done():

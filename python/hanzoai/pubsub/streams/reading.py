@@ -119,7 +119,7 @@ class Reading:
         based: Whether the beginning of the answer, or a snapshot, was seen.
         meta: What the writer passed with the start.
         ended: Whether the end has come.
-        ignored: Frames of the stream that did not count: not valid, or of another writer.
+        ignored: Number of ignored frames: not valid, or from another writer.
         due: When `tick` is to be called, milliseconds; None for never.
     """
 

@@ -55,11 +55,11 @@ _PARTING: Final = 5.0
 
 
 class StreamCancelled(PubSubError):
-    """A reader asked for the end of the stream; the abort is published.
+    """A reader cancelled the stream; the abort is published.
 
     Attributes:
-        reason: What the reader gave as the reason; may be empty.
-        by: Id of its sender, as the server stamped it.
+        reason: The reason of the reader; may be empty.
+        by: Id of the reader, set by the server.
     """
 
     def __init__(self, reason: str, by: str, *, topic: str | None = None) -> None:
@@ -77,7 +77,7 @@ class StreamCancelled(PubSubError):
 
 
 class StreamWriter:
-    """One answer, published token by token; ``stream_writer`` makes it.
+    """Publishes one answer token by token; ``stream_writer`` creates it.
 
     ::
 
@@ -85,8 +85,8 @@ class StreamWriter:
             async for chunk in llm:
                 await w.write(chunk)
 
-    Leaving the block normally completes the stream; an exception in it aborts the stream and goes
-    on, except ``StreamCancelled``, which ends with the block.
+    If the block ends normally, the stream is complete. An exception aborts the stream and is
+    raised, except ``StreamCancelled``, which ends with the block.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class StreamWriter:
 
     @property
     def epoch(self) -> int:
-        """Epoch of this writer; with ``take_over``, known once it is open."""
+        """Epoch of this writer; with ``take_over``, it is known after ``open``."""
         return self._epoch
 
     @property
@@ -164,7 +164,7 @@ class StreamWriter:
         return {} if self._core is None else dict(self._core.stats)
 
     async def open(self) -> Self:
-        """Begin: publish the start of the stream. ``async with`` does it.
+        """Publish the start of the stream. ``async with`` does this.
 
         Raises:
             Conflict: ``take_over`` of a stream that has ended.
@@ -205,7 +205,7 @@ class StreamWriter:
         return self
 
     async def write(self, piece: Piece) -> None:
-        """Add text, a part that begins, or ``{"text": ...}`` that continues the last part.
+        """Add text, a new part, or ``{"text": ...}`` to continue the last part.
 
         Returns at once, unless 64 KB wait to be sent.
 
@@ -215,10 +215,11 @@ class StreamWriter:
         Raises:
             StreamCancelled: A reader has cancelled the stream.
             Conflict: Another writer of the stream has a higher epoch.
-            InvalidPayload: No piece, or text with half of a surrogate pair; the stream is aborted.
-            PayloadTooLarge: The answer is over 192 KB as JSON; the stream is aborted.
+            InvalidPayload: The argument is not a piece, or has half of a surrogate pair; the stream
+                is aborted.
+            PayloadTooLarge: The answer is larger than 192 KB as JSON; the stream is aborted.
             UsageError: The stream is not open, or has ended.
-            PubSubError: Publishing failed for a minute, or for good.
+            PubSubError: Publishing failed for a minute, or permanently.
         """
         core = self._writable()
         self._perform(core.write(piece, self._now()))
@@ -230,14 +231,14 @@ class StreamWriter:
     async def pipe(
         self, source: AsyncIterable[Piece] | Iterable[Piece], *, finish_reason: str = "stop"
     ) -> None:
-        """Write everything that an iterator gives, and complete the stream.
+        """Write everything that an iterator yields, and complete the stream.
 
         A plain iterator is read in a thread. When a reader cancels, the iterator is closed at once.
 
         Args:
-            source: Gives text or other pieces; ``from_openai``, ``from_anthropic`` and
-                ``from_langchain`` make one of a model's stream.
-            finish_reason: Passed to ``complete``, unless the source has one of its own.
+            source: Yields text or other pieces; ``from_openai``, ``from_anthropic`` and
+                ``from_langchain`` convert the stream of a model.
+            finish_reason: Passed to ``complete``, unless the source has its own.
 
         Raises:
             StreamCancelled: A reader has cancelled the stream.
@@ -262,11 +263,11 @@ class StreamWriter:
                 await close()
 
     async def complete(self, finish_reason: str = "stop", *, usage: object = None) -> None:
-        """End the stream with everything that was written, and wait until that is published.
+        """Complete the stream, and wait until everything is published.
 
         Args:
             finish_reason: Why the model ended.
-            usage: JSON that readers get with the end, for example token counts.
+            usage: JSON that readers receive with the end, for example token counts.
 
         Raises:
             StreamCancelled: A reader has cancelled the stream before.
@@ -279,7 +280,7 @@ class StreamWriter:
         await self._finish("complete", fields)
 
     async def abort(self, reason: str = "error") -> None:
-        """End the stream before the answer is complete; after the end it does nothing.
+        """End the stream before the answer is complete. After the end, this has no effect.
 
         Args:
             reason: Text for the readers.
@@ -290,7 +291,7 @@ class StreamWriter:
             await self._finish("abort", {"reason": reason})
 
     async def cancel(self, reason: str = "cancelled", by: str = "") -> None:
-        """End the stream as a reader's ``cancel`` does, for example from a route of your own.
+        """End the stream as a reader's ``cancel`` does, for example from your own route.
 
         Args:
             reason: Text for the readers.

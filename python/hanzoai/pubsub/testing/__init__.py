@@ -1,4 +1,4 @@
-"""What tests of programs need: a server in memory, a clock to move, faults, pytest fixtures.
+"""Tools for tests of your program: a server in memory, a clock that you move, pytest fixtures.
 
 A program that reconnects, tested without a socket and without waiting::
 

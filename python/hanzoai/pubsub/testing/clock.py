@@ -43,12 +43,12 @@ class VirtualTimer:
 
 
 class VirtualClock:
-    """Time that stands still until a test moves it: no test waits, and every run is the same.
+    """A clock that stops until a test moves it: no test waits, and every run is the same.
 
-    Give it to ``MemoryServer``, whose clients and hub then live by it.
+    Pass it to ``MemoryServer``, whose clients and hub then use it.
 
     Args:
-        start_ms: What the wall clock says at first, Unix milliseconds.
+        start_ms: First time of the wall clock, in Unix milliseconds.
     """
 
     def __init__(self, start_ms: int = _START_MS) -> None:
@@ -58,7 +58,7 @@ class VirtualClock:
         self._begun = 0
 
     def now(self) -> float:
-        """Seconds that the test has let pass."""
+        """Seconds by which the test has moved the clock."""
         return self._now
 
     def wall_ms(self) -> int:
@@ -83,23 +83,23 @@ class VirtualClock:
 
     @property
     def pending(self) -> int:
-        """How many timers could still fire: 0 once everything is closed."""
+        """Number of timers that can still fire; 0 when everything is closed."""
         return sum(1 for _, _, timer in self._timers if timer.pending)
 
     @property
     def begun(self) -> int:
-        """How many timers were started so far."""
+        """Number of timers that were started so far."""
         return self._begun
 
     async def settle(self) -> None:
-        """Let every task run, and every timer that is due, until all wait for time or the outside.
+        """Run every task and every due timer until all of them wait.
 
-        Threads are the outside: what one of them answers is not waited for.
+        Threads are outside the loop: this does not wait for their answers.
         """
         await self.advance(0)
 
     async def advance(self, seconds: float) -> None:
-        """Let time pass: timers fire in the order of their times, tasks run in between.
+        """Move the clock: timers fire in order, and tasks run in between.
 
         Args:
             seconds: 0 or more.
@@ -120,17 +120,17 @@ class VirtualClock:
         await _idle()
 
     async def advance_until(self, happened: Callable[[], object], limit: float = 3_600.0) -> float:
-        """Let time pass until something is so.
+        """Move the clock until a condition is true.
 
         Args:
-            happened: Asked after each timer.
-            limit: Seconds after which it is given up.
+            happened: The condition, checked after each timer.
+            limit: Maximum seconds to move the clock.
 
         Returns:
             Seconds that passed.
 
         Raises:
-            AssertionError: It did not come true.
+            AssertionError: The condition did not become true.
         """
         began = self._now
         await self.settle()
@@ -142,7 +142,7 @@ class VirtualClock:
         return self._now - began
 
     async def machine_sleeps(self, seconds: float) -> None:
-        """Suspend the machine: the wall clock goes on, all else stands still."""
+        """Suspend the machine: only the wall clock moves."""
         await self.settle()
         self._wall += seconds
 

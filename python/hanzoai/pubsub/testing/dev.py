@@ -29,23 +29,23 @@ def dev_token(
 ) -> str:
     """Sign a token that ``hanzo-pubsub serve --dev`` on this machine accepts.
 
-    It is what ``hanzo-pubsub token`` prints. For tests and notebooks, never for production: a
-    server without ``--dev`` refuses it.
+    This is the token that ``hanzo-pubsub token`` prints. Use it in tests and notebooks only: a
+    server without ``--dev`` rejects it.
 
     Args:
         user: The user id.
-        kind: What the token is for; ``service`` may publish wherever the rules say nothing.
+        kind: Kind of the identity; ``service`` may also publish to topics that no rule matches.
         ttl: Seconds or a timedelta until it expires; default an hour.
         orgs: Organizations the user is a member of.
         name: Display name; default: ``user``.
         sessions_owned: Chat sessions the user owns.
         sessions_shared: Chat sessions shared with the user.
         agents: Agents the user has access to.
-        key_file: The server's ``dev_key_file``; default: ``HANZO_PUBSUB_DEV_KEY_FILE``, else
-            ``hanzo-pubsub/dev.key`` in the user's state directory. Made if it does not exist.
+        key_file: The server's ``dev_key_file``; default: ``HANZO_PUBSUB_DEV_KEY_FILE``, otherwise
+            ``hanzo-pubsub/dev.key`` in the user's state directory. Created if it does not exist.
 
     Raises:
-        InvalidOption: The key file cannot be used; the message says why.
+        InvalidOption: The key file cannot be used; the message has the reason.
         UsageError: The extra ``server`` is not installed.
     """
     try:

@@ -56,7 +56,7 @@ class _Client(PubSubClient):
 
 
 class MemoryServer(Generic[C]):
-    """A server for tests, reached by its ``url`` from anywhere in this process.
+    """An in-memory server for tests. Every client in this process can reach it by its ``url``.
 
     ::
 
@@ -69,18 +69,18 @@ class MemoryServer(Generic[C]):
             await server.clock.advance(30)  # the client comes back, in no time
 
     Args:
-        clock: Time for the server and its clients; default a ``VirtualClock``, which stands still
-            until the test moves it. ``SystemClock()`` makes both run in real time.
-        rules: Path of a file of access rules; default everybody may do everything.
-        seed: For the jitter of the clients' retries.
+        clock: Clock of the server and its clients; default: a ``VirtualClock``, which stops until
+            the test moves it. With ``SystemClock()``, both run in real time.
+        rules: Path of a file with access rules; default: every client may do everything.
+        seed: Seed for the jitter of the clients' retries.
         **settings: Settings of the server by name, for example ``history_max_messages=10``.
 
     Attributes:
-        url: What to pass as ``url`` to a client, or as ``HANZO_PUBSUB_URL``.
+        url: URL for ``url`` of a client, or for ``HANZO_PUBSUB_URL``.
         received: Frames that clients sent, newest last, without tokens; at most 10,000.
         attempts: Transports that clients dialed, newest last; at most 10,000.
-        tell: Called, once for each standstill, where something waits for virtual time and nothing
-            has moved for five real seconds; default writes to standard error.
+        tell: Called once for each standstill: something waits for virtual time, and the clock has
+            not moved for five real seconds. Default: writes to standard error.
 
     Raises:
         UsageError: The server is not installed.
@@ -135,7 +135,7 @@ class MemoryServer(Generic[C]):
     # ------------------------------------------------------------ life
 
     async def start(self) -> Self:
-        """Start; from then on ``url`` leads here."""
+        """Start the server; clients can then reach it by ``url``."""
         if self._hub is None:
             try:
                 from hanzoai.pubsub.testing.hub import MemoryHub
@@ -158,7 +158,7 @@ class MemoryServer(Generic[C]):
         return self
 
     async def stop(self) -> None:
-        """Close the clients that ``client()`` made, and end."""
+        """Close the clients that ``client()`` has created, and stop."""
         self._frozen = False
         if self._standstill is not None:
             self._standstill.stop()
@@ -185,11 +185,11 @@ class MemoryServer(Generic[C]):
     # ------------------------------------------------------------ what a test uses
 
     def client(self, token: str | None = None, **options: Any) -> PubSubClient:
-        """A client of this server; closed with it.
+        """Return a client of this server, which is closed with it.
 
         Args:
-            token: Default one of a service, unless ``get_token`` is given.
-            **options: As ``PubSubClient`` takes them.
+            token: Default: the token of a service, unless ``get_token`` is given.
+            **options: Options of ``PubSubClient``.
         """
         if token is None and "get_token" not in options:
             token = self.token("tests", kind="service")
@@ -206,12 +206,12 @@ class MemoryServer(Generic[C]):
         orgs: Sequence[str] = (),
         name: str | None = None,
     ) -> str:
-        """A token that this server takes.
+        """Return a token that this server accepts.
 
         Args:
-            user: Whom it names.
+            user: The user id.
             kind: ``user``, ``service``, ``admin`` or ``agent``.
-            ttl: Seconds by ``clock`` until it ends; None never.
+            ttl: Seconds of ``clock`` until it expires; None: never.
             orgs: Organizations of the user.
             name: Display name.
         """
@@ -225,7 +225,7 @@ class MemoryServer(Generic[C]):
         Args:
             topic: Where.
             message: ``{"type", "data"}``, optionally ``ttl``, ``id``, ``meta``.
-            seconds: How long to wait before.
+            seconds: Seconds to wait before publishing.
         """
         if seconds:
             await self.clock.sleep(seconds)
@@ -238,7 +238,7 @@ class MemoryServer(Generic[C]):
 
     @property
     def stats(self) -> Any:
-        """What the hub counts (``pubsub_server.interfaces.Stats``)."""
+        """Counters of the hub (``pubsub_server.interfaces.Stats``)."""
         return self._running.hub.stats
 
     # ------------------------------------------------------------ faults
@@ -247,12 +247,12 @@ class MemoryServer(Generic[C]):
         """Break every connection.
 
         Args:
-            code: Close code of the server; None breaks it like a network does, and loses what is
-                under way.
-            reason: In words.
+            code: Close code of the server; None breaks connections as a network failure does, and
+                loses data in transit.
+            reason: Description of the reason.
 
         Returns:
-            How many there were.
+            The number of connections.
         """
         links = list(self._links)
         for link in links:
@@ -268,13 +268,13 @@ class MemoryServer(Generic[C]):
         retry_after: float | None = None,
         transport: TransportName | None = None,
     ) -> Generator[None]:
-        """Break every connection, and take no other inside the ``with`` block.
+        """Break every connection, and reject new ones inside the ``with`` block.
 
         Args:
-            code: Close code with which new ones fail; None like a network that is down.
-            reason: In words.
+            code: Close code of new connections; None: like a network that is down.
+            reason: Description of the reason.
             retry_after: Seconds that the server asks clients to wait.
-            transport: Only connections of this one; the other is let through.
+            transport: Reject only connections of this transport.
         """
         self._refusal = TransportFailed(code, reason, retry_after)
         self._refused = transport
@@ -288,7 +288,7 @@ class MemoryServer(Generic[C]):
 
     @contextmanager
     def frozen(self) -> Generator[None]:
-        """Inside the ``with`` block nothing goes either way, and connections stay open."""
+        """Deliver nothing in either direction inside the ``with`` block; connections stay open."""
         self._frozen = True
         try:
             yield
@@ -301,27 +301,27 @@ class MemoryServer(Generic[C]):
         """Lose the next frames of a type on their way to clients, for example ``published``.
 
         Raises:
-            InvalidOption: A server sends no frames of this type, or the count is not at least 1.
+            InvalidOption: Servers do not send frames of this type, or the count is below 1.
         """
         check_choice("type", type, _FRAMES)
         check_whole("count", count)
         self._losing[type] = self._losing.get(type, 0) + count
 
     def lose_nothing(self) -> None:
-        """End what ``lose_next`` began."""
+        """End the effect of ``lose_next``."""
         self._losing.clear()
 
     def forget_history(self, topic: str | None = None, *, positions: bool = False) -> None:
-        """Drop what is retained, as trimming does.
+        """Remove retained messages, as trimming does.
 
         Args:
-            topic: Of this topic; None of all.
-            positions: The numbering starts again too, as where the whole log is lost.
+            topic: Only of this topic; None: of all topics.
+            positions: Whether the numbering also starts again, as after the loss of the whole log.
         """
         self._running.hub.core.backplane.logs.evict(topic, log_too=positions)
 
     def expire_tokens(self) -> None:
-        """Make every token that was made so far end now."""
+        """Expire every token that was created so far."""
         self._running.tokens.expire_all()
 
     # ------------------------------------------------------------ the memory transport's peer
@@ -350,11 +350,11 @@ class MemoryServer(Generic[C]):
 
     @property
     def is_frozen(self) -> bool:
-        """Whether nothing goes either way."""
+        """Whether no data passes in either direction."""
         return self._frozen
 
     def takes(self, type: str) -> bool:
-        """Whether a frame of this type is to arrive; counts those that are to be lost."""
+        """Return whether a frame of this type may arrive; counts frames that are to be lost."""
         left = self._losing.get(type, 0)
         if left:
             self._losing[type] = left - 1

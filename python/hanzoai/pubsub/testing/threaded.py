@@ -60,7 +60,7 @@ class ThreadedServer:
 
     @property
     def faults(self) -> Any:
-        """What it can be made to do wrong, ``pubsub_server.hub.faults.Faults``, from any thread."""
+        """Faults to inject, ``pubsub_server.hub.faults.Faults``; can be used from any thread."""
         return _InLoop(self._running.faults, self.call)
 
     @property
@@ -81,7 +81,7 @@ class ThreadedServer:
         return self._running.admin_token(user)
 
     def call(self, function: Callable[..., Any], *arguments: Any, **named: Any) -> Any:
-        """Call something in the server's own thread and loop, for example on its hub."""
+        """Call a function in the thread and event loop of the server, for example on its hub."""
 
         async def run() -> Any:
             result = function(*arguments, **named)
@@ -95,7 +95,7 @@ class ThreadedServer:
         return self._running
 
     def stop(self) -> None:
-        """End it. Idempotent."""
+        """Stop the server. You can call it several times."""
         if not self._stopped:
             self._stopped = True
             self._portal.call(self._stack.aclose)

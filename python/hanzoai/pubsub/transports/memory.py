@@ -181,7 +181,7 @@ class MemoryTransport:
 
         Args:
             code: Close code; None where it broke.
-            reason: In words.
+            reason: Description of the reason.
             lose: Whether what is on its way is lost, as it is when a network breaks.
         """
         if self._over is None:

@@ -54,7 +54,7 @@ def check_data(data: object, limit: int, *, topic: str | None = None, path: str 
         Bytes of its compact UTF-8 JSON.
 
     Raises:
-        InvalidPayload: It is not plain JSON; `field` is the path of the culprit inside it.
+        InvalidPayload: It is not plain JSON; `field` is the path of the invalid member.
         PayloadTooLarge: It is over the limit.
     """
     flat = data.__class__ is dict
