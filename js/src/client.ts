@@ -40,10 +40,11 @@ import type {
 const EVENTS: readonly (keyof ClientEvents)[] = ['state', 'gap', 'error'];
 
 /**
- * A client of Hanzo PubSub (HIP-56, Client SDK).
+ * The client of Hanzo PubSub (HIP-56, Client SDK).
  *
- * Making one does no I/O. It connects at the first use or at `connect()`, and reconnects by itself
- * until it is closed or fails for good. `Topics` maps topics to the types of their payloads.
+ * Creating a client does no I/O. The client connects at its first use or at `connect()`, and
+ * reconnects until you close it or an error is permanent. `Topics` maps topics to the types of
+ * their payloads.
  */
 export class PubSub<Topics extends object = AnyTopics> {
   declare private readonly _driver: Driver;
@@ -67,8 +68,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /**
-   * What ended the last connection or attempt, until there is a connection again; of a client that
-   * has failed, what ended it.
+   * Why the last connection or attempt ended; undefined while the client is connected. For a failed
+   * client, the reason of the failure.
    */
   get lastFailure(): StateChange | undefined {
     return this._driver.lastFailure;
@@ -80,8 +81,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /**
-   * What the server allows: rates, sizes, and how many messages of a topic it retains
-   * (`history_max`); undefined before it was ever connected.
+   * What the server allows: rates, sizes, and the number of messages retained per topic
+   * (`history_max`). Undefined before the first connection.
    */
   get limits(): Limits | undefined {
     return this._driver.peer?.limits;
@@ -109,8 +110,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   /**
    * Connect, and wait until the client is connected.
    *
-   * Needed only to connect ahead of the first use or to learn of errors early. When the time runs
-   * out the client goes on trying.
+   * Call it to connect before the first use, or to get errors early. After the timeout, the client
+   * keeps trying.
    *
    * @throws ConnectionFailed Not connected in time; the message says why the last attempt failed.
    * @throws AuthError The server refused the token, or `getToken` refused.
@@ -127,12 +128,14 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /**
-   * End: settle what was published, close the connection, end the subscriptions.
+   * Close the client: settle its publishes, close the connection, end the subscriptions.
    *
-   * Idempotent, and may be called from handlers. Iterations end after the messages they hold.
+   * You can call it several times, and from handlers. Iterations end after the messages that have
+   * already arrived.
    *
-   * @param options `timeout`: milliseconds for publishes still on their way; default
-   *   `closeTimeout`. What is not settled then rejects in its own call. 0 ends at once.
+   * @param options `timeout`: milliseconds to wait for unanswered publishes; default:
+   *   `closeTimeout`. The calls of publishes that are still unanswered then reject. 0 does not
+   *   wait.
    */
   async close(options: { readonly timeout?: number | undefined } = {}): Promise<void> {
     checkCall(options);
@@ -145,21 +148,21 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /**
-   * Changes of state from this call on; ends when the client has ended.
+   * Iterate over the changes of state from this call on, until the client has ended.
    *
-   * One that is not read holds its newest 256 changes.
+   * An iterator that is not read keeps its newest 256 changes.
    */
   states(): AsyncIterableIterator<StateChange> {
     return this._driver.states();
   }
 
   /**
-   * Have a function called with every `state` change, `gap` or `error`, in order.
+   * Call a function with every `state` change, `gap` or `error`, in order.
    *
-   * Errors are those that no call can throw: exceptions of handlers, refusals by the server that
-   * concern no call. Without a listener they are logged.
+   * `error` reports errors that no call can throw, for example an exception in a handler. Without a
+   * listener, the client logs them.
    *
-   * @returns Stops it.
+   * @returns A function that removes the listener.
    */
   on<Name extends keyof ClientEvents>(
     name: Name,
@@ -175,8 +178,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   /**
    * Subscribe to topics or patterns, and wait until the server has answered.
    *
-   * @param topics A pattern or several: segments joined by dots, `*` for one segment, `**` for one
-   *   or more.
+   * @param topics One or several patterns: segments joined by dots, `*` for one segment, `**` for
+   *   one or more.
    * @throws InvalidTopic A pattern is not valid.
    * @throws InvalidOption Another argument is not valid.
    * @throws PermissionDenied The access rules allow none of the topics.
@@ -193,9 +196,9 @@ export class PubSub<Topics extends object = AnyTopics> {
   /**
    * Publish one message, and wait until the server has it.
    *
-   * Concurrent publishes are pipelined, in the order of the calls. Retries carry the same id, so the
-   * server publishes once. A message of type `presence.update` updates the presence of this client
-   * on the topic.
+   * Concurrent publishes share the connection and keep the order of the calls. Retries use the same
+   * id, so the server publishes the message once. A message of type `presence.update` updates the
+   * presence of this client on the topic.
    *
    * @param topic A topic without wildcards.
    * @param message `{type, data}`, optionally `ttl`, `id`, `meta`.
@@ -221,9 +224,9 @@ export class PubSub<Topics extends object = AnyTopics> {
   /**
    * Publish several messages in one request, in order.
    *
-   * @param messages `[topic, message]` pairs, or messages with a `topic`; split by the server's
-   *   limit of a batch.
-   * @returns One result a message, in the same order: what became of it, or the error.
+   * @param messages `[topic, message]` pairs, or messages with a `topic`. The client splits a batch
+   *   that exceeds the limit of the server.
+   * @returns One result per message, in the same order: a `Published`, or the error.
    * @throws InvalidTopic A topic is not valid; nothing was sent.
    * @throws InvalidPayload A payload is not JSON; nothing was sent.
    * @throws PayloadTooLarge A payload is over the limit; nothing was sent.
@@ -244,7 +247,7 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /**
-   * Retained messages of one topic, oldest first, over as many pages as it takes.
+   * Iterate over the retained messages of one topic, oldest first, across all pages.
    *
    * @throws InvalidTopic The topic is not valid.
    * @throws PermissionDenied The access rules do not allow it.
@@ -274,8 +277,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   /**
    * Change how this client appears, on one topic or (undefined) on all that it is a member of.
    *
-   * @param data `status`, `name`, `avatar_url` change the member, other keys go into `metadata`;
-   *   null deletes.
+   * @param data `status`, `name`, `avatar_url` set fields of the member, other keys are merged into
+   *   `metadata`; null deletes a key.
    */
   async updatePresence(
     topic: string | undefined,
@@ -289,10 +292,10 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /**
-   * Active topics, by name (needs an administrator's token).
+   * Return the active topics, sorted by name. Requires the token of an administrator.
    *
-   * @param prefix Only names that begin so.
-   * @param options `limit`: at most so many.
+   * @param prefix Only topics that begin with this text.
+   * @param options `limit`: maximum number of topics.
    */
   async topics(
     prefix?: string,

@@ -113,8 +113,8 @@ export class PubSubError extends Error {
   }
 
   /**
-   * Where the documentation describes the code; empty for a code this version lacks, and in the
-   * production build.
+   * Path of the page that describes the code; empty for a code that this version does not know, and
+   * in the production build.
    */
   get docs(): string {
     return DEVELOPMENT ? docsOf(this.code) : '';
@@ -149,8 +149,10 @@ export class OperationTimeout extends CodedError {
   declare readonly name: 'OperationTimeout' | 'RequestTimeout';
   /** Whether the server may have done it all the same. */
   readonly outcomeUnknown: boolean;
-  /** The message id of a publish; publishing again with it is safe where the server has
-   * `idempotency`. */
+  /**
+   * The message id of a publish. You can publish again with it if the server supports
+   * `idempotency`.
+   */
   declare readonly id: string | undefined;
 
   constructor(message?: string, details: CodedDetails & TimeoutDetails = {}) {
@@ -234,8 +236,9 @@ export interface RequestTimeout extends OperationTimeout {
 /**
  * The error with which a responder answers a request.
  *
- * Throw it in the handler of `respond` with a `code` of your own: the call of `request` throws it
- * with the same code, message and data. `responder_failed` is any other exception of the handler.
+ * Throw it in the handler of `respond` with your own `code`; `request` then throws it with the same
+ * code, message and data. The code `responder_failed` stands for any other exception of the
+ * handler.
  */
 export const ReplyError: ErrorClass<ReplyError, { readonly data?: unknown }> =
   /* @__PURE__ */ classOf('ReplyError');

@@ -19,17 +19,17 @@ export type AnyTopics = any;
 declare const only: unique symbol;
 
 /**
- * A map of topics to payloads beyond which there is no topic: `new PubSub<OnlyTopics<{…}>>(…)`
- * refuses others where the program is compiled.
+ * A map of topics to payloads that excludes all other topics: `new PubSub<OnlyTopics<{…}>>(…)`
+ * rejects them at compile time.
  */
 export type OnlyTopics<Topics extends object> = Topics & { readonly [only]: true };
 
 /**
  * The payload of a topic in a map of topics to payloads; keys may be template literals.
  *
- * What is outside of the map has any payload, or that of a key `[other: string]`. A pattern that a
- * key covers has the payload of the key. With `OnlyTopics` other patterns have the payloads of all
- * keys that they match, or `unknown` where they match none.
+ * Topics outside the map have the payload `any`, or that of a key `[other: string]`. A pattern that
+ * a key covers has the payload of the key. With `OnlyTopics`, other patterns have the payloads of
+ * all keys that they match, or `unknown` if they match none.
  */
 export type PayloadOf<Topics extends object, Topic extends string> = string extends keyof Topics
   ? Topics[Topic & keyof Topics]
@@ -99,8 +99,8 @@ export interface Token {
 /** Why `getToken` is called. */
 export interface TokenContext {
   /**
-   * `connect` before dialing, `expiring` when the present token ends soon, `rejected` when the
-   * server refused the last one.
+   * `connect` before a connection, `expiring` when the current token expires soon, `rejected` when
+   * the server rejected the last one.
    */
   readonly reason: TokenReason;
   /** 0 for the first call of its kind, then counting up. */
@@ -118,8 +118,8 @@ export interface StateChange {
   readonly from: StateName;
   readonly to: StateName;
   /**
-   * Code of `spec/errors.yaml` or the close code, 1006 for a connection that was lost or could not be
-   * opened; undefined where nothing new went wrong.
+   * Code of `spec/errors.yaml` or the close code, 1006 for a connection that was lost or could not
+   * be opened; undefined without a new failure.
    */
   readonly code: string | number | undefined;
   /** What happened, in words. */
@@ -141,9 +141,10 @@ export interface Gap {
   /** How many messages are missing; undefined if it cannot be known. */
   readonly missed: number | undefined;
   /**
-   * `history_trimmed`: no longer retained. `log_reset`: the numbers start again, because the server
-   * lost its history, or a mesh lost messages between two nodes. `node_changed`: the client moved to
-   * another node, which has its own history. `slow_consumer`: the queue of this subscription was full. `unproven`: a loss is possible.
+   * `history_trimmed`: no longer retained. `log_reset`: the numbering starts again, because the
+   * server lost its history, or a mesh lost messages between two nodes. `node_changed`: the client
+   * moved to another node, which has its own history. `slow_consumer`: the queue of this
+   * subscription was full. `unproven`: the server cannot prove that none is missing.
    */
   readonly reason: GapReason;
 }
@@ -154,9 +155,9 @@ export interface PresenceChange {
   /** Every connection present now, by time of joining; `usersOf` names each user once. */
   readonly members: readonly PresenceMember[];
   /**
-   * `snapshot` for the first complete list; then what `member` did. A user does `join` with the
-   * first connection and `leave` with the last one; further connections `connect` and `disconnect`.
-   * `update` changes what a member shows.
+   * `snapshot` for the first complete list, then what `member` did: `join` and `leave` for the
+   * first and last connection of a user, `connect` and `disconnect` for further connections,
+   * `update` for changed data.
    */
   readonly change: PresenceChangeKind;
   /** The connection that came, was updated or went; undefined for `snapshot`. */
@@ -175,7 +176,7 @@ export interface Published {
 }
 
 /**
- * What became of the messages of one subscription (FLOW-1).
+ * Counters of the messages of one subscription (FLOW-1).
  *
  * `received === handled + dropped + queued` holds at any time.
  */

@@ -1,4 +1,4 @@
-/** What components call. */
+/** The hooks that components call. */
 
 import { useCallback, useMemo, useRef, useSyncExternalStore } from 'react';
 
@@ -28,72 +28,72 @@ import {
   type TopicStore,
 } from './topic_store.js';
 
-/** A topic or pattern, several, or none for the time being. */
+/** A topic or pattern, several of them, or null for none. */
 export type Topics<Topic extends string = string> = Topic | readonly Topic[] | null | undefined;
 
-/** What `useTopic` gives. */
+/** Result of `useTopic`. */
 export interface TopicView<Data = AnyPayload> extends Omit<TopicState<Data>, 'members'> {
-  /** Publish to the topic; the function stays the same while the topic does. */
+  /** Publish to the topic. The function stays the same while the topic stays the same. */
   readonly publish: (message: Outgoing<Data>, options?: PublishOptions) => Promise<Published>;
   /**
    * Publish to the topic, and show the message in `pending` at once; returns its id. The function
-   * never waits: a message that fails stays in `pending` with its error, `retry` and `discard`.
+   * does not wait: a message that fails stays in `pending` with its error, `retry` and `discard`.
    *
    * @throws UsageError The component is not mounted, or 1,000 messages are pending.
    */
   readonly send: (message: Outgoing<Data>, options?: SendOptions) => string;
-  /** Subscribe again, where the status is `failed`; see `ConnectionView.retry`. */
+  /** Subscribe again if the status is `failed`; see `ConnectionView.retry`. */
   readonly retry: () => void;
 }
 
-/** What `useTopic` takes of one component alone, beside what its store shares. */
+/** Options of `useTopic` that apply to one component. */
 export interface TopicHandlers<Value, Data = AnyPayload> {
   /**
-   * Called with each message that comes while the component is there: once, in order, however many
-   * come between two frames.
+   * Called once with each message, in order, while the component is mounted, also if several
+   * messages arrive between two frames.
    */
   readonly onMessage?: ((message: Message<Data>) => void) | undefined;
   /**
-   * Makes `value` of the one before and the next message; it sees the messages that are there
-   * already, then each that comes.
+   * Computes `value` from the previous value and the next message: first for the messages that have
+   * already arrived, then for each new one.
    */
   readonly reduce?: ((value: Value, message: Message<Data>) => Value) | undefined;
   /** `value` before any message. */
   readonly initial?: Value | undefined;
 }
 
-/** What `usePresence` gives. */
+/** Result of `usePresence`. */
 export interface PresenceView {
   /** Every connection that is present, by client id. */
   readonly members: ReadonlyMap<string, PresenceMember>;
-  /** Each user who is present once: of several connections the one that joined first. */
+  /** Each present user once, by the connection that joined first. */
   readonly users: readonly PresenceMember[];
   readonly status: TopicStatus;
   readonly error: Error | undefined;
-  /** Change how this client appears on the topic. */
+  /** Change what others see of this client on the topic. */
   readonly update: (data: JsonObject, options?: Waiting) => Promise<void>;
-  /** Subscribe again, where the status is `failed`; see `ConnectionView.retry`. */
+  /** Subscribe again if the status is `failed`; see `ConnectionView.retry`. */
   readonly retry: () => void;
 }
 
-/** What `useConnection` gives. */
+/** Result of `useConnection`. */
 export interface ConnectionView {
   /** The state of the client. */
   readonly state: StateName;
-  /** Why there is no connection: what ended the last one, or the last attempt. */
+  /** Why the client is not connected: the reason why the last connection or attempt failed. */
   readonly failure: StateChange | undefined;
   /**
-   * Replace the client if it failed or was closed, and the provider created it. A client that still
-   * tries needs no help.
+   * Replace the client if it failed or was closed, and the provider created it. While the client is
+   * still trying, this has no effect.
    */
   readonly retry: () => void;
 }
 
 /**
- * Messages of topics: the newest, bounded, and how the subscription stands.
+ * The newest messages of topics, up to a limit, and the state of the subscription.
  *
- * Components that use the same topics share one subscription, which outlives the last of them by
- * 500 ms.
+ * Components that use the same topics share one subscription, which stays for 500 ms after the last
+ * one unmounts.
  */
 export function useTopic<Value = undefined>(
   topics: Topics,
@@ -165,7 +165,7 @@ function useReduced<Value>(
   );
 }
 
-/** Who is present on a topic; by a subscription to exactly the topic, this client is. */
+/** Who is present on a topic. The subscription makes this client a member. */
 export function usePresence(topic: string | null | undefined): PresenceView {
   const client = usePubSub();
   const key = keyOf(topic);
@@ -187,7 +187,7 @@ export function useConnectionState(): StateName {
   return useOfClient(({ state }) => state, 'initialized');
 }
 
-/** The state of the client, why it is not connected, and a function that starts again. */
+/** The state of the client, why it is not connected, and a function to try again. */
 export function useConnection(): ConnectionView {
   const state = useConnectionState();
   const failure = useOfClient(({ lastFailure }) => lastFailure, undefined);

@@ -1,19 +1,19 @@
-/** Messages that were sent and are not received yet: shown at once, each until it comes back. */
+/** Messages that were sent and not received yet: shown at once, until the server delivers them. */
 
 import { UsageError } from '../errors.js';
 import type { PublishOptions } from '../runtime/publishing.js';
 import type { AnyPayload, Gap, JsonObject, Message, Outgoing, Published } from '../values.js';
 import { messageId } from '../wire/ids.js';
 
-/** Pending messages of one store; beyond it, `send` throws. */
+/** Maximum pending messages of one store; above it, `send` throws. */
 const PENDING_MAX = 1_000;
 
 /** On its way to the server, accepted by it, or rejected. */
 export type PendingStatus = 'sending' | 'sent' | 'failed';
 
-/** A message that `send` published and that has not come back from the server yet. */
+/** A message that `send` published and that the server has not delivered yet. */
 export interface PendingMessage<Data = AnyPayload> {
-  /** Id of the message, also when it is delivered. */
+  /** Id of the message; the delivered message has the same one. */
   readonly id: string;
   readonly topic: string;
   readonly type: string;
@@ -22,13 +22,13 @@ export interface PendingMessage<Data = AnyPayload> {
   /** Time of `send` by the clock of this page, Unix milliseconds. */
   readonly timestamp: number;
   readonly status: PendingStatus;
-  /** Why the publish failed, where the status is `failed`. */
+  /** Why the publish failed, with the status `failed`. */
   readonly error: Error | undefined;
-  /** Publish a failed message again with the same id, so that it is published once. */
+  /** Publish a failed message again with the same id, so that the server publishes it only once. */
   readonly retry: () => void;
   /**
-   * Show it no longer, and don't publish it if it has not left yet. A message that has left is still
-   * delivered.
+   * Remove it from the list, and cancel the publish if it has not been sent yet. A sent message is
+   * still delivered.
    */
   readonly discard: () => void;
 }

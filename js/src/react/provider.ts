@@ -19,14 +19,14 @@ import type { PubSubOptions } from '../settings/options.js';
 import type { AnyTopics } from '../values.js';
 import { LINGER } from './topic_store.js';
 
-/** What `PubSubProvider` takes: a client, or the options of one. */
+/** Properties of `PubSubProvider`: a client, or the options of one. */
 export interface ProviderProps<Topics extends object = AnyTopics> {
-  /** A client that the program made and closes. */
+  /** A client that the program creates and closes. */
   readonly client?: PubSub<Topics> | undefined;
   /**
-   * Options of a client that the provider makes, and closes after it has gone. Those of the first
-   * rendering count; an object outside the component keeps the client when the component
-   * is mounted again.
+   * Options of a client that the provider creates, and closes after it unmounts. The options of the
+   * first rendering apply. Define them outside the component to keep the client when the component
+   * mounts again.
    */
   readonly options?: PubSubOptions | undefined;
   readonly children?: ReactNode;
@@ -76,7 +76,7 @@ export function hasEnded({ state }: PubSub): boolean {
   return state === 'failed' || state === 'closed';
 }
 
-/** Give a client to the components inside. */
+/** Provide a client for the components inside. */
 export function PubSubProvider({ client, options, children }: ProviderProps): ReactElement {
   const [own] = useState(options ?? {});
   const [, again] = useReducer((count: number) => count + 1, 0);

@@ -25,16 +25,16 @@ const LIMIT = 100;
 /** Until the server answers, however long there is no connection; milliseconds, a day. */
 const PATIENCE = 86_400_000;
 
-/** How far a subscription is: not asked for, on its way, there, or ended by an error. */
+/** State of a subscription: not requested, in progress, active, or ended by an error. */
 export type TopicStatus = 'idle' | 'joining' | 'live' | 'failed';
 
-/** What is shown of one set of topics at one time. */
+/** The current view of one set of topics. */
 export interface TopicState<Data = AnyPayload> {
   /** The newest messages, oldest first. */
   readonly messages: readonly Message<Data>[];
   /**
-   * Messages that `send` published and that are not among `messages` yet, in the order of their
-   * sending. A message leaves this list in the same rendering in which it arrives.
+   * Messages that `send` published and that are not in `messages` yet, in the order of sending. A
+   * message leaves this list in the same rendering in which it arrives.
    */
   readonly pending: readonly PendingMessage<Data>[];
   /** The newest message. */
@@ -45,8 +45,8 @@ export interface TopicState<Data = AnyPayload> {
   readonly members: ReadonlyMap<string, PresenceMember>;
   readonly status: TopicStatus;
   /**
-   * Why it ended, where the status is `failed`. With another status an `AuthError`: the server does
-   * not take the token, or `getToken` gave none; the client goes on trying.
+   * With the status `failed`, why the subscription ended. With another status, an `AuthError`: the
+   * server rejects the token, or `getToken` failed; the client keeps trying.
    */
   readonly error: Error | undefined;
 }
@@ -62,9 +62,12 @@ export const IDLE: TopicState = {
   error: undefined,
 };
 
-/** What a component asks for; of several that use the same topics, the first says where to begin. */
+/** Options of a component. If several components use the same topics, those of the first apply. */
 export interface TopicOptions extends Pick<SubscribeOptions, 'since' | 'history' | 'after'> {
-  /** Messages kept; default 100, or `history` where that is more. Of several components, the largest. */
+  /**
+   * Maximum number of messages kept; default: 100, or `history` if it is larger. The largest value
+   * of several components applies.
+   */
   readonly limit?: number | undefined;
 }
 
@@ -91,13 +94,13 @@ export interface TopicStore {
   /**
    * Have a function called with each message that comes from now on, in order.
    *
-   * @returns Stops it.
+   * @returns A function that removes the listener.
    */
   hear(listener: (message: Message) => void): () => void;
   /**
    * Have a function called when something is drawn, without using the store.
    *
-   * @returns Stops it.
+   * @returns A function that removes the listener.
    */
   drawn(listener: () => void): () => void;
   /** Messages that are there already, the newest ones. */

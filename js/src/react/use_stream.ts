@@ -1,4 +1,4 @@
-/** `useStream`: an answer as it grows, drawn by frames. */
+/** `useStream`: an answer while it grows, rendered once per frame. */
 
 import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
 
@@ -8,20 +8,20 @@ import { usePubSub } from './provider.js';
 
 export type { StreamOptions, StreamStatus } from '../streams/view.js';
 
-/** What `useStream` gives. */
+/** Result of `useStream`. */
 export interface StreamView extends StreamState {
   /** Ask the writer to end the stream; see `StreamReader.cancel`. */
   readonly cancel: (reason?: string) => Promise<void>;
-  /** Send something to the program that writes; see `StreamReader.steer`. */
+  /** Send data to the writer; see `StreamReader.steer`. */
   readonly steer: (data: unknown) => Promise<void>;
 }
 
 /**
- * Follow a stream: its text grows with the frames of the page, and no delta is left out.
+ * Follow a stream: its text grows with the frames of the page, and every delta is applied.
  *
- * A component that goes does not cancel it. Another `id` or `sender` replaces the stream.
+ * A component that unmounts does not cancel the stream. Another `id` or `sender` replaces it.
  *
- * @param topic A topic without wildcards; with null nothing is read.
+ * @param topic A topic without wildcards; null reads nothing.
  */
 export function useStream(
   topic: string | null | undefined,

@@ -149,7 +149,7 @@ export function kind(value: unknown): string {
 }
 
 /**
- * Check a token from any source, and strip blanks and line ends.
+ * Check a token from any source, and strip spaces and line ends.
  *
  * @throws InvalidOption It cannot be a token. The error does not show it.
  */

@@ -1,8 +1,9 @@
 /**
  * Answers of language models, streamed token by token over a topic.
  *
- * A writer publishes an answer while it is made; any number of readers follow it, come late, lose
- * their connection, cancel it, and end with the same text. docs/streams.md is the guide.
+ * A writer publishes an answer while it is generated. Any number of readers follow it. They can
+ * join late, lose their connection and cancel it, and all end with the same text. docs/streams.md
+ * is the guide.
  */
 
 import type { PubSub } from '../client.js';
@@ -24,12 +25,12 @@ export { readStream } from './reader.js';
 export type { StreamWriter, WriteStreamOptions } from './writer.js';
 
 /**
- * Begin a stream; what writes is loaded by the first call.
+ * Start a stream. The first call loads the code of the writer.
  *
  *     await using w = await writeStream(ps, 'chat.session.abc', { id: responseId });
  *     await w.pipe(result.textStream);
  *
- * @param client Publishes it; any number of streams may share one, and its rate.
+ * @param client The client that publishes. Any number of streams may share one client and its rate.
  * @param topic A topic without wildcards.
  * @throws UsageError `takeOver` without `id`.
  * @throws Conflict `takeOver` of a stream that has ended.

@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-/** `StreamReader`: follows one answer while it is made. */
+/** `StreamReader`: follows one answer while it is generated. */
 
 import type { PubSub } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
@@ -18,15 +18,18 @@ export type StreamEnd = (
   | {
       /** The answer is complete. */
       readonly kind: 'done';
-      /** Why; `stop` where the writer does not say. */
+      /** The reason; `stop` if the writer gives none. */
       readonly reason: string;
-      /** What the writer passed as `usage`. */
+      /** The `usage` of the writer. */
       readonly usage: unknown;
     }
   | {
       /** The writer ended the stream before the answer was complete. */
       readonly kind: 'aborted';
-      /** Why: `error` where its program failed, what a reader passed to `cancel`, or a code. */
+      /**
+       * The reason: `error` if its program failed, the text that a reader passed to `cancel`, or a
+       * code.
+       */
       readonly reason: string;
       /** Id of the sender who cancelled it; empty if it was not cancelled. */
       readonly by: string;
@@ -46,19 +49,21 @@ export type StreamEvent =
   | {
       /** The stream has begun and has no text yet. */
       readonly kind: 'start';
-      /** What the writer passed as `meta`. */
+      /** The `meta` of the writer. */
       readonly meta: unknown;
     }
   | {
       /** The answer has grown; never a repeat. */
       readonly kind: 'delta';
-      /** What the text has grown by; empty where only other parts have grown. */
+      /** The added text; empty if only other parts have grown. */
       readonly text: string;
-      /** Everything it has grown by, in order. */
+      /** Everything that was added, in order. */
       readonly pieces: readonly Piece[];
     }
   | {
-      /** The whole answer so far replaces what is shown: after a late join or a loss. */
+      /**
+       * The whole answer so far, after a late join or a loss. It replaces what the program shows.
+       */
       readonly kind: 'snapshot';
       readonly text: string;
       readonly parts: readonly Part[];
@@ -70,13 +75,13 @@ export type StreamEvent =
       readonly last: number;
     }
   | {
-      /** No frame came for `ms` milliseconds: first 10,000, then twice as long each time. */
+      /** No frame arrived for `ms` milliseconds: first 10,000, then twice as long each time. */
       readonly kind: 'stalled';
       readonly ms: number;
     }
   | StreamEnd;
 
-/** What `readStream` takes. */
+/** Options of `readStream`. */
 export interface ReadStreamOptions {
   /**
    * Id of the stream; `latest` (default) for the newest one, running or ended, `next` for the first
@@ -149,17 +154,17 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     return textOf(this._core?.parts ?? []);
   }
 
-  /** The parts so far, with the text among them. */
+  /** All parts so far, including the text. */
   get parts(): readonly Part[] {
     return copyOf(this._core?.parts ?? []);
   }
 
-  /** Whether tokens are missing; the next snapshot ends that. */
+  /** Whether tokens are missing, until the next snapshot. */
   get stale(): boolean {
     return !!this._core?.stale;
   }
 
-  /** What the writer passed as `meta`. */
+  /** The `meta` of the writer. */
   get meta(): unknown {
     return this._core?.meta;
   }

@@ -22,18 +22,18 @@ export type StreamStatus =
 export interface StreamState {
   /** The text so far: a prefix of the answer, unless `stale`. */
   readonly text: string;
-  /** The parts so far, with the text among them. */
+  /** All parts so far, including the text. */
   readonly parts: readonly Part[];
-  /** Whether tokens are missing; the next snapshot ends that. */
+  /** Whether tokens are missing, until the next snapshot. */
   readonly stale: boolean;
   /**
-   * `idle` without a topic, `waiting` before the first frame, `stalled` while nothing comes,
+   * `idle` without a topic, `waiting` before the first frame, `stalled` while no frame arrives,
    * `failed` with an `error`.
    */
   readonly status: StreamStatus;
   /** How it ended. */
   readonly end: StreamEnd | undefined;
-  /** Why there is nothing to read. */
+  /** The error, with the status `failed`. */
   readonly error: Error | undefined;
 }
 
@@ -75,12 +75,12 @@ export class StreamView {
     await this._known.cancel(reason);
   }
 
-  /** Send something to the program that writes; see `StreamReader.steer`. */
+  /** Send data to the writer; see `StreamReader.steer`. */
   async steer(data: unknown): Promise<void> {
     await this._known.steer(data);
   }
 
-  /** Leave; the stream goes on. */
+  /** Stop reading; the stream continues. */
   leave(): void {
     this._over.abort();
   }

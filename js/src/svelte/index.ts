@@ -12,7 +12,7 @@ export interface StreamStore {
   subscribe(run: (state: StreamState) => void): () => void;
   /** Ask the writer to end the stream; see `StreamReader.cancel`. */
   cancel(reason?: string): Promise<void>;
-  /** Send something to the program that writes; see `StreamReader.steer`. */
+  /** Send data to the writer; see `StreamReader.steer`. */
   steer(data: unknown): Promise<void>;
 }
 

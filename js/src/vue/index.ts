@@ -15,13 +15,13 @@ import { IDLE, type StreamOptions, type StreamState, StreamView } from '../strea
 
 export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.js';
 
-/** What `useStream` gives. */
+/** Result of `useStream`. */
 export interface UsedStream {
   /** What is shown; it changes at most once a frame. */
   readonly state: Readonly<ShallowRef<StreamState>>;
   /** Ask the writer to end the stream; see `StreamReader.cancel`. */
   readonly cancel: (reason?: string) => Promise<void>;
-  /** Send something to the program that writes; see `StreamReader.steer`. */
+  /** Send data to the writer; see `StreamReader.steer`. */
   readonly steer: (data: unknown) => Promise<void>;
 }
 
