@@ -20,7 +20,7 @@ async def get_token(context: TokenContext) -> str:
     command = await asyncio.create_subprocess_exec(*sys.argv[1:], stdout=asyncio.subprocess.PIPE)
     token, _ = await command.communicate()
     if command.returncode:
-        raise AuthRefused("The command printed no token.")  # stops the client for good
+        raise AuthRefused("The command printed no token.")  # stops the client permanently
     print(f"another token, because: {context.reason}", flush=True)
     if context.reason == "expiring":
         rotated.release()

@@ -62,7 +62,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     Object.defineProperties(this, { _driver: { value } });
   }
 
-  /** The state at this moment. */
+  /** The state now. */
   get state(): StateName {
     return this._driver.state;
   }

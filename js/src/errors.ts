@@ -9,7 +9,7 @@
  *     ├── ReplyError                   the error of a responder; throw it there; data
  *     ├── AuthError                    no token, or one that the server does not accept
  *     │   ├── TokenExpired
- *     │   └── AuthRefused              throw it in `getToken` to stop for good
+ *     │   └── AuthRefused              throw it in `getToken` to stop permanently
  *     ├── PermissionDenied
  *     ├── LimitExceeded
  *     │   └── ConnectionLimit
@@ -144,10 +144,10 @@ export interface TimeoutDetails {
   readonly id?: string | undefined;
 }
 
-/** No answer came in time, or the connection ended before it. */
+/** No answer arrived in time, or the connection ended before it. */
 export class OperationTimeout extends CodedError {
   declare readonly name: 'OperationTimeout' | 'RequestTimeout';
-  /** Whether the server may have done it all the same. */
+  /** Whether the server may have done it anyway. */
   readonly outcomeUnknown: boolean;
   /**
    * The message id of a publish. You can publish again with it if the server supports
@@ -260,7 +260,7 @@ export interface TokenExpired extends AuthError {
   readonly name: 'TokenExpired';
 }
 
-/** The token callback refuses to give a token: throw it there to stop the client for good. */
+/** The token callback refuses to give a token: throw it there to stop the client permanently. */
 export const AuthRefused: ErrorClass<AuthRefused> = /* @__PURE__ */ classOf('AuthRefused');
 export interface AuthRefused extends AuthError {
   readonly name: 'AuthRefused';

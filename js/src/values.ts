@@ -107,7 +107,7 @@ export interface TokenContext {
   readonly attempt: number;
 }
 
-/** `getToken`: throws AuthRefused to stop for good; the signal is aborted when no call waits any more. */
+/** `getToken`: throws AuthRefused to stop permanently; the signal is aborted when no call waits any more. */
 export type TokenCallback = (
   context: TokenContext,
   options: { readonly signal: AbortSignal },

@@ -1,4 +1,4 @@
-"""What the commands say of a failure: for people on a terminal, anywhere else one JSON a line."""
+"""What the commands say of a failure: for people on a terminal, anywhere else one JSON per line."""
 
 from __future__ import annotations
 

@@ -151,7 +151,7 @@ class Server:
             raise
 
     async def stop(self) -> None:
-        """Takes nothing new, lets open work end within `drain_timeout`, and closes everything."""
+        """Accept nothing new, let open work end within `drain_timeout`, and close everything."""
         settings = self.settings
         if self._ready and settings.drain_notice:
             self._ready = False

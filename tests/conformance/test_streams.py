@@ -1,4 +1,4 @@
-"""Streams between both languages and a real server, and on a server that knows HIP-56 alone.
+"""Streams between both languages and a real server, and on a server that implements only HIP-56.
 
 The server has its default settings: 100 publishes a second for a service, a history of 100. With
 HANZO_PUBSUB_SOAK set there are more and longer answers.

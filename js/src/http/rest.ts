@@ -92,7 +92,7 @@ export class Rest {
    * Perform a call, repeating it as its kind allows.
    *
    * @throws PubSubError One of the tree; `OperationTimeout.outcomeUnknown` tells whether the server
-   *   may have done it all the same.
+   *   may have done it anyway.
    */
   async perform<T>(call: Call<T>, { timeout, attempts, signal }: Limits): Promise<T> {
     signal?.throwIfAborted();

@@ -81,7 +81,7 @@ export interface Pace {
 
 /** @internal One set of topics, as components use it. */
 export interface TopicStore {
-  /** What is shown at this moment. */
+  /** What is shown now. */
   readonly state: TopicState;
   /**
    * Use it, for messages or (undefined) for presence alone.

@@ -21,7 +21,7 @@ export type { RequestHandler, Responder, RespondOptions } from './responder.js';
  * @param topic A topic without wildcards.
  * @param data JSON of the request.
  * @returns The reply; `data` is what the handler returned.
- * @throws RequestTimeout No reply came in time: no responder is subscribed, or it is too slow.
+ * @throws RequestTimeout No reply arrived in time: no responder is subscribed, or it is too slow.
  * @throws ReplyError The responder answered with an error; `code` is its code.
  * @throws PermissionDenied You may not publish to the topic, or not read the reply topic.
  * @throws InvalidTopic A topic is not valid or has a wildcard.

@@ -46,7 +46,7 @@ export interface RequestOptions {
    * the replies.
    */
   readonly replyTo?: string | undefined;
-  /** Ends the wait; the request may be answered all the same. */
+  /** Ends the wait; the request may be answered anyway. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -62,7 +62,7 @@ export class HttpApi {
    * Publish after what was published so before.
    *
    * @param certain The program wants HTTP; else it is asked first whether the API is there at all.
-   * @returns One result a message, in order; undefined where there is no API, and nothing was
+   * @returns One result per message, in order; undefined where there is no API, and nothing was
    *   published.
    */
   async publish(

@@ -146,7 +146,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
     return [...this._front.values(), ...left];
   }
 
-  /** The counters at this moment. */
+  /** The counters now. */
   get stats(): SubscriptionStats {
     const { _received: received, _handled: handled, _dropped: dropped } = this;
     const queued = received - handled - dropped;

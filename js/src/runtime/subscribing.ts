@@ -56,7 +56,7 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   readonly onPresence?: PresenceHandler | undefined;
   /**
    * Called with each gap, in its place between the messages; or `raise`: the iteration throws
-   * `MessagesMissed` there, and goes on behind the gap when it is iterated again. Without it,
+   * `MessagesMissed` there, and continues after the gap when it is iterated again. Without it,
    * `stateLoader` and `ps.on('gap')`, the first gap of each topic is logged as a warning where only
    * messages are read.
    */

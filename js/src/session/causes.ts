@@ -30,7 +30,7 @@ export interface Occasion extends Cause {
   /** The token, and the milliseconds until it ends. */
   readonly token?: string | undefined;
   readonly expiresIn?: number | undefined;
-  /** The token callback refuses for good. */
+  /** The token callback refuses permanently. */
   readonly refused?: boolean | undefined;
   /** What a probe found. */
   readonly ok?: boolean | undefined;

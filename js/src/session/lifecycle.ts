@@ -344,7 +344,7 @@ export class Lifecycle implements Steps<Occasion> {
     return ok ?? false;
   }
 
-  /** The token callback refuses for good (AUTH-3). */
+  /** The token callback refuses permanently (AUTH-3). */
   refused({ refused }: Occasion): boolean {
     return refused ?? false;
   }

@@ -163,7 +163,7 @@ export class OwnPresence {
     return true;
   }
 
-  /** The server refused, for good; false if nothing is known under the `ref`. */
+  /** The server refused, permanently; false if nothing is known under the `ref`. */
   refused({ ref, code, message, remedy, topic, field, retry_after_ms }: ErrorFrame): boolean {
     const update = this._take(ref);
     if (!update) return false;

@@ -217,7 +217,7 @@ export class Publishes {
     return entry ? openOf(entry) : [];
   }
 
-  /** How many messages a publish in flight has. */
+  /** How many messages per publish in flight has. */
   messages(ref: string): number {
     return this._flight._entries.get(ref)?._publish.messages.length ?? 0;
   }

@@ -308,7 +308,7 @@ export class Subscriptions {
     else one.cursor.healed.clear();
   }
 
-  /** Patterns were denied, for good or for now; whether any is in force. */
+  /** Patterns were denied, permanently or for now; whether any is in force. */
   private _deny(one: SubscriptionState): boolean {
     const denied = one.denied.filter((denial) => !forNow(denial));
     const later = new Set(one.denied.filter(forNow).map(({ topic }) => topic));

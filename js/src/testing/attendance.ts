@@ -28,7 +28,7 @@ export class Attendance {
     if (seat) this._tell('leave', seat, connection);
   }
 
-  /** The client is gone for good. */
+  /** The client is gone permanently. */
   depart(clientId: string): void {
     for (const seat of this._core.presence.leaveAll(clientId)) this._tell('leave', seat);
   }

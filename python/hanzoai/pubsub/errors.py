@@ -8,7 +8,7 @@
     ├── ReplyError                   the error of a responder; raise it there; data
     ├── AuthError                    no token, or one that the server does not accept
     │   ├── TokenExpired
-    │   └── AuthRefused              raise it in `get_token` to stop for good
+    │   └── AuthRefused              raise it in `get_token` to stop permanently
     ├── PermissionDenied
     ├── LimitExceeded
     │   └── ConnectionLimit

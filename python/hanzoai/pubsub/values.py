@@ -175,7 +175,7 @@ class TokenContext:
 
 
 TokenCallback: TypeAlias = Callable[[TokenContext], str | Token | Awaitable[str | Token]]
-"""``get_token``: a function or a coroutine function; raises AuthRefused to stop for good."""
+"""``get_token``: a function or a coroutine function; raises AuthRefused to stop permanently."""
 
 
 @dataclass(frozen=True, slots=True)

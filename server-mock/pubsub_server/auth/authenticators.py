@@ -27,7 +27,7 @@ OnAuth = Callable[[Identity | None, str | None], None]
 class RememberedTokens:
     """Remembers for a moment whom a token named, so that a burst of requests is checked once.
 
-    Held are hashes of tokens, never tokens; a token that ends is refused at once all the same.
+    Held are hashes of tokens, never tokens; a token that ends is refused at once anyway.
 
     Args:
         inner: Checks tokens.

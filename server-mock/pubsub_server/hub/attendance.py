@@ -52,7 +52,7 @@ class Attendance:
             self._tell("leave", topic, member, but=connection)
 
     def depart(self, client_id: str) -> None:
-        """The client is gone for good."""
+        """The client is gone permanently."""
         for topic, member in self._core.presence.leave_all(client_id):
             self._tell("leave", topic, member)
 

@@ -345,7 +345,7 @@ class Delivery:
 
 
 def _cut(connection: Connection, error: Exception) -> None:
-    """Its write failed. One transport that fails takes nothing from the others."""
+    """Close a connection whose write failed. The others continue."""
     said = "cannot write; closing the connection"
     logger.error(said, exc_info=error, extra=about(connection))
     connection.sink.abort()

@@ -60,7 +60,7 @@ _EAR: Final = _Ear(logging.WARNING)
 
 
 def build_tls(settings: Settings) -> ssl.SSLContext | None:
-    """What the brokers are trusted by, and this server shows them, if it speaks TLS with them.
+    """What the brokers are trusted by, and this server shows them, if it uses TLS with them.
 
     Raises:
         StartError: Authority, certificate or key cannot be used.
@@ -166,7 +166,7 @@ class KafkaCarrier:
             ]
             await asyncio.gather(*sent)
         except BaseException:
-            # It may have failed for good; the next batch begins with another one.
+            # It may have failed permanently; the next batch begins with another one.
             producer, self._producer = self._producer, None
             await _end(producer, at_once=True)
             raise

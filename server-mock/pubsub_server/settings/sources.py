@@ -1,6 +1,6 @@
 """Where settings come from: flags, environment, one YAML file, defaults; and what is wrong there.
 
-A flag wins over the environment, the environment over the file, the file over the default.
+A flag overrides the environment, the environment over the file, the file over the default.
 """
 
 from __future__ import annotations

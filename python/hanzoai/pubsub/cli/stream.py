@@ -106,7 +106,7 @@ async def _read(ps: PubSubClient, args: Namespace, output: Output) -> int:
                 text = event.text
                 shown += text
             elif isinstance(event, Snapshot | Done | Aborted):
-                # A terminal takes nothing back: what differs is printed again.
+                # A terminal cannot remove text, so the text that differs is printed again.
                 same = event.text.startswith(shown)
                 text = event.text.removeprefix(shown) if same else f"\n{event.text}"
                 shown = event.text

@@ -47,7 +47,7 @@ class Rest(Performer):
 
         Raises:
             PubSubError: One of the tree; `OperationTimeout.outcome_unknown` tells whether the
-                server may have published it all the same.
+                server may have published it anyway.
         """
         check_publication(publication, self._options.max_payload)
         return await self.perform(rest_calls.publish(publication), timeout=timeout)

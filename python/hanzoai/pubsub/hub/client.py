@@ -133,7 +133,7 @@ class HubClient:
             InvalidTopic: There are too many topics, or one is too long.
             InvalidPayload: `data` is neither text nor bytes.
             ConnectionFailed: The hub cannot be reached, or the connection ended before the answer.
-            OperationTimeout: No answer came in time; the hub may have published it all the same.
+            OperationTimeout: No answer arrived in time; the hub may have published it anyway.
             ProtocolError: The answer is not of this protocol.
             ClosedError: The client is closed.
         """

@@ -106,7 +106,7 @@ class BlockingSubscription(Generic[Data]):
 
         Raises:
             PermissionDenied: Nothing was granted.
-            OperationTimeout: No answer came in time.
+            OperationTimeout: No answer arrived in time.
         """
 
         async def joined() -> None:
@@ -122,7 +122,7 @@ class BlockingSubscription(Generic[Data]):
             timeout: Seconds or a timedelta; None waits for as long as it takes.
 
         Raises:
-            OperationTimeout: None came in time. Where there is no connection, it says since when
+            OperationTimeout: None arrived in time. Where there is no connection, it says since when
                 and why.
             ClosedError: The subscription has ended.
         """

@@ -115,7 +115,7 @@ class HttpApi:
             certain: The program wants HTTP; else it is asked first whether the API is there at all.
 
         Returns:
-            One result a message; None where there is no HTTP API and nothing was published.
+            One result per message; None where there is no HTTP API and nothing was published.
         """
         publications = [item.publication for item in items]
         async with self._order:

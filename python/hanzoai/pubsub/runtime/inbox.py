@@ -221,7 +221,7 @@ class Inbox:
         return not self._entries and not self._front
 
     def stats(self) -> SubscriptionStats:
-        """The counters at this moment."""
+        """The counters now."""
         self._measure()
         return SubscriptionStats(
             received=self._received,

@@ -112,7 +112,7 @@ class Operations:
 
     @property
     def state(self) -> StateName:
-        """The state at this moment."""
+        """The state now."""
         return self._driver.state
 
     @property

@@ -69,7 +69,7 @@ def reason_of(failure: StateChange | None, state: StateName) -> str:
 
     Args:
         failure: What ended the last connection or attempt.
-        state: The state at this moment.
+        state: The state now.
     """
     if failure is None:
         return f"no attempt has failed yet; the state is {state}."

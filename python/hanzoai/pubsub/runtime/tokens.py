@@ -155,7 +155,7 @@ async def fetch_token(callback: Callable[..., object], context: TokenContext) ->
 
     Raises:
         InvalidOption: It returned something else than a token.
-        Exception: Whatever the callback raised; ``AuthRefused`` asks to stop for good.
+        Exception: Whatever the callback raised; ``AuthRefused`` asks to stop permanently.
     """
     if _is_coroutine_function(callback):
         result = callback(context)

@@ -301,7 +301,7 @@ class Lifecycle(Steps[Event]):
         return isinstance(event, Probed) and event.ok
 
     def refused(self, event: Event, /) -> bool:
-        """The token callback refuses for good (AUTH-3)."""
+        """The token callback refuses permanently (AUTH-3)."""
         return isinstance(event, TokenFailed) and event.refused
 
     def unsettled(self, event: Event, /) -> bool:

@@ -165,7 +165,7 @@ class OwnPresence:
         return True
 
     def refused(self, frame: ErrorFrame) -> bool:
-        """The server refused, for good; False if nothing is known under the `ref`."""
+        """The server refused, permanently; False if nothing is known under the `ref`."""
         update = self._take(frame.ref)
         if update is None:
             return False

@@ -344,7 +344,7 @@ class PubSocket(Socket):
         )
 
     def send(self, body: Bytes) -> Turn:
-        """Send a message to every peer that is connected at this moment.
+        """Send a message to every peer that is connected now.
 
         Begin the body with a topic that subscribers can filter by. Without peers the message is
         dropped. The work is done when it returns; awaiting the result gives other tasks a turn.

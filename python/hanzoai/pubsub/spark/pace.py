@@ -11,10 +11,10 @@ _LEAST = 1.0
 
 
 class Pace:
-    """A budget of rows a second.
+    """A budget of rows per second.
 
     Args:
-        rate: Rows a second; None while there is no limit.
+        rate: Rows per second; None while there is no limit.
     """
 
     def __init__(self, rate: float | None = None) -> None:
@@ -25,7 +25,7 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """Rows a second at present; None for no limit."""
+        """Rows per second at present; None for no limit."""
         return self._rate
 
     def most(self, wanted: int) -> int:
@@ -47,7 +47,7 @@ class Pace:
         """The server refused some: halve, and begin at what it allows.
 
         Args:
-            allowed: Rows a second that the server says it allows.
+            allowed: Rows per second that the server says it allows.
             now: Monotonic seconds.
         """
         if self._rate is None:

@@ -161,7 +161,7 @@ def advance(
 def missing(topic: str, known: int, standing: Standing) -> Loss | None:
     """What is lost after a position; None if no loss is known.
 
-    A log that does not exist is no loss yet: nothing may have been published.
+    A log that does not exist is not a loss yet: nothing may have been published.
     """
     if standing.last == 0:
         return None

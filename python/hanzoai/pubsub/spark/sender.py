@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
 ASSUMED_RATE: Final = 100.0
-"""Rows a second where the server limits and does not say how much it allows (HIP-56 Security 4)."""
+"""Rows per second where the server limits and does not say how much it allows (HIP-56 Security 4)."""
 
 _PATH: Final = "/v1/messages:batch"
 _SOME_ITEM: Final = frozenset({400, 413, 422})
@@ -107,7 +107,7 @@ class Sender:
         self._connection.close()
 
     def send(self, messages: Sequence[Message], stop: threading.Event) -> Sent:
-        """Publish a batch: returns when each message is published or refused for good.
+        """Publish a batch: returns when each message is published or refused permanently.
 
         Args:
             messages: At most what the server takes in one request.

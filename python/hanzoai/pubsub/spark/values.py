@@ -1,4 +1,4 @@
-"""Values of rows as plain JSON: what Spark has and JSON has not."""
+"""Values of rows as plain JSON: what Spark has and JSON does not support."""
 
 from __future__ import annotations
 

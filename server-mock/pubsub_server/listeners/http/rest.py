@@ -88,7 +88,7 @@ class RestApi:
         return _json(_published(result), 200 if result.duplicate else 201)
 
     async def batch(self, request: web.Request) -> web.Response:
-        """`POST /v1/messages:batch`: one result an item, in order."""
+        """`POST /v1/messages:batch`: one result per item, in order."""
         identity = await requests.identify(self._service, request)
         settings = self._settings
         body = await requests.json_object(

@@ -19,7 +19,7 @@ class SocketEncoder(Encoder):
 
     name = "socket"
     keepalive = b"\x89\x00"
-    """A ping without payload, which browsers answer by themselves."""
+    """A ping without payload, which browsers answer automatically."""
     liveness = Liveness.ANSWERS
     presence = Attends.CHANGES
     resubscribes = True

@@ -36,7 +36,7 @@ class Welcome:
     """What `auth.ok` said.
 
     Attributes:
-        user: Whom the token names; empty where the server does not tell.
+        user: Whom the token names; empty where the server does not report it.
         offset: The server's clock minus this machine's, seconds; None where it does not tell.
         max_payload: Bytes; None where it does not tell.
         plain: Whether this server knows HIP-56 and nothing more.
