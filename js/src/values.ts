@@ -72,7 +72,7 @@ export interface Outgoing<Data = unknown> {
   /** Application-defined type; default `message`. */
   readonly type?: string | undefined;
   readonly data: Data;
-  /** Seconds it is kept in history; 0 stores nothing. */
+  /** Seconds in history; 0 stores nothing. */
   readonly ttl?: number | undefined;
   /** Message id; default `msg_` and a ULID. */
   readonly id?: string | undefined;

@@ -21,13 +21,13 @@ const ASK_AGAIN = 60_000;
 
 /** Which of the retained messages. */
 export interface HistoryOptions {
-  /** Only what is newer. */
+  /** Only messages newer than this time. */
   readonly since?: Since | undefined;
-  /** Only what is older than the message of this id. */
+  /** Only messages older than the message with this id. */
   readonly before?: string | undefined;
-  /** Only what follows this position; then pages are read as the iteration goes on. */
+  /** Only messages after this position; the client requests further pages during the iteration. */
   readonly after?: number | undefined;
-  /** At most so many: the newest, or with `after` the first. */
+  /** Maximum number of messages: the newest, or with `after` the first. */
   readonly limit?: number | undefined;
   /** Milliseconds for each page; default `operationTimeout`. */
   readonly timeout?: number | undefined;

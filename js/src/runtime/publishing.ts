@@ -27,18 +27,20 @@ const LATE = 'No answer arrived in time. The message may have been published.';
 
 /** What `publish` takes beside topic and message. */
 export interface PublishOptions extends Waiting {
-  /** Seconds it is kept in history; 0 stores nothing. */
+  /** Seconds in history; 0 stores nothing. */
   readonly ttl?: number | undefined;
   /** Message id, at most 128 characters; default `msg_` and a ULID. */
   readonly id?: string | undefined;
-  /** With the policy `latest`, a newer message of the key takes the place of one not sent yet. */
+  /**
+   * With the policy `latest`, a newer message with the same key replaces one that is not sent yet.
+   */
   readonly key?: string | undefined;
   /**
-   * Send it after the other publishes of this client when the publish rate is used up. They may then
+   * If the publish rate is used up, send it after the other publishes of this client, which may
    * overtake it.
    */
   readonly background?: boolean | undefined;
-  /** `auto`: the open connection, or HTTP where that carries no publishes. */
+  /** `auto` uses the open connection, or HTTP if the connection does not carry publishes. */
   readonly via?: Via | undefined;
 }
 

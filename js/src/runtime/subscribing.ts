@@ -41,44 +41,45 @@ const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
 
 /** What `subscribe` takes beside the topics. */
 export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
-  /** Replay what is newer: Unix milliseconds or a Date; 0 for all that is retained. */
+  /** Replay messages newer than this: Unix milliseconds or a Date; 0 for all retained messages. */
   readonly since?: Since | undefined;
   /**
-   * Replay at most this many of the newest messages per topic, 0 to 10,000. The server replays
-   * what it retains (`ps.limits.history_max`); a warning in the log says where that is less.
+   * Replay at most this many of the newest messages per topic, 0 to 10,000. The server replays what
+   * it retains (`ps.limits.history_max`); if this is less, the client logs a warning.
    */
   readonly history?: number | undefined;
-  /** Replay what follows these positions, by topic: `sub.positions` of an earlier program. */
+  /**
+   * Replay the messages after these positions, by topic: usually `sub.positions` of an earlier run.
+   */
   readonly after?: Readonly<Record<string, number>> | undefined;
   /** Called with each message, in order, one at a time; a function, asynchronous or not. */
   readonly onMessage?: MessageHandler<Data> | undefined;
-  /** Called with everybody present, and what changed, whenever that changes. */
+  /** Called with all members and the change, after each presence change. */
   readonly onPresence?: PresenceHandler | undefined;
   /**
-   * Called with each gap, in its place between the messages; or `raise`: the iteration throws
-   * `MessagesMissed` there, and continues after the gap when it is iterated again. Without it,
-   * `stateLoader` and `ps.on('gap')`, the first gap of each topic is logged as a warning where only
-   * messages are read.
+   * Called with each gap, at its place between the messages. With `raise`, the iteration throws
+   * `MessagesMissed` at this place; iterate again to continue after the gap. Without it,
+   * `stateLoader` and `ps.on('gap')`, the client logs the first gap of each topic as a warning.
    */
   readonly onGap?: GapHandler | undefined;
   /**
-   * Called once for each gap, to load the state again (REC-4). The positions are taken before the
-   * call; then `onGap` is called, and the messages after the gap are delivered.
+   * Called once for each gap with the gap and the positions before it, to load the state again
+   * (REC-4). After it, `onGap` is called and the messages after the gap are delivered.
    */
   readonly stateLoader?: StateLoader | undefined;
   /**
-   * Whether to ask for presence; default where `onPresence` is given. An object also says how this
-   * client appears on the topics that are given by name, as `updatePresence` does:
-   * `presence: { status: 'typing' }`.
+   * Whether to request presence; default where `onPresence` is given. An object such as
+   * `{ status: 'typing' }` also sets what others see of this client on the topics that are exact
+   * names, as `updatePresence` does.
    */
   readonly presence?: boolean | JsonObject | undefined;
   /**
    * Deliver only messages of these types, for example `['order.created']`; default all. The client
-   * filters what the server sends, replays included: positions, gaps and `history` count messages of
-   * every type.
+   * filters live and replayed messages, so positions, gaps and `history` count messages of every
+   * type.
    */
   readonly types?: readonly string[] | undefined;
-  /** Bounds of what waits for the program, and what happens when it is full. */
+  /** Bounds of the messages that wait for your program, and what happens when the queue is full. */
   readonly queue?: Partial<ReceiveQueue> | undefined;
   /** Milliseconds to wait for the server's answer; default `operationTimeout`. */
   readonly timeout?: number | undefined;

@@ -6,7 +6,7 @@ import type { Clock } from '../clock.js';
 export interface Waiting {
   /** Milliseconds; default `operationTimeout`. */
   readonly timeout?: number | undefined;
-  /** Gives up; the promise then rejects with its reason. */
+  /** Cancels the call; the promise then rejects with the reason of the signal. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -50,7 +50,7 @@ class BlockingClient(Generic[C]):
 
     @property
     def target(self) -> str:
-        """The address it talks to, ``HOST:PORT`` or a path."""
+        """The address of the peer, ``HOST:PORT`` or a path."""
         return self._inner.target
 
     def close(self) -> None:
@@ -87,7 +87,7 @@ class BlockingSubscription(Generic[M]):
 
     @property
     def reconnects(self) -> int:
-        """How often the connection was lost and opened again."""
+        """Number of reconnects."""
         return self._inner.reconnects
 
     def open(self) -> None:
@@ -98,7 +98,7 @@ class BlockingSubscription(Generic[M]):
         """Return the next message.
 
         Args:
-            timeout: Seconds or a timedelta; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; default: no timeout.
 
         Raises:
             OperationTimeout: No message arrived within `timeout`.

@@ -33,7 +33,7 @@ OWNER_BYTES: Final = 20
 SIGNATURE_BYTES: Final = 65
 SPAN_BYTES: Final = 8
 HEAD_BYTES: Final = SIGNATURE_BYTES + SPAN_BYTES
-"""What is before the payload."""
+"""Bytes before the payload."""
 MAX_PAYLOAD: Final = 4096
 MAX_FRAME: Final = HEAD_BYTES + MAX_PAYLOAD
 
@@ -65,7 +65,7 @@ _SIGN: Final = cast("int", _curve.EC_FLAG_ECDSA | _curve.EC_FLAG_RECOVERABLE)
 
 
 class Verified(NamedTuple):
-    """What a frame proves.
+    """The result of a verified frame.
 
     Attributes:
         owner: Address of the signer, 20 bytes.
@@ -77,10 +77,10 @@ class Verified(NamedTuple):
 
 
 class SignedData(NamedTuple):
-    """A signed message as it travels inside a HIP-56 topic.
+    """A signed message as it is sent in a HIP-56 topic.
 
     Attributes:
-        owner: Who it says has signed it, 20 bytes; not proved before `verify`.
+        owner: The stated signer, 20 bytes; not proven before `verify`.
         id: Topic id, 32 bytes.
         frame: For `verify`.
     """
@@ -91,7 +91,7 @@ class SignedData(NamedTuple):
 
 
 def keccak256(data: bytes) -> bytes:
-    """The original Keccak-256, which is not SHA3-256."""
+    """Return the original Keccak-256, which differs from SHA3-256."""
     return cast("bytes", _keccak(data).digest())
 
 
@@ -182,11 +182,11 @@ def sign(key: bytes, id: bytes, payload: bytes) -> bytes:
 
 
 def frame_of(signature: bytes, payload: bytes) -> bytes:
-    """The frame of a payload that someone else has signed.
+    """Return the frame of a payload that another party has signed.
 
     Args:
         signature: r, s and v, 65 bytes. v is 27 or 28; the 0 or 1 of some wallets becomes that.
-        payload: What was signed, by its `digest`.
+        payload: The signed payload, by its `digest`.
 
     Raises:
         InvalidPayload: An argument has a wrong length; `field` names it.
@@ -198,7 +198,7 @@ def frame_of(signature: bytes, payload: bytes) -> bytes:
 
 
 def recover(frame: bytes, id: bytes) -> Verified:
-    """Who has signed a frame under this id; every well-formed signature has some signer.
+    """Return who has signed a frame under this id. Every well-formed signature has a signer.
 
     Raises:
         InvalidPayload: The frame is truncated or too long, its span is not the length of its

@@ -22,7 +22,7 @@ class EventSubscription(BlockingSubscription[client.Event]):
 
     @property
     def topic(self) -> str:
-        """What it subscribes to."""
+        """The subscribed topic."""
         return self._inner.topic
 
 
@@ -34,7 +34,7 @@ class EventStreamClient(BlockingClient[client.EventStreamClient]):
     Args:
         url: ``events://HOST:PORT``, ``events+tls://HOST:PORT``, ``events+unix:PATH`` or
             ``events://self``.
-        ssl: What to trust, and this side's certificate, for ``events+tls``.
+        ssl: SSL context for ``events+tls``: the authorities to trust, and your certificate.
         connect_timeout: Seconds or a timedelta for opening a connection.
     """
 

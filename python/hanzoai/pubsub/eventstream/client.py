@@ -42,7 +42,7 @@ PORT: Final = 1002
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What someone published.
+    """A published event.
 
     Attributes:
         topic: The topic; bytes that are not UTF-8 are lone surrogates (PEP 383).
@@ -54,22 +54,22 @@ class Event:
 
     @property
     def text(self) -> str:
-        """The payload as UTF-8; what is not becomes U+FFFD."""
+        """The payload as UTF-8; invalid bytes become U+FFFD."""
         return self.data.decode("utf-8", "replace")
 
 
 class EventStreamClient:
     """Publishes to an event stream, and subscribes to it.
 
-    Delivery is at most once: nothing is acknowledged, stored or repeated. Each subscription has a
-    connection of its own, and so has publishing, which keeps the order of the calls.
+    Delivery is at most once: nothing is acknowledged, stored or repeated. Each subscription has its
+    own connection. All publishes share another one, which keeps the order of the calls.
 
     Args:
         url: ``events://HOST:PORT``, ``events+tls://HOST:PORT``, ``events+unix:PATH``, or
-            ``events://self`` for the node of this machine: the address in the environment's
-            ``HANZO_PUBSUB_EVENT_STREAM``, else ``127.0.0.1:1002``.
-        ssl: What to trust, and this side's certificate where the server asks for one; for
-            ``events+tls``.
+            ``events://self`` for the node of this machine: the address in the environment variable
+            ``HANZO_PUBSUB_EVENT_STREAM``, or ``127.0.0.1:1002``.
+        ssl: SSL context for ``events+tls``: the authorities to trust, and your certificate if the
+            server requires one.
         connect_timeout: Seconds or a timedelta for opening a connection.
         reconnect_min: Seconds or a timedelta before the first attempt after a lost connection.
         reconnect_max: Longest wait between attempts, in seconds or a timedelta.
@@ -99,7 +99,7 @@ class EventStreamClient:
 
     @property
     def target(self) -> str:
-        """The address it talks to, ``HOST:PORT`` or a path."""
+        """The address of the peer, ``HOST:PORT`` or a path."""
         return str(self._target)
 
     async def publish(
@@ -107,8 +107,8 @@ class EventStreamClient:
     ) -> int:
         """Publish one event.
 
-        A connection that has ended is opened again first. The event has been handed to the system
-        when this returns; no one confirms that it arrived.
+        If the connection has ended, the client opens it again first. When this returns, the system
+        has the event; no peer confirms that it arrived.
 
         Args:
             topic: At most 1,024 bytes.
@@ -149,7 +149,7 @@ class EventStreamClient:
     def subscribe(self, topic: str | bytes) -> EventSubscription:
         """Receive the events of a topic; ``*`` means all topics and is the only wildcard.
 
-        The connection opens with ``async with``, or with the first event asked for.
+        The connection opens with ``async with``, or with the first requested event.
 
         Raises:
             InvalidTopic: The topic is longer than 1,024 bytes.
@@ -212,14 +212,14 @@ class EventStreamClient:
 
 
 class EventSubscription:
-    """Events of one topic, in the order in which they come.
+    """Events of one topic, in the order in which they arrive.
 
-    A lost connection is opened again; events published meanwhile are lost. A program that does not
-    read holds up its own connection only.
+    The client reconnects after a lost connection; events published meanwhile are lost. A program
+    that does not read delays only its own connection.
 
     Attributes:
-        topic: What it subscribes to.
-        reconnects: How often the connection was lost and opened again.
+        topic: The subscribed topic.
+        reconnects: Number of reconnects.
     """
 
     def __init__(
@@ -248,8 +248,8 @@ class EventSubscription:
     async def open(self) -> None:
         """Connect and subscribe.
 
-        The protocol has no answer to a subscription: events published in the first moments after
-        it may still be missed.
+        The protocol does not confirm a subscription: you may miss events that are published
+        immediately after it.
 
         Raises:
             ConnectionFailed: The server cannot be reached.
@@ -263,12 +263,12 @@ class EventSubscription:
         """Return the next event.
 
         Args:
-            timeout: Seconds or a timedelta; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; default: no timeout.
 
         Raises:
             OperationTimeout: No event arrived within `timeout`.
             ConnectionFailed: The first connection could not be opened.
-            ProtocolError: The server sends something that is not an event stream.
+            ProtocolError: The server sends data that is not an event stream.
             ClosedError: The subscription is closed.
         """
         seconds = seconds_of(timeout)

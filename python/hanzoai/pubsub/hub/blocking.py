@@ -23,12 +23,12 @@ class HubSubscription(BlockingSubscription[client.HubMessage]):
 
     @property
     def id(self) -> int:
-        """What the hub calls it."""
+        """Id that the hub assigns."""
         return self._inner.id
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics of the moment."""
+        """The current topics."""
         return self._inner.topics
 
     def add(self, *topics: str | bytes) -> int:
@@ -47,7 +47,7 @@ class HubClient(BlockingClient[client.HubClient]):
 
     Args:
         url: ``hub://HOST:PORT``, ``hub+tls://HOST:PORT`` or ``hub+unix:PATH``.
-        ssl: What to trust, and this side's certificate, for ``hub+tls``.
+        ssl: SSL context for ``hub+tls``: the authorities to trust, and your certificate.
         connect_timeout: Seconds or a timedelta for opening a connection.
     """
 

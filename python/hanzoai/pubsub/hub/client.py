@@ -55,7 +55,7 @@ PORT: Final = 13000
 
 @dataclass(frozen=True, slots=True)
 class HubMessage:
-    """What someone published, once for each topic of the subscription.
+    """A published message, once for each topic of the subscription.
 
     Attributes:
         topic: The topic; bytes that are not UTF-8 are lone surrogates (PEP 383).
@@ -69,14 +69,14 @@ class HubMessage:
 class HubClient:
     """Publishes to a hub, and subscribes to it.
 
-    Each subscription has a connection of its own, and so has publishing, which keeps the order of
-    the calls.
+    Each subscription has its own connection. All publishes share another one, which keeps the order
+    of the calls.
 
     Args:
         url: ``hub://HOST:PORT``, ``hub+tls://HOST:PORT`` or ``hub+unix:PATH``; the port is 13000
             by default.
-        ssl: What to trust, and this side's certificate where the hub asks for one; for
-            ``hub+tls``.
+        ssl: SSL context for ``hub+tls``: the authorities to trust, and your certificate if the hub
+            requires one.
         connect_timeout: Seconds or a timedelta for opening a connection.
         reconnect_min: Seconds or a timedelta before the first attempt after a lost connection.
         reconnect_max: Longest wait between attempts, in seconds or a timedelta.
@@ -107,7 +107,7 @@ class HubClient:
 
     @property
     def target(self) -> str:
-        """The address it talks to, ``HOST:PORT`` or a path."""
+        """The address of the peer, ``HOST:PORT`` or a path."""
         return str(self._target)
 
     async def publish(
@@ -119,7 +119,7 @@ class HubClient:
     ) -> int:
         """Publish data to one topic or several, and wait for the hub's answer.
 
-        Many calls may be on their way at one time; the hub takes them in their order.
+        Many calls may be in flight at the same time; the hub processes them in order.
 
         Args:
             topics: At most 255, each of at most 255 bytes. A topic given twice is delivered twice.
@@ -127,13 +127,13 @@ class HubClient:
             timeout: Seconds or a timedelta, opening the connection included.
 
         Returns:
-            How many subscribers the hub had for it, summed over the topics.
+            The number of subscribers of the hub, summed over the topics.
 
         Raises:
             InvalidTopic: There are too many topics, or one is too long.
             InvalidPayload: `data` is neither text nor bytes.
             ConnectionFailed: The hub cannot be reached, or the connection ended before the answer.
-            OperationTimeout: No answer arrived in time; the hub may have published it anyway.
+            OperationTimeout: No answer arrived in time; the hub may still have published it.
             ProtocolError: The answer is not of this protocol.
             ClosedError: The client is closed.
         """
@@ -162,7 +162,7 @@ class HubClient:
     def subscribe(self, *topics: str | bytes) -> HubSubscription:
         """Receive what is published to these topics from now on.
 
-        The connection opens with ``async with``, or with the first message asked for.
+        The connection opens with ``async with``, or with the first requested message.
 
         Raises:
             InvalidTopic: There are too many topics, or one is too long.
@@ -240,14 +240,15 @@ class HubClient:
 
 
 class HubSubscription:
-    """Messages of several topics, in the order in which they come.
+    """Messages of several topics, in the order in which they arrive.
 
-    A lost connection is opened again with all topics; messages published meanwhile are lost. A
-    program that does not read holds up its own connection only.
+    The client reconnects after a lost connection and subscribes to all topics again; messages
+    published meanwhile are lost. A program that does not read delays only its own connection.
 
     Attributes:
-        id: What the hub calls it; another one after each reconnect, 0 before the first connection.
-        reconnects: How often the connection was lost and opened again.
+        id: Id that the hub assigns; it changes with each reconnect, and is 0 before the first
+            connection.
+        reconnects: Number of reconnects.
     """
 
     def __init__(
@@ -275,7 +276,7 @@ class HubSubscription:
 
     @property
     def topics(self) -> tuple[str, ...]:
-        """The topics of the moment."""
+        """The current topics."""
         return tuple(map(to_text, self._topics))
 
     async def open(self) -> None:
@@ -294,12 +295,12 @@ class HubSubscription:
         """Return the next message.
 
         Args:
-            timeout: Seconds or a timedelta; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; default: no timeout.
 
         Raises:
             OperationTimeout: No message arrived within `timeout`.
             ConnectionFailed: The first connection could not be opened.
-            ProtocolError: The hub sends something that is not of this protocol.
+            ProtocolError: The hub sends data that does not belong to this protocol.
             ClosedError: The subscription is closed.
         """
         seconds = seconds_of(timeout)
@@ -325,8 +326,8 @@ class HubSubscription:
 
         Raises:
             InvalidTopic: There are too many topics, or one is too long.
-            ConnectionFailed: The connection ended before the answer; the topics are asked for
-                with the next one.
+            ConnectionFailed: The connection ended before the answer; the client requests the topics
+                with the next connection.
             OperationTimeout: The hub did not answer in time.
         """
         names = _topics([*self._topics, *topics])[len(self._topics) :]

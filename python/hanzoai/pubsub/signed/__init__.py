@@ -1,4 +1,4 @@
-"""Signed topics: messages whose author a reader proves, whichever servers carried them.
+"""Signed topics: readers verify the author of each message and need not trust the servers.
 
     async with SignedTopic(client=ps, id="alerts", key=key) as topic:
         await topic.publish({"level": 3})

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class SignedMessage:
-    """A message that the topic's owner has signed: verified here.
+    """A verified message that the topic's owner has signed.
 
     Attributes:
         payload: What was signed, at most 4,096 bytes.
         owner: Address of the signer, 20 bytes.
         frame: Signature, span and payload, for others to verify.
-        message: The message that carried it; None on a socket of its own.
+        message: The HIP-56 message that contained it; None with `url`.
     """
 
     payload: bytes
@@ -36,12 +36,12 @@ class SignedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Forged:
-    """A message that is not proved: the topic's owner has not signed it, or not like this.
+    """A message without proof: the topic's owner has not signed it in this form.
 
     Attributes:
         error: Why; `error.field` names the part.
         data: As received: a JSON value, or the bytes of a socket.
-        message: The message that carried it; None on a socket of its own.
+        message: The HIP-56 message that contained it; None with `url`.
     """
 
     error: InvalidPayload

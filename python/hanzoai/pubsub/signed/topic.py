@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import Published
 
 Signer: TypeAlias = Callable[[bytes], Awaitable[bytes]]
-"""Signs a digest of 32 bytes as Ethereum's ``personal_sign`` does; answers r, s and v, 65 bytes."""
+"""Signs a digest of 32 bytes as Ethereum's ``personal_sign`` does; returns r, s and v, 65 bytes."""
 
 _LOG: Final = logging.getLogger("hanzoai.pubsub.signed")
 _HEX: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
@@ -33,11 +33,11 @@ class SignedTopic:
 
     Args:
         url: WebSocket of a server with ``--signed``, or of a Bee node, such as
-            ``ws://127.0.0.1:8057``. The topic then has a connection of its own.
-        client: Carries the messages in its HIP-56 topic ``signed.<64 hex>`` instead, with its
-            token, history and resume. Exactly one of ``url`` and ``client`` is given.
-        id: The topic's id: 32 bytes, 64 hex digits, or any other text, which is hashed. With
-            ``client`` and ``topic`` it may be left out to read.
+            ``ws://127.0.0.1:8057``. The topic then has its own connection.
+        client: Client whose HIP-56 topic ``signed.<64 hex>`` carries the messages, with its token,
+            history and resume. Pass exactly one of ``url`` and ``client``.
+        id: The topic's id: 32 bytes, 64 hex digits, or any other text, which is hashed. To read
+            with ``client`` and ``topic``, you can leave it out.
         key: Private key, 32 bytes, to publish.
         signer: Signs instead of ``key``; needs ``owner``.
         owner: Address of the owner, 20 bytes; derived from ``key``.
@@ -46,7 +46,7 @@ class SignedTopic:
 
     Attributes:
         address: Of the topic, 32 bytes.
-        forged: Messages received so far that are not proved.
+        forged: Number of received messages without proof.
 
     Raises:
         InvalidOption: An argument is wrong, or two contradict each other; `field` names it.
@@ -115,14 +115,16 @@ class SignedTopic:
 
     @property
     def owner(self) -> bytes | None:
-        """Address of the owner; None where only the topic is known."""
+        """Address of the owner; None if only the topic is known."""
         return self._owner
 
     async def connect(self) -> None:
-        """Open the topic. A publisher receives from the first iteration on, a reader from here on.
+        """Open the topic.
+
+        A publisher receives from the first iteration on, a reader from this call on.
 
         Raises:
-            PubSubError: The server cannot be reached, or refuses.
+            PubSubError: The server cannot be reached, or rejects the connection.
         """
         if isinstance(self._carrier, SocketCarrier) or not self._writes:
             await self._carrier.open()
@@ -130,14 +132,13 @@ class SignedTopic:
     async def publish(self, payload: Any) -> Published | None:
         """Sign and publish.
 
-        Messages go out in the order of the calls, also if ``signer`` answers in another order.
+        Messages are sent in the order of the calls, even if ``signer`` answers in another order.
 
         Args:
             payload: Bytes, a string, or another JSON value; at most 4,096 bytes.
 
         Returns:
-            The acknowledgement with ``client``; None on a WebSocket of its own, whose protocol has
-            none.
+            The acknowledgement with ``client``; None with ``url``, whose protocol has none.
 
         Raises:
             UsageError: There is neither a key nor a signer.
@@ -171,7 +172,7 @@ class SignedTopic:
 
         Raises:
             ClosedError: The topic is not open.
-            ConnectionFailed: Its WebSocket has ended.
+            ConnectionFailed: The WebSocket has ended.
         """
         async for event in self._carrier.events():
             if isinstance(event, Forged):

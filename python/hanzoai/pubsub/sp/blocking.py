@@ -1,4 +1,4 @@
-"""PUB and SUB sockets for programs of threads, with the methods of their asyncio twins.
+"""PUB and SUB sockets for threads, with the methods of the asyncio sockets.
 
 Any number of threads may share a socket. Connections live in an event loop in a thread of its own.
 """
@@ -103,7 +103,7 @@ class PubSocket(_Blocking):
 
     Args:
         send_queue_size: Messages that may wait for one peer, at least 1.
-        hello_timeout: Seconds, or a timedelta, that a new peer has to introduce itself.
+        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello.
         reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
             address.
         reconnect_max: Longest wait between attempts, in seconds or a timedelta.
@@ -179,10 +179,10 @@ class SubSocket(_Blocking):
 
     Args:
         recv_queue_size: Matching messages that may wait for `recv`, at least 1.
-        drop_oldest: Whether the oldest waiting message makes room for a new one when the queue is
-            full; otherwise the new one is dropped.
+        drop_oldest: Whether a full queue drops the oldest waiting message; otherwise, it drops the
+            new one.
         max_message_size: Longest message in bytes; a peer that announces more is disconnected.
-        hello_timeout: Seconds, or a timedelta, that a new peer has to introduce itself.
+        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello.
         reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
             address.
         reconnect_max: Longest wait between attempts, in seconds or a timedelta.
@@ -232,7 +232,7 @@ class SubSocket(_Blocking):
         """Return the next matching message, whole, with its prefix.
 
         Args:
-            timeout: Seconds or a timedelta; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; default: no timeout.
 
         Raises:
             OperationTimeout: No message arrived within `timeout`.

@@ -170,7 +170,7 @@ class Socket:
 
         Args:
             n: Number of peers.
-            timeout: Seconds or a timedelta; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; default: no timeout.
 
         Raises:
             OperationTimeout: There were fewer peers until the end of `timeout`.
@@ -308,12 +308,12 @@ class PubSocket(Socket):
     """Sends each message to every connected SUB.
 
     Sending never waits: a message for a peer that does not read waits in the queue of that peer,
-    and when this is full the oldest message makes room. Nothing is kept for subscribers that come
-    later, and nothing is acknowledged.
+    and when this is full, the socket drops the oldest message. It stores nothing for later
+    subscribers, and acknowledges nothing.
 
     Args:
         send_queue_size: Messages that may wait for one peer, at least 1.
-        hello_timeout: Seconds, or a timedelta, that a new peer has to introduce itself.
+        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello.
         reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
             address.
         reconnect_max: Longest wait between attempts, in seconds or a timedelta.
@@ -346,8 +346,9 @@ class PubSocket(Socket):
     def send(self, body: Bytes) -> Turn:
         """Send a message to every peer that is connected now.
 
-        Begin the body with a topic that subscribers can filter by. Without peers the message is
-        dropped. The work is done when it returns; awaiting the result gives other tasks a turn.
+        Begin the body with a topic that subscribers can filter by. Without peers, the message is
+        dropped. The message is queued when this returns; awaiting the result only lets other tasks
+        run.
 
         Raises:
             Closed: The socket is closed.
@@ -375,14 +376,14 @@ class SubSocket(Socket):
 
     Args:
         recv_queue_size: Matching messages that may wait for `recv`, at least 1.
-        drop_oldest: Whether the oldest waiting message makes room for a new one when the queue is
-            full; otherwise the new one is dropped.
+        drop_oldest: Whether a full queue drops the oldest waiting message; otherwise, it drops the
+            new one.
         max_message_size: Longest message in bytes; a peer that announces more is disconnected.
-        hello_timeout: Seconds, or a timedelta, that a new peer has to introduce itself.
+        hello_timeout: Seconds, or a timedelta, within which a new peer must send its hello.
         reconnect_min: Seconds or a timedelta before the first further attempt to reach a dialed
             address.
         reconnect_max: Longest wait between attempts, in seconds or a timedelta.
-        inbox: The receive queue; for the blocking twin.
+        inbox: The receive queue, for the blocking socket.
     """
 
     role = Role.SUB
@@ -445,7 +446,7 @@ class SubSocket(Socket):
         """Return the next matching message, whole, with its prefix.
 
         Args:
-            timeout: Seconds or a timedelta; without one it waits as long as it takes.
+            timeout: Seconds or a timedelta; default: no timeout.
 
         Raises:
             OperationTimeout: No message arrived within `timeout`.

@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PeerStats:
-    """Counts of one connection.
+    """Counters of one connection.
 
     Attributes:
-        address: Where the peer is, as far as the transport knows.
-        sent: Messages handed to the connection.
+        address: Address of the peer, if the transport knows it.
+        sent: Messages passed to the connection.
         dropped: Messages lost because the peer's queue was full.
-        received: Messages that came from the peer, matching or not.
+        received: Messages received from the peer, matching or not.
         queued: Messages that wait for the peer now.
     """
 
@@ -30,16 +30,16 @@ class PeerStats:
 
 @dataclass(frozen=True, slots=True)
 class SocketStats:
-    """Counts of a socket since it was made.
+    """Counters of a socket since it was created.
 
     Attributes:
-        sent: Messages given to `send`.
+        sent: Messages passed to `send`.
         received: Messages that `recv` returned.
-        dropped_by_peer: Messages lost because the queue of a peer was full, summed over all peers,
-            past ones included.
+        dropped_by_peer: Messages lost because the queue of a peer was full, summed over all current
+            and former peers.
         dropped_by_queue: Matching messages lost because the receive queue was full.
         filtered: Messages that no prefix matched.
-        peers: The connections of the moment.
+        peers: The current connections.
         refused: Connections closed because the peer broke the protocol, by reason: ``bad_hello``,
             ``no_hello``, ``bad_type``, ``bad_frame``, ``oversize`` or ``unexpected_data``.
     """

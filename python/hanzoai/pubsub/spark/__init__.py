@@ -48,11 +48,11 @@ FORMAT = "hanzo-pubsub"
 def register(spark: SparkSession | Any) -> None:
     """Make `format("hanzo-pubsub")` known to a session, of Spark 4.0 or later or Spark Connect.
 
-    Where the package is installed for the driver's Python, Spark finds it without this.
+    If the package is installed for the driver's Python, Spark finds the format without this call.
 
     On a local master the workers then run the Python of this program, unless ``PYSPARK_PYTHON`` or
     ``spark.pyspark.python`` names another one. On a cluster, set ``PYSPARK_PYTHON`` yourself:
-    Spark starts workers as ``python3`` otherwise, which may not have this package.
+    Otherwise, Spark starts workers as ``python3``, which may not have this package.
 
     Args:
         spark: The session.

@@ -36,28 +36,28 @@ def _job() -> str:
 class PubSubConfig:
     """How tasks reach the server, and how they publish.
 
-    It is made on the driver and travels to executors. It says where a token is to be found; the
-    executors read it there, and again when the server refuses it.
+    You create it on the driver, and Spark sends it to executors. It contains where to find a token,
+    not the token itself. Executors read the token, and read it again when the server rejects it.
 
     Args:
         url: `https://…` or `wss://…`; default `HANZO_PUBSUB_URL` of the driver.
-        token_file: Path, on every executor, of a file that holds the token.
-        token_env: Environment variable of the executors that holds the token; default
-            `HANZO_PUBSUB_TOKEN`, unless one of the others is given.
+        token_file: Path of a file with the token, on every executor.
+        token_env: Environment variable of the executors with the token; default:
+            `HANZO_PUBSUB_TOKEN`, unless another source is given.
         credential_provider: `module:callable`, importable on executors, that returns a token.
         allow_insecure: Send the token over plaintext `http://` to another machine.
         batch_size: Maximum rows per request, 1 to 1,000.
         max_batch_bytes: Maximum bytes per request, 1 KiB to 4 MiB. A larger row is sent alone.
-        max_message_bytes: Bytes of JSON that `data` may have; the service takes 262,144.
-        max_in_flight: Requests of a task that wait for an answer, 1 to 64. With 1 the rows of a
+        max_message_bytes: Maximum bytes of JSON in `data`; the service accepts 262,144.
+        max_in_flight: Requests of a task that wait for an answer, 1 to 64. With 1, the rows of a
             partition keep their order.
         request_timeout: Seconds to wait for one answer.
-        max_retries: Attempts in a row that may fail before the task does.
+        max_retries: Consecutive failed attempts after which the task fails.
         retry_backoff: Seconds before the second attempt; doubles up to 5 s.
         topic: For rows without one.
         type: For rows without one.
-        ttl: Seconds, for rows without one; default the server's.
-        ids: `auto`: the `id` of a row, else its content; `column`: the `id`, which must be there;
+        ttl: Seconds, for rows without one; default: the retention of the server.
+        ids: `auto`: the `id` of a row, or its content; `column`: the `id`, which is required;
             `content`; `position` and `random` lose or repeat rows when Spark repeats a task.
         id_namespace: Part of content ids. Two jobs with the same one publish equal
             rows once; the default is one for each stage of a job, or for each micro-batch.
@@ -92,7 +92,7 @@ class PubSubConfig:
     on_oversize: Literal["fail", "drop"] = "fail"
     log_stats: bool = False
     job: str = field(default_factory=_job, repr=False, kw_only=True)
-    """Made with the config, the same in every task that it travels to."""
+    """Id that is created with the config, and is the same in every task."""
 
     def __post_init__(self) -> None:
         url = self.url or os.environ.get(URL_VARIABLE)
@@ -131,18 +131,18 @@ class PubSubConfig:
 
     @property
     def base_url(self) -> str:
-        """Base URL of the HTTP API, without a slash at its end."""
+        """Base URL of the HTTP API, without a final slash."""
         assert self.url is not None
         return self.url
 
     @property
     def dead_letter_topic(self) -> str | None:
-        """Where rows go that cannot be published; None where they fail the task."""
+        """Topic for rows that cannot be published; None if they fail the task."""
         return self.on_error.partition(":")[2] or None
 
     @property
     def server(self) -> tuple[object, ...]:
-        """What two configs must have in common to share one client."""
+        """Values that two configs must have in common to share a client."""
         return (
             self.url,
             self.token_file,

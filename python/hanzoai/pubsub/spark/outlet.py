@@ -33,11 +33,11 @@ _PAUSE_MAX: Final = 30.0
 
 @dataclass(slots=True)
 class ProgressStats:
-    """What became of reports.
+    """Counters of reports.
 
     Attributes:
         published: Messages that the server acknowledged.
-        replaced: Reports that a newer one of the same subject took the place of, unsent.
+        replaced: Unsent reports that a newer one of the same subject replaced.
         dropped: Reports left out because too many subjects waited.
         failed: Messages that could not be published.
     """

@@ -34,22 +34,22 @@ _SETTLING_STEP: Final = 0.05
 
 
 class PubSubProgress:
-    """Publishes, while its block runs, how the session's queries and jobs get on.
+    """Publishes the progress of the session's queries and jobs while its block runs.
 
     Streaming queries tell when they start, end a micro-batch, idle and terminate; Spark jobs their
-    stages and tasks. docs/spark.md shows the messages. They hold figures and names: no row, no
-    option, no text of an error.
+    stages and tasks. docs/spark.md shows the messages. They contain only figures and names, never a
+    row, an option or the text of an error.
 
-    A thread of its own publishes. The job neither waits for it nor fails with it: what cannot be
-    published is counted in `stats` and logged once.
+    A separate thread publishes. The job neither waits for it nor fails because of it: `stats`
+    counts what cannot be published, and the log reports it once.
 
-    On Spark Connect, jobs are what the server tells of the operations of this client: tasks without
-    names, and no word of why one ended.
+    On Spark Connect, jobs are the operations of this client that the server reports: tasks without
+    names, and without the reason of an end.
 
     Args:
         spark: The session, classic or Spark Connect.
-        topic: Where the messages go.
-        config: How the server is reached; the driver reads the token where it says.
+        topic: Topic of the messages.
+        config: Configuration of the server; the driver reads the token from its source.
         interval: Seconds between two messages about the same query or job, 0.1 to 60.
 
     Raises:
@@ -81,7 +81,7 @@ class PubSubProgress:
 
     @property
     def stats(self) -> ProgressStats:
-        """What became of the messages so far."""
+        """Counters of the messages so far."""
         return self._outlet.stats
 
     def __enter__(self) -> Self:
@@ -97,7 +97,7 @@ class PubSubProgress:
         self.stop(failed=kind is not None)
 
     def start(self) -> None:
-        """Begin; what `with` does at its beginning."""
+        """Start to report. `with` calls this."""
         if self._thread is not None:
             return
         self._began = time.monotonic()
@@ -114,7 +114,7 @@ class PubSubProgress:
         self._thread.start()
 
     def stop(self, *, failed: bool = False) -> None:
-        """End; what `with` does at its end. Takes 5 seconds at most, and less than one usually.
+        """Stop reporting. `with` calls this. It takes at most 5 seconds, and usually less than one.
 
         Args:
             failed: Whether to tell that the job failed.

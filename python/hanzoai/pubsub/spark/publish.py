@@ -36,7 +36,7 @@ ARROW_SCHEMA: Final = (
     "part BIGINT, attempt BIGINT, rows BIGINT, duplicates BIGINT, dead_letters BIGINT,"
     " dropped BIGINT, batches BIGINT, retries BIGINT, bytes BIGINT, seconds DOUBLE"
 )
-"""Schema of what `publish_arrow` gives, for `mapInArrow`."""
+"""Schema of the result of `publish_arrow`, for `mapInArrow`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +90,16 @@ def publish_partition(
     """Publish the rows of a partition; returns when the server has acknowledged each of them.
 
     Args:
-        rows: `Row`, dict, or `pyarrow.RecordBatch`, with `data` (JSON text, or what becomes JSON)
-            and, as needed, `topic`, `type`, `ttl` and `id`.
+        rows: `Row`, dict, or `pyarrow.RecordBatch`, with `data` (JSON text, or a value that is
+            converted to JSON) and, as needed, `topic`, `type`, `ttl` and `id`.
         config: Where and how.
-        namespace: Tells this job from others, for content ids: rows published again under the same
-            one are published once. Default: one for each stage of a job or each micro-batch.
+        namespace: Distinguishes this job from others in content ids: rows that are published again
+            with the same namespace are published once. Default: one for each stage of a job or each
+            micro-batch.
 
     Raises:
-        PubSubError: A row cannot be published and `on_error` is `fail`, or the server is out of
-            reach, or refuses the token, for all retries.
+        PubSubError: A row cannot be published and `on_error` is `fail`, or the server is
+            unreachable or rejects the token for all retries.
     """
     task = current_task()
     run = _Run(config, namespace_of(config, namespace, task), task)
@@ -117,7 +118,7 @@ def foreach_batch(config: PubSubConfig, name: str) -> Callable[[Any, int], None]
 
     Args:
         config: Where and how.
-        name: Tells this publish from others of the same query.
+        name: Distinguishes this publish from others of the same query.
     """
     return partial(_each_batch, config=config, name=name)
 
@@ -125,9 +126,9 @@ def foreach_batch(config: PubSubConfig, name: str) -> Callable[[Any, int], None]
 def publish_arrow(
     config: PubSubConfig, *, namespace: str | None = None
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
-    """For `df.mapInArrow(publish_arrow(config), ARROW_SCHEMA)`: gives one row of stats a task.
+    """For `df.mapInArrow(publish_arrow(config), ARROW_SCHEMA)`: returns one row of stats per task.
 
-    It publishes whenever an action runs it: once for each action.
+    It publishes once for each action.
     """
     return partial(_arrow, config=config, namespace=namespace)
 

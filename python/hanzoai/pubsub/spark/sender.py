@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
 ASSUMED_RATE: Final = 100.0
-"""Rows per second where the server limits and does not say how much it allows (HIP-56 Security 4)."""
+"""Rows per second if the server limits without stating the rate (HIP-56 Security 4)."""
 
 _PATH: Final = "/v1/messages:batch"
 _SOME_ITEM: Final = frozenset({400, 413, 422})
@@ -61,7 +61,7 @@ class Sent:
         accepted: Messages published, duplicates included.
         duplicates: Of them, those published before.
         refused: Those that the server will never take, by place in the batch.
-        retries: Requests that were sent again, in whole or in part.
+        retries: Requests that were sent again, completely or partly.
     """
 
     accepted: int = 0

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class PublishStats:
-    """What one task published.
+    """Counters of one task.
 
     Attributes:
         partition: Partition of the task; 0 outside of Spark.
         attempt: Attempt of the task, from 0.
         rows: Rows that the server acknowledged, duplicates included.
-        duplicates: Of them, those that had been published before under the same id.
+        duplicates: Rows that were already published with the same id.
         dead_letters: Rows that went to the dead-letter topic.
         dropped: Rows over the size limit that `on_oversize="drop"` left out.
         batches: Requests that succeeded.
-        retries: Requests that were sent again, in whole or in part.
+        retries: Requests that were sent again, completely or partly.
         bytes: Bytes of the batches.
         seconds: From the first row to the last acknowledgement.
     """
@@ -34,7 +34,7 @@ class PublishStats:
     seconds: float = 0.0
 
     def add(self, other: PublishStats) -> None:
-        """Count what another task, or a batch of this one, did."""
+        """Add the counts of another task or batch."""
         self.rows += other.rows
         self.duplicates += other.duplicates
         self.dead_letters += other.dead_letters
