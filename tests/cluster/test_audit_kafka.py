@@ -221,8 +221,8 @@ def nobody_there(kafka: Kafka, tmp_path: Path) -> dict[str, Any]:
             user_where_none_is_asked_for,
             "audit_kafka_user: this port of the broker does not accept a user",
         ),
-        (no_tls, "where its port speaks TLS set audit_kafka_tls"),
-        (tls_where_none_is, "where it does not leave that out"),
+        (no_tls, "if its port uses TLS, set audit_kafka_tls"),
+        (tls_where_none_is, "otherwise leave it out"),
         (nobody_there, "audit_kafka: no broker at 127.0.0.1:1 answers"),
     ],
 )
@@ -366,7 +366,7 @@ def test_what_kafka_is_not_given_in_full_or_not_safely_is_refused(tmp_path: Path
                 "audit_kafka_password": "pa55",
                 "audit_kafka_mechanism": "PLAIN",
             },
-            "it would show the password to everybody on the way",
+            "anyone on the network could read the password",
         ),
     ):
         with pytest.raises(SettingsError) as caught:

@@ -46,7 +46,7 @@ async def test_a_user_has_so_many_connections_on_all_nodes_together(store: Store
         async with peer(a, a.token("ann")):
             said = await refusal(b, b.token("ann"))
             assert said is not None
-            assert "as many as a user may" in said
+            assert "which is the maximum for a user" in said
             assert await refusal(a, a.token("ann")) is not None
             assert await refusal(b, b.token("bob")) is None
         await until(lambda: counted(store, "user user ann"), [1])

@@ -73,7 +73,7 @@ async def test_a_redis_that_is_full_is_called_so(
 async def test_a_redis_that_cannot_be_reached_is_named_with_the_cause_and_no_secret() -> None:
     port = free_port()
     async with asyncio.timeout(BOUND):
-        for scheme, hint in (("redis", "is it running?"), ("rediss", "does it speak TLS there?")):
+        for scheme, hint in (("redis", "is it running?"), ("rediss", "does this port use TLS?")):
             with pytest.raises(StartError) as caught:
                 async with running_server(redis_url=f"{scheme}://user:hush@127.0.0.1:{port}"):
                     pass
@@ -85,6 +85,6 @@ async def test_a_redis_that_cannot_be_reached_is_named_with_the_cause_and_no_sec
 
 async def test_tls_to_a_redis_without_it_says_that_it_may_be_tls(store: Store) -> None:
     async with asyncio.timeout(BOUND):
-        with pytest.raises(StartError, match="does it speak TLS there"):
+        with pytest.raises(StartError, match="does this port use TLS"):
             async with running_server(redis_url=store.url.replace("redis:", "rediss:")):
                 pass

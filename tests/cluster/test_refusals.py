@@ -47,7 +47,7 @@ async def lacks_its_disk(store: Store) -> str:
         return b"rdb_last_bgsave_status:err" in await store.command("INFO", "persistence")
 
     await until(failed, True)
-    return "give its disk room"
+    return "free space on its disk"
 
 
 async def allow(store: Store, *rights: str) -> str:
@@ -93,7 +93,7 @@ async def test_a_user_of_redis_without_all_rights_is_told_at_the_start(
 ) -> None:
     url = await allow(store, *rights)
     async with asyncio.timeout(BOUND):
-        with pytest.raises(StartError, match="redis_url lacks a right") as caught:
+        with pytest.raises(StartError, match="redis_url lacks a permission") as caught:
             async with running_server(redis_url=url):
                 pass
     assert said in str(caught.value)
@@ -125,7 +125,7 @@ async def test_a_node_that_may_not_listen_any_more_says_so_and_hears_again_when_
     ("behind", "said"),
     [
         ("/first", "number of a database"),
-        ("/9999", "no database of that number"),
+        ("/9999", "no database with this number"),
         ("?foo=bar", "no option 'foo'"),
     ],
 )

@@ -64,7 +64,7 @@ test('the culprit inside a payload is named', () => {
     [undefined, 'data', /is of type undefined/],
     [[undefined], 'data[0]', /is of type undefined/],
     [() => 1, 'data', /is of type function/],
-    [{ toJSON: () => 1 }, 'data', /JSON does not have/],
+    [{ toJSON: () => 1 }, 'data', /JSON does not support/],
     [nested(101), 'data[0]', /deeper than 100/],
     [looped(), 'data[0]', /deeper than 100/],
   ];

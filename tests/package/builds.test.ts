@@ -115,7 +115,7 @@ try {
     'The client is closed.',
     'It could not be sent in time.',
     'The token would go unencrypted',
-    'which JSON does not have',
+    'which JSON does not support',
     'has an empty segment',
   ];
   for (const sentence of absent) assert.ok(!text.includes(sentence), sentence);

@@ -609,7 +609,7 @@ async def test_nothing_listening_is_told() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         error = await failure(f"ws://127.0.0.1:{taken.getsockname()[1]}/ws")
-    assert "nothing listens" in error.reason
+    assert "no program uses this port" in error.reason
     assert error.code is None
 
 

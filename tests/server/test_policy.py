@@ -213,7 +213,7 @@ def test_in_development_there_is_a_place_to_play() -> None:
         (ALICE, "nowhere", "No rule matches"),
         (ADMIN, "nowhere", "Admins"),
         (ALICE, "chat.session.*", "may stand"),
-        (ALICE, "user.bob.*", "No rule lets you"),
+        (ALICE, "user.bob.*", "No rule allows you"),
         (ALICE, "org.acme.**", "every topic"),
     ],
 )

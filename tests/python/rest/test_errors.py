@@ -132,10 +132,10 @@ def test_causes_of_a_failure_are_told_apart() -> None:
         return error
 
     assert "cannot be resolved" in why_unreachable(wrapped(socket.gaierror(8, "n")), "h")
-    assert "nothing listens" in why_unreachable(wrapped(ConnectionRefusedError()), "h")
+    assert "no program uses this port" in why_unreachable(wrapped(ConnectionRefusedError()), "h")
     assert "reset" in why_unreachable(wrapped(ConnectionResetError()), "h")
     assert "in time" in why_unreachable(wrapped(TimeoutError()), "h")
     assert "TLS" in why_unreachable(wrapped(ssl.SSLError(1, "x")), "h")
     assert "cannot be reached (ValueError)" in why_unreachable(ValueError(), "h")
     both = ExceptionGroup("x", [OSError("y"), ConnectionRefusedError()])
-    assert "nothing listens" in why_unreachable(both, "h")
+    assert "no program uses this port" in why_unreachable(both, "h")

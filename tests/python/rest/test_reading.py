@@ -81,7 +81,7 @@ async def test_positions_are_asked_for_by_topic_and_waited_for_beyond_the_timeou
     assert found.wire() == {"positions": [stand], "timestamp": 7}
     body = {"topics": ["a.b", "c.*"], "after": {"a.b": 3}, "at": 4, "wait_ms": 30_000}
     assert json.loads(route.calls[0].request.content) == body
-    with pytest.raises(ProtocolError, match="positions in a way not understood"):
+    with pytest.raises(ProtocolError, match="positions of the server have an unknown format"):
         await rest.positions(["a.b"])
     with pytest.raises(NotFound):
         await rest.positions(["a.b"])
