@@ -1,4 +1,4 @@
-"""What the hub asks of a backplane: the logs of topics, and the way to the other nodes."""
+"""The interface of a backplane for the hub: the logs of topics, and messages of other nodes."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Entry(msgspec.Struct, gc=False):
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What a subscription begins with.
+    """The replay with which a subscription begins.
 
     Attributes:
         entries: Messages, oldest first.
@@ -66,7 +66,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Where the log of a topic stands.
+    """The positions of the log of a topic.
 
     Attributes:
         topic: Which.
@@ -111,7 +111,7 @@ class Logs(Protocol):
     def stand(
         self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
     ) -> tuple[int, Sequence[Standing]] | Awaitable[tuple[int, Sequence[Standing]]]:
-        """Where those of these topics stand that have a log.
+        """Return the positions of those of these topics that have a log.
 
         Args:
             topics: Concrete topics.
@@ -137,11 +137,11 @@ class Logs(Protocol):
         ...
 
     def reports(self, prefix: str, limit: int) -> list[TopicReport] | Awaitable[list[TopicReport]]:
-        """Topics with a log whose name begins so, the first by name; ``subscribers`` is 0."""
+        """Return topics with a log and this prefix, sorted by name; ``subscribers`` is 0."""
         ...
 
     def expire(self) -> None:
-        """Let go of what is too old; called now and then."""
+        """Remove old messages; called periodically."""
         ...
 
     def evict(self, topic: str | None, *, log_too: bool) -> None:
@@ -238,15 +238,15 @@ class Backplane(Protocol):
         ...
 
     def instruments(self) -> Sequence[Instrument]:
-        """What it measures of itself."""
+        """Measurements of the backplane."""
         ...
 
     async def finish_writing(self) -> None:
-        """Keep what was taken, and refuse what comes from now on."""
+        """Complete accepted publishes, and reject new ones."""
         ...
 
     async def deliver_rest(self) -> None:
-        """Deliver all that was kept before this call; the caller bounds the time."""
+        """Deliver everything that was stored before this call; the caller limits the time."""
         ...
 
     async def close(self) -> None:

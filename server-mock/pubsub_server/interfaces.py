@@ -1,4 +1,4 @@
-"""What the parts of the server ask of each other.
+"""The interfaces between the parts of the server.
 
 Listeners know the `Service` of `service.py`; the hub knows `Sink`, the `Backplane` of
 `backplane.py`, and who, what may be and how much: `Identity`, `Authenticator`, `Policy`,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Caller(NamedTuple):
-    """From where a token comes.
+    """Where a token comes from.
 
     Attributes:
         address: The client's IP address; None where it is not known.
@@ -58,7 +58,7 @@ class Policy(Protocol):
         ...
 
     def may_subscribe_pattern(self, identity: Identity, pattern: str) -> bool:
-        """Whether a subscription to a pattern with `*` or `**` may stand at all.
+        """Whether a subscription to a pattern with `*` or `**` is allowed at all.
 
         What it delivers is filtered by `may_subscribe` for each concrete topic; False refuses the
         pattern outright.
@@ -70,7 +70,7 @@ class Policy(Protocol):
         ...
 
     def may_administer(self, identity: Identity) -> bool:
-        """Whether this identity may list topics and the like."""
+        """Whether this identity may list topics and similar data."""
         ...
 
 
@@ -124,7 +124,7 @@ class RateLimiter(Protocol):
         ...
 
     def forget(self, identity: Identity, client_id: str) -> None:
-        """The connection is gone."""
+        """Note that the connection is closed."""
         ...
 
 
@@ -147,7 +147,7 @@ class ConnectionLimiter(Protocol):
         ...
 
     def release(self, identity: Identity, kept: Identity | None = None) -> None:
-        """One connection less. Called once for each `acquire` that did not raise.
+        """Release one connection. Called once for each `acquire` that did not raise.
 
         Args:
             identity: As whom it was counted.
@@ -226,10 +226,10 @@ class Audit(Protocol):
 
 
 class Webhooks(Protocol):
-    """Tells others what happened. Never blocks."""
+    """Notifies receivers of events. Never blocks."""
 
     def wants(self, event: HookEvent, topic: str) -> bool:
-        """Whether anybody asked for this; `notify` is called only then."""
+        """Whether a receiver requested this event; `notify` is called only in this case."""
         ...
 
     def notify(self, event: HookEvent, topic: str, body: bytes) -> None:
@@ -263,7 +263,7 @@ class Tracing(Protocol):
         ...
 
     def delivering(self, entry: Entry, listeners: int, deliver: Callable[[], None]) -> None:
-        """Deliver to so many connections, and note it."""
+        """Record a delivery and its number of connections."""
         ...
 
 
@@ -324,11 +324,11 @@ class Sink(Protocol):
 
     @property
     def caller(self) -> Caller | None:
-        """From where the connection comes; None where there is no network."""
+        """Address of the client; None without a network."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Hand ready wire bytes to the transport at once; once a connection and loop turn.
+        """Pass encoded bytes to the transport at once; called once per connection and loop turn.
 
         A sink whose transport has more unsent bytes than it should calls `Service.pause`, and
         `Service.resume` when they are gone; the hub keeps what comes in between. Pings and the
@@ -345,11 +345,11 @@ class Sink(Protocol):
         ...
 
     def hold(self, on: bool) -> None:
-        """Read nothing more from the client until what it asked for is done; or read on."""
+        """Stop reading from the client until its requests are done, or continue."""
         ...
 
     def abort(self) -> None:
-        """Cut the connection without a word, as a network that fails does."""
+        """Cut the connection without a close frame, like a network failure."""
         ...
 
 
@@ -368,7 +368,7 @@ class AuthOk:
 
 
 class Published(msgspec.Struct, gc=False):
-    """What became of a publication."""
+    """Result of a publication."""
 
     id: str
     timestamp: int
@@ -389,7 +389,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class PositionList:
-    """Where topics stand, by name.
+    """Positions of topics, by name.
 
     Attributes:
         positions: One a topic.

@@ -1,4 +1,4 @@
-"""One server: everything joined, started, and drained at the end."""
+"""One server: connects all parts, starts them, and drains at the end."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Server:
 
     @property
     def hub(self) -> Hub:
-        """The hub of a server that was started.
+        """The hub of a started server.
 
         Raises:
             RuntimeError: It was not.
@@ -135,11 +135,11 @@ class Server:
 
     @property
     def ready(self) -> bool:
-        """Whether new work is welcome."""
+        """Whether the server accepts new work."""
         return self._ready and self.hub.hears
 
     async def start(self) -> None:
-        """Listens; afterwards `http` and `ws` say where.
+        """Start to listen; `http` and `ws` then have the addresses.
 
         Raises:
             StartError: The settings do not allow it, a file is wrong, or a port is in use.
@@ -200,7 +200,7 @@ class Server:
         await asyncio.gather(*(sink.close() for sink in self._audit_streams))
 
     def hurry(self) -> None:
-        """Ends what `stop` spreads over time at once."""
+        """End immediately what `stop` spreads over time."""
         self._hurry.set()
 
     async def _start(self) -> None:
@@ -295,7 +295,7 @@ class Server:
         return backplane
 
     async def _start_byte_listeners(self, policy: Policy) -> None:
-        """Start the listeners of other protocols that the settings ask for."""
+        """Start the listeners of other protocols that the settings enable."""
         settings, hub = self.settings, self.hub
         tls = access.build_listener_tls(settings)
         hooks = self._webhooks if settings.webhooks else None
@@ -353,12 +353,12 @@ class Server:
             ) from None
 
     def reopen(self) -> None:
-        """Opens the audit log again, as after a rotation."""
+        """Reopen the audit log, for example after a rotation."""
         if self._audit_file is not None:
             self._audit_file.reopen()
 
     def instruments(self) -> list[Instrument]:
-        """What is measured beside the counters of the hub, of a server that was started."""
+        """Measurements of a started server in addition to the counters of the hub."""
         hub, lag = self.hub, self._lag
         found: list[Instrument] = [
             Reading("ready", "1 if the server accepts requests, otherwise 0.", lambda: self.ready),
@@ -454,7 +454,7 @@ class Server:
 
 
 def _acting(settings: Settings, name: ListenerName) -> Identity:
-    """As whom connections of a listener act."""
+    """The identity of the connections of a listener."""
     entry = settings.listener_identities.get(name)
     return NOBODY if entry is None else entry.identity()
 
@@ -577,7 +577,7 @@ async def _redis(settings: Settings) -> RedisBackplane:
 
 
 def server_version() -> str:
-    """Of the installed distribution; `0` where it is not installed."""
+    """Version of the installed distribution; `0` if it is not installed."""
     try:
         return version("hanzoai-pubsub-server")
     except PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""`Service`: what listeners ask of the hub."""
+"""`Service`: the interface of the hub for listeners."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 class Service(Protocol):
-    """The hub, as listeners see it."""
+    """The interface of the hub for listeners."""
 
     @property
     def stats(self) -> Stats:
@@ -59,7 +59,7 @@ class Service(Protocol):
 
     @property
     def node(self) -> str | None:
-        """Id of this node if its positions are those of no other node, else None."""
+        """Id of this node if its positions are valid only on this node, otherwise None."""
         ...
 
     def open(self, sink: Sink, encoder: Encoder) -> Connection:
@@ -85,11 +85,11 @@ class Service(Protocol):
         ...
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
-        """Take one inbound frame. Never raises; asynchronous work (auth) runs in one task."""
+        """Process one inbound frame. Never raises; asynchronous work (auth) runs in one task."""
         ...
 
     async def identify(self, token: str, caller: Caller | None = None) -> Identity:
-        """Who this is, for a request without a connection; `caller` is for the audit log.
+        """Return the identity of a request without a connection; `caller` is for the audit log.
 
         Raises:
             ServiceError: `token_invalid`, `token_expired`, `unavailable`.
@@ -97,7 +97,7 @@ class Service(Protocol):
         ...
 
     def session(self, identity: Identity, client_id: str | None = None) -> AuthOk:
-        """What `auth.ok` says to this identity when its event stream opens.
+        """Return the content of `auth.ok` for this identity, for its event stream.
 
         Args:
             identity: Of the caller, who has no connection yet.
@@ -109,7 +109,7 @@ class Service(Protocol):
     async def authenticate(
         self, connection: Connection, token: str, *, client_id: str | None = None
     ) -> AuthOk:
-        """Identify the connection, first or again.
+        """Authenticate the connection, initially or to renew its token.
 
         Args:
             connection: Of `open`.
@@ -122,7 +122,7 @@ class Service(Protocol):
         ...
 
     async def enter(self, connection: Connection, identity: Identity) -> None:
-        """Identify the connection as one that the configuration gives: no token is checked.
+        """Give the connection the identity of the configuration, without a token.
 
         Raises:
             ServiceError: `connection_limit`, `unavailable`.
@@ -130,7 +130,7 @@ class Service(Protocol):
         ...
 
     def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
-        """Register, then replay, then live; answers through the connection."""
+        """Subscribe, replay, then deliver live messages; answers through the connection."""
         ...
 
     def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
@@ -138,19 +138,19 @@ class Service(Protocol):
         ...
 
     def heard(self, connection: Connection) -> None:
-        """A byte came from the client, of whatever kind."""
+        """Note that the client sent a byte of any kind."""
         ...
 
     def pause(self, connection: Connection) -> None:
-        """The transport holds too much; write nothing until `resume`."""
+        """Stop writing until `resume`, because the transport is full."""
         ...
 
     def resume(self, connection: Connection) -> None:
-        """The transport has room again."""
+        """Continue to write: the transport has space again."""
         ...
 
     def closed(self, connection: Connection, code: int | None = None) -> None:
-        """The connection is gone; None without a close handshake. Idempotent.
+        """Note that the connection is closed; `code` is None without a close handshake. Idempotent.
 
         Presence leaves at once for a close code 1000 or 1001 from the client, else after the grace.
         """
@@ -164,7 +164,7 @@ class Service(Protocol):
         connection: Connection | None = None,
         batch: bool = False,
     ) -> list[Published | ServiceError]:
-        """Publish in order; one answer an item.
+        """Publish in order; returns one answer per item.
 
         Args:
             identity: Who publishes.
@@ -185,7 +185,7 @@ class Service(Protocol):
         ...
 
     def send(self, connection: Connection, data: bytes) -> None:
-        """Send bytes of the listener's own at the end of this loop turn, in order with the rest."""
+        """Send bytes of the listener at the end of this loop turn, in order with all others."""
         ...
 
     def budget(self, connection: Connection, count: int) -> tuple[int, int]:
@@ -205,7 +205,7 @@ class Service(Protocol):
         topic: str,
         refused: str | None = None,
     ) -> None:
-        """Audit and count what a listener does or refuses itself.
+        """Audit and count an operation that a listener performs or rejects itself.
 
         Args:
             action: What the client asked for.
@@ -216,7 +216,7 @@ class Service(Protocol):
         ...
 
     def reach(self, topic: str) -> int:
-        """How many connections of this node get what is published to a topic now."""
+        """The number of connections of this node that receive messages of a topic now."""
         ...
 
     async def history(
@@ -239,7 +239,7 @@ class Service(Protocol):
     async def positions(
         self, identity: Identity, wanted: PositionsRequest, gone: asyncio.Future[None]
     ) -> PositionList:
-        """Where topics stand; held until one of them moves, if that is asked for.
+        """Return the positions of topics; if requested, wait until one of them changes.
 
         Args:
             identity: Who asks.
@@ -252,7 +252,7 @@ class Service(Protocol):
         ...
 
     async def presence(self, identity: Identity, topic: str) -> list[Member]:
-        """Everybody present on a topic.
+        """Return the members of a topic.
 
         Raises:
             ServiceError: `forbidden`, `invalid_topic`, `unavailable`.
@@ -262,7 +262,7 @@ class Service(Protocol):
     async def topics(
         self, identity: Identity, *, prefix: str = "", limit: int = 100
     ) -> tuple[list[TopicReport], bool]:
-        """Active topics by name, and whether there are more.
+        """Return active topics by name, and whether there are more.
 
         Raises:
             ServiceError: `forbidden`, `invalid_option`.
@@ -304,7 +304,7 @@ class Service(Protocol):
     async def drain(
         self, seconds: float, spread: float = 0.0, hurry: asyncio.Event | None = None
     ) -> None:
-        """Refuse what is new, answer what is published, close every connection with 1001.
+        """Reject new work, answer received publishes, and close every connection with 1001.
 
         Args:
             seconds: For all of it.
@@ -315,10 +315,10 @@ class Service(Protocol):
 
 
 class FaultDoor(Protocol):
-    """Lets things go wrong, for tests."""
+    """Injects faults, for tests."""
 
     def perform(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what the body of a request says, and answer what was done.
+        """Perform the fault in the body of a request, and return the result.
 
         Raises:
             ServiceError: `invalid_frame`, naming the field.

@@ -1,4 +1,4 @@
-"""What the parts of the hub share."""
+"""State and helpers that the parts of the hub share."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Core:
-    """One of each, wired by `hub.Hub`.
+    """One of each part, connected by `hub.Hub`.
 
     Attributes:
         presence: Members that are connected to this node.
@@ -83,29 +83,29 @@ class Core:
     today: Callable[[], int]
 
     def send(self, connection: Connection, frame: Mapping[str, object]) -> None:
-        """Send one frame at the end of this loop turn, if its wire has such a thing."""
+        """Send a frame at the end of this loop turn, if the protocol has such a frame."""
         data = connection.encoder.frame(frame)
         if data:
             self.delivery.send(connection, data)
 
     def refuse(self, connection: Connection, error: ServiceError, ref: str | None = None) -> None:
-        """Send an error frame; the connection lives."""
+        """Send an error frame; the connection stays open."""
         self.count(error)
         self.send(connection, error_frame(error, ref))
 
     def count(self, error: ServiceError) -> None:
-        """Note that something was refused."""
+        """Count a rejection."""
         refused = self.stats.refused
         refused[error.code] = refused.get(error.code, 0) + 1
 
     def schedule(self, connection: Connection, at: float) -> None:
-        """Look after a connection at this time, if nothing would earlier."""
+        """Check a connection at this time, unless an earlier check is planned."""
         if at < connection.next_check:
             connection.next_check = at
             self.wheel.add(connection, at)
 
     def may_read(self, connection: Connection, topic: str) -> bool:
-        """Whether a connection may read what a pattern of it matches; asked once, then known."""
+        """Whether a connection may read what one of its patterns matches; cached."""
         verdicts = connection.verdicts
         if verdicts is None:
             verdicts = connection.verdicts = {}
@@ -128,7 +128,7 @@ class Core:
         message_id: str | None = None,
         refused: str | None = None,
     ) -> None:
-        """Write into the audit log, where there is one."""
+        """Write to the audit log, if there is one."""
         if self.audit is not None:
             self.audit.record(
                 action,
@@ -144,5 +144,5 @@ _VERDICTS_MAX = 1024
 
 
 def wants_presence(connection: Connection, request: SubscribeRequest) -> bool:
-    """Whether presence is heard: where the wire has it, and unless the client says no."""
+    """Whether a subscription receives presence: supported, and not declined by the client."""
     return request.presence is not False and connection.encoder.presence is not Attends.NEVER

@@ -1,4 +1,4 @@
-"""The hub: joins connections, rules, logs and presence; knows no socket and no node."""
+"""The hub: connects clients, access rules, logs and presence, without any socket."""
 
 from __future__ import annotations
 
@@ -86,11 +86,11 @@ AUTH_ERRORS: Final = frozenset(
 REPLACED: Final = 4409
 DEAF: Final = "this node receives no messages from Redis"
 CLEAN: Final = frozenset({1000, 1001, 4408})
-"""Close codes after which a client is not expected back: presence leaves at once."""
+"""Close codes of clients that will not return: their members leave presence immediately."""
 
 
 class Hub:
-    """See `service.Service`, which says what each method does.
+    """See `service.Service`, which documents each method.
 
     Made and used inside a running event loop.
 
@@ -100,7 +100,7 @@ class Hub:
         policy: The access rules.
         rates: The publish rates.
         limiter: The limits of connections.
-        backplane: Keeps the logs and joins the nodes.
+        backplane: Keeps the logs and connects the nodes.
         roster: Presence of all nodes, where there are several.
         audit: Records of sensitive topics.
         webhooks: Get the events of the hub.
@@ -257,7 +257,7 @@ class Hub:
 
     def resume(self, connection: Connection) -> None:
         """See `service.Service`."""
-        # It has taken what was sent: it lives, though it may not have been listened to.
+        # The client has read, so it is running, even if nothing was received from it.
         connection.last_heard = self.core.clock()
         self.core.delivery.release(connection, PAUSED)
 
@@ -294,7 +294,7 @@ class Hub:
                 self.attendance.lose(connection, grace)
 
     def end(self, connection: Connection, error: ServiceError, ref: str | None = None) -> None:
-        """End a connection: say why, close with the code of the error.
+        """End a connection: send the error, then close with its code.
 
         Args:
             connection: Which.
@@ -316,7 +316,7 @@ class Hub:
         core.send(connection, error_frame(error, ref, type=kind))
         core.delivery.finish(connection)
         sink = connection.sink
-        # Who is sent away is expected back, at another node: that takes the grace.
+        # After `going_away`, the client resumes on another node: keep its members for the grace.
         self.closed(connection, None if error.code == "going_away" else code)
         sink.close(code, error.code)
 
@@ -425,7 +425,7 @@ class Hub:
         return len(self.core.router.route(topic))
 
     def deliver(self, entry: Entry) -> None:
-        """A message has its position: send it to the subscribers."""
+        """Send a message, which has its position, to the subscribers."""
         core = self.core
         if self._positions:
             self._positions.moved(entry)
@@ -443,7 +443,7 @@ class Hub:
             )
 
     def _lacks(self, topic: str) -> None:
-        """Messages of a topic are missing: let those go that cannot see it, and ask for it."""
+        """Handle missing messages of a topic: close the connections that cannot detect the gap."""
         for connection in list(self.core.router.route(topic)):
             if topic not in connection.patterns:
                 said = f"this node missed messages of {topic}; reconnect to replay them"
@@ -496,7 +496,7 @@ class Hub:
         self._connections.cut(identity, client_id, caller)
 
     def instruments(self) -> Sequence[Instrument]:
-        """What the hub measures beside its counters, and what its backplane does."""
+        """Measurements of the hub and of its backplane, in addition to the counters."""
         core = self.core
         return (*gauges(core, self._open, self._positions), *core.backplane.instruments())
 
@@ -504,7 +504,7 @@ class Hub:
 
     @property
     def hears(self) -> bool:
-        """Whether what is published reaches the clients of this node."""
+        """Whether published messages reach the clients of this node."""
         return self.core.backplane.hears
 
     def _hearing(self, hears: bool) -> None:
@@ -568,6 +568,6 @@ class Hub:
         self._tasks.cancel()
 
     async def close(self) -> None:
-        """Stop, after `drain`."""
+        """Stop the hub, after `drain`."""
         self.core.wheel.stop()
         await self.core.backplane.close()

@@ -1,8 +1,8 @@
 """The servers behind the URL: one, or those of a Redis Cluster by the slots that each has.
 
-A redirection of a cluster is followed only when a slot has moved permanently. While it is moving its
-keys are in two places, and no script could tell a topic without a log from one whose log has gone
-ahead; so the caller has to wait.
+A redirection of a cluster is followed only when a slot has moved permanently. While a slot moves,
+its keys are in two places, and no script can distinguish a topic without a log from one whose log
+has moved already, so the caller has to wait.
 """
 
 from __future__ import annotations
