@@ -276,7 +276,7 @@ def test_ports_that_are_free_to_choose_and_every_kind_of_origin_fit() -> None:
         ({"presence_timeout": "15s"}, "server_ping_interval (15000 ms) is not less than"),
         ({"program_timeout": "60s"}, "disconnects hidden tabs"),
         ({"audit_file": "a"}, "audit_file is set without audit_topics"),
-        ({"iam_url": "http://iam"}, "fetched from iam by http://"),
+        ({"iam_url": "http://iam"}, "fetched from iam over http://"),
         ({"iam_jwks_url": "http://192.0.2.1/k"}, "set iam_jwks_url to an https:// URL"),
     ],
 )
