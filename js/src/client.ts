@@ -94,9 +94,9 @@ export class PubSub<Topics extends object = AnyTopics> {
   }
 
   /**
-   * How the client is connected at this moment; undefined where it is not connected. `sse` means
-   * that no WebSocket could be opened; a warning in the log gives the reason. A tab that shares the
-   * connection of another says `websocket`.
+   * The current transport; undefined while the client is not connected. `sse` means that no
+   * WebSocket could be opened; a warning in the log has the reason. A tab that shares the connection
+   * of another tab has `websocket`.
    */
   get transport(): 'websocket' | 'sse' | undefined {
     return this._driver.transport;

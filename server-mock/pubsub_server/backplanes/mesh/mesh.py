@@ -404,7 +404,7 @@ class Mesh:
             self._members.dialed(link.address, name, self._loop.time())
         self._connect(link, Remote(name, "", "", plain=True))
         self._announce_all(link)
-        logger.info("mesh: connected to a peer that speaks opcodes 1 to 6 only")
+        logger.info("mesh: connected to a peer that supports opcodes 1 to 6 only")
         if self._plain_lost:
             self._receiver.interrupted()
 

@@ -27,7 +27,7 @@ class Settling:
 
         Args:
             links: Connections in use.
-            seconds: After which the wait ends all the same.
+            seconds: After which the wait ends anyway.
 
         Returns:
             None where all have acknowledged already.
