@@ -127,7 +127,7 @@ def _numbers() -> list[tuple[str, str]]:
         ("docs/replay.md", f"(of `history_page`, {CLIENT.history_page})"),
         ("docs/replay.md", f"`overlap` of {seconds['overlap']} s"),
         ("docs/protocol.md", f"`overlap` ({seconds['overlap']} s)"),
-        ("docs/protocol.md", f"{CLIENT.remembered_ids:,} remembered"),
+        ("docs/protocol.md", f"remembers {CLIENT.remembered_ids:,} ids"),
         ("docs/publish.md", f"up to {limits['max_payload']:,} bytes"),
         ("docs/publish.md", f"`operation_timeout` ({seconds['operation_timeout']} s)"),
         ("docs/publish.md", f"{rate} and {service}"),
@@ -141,7 +141,7 @@ def _numbers() -> list[tuple[str, str]]:
         ("docs/tokens.md", f"warns {limit['expiring_notice']} s ahead"),
         ("docs/tokens.md", f"`refresh_margin` ({seconds['refresh_margin']} s)"),
         ("docs/rest.md", f"| {limits['history_page_default']} | 1 to {limits['history_page_max']}"),
-        ("docs/rest.md", f"A comment comes every {limit['sse_keepalive']} s"),
+        ("docs/rest.md", f"The server sends a comment every {limit['sse_keepalive']} s"),
         ("docs/operate/access.md", f"`sse_keepalive` ({limit['sse_keepalive']} s)"),
     ]
 
