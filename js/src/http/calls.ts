@@ -124,9 +124,7 @@ export function occupancy(topic: string): Call<Occupancy> {
     read: (body) => {
       const { members, users } = answerOf(body);
       if (isCount(members) && isCount(users)) return { members, users } as Occupancy;
-      throw new ProtocolError(
-        DEVELOPMENT ? 'It lacks the numbers of members and users.' : undefined,
-      );
+      throw new ProtocolError(DEVELOPMENT ? 'It has no numbers of members and users.' : undefined);
     },
     topic,
   };

@@ -95,7 +95,7 @@ def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
 def _claims(claims: dict[str, str]) -> dict[str, str]:
     for name in claims:
         if name not in CLAIMS:
-            raise ValueError(f"there is no field {name}; known are {', '.join(CLAIMS)}")
+            raise ValueError(f"there is no field {name}; use {', '.join(CLAIMS)}")
     return claims
 
 

@@ -147,7 +147,7 @@ def decode_object(frame: Mapping[str, Any], *, max_payload: int = MAX_PAYLOAD) -
         return PresenceRequest(topic, update.data, ref)
     if "topic" in frame and "data" in frame:
         return PublishRequest([message_of(frame, frame, kind, "", max_payload)], False, ref)
-    raise ServiceError("unsupported", "the type of this frame is not known", field="type")
+    raise ServiceError("unsupported", "the type of this frame is unknown", field="type")
 
 
 def decode_subscription(frame: Mapping[str, Any]) -> SubscribeRequest:

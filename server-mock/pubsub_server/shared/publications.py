@@ -205,7 +205,7 @@ def encode_payload(
         raise ServiceError(
             "invalid_payload",
             f"`{field}` cannot be written as JSON: it is nested too deeply, or has a number or"
-            " character that JSON lacks",
+            " character that JSON does not support",
             topic=topic,
             field=field,
         ) from None
@@ -213,7 +213,7 @@ def encode_payload(
         field = _path(within, name)
         raise ServiceError(
             "payload_too_large",
-            f"`{field}` has {len(data):,} bytes of JSON; at most {limit:,} are taken",
+            f"`{field}` has {len(data):,} bytes of JSON; at most {limit:,} are allowed",
             topic=topic,
             field=field,
         )

@@ -304,7 +304,7 @@ class RedisBackplane:
                     for topic in unread:
                         del read[topic]
         except (TimeoutError, *LINK_ERRORS):
-            raise away("the store cannot be reached, so nothing can be replayed") from None
+            raise away("the store cannot be reached, so no messages can be replayed") from None
         else:
             return self._join(journal, logs, wanted, now, unbroken)
         finally:

@@ -22,15 +22,15 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 _KNOWN: Final = {
     "MISCONF": (
         "Redis cannot write to its disk",
-        "give its disk room, and see its log (stop-writes-on-bgsave-error, appendonly)",
+        "free space on its disk, and check its log (stop-writes-on-bgsave-error, appendonly)",
     ),
     "NOREPLICAS": (
-        "Redis has fewer replicas than it must have",
-        "bring them back, or lower its min-replicas-to-write",
+        "Redis has fewer replicas than it requires",
+        "restart them, or lower its min-replicas-to-write",
     ),
     "BUSY": (
         "Redis is busy with a script",
-        "wait for its end, or end it by SCRIPT KILL",
+        "wait until it ends, or stop it with SCRIPT KILL",
     ),
 }
 
@@ -55,8 +55,8 @@ def refusal(error: ResponseError) -> RefusedError | None:
     """The meaning of an error from Redis that the command did not cause."""
     if isinstance(error, NoPermissionError):
         return RefusedError(
-            f"the user of redis_url lacks a right ({error})",
-            "give it the commands, keys and channels that docs/operations.md names under Redis",
+            f"the user of redis_url lacks a permission ({error})",
+            "give it the commands, keys and channels that docs/operations.md lists under Redis",
         )
     known = _KNOWN.get(str(error).partition(" ")[0])
     return RefusedError(*known) if known is not None else None
@@ -96,18 +96,20 @@ def unusable(url: str, error: Exception) -> str:
 def _unknown(error: AuthenticationError) -> str:
     reply = str(error)
     if reply.startswith("HELLO") or "Authentication required" in reply:
-        return "Redis wants a password: redis://:PASSWORD@HOST or redis://USER:PASSWORD@HOST"
+        return "Redis requires a password: redis://:PASSWORD@HOST or redis://USER:PASSWORD@HOST"
     return f"Redis refuses the user or password: {reply}"
 
 
 def _refused(error: ResponseError) -> str:
     reply = str(error)
     if "DB index" in reply:
-        return f"Redis has no database of that number ({reply}); leave it out, or raise `databases`"
+        return (
+            f"Redis has no database with this number ({reply}); leave it out, or raise `databases`"
+        )
     if "cluster support disabled" in reply:
         return "it is not a Redis Cluster; remove redis_cluster"
     if isinstance(error, ReadOnlyError):
-        return "it is a replica, which takes no writes; name its primary"
+        return "it is a replica, which accepts no writes; use its primary"
     return reply
 
 
@@ -121,13 +123,13 @@ def _unreachable(url: str, error: Exception) -> str:
             " does not know its authority"
         )
     if url.startswith("rediss:") and _within(error, FileNotFoundError) is not None:
-        return "a file that it names (ssl_ca_certs, ssl_certfile, ssl_keyfile) is not there"
+        return "a file that it names (ssl_ca_certs, ssl_certfile, ssl_keyfile) does not exist"
     reply = f"Redis cannot be reached at {where} ({_cause(error)})"
     silent = isinstance(error, (RedisTimeoutError, TimeoutError))
     if url.startswith("rediss:"):
-        return f"{reply}; is it running, and does it speak TLS there? Else write redis://"
+        return f"{reply}; is it running, and does this port use TLS? If not, write redis://"
     if silent or "closed" in str(error) or _within(error, ConnectionResetError):
-        return f"{reply}; does it want TLS there (rediss://), or is something else there?"
+        return f"{reply}; does it require TLS (rediss://), or does another program use this port?"
     return f"{reply}; is it running?"
 
 

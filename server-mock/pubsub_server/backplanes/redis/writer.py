@@ -228,7 +228,7 @@ class Lane:
             done([refused("the server is shutting down", item) for item in items])
             return
         if load.messages + len(items) > WAITING_MESSAGES or load.bytes + size > WAITING_BYTES:
-            done([refused("too much waits for Redis", item) for item in items])
+            done([refused("too many publishes wait for Redis", item) for item in items])
             return
         deadline = self._loop.time() + self._patience
         self._waiting.append(_Group(items, size, deadline, done, origin))
@@ -311,7 +311,7 @@ class Lane:
         """
         if group.origin is None or not group.origin.closed:
             return False
-        said = "the connection of its publisher is gone"
+        said = "the connection of its publisher is closed"
         _settle(group, [refused(said, item) for item in group.items])
         return True
 
