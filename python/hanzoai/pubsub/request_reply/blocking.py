@@ -32,7 +32,7 @@ class BlockingResponder:
 
         Raises:
             PermissionDenied: You may read none of the topics.
-            OperationTimeout: No answer came in time.
+            OperationTimeout: No answer arrived in time.
         """
 
         async def joined() -> None:

@@ -109,7 +109,7 @@ class Publishes:
         return {slot: entry.publish.messages[slot] for slot in entry.open()}
 
     def count(self, ref: str) -> int:
-        """How many messages a publish in flight has."""
+        """How many messages per publish in flight has."""
         entry = self._flight.get(ref)
         return 0 if entry is None else len(entry.publish.messages)
 
