@@ -26,9 +26,9 @@ from hanzoai.pubsub.claims import CLAIMS
 from hanzoai.pubsub.settings.options import ClientOptions, ReceiveQueue, RetryOptions, SendQueue
 from pubsub_server.auth.identity import Identity
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
-from pubsub_server.backplanes.redis.community import community
 from pubsub_server.backplanes.redis.layout import Layout
 from pubsub_server.backplanes.redis.link import Link
+from pubsub_server.backplanes.redis.options import node_options
 from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
 from pubsub_server.observe.metrics import PREFIX, Metrics
@@ -141,14 +141,13 @@ async def exposition() -> str:
             mesh_listen="0",
         ) as server:
             link = Link("redis://127.0.0.1:1", cluster=False, durable=False)
-            shared = community(server.server.settings)
             redis = RedisBackplane(
                 link,
                 Layout("x", 1),
                 retention=Retention(Keep(1, 1)),
                 ids=1,
                 remember=1,
-                community=shared,
+                options=node_options(server.server.settings),
                 secret="",
             )
             everything = (*server.server.instruments(), *redis.instruments())
