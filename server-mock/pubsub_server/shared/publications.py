@@ -130,10 +130,12 @@ def decode_publication(
         name = _valid(name)
     except (InvalidTopic, TypeError):
         name = topic_of(name, field)
-    kind, ttl, id, meta = body.get("type"), body.get("ttl"), body.get("id"), body.get("meta")
-    if type(ttl) is float and ttl.is_integer():
-        # JSON does not tell 1.0 from 1, and some encoders write the former.
-        ttl = int(ttl)
+    kind, id, meta = body.get("type"), body.get("id"), body.get("meta")
+    given: object = body.get("ttl")
+    # JSON does not tell 1.0 from 1, and some encoders write the former.
+    if isinstance(given, float) and given.is_integer():
+        given = int(given)
+    ttl = cast("int | None", given)
     if kind is not None or ttl is not None or id is not None or meta is not None:
         check_fields(kind, ttl, id, meta, field)
         if meta is not None:
