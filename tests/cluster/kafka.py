@@ -112,8 +112,8 @@ def _formatted() -> Path:
         for kind in ("SCRAM-SHA-512", "SCRAM-SHA-256")
         for word in ("--add-scram", f"{kind}=[name={USER},password={PASSWORD}]")
     ]
-    words = ("format", "-t", CLUSTER, "-c", properties, *users)
-    if _java(log, "kafka.tools.StorageTool", *words).wait(BOUND):
+    command: list[str | Path] = ["format", "-t", CLUSTER, "-c", properties, *users]
+    if _java(log, "kafka.tools.StorageTool", *command).wait(BOUND):
         raise RuntimeError(log.read_text(encoding="utf-8"))
     return folder / "data"
 
