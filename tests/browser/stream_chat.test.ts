@@ -8,6 +8,7 @@ import { type TestContext, test } from 'node:test';
 import type { Locator, Page } from 'playwright-core';
 
 import { slipsOf } from './accessibility.js';
+import { axeViolations } from './axe.js';
 import { atEnd, bounded, openPage, openProfile, shot, until } from './harness.js';
 
 const local = join(process.cwd(), '.venv', 'bin', 'python');
@@ -275,6 +276,7 @@ test('the chat is usable by keyboard, and in order at three widths, light and da
     for (const colorScheme of ['light', 'dark'] as const) {
       await ana.emulateMedia({ colorScheme });
       assert.deepEqual(await slipsOf(ana), [], `${width} ${colorScheme}`);
+      assert.deepEqual(await axeViolations(ana), [], `${width} ${colorScheme}`);
       await shot(ana, `stream-chat-${width}-${colorScheme}`);
     }
   }

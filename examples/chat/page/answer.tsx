@@ -128,7 +128,7 @@ function Shown({ part, isLast }: { readonly part: Part; readonly isLast: boolean
 function ToolCall({ part, isOpen }: { readonly part: Part; readonly isOpen: boolean }) {
   const given = Object(partialJson(part.text ?? '')) as Record<string, unknown>;
   return (
-    <section className="tool" aria-label="Tool call">
+    <div className="tool">
       <header>
         <code>{String(part['name'])}</code>
         <span className="quiet">{isOpen ? 'filling in …' : 'called'}</span>
@@ -143,7 +143,7 @@ function ToolCall({ part, isOpen }: { readonly part: Part; readonly isOpen: bool
           </div>
         ))}
       </dl>
-    </section>
+    </div>
   );
 }
 
