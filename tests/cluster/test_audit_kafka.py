@@ -216,7 +216,7 @@ def nobody_there(kafka: Kafka, tmp_path: Path) -> dict[str, Any]:
             certificate_of_another,
             "audit_kafka_cert, audit_kafka_key: the broker refuses the certificate",
         ),
-        (no_user, "where it wants a user set audit_kafka_user"),
+        (no_user, "if it requires a user, set audit_kafka_user"),
         (
             user_where_none_is_asked_for,
             "audit_kafka_user: this port of the broker does not accept a user",
