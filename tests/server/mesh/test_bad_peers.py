@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hmac
 import logging
 import os
 import socket
@@ -19,6 +20,7 @@ from tests.server.mesh.seed_peer import SeedPeer, names, seed_peer
 from tests.server.protocols.peers import BOUND, until
 
 KEY = "a shared key of a test"
+LABEL = b"hanzo-pubsub mesh 1"
 pack = msgspec.msgpack.encode
 
 
@@ -33,6 +35,14 @@ def hello(one: MeshNode, **changes: Any) -> bytes:
         "keyed": one.mesh.terms.key is not None,
     }
     return pack({**said, **changes})
+
+
+def proof(one: MeshNode, mine: bytes, its: bytes) -> bytes:
+    """What a dialer proves with, by the nonces of both hellos."""
+    key = one.mesh.terms.key
+    assert key is not None
+    parts = (LABEL, b"dialer", mine, its, b"z" * 16, one.id.encode())
+    return hmac.digest(key, b"".join(len(part).to_bytes(2) + part for part in parts), "sha256")
 
 
 async def greet(one: MeshNode, peer: SeedPeer, **changes: Any) -> None:
@@ -114,6 +124,24 @@ async def test_a_proof_that_is_played_back_is_refused() -> None:
         peer.write(8, proof)
         await peer.ended()
         assert not one.mesh.had_peers, "the peer was never taken for a node"
+
+
+async def test_a_proof_of_an_earlier_connection_is_refused() -> None:
+    async with node(mesh_key=KEY) as one:
+        nonce = os.urandom(16)
+        async with seed_peer(one.url) as peer:
+            said = msgspec.msgpack.decode((await peer.raw())[1])
+            recorded = (hello(one, nonce=nonce), proof(one, nonce, said["nonce"]))
+            for opcode, body in zip((7, 8), recorded, strict=True):
+                peer.write(opcode, body)
+            while (await peer.raw())[0] != 9:
+                pass
+            assert one.mesh.counts.refused == 0, "on its own connection the proof is valid"
+        async with seed_peer(one.url) as peer:
+            for opcode, body in zip((7, 8), recorded, strict=True):
+                peer.write(opcode, body)
+            await peer.ended()
+            assert one.mesh.counts.refused == 1
 
 
 async def test_two_nodes_with_one_id_are_not_taken_for_one() -> None:
