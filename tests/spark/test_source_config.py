@@ -66,7 +66,7 @@ def test_a_time_is_milliseconds_or_iso_8601_in_utc(text: str, when: datetime) ->
         ({"path": "/x"}, "load() without a path"),
         ({"topicsPattern": "jobs.*"}, "exclude each other"),
         ({"topics": " , "}, "`topics` is empty"),
-        ({"startingOffsets": "newest"}, "`startingOffsets` is not a place to start"),
+        ({"startingOffsets": "newest"}, "`startingOffsets` is not a valid offset"),
         ({"startingOffsets": "{oops"}, "`startingOffsets` is not JSON"),
         ({"startingOffsets": '{"jobs.a": "1"}'}, "no whole number for 'jobs.a'"),
         ({"startingOffsets": '{"jobs.a": ["e", 1]}'}, "no whole number for 'jobs.a'"),
@@ -106,11 +106,21 @@ def test_topics_and_patterns_are_checked() -> None:
 @pytest.mark.parametrize(
     ("options", "kind", "limits", "words"),
     [
-        ({"endingOffsets": "latest"}, "stream", True, "`endingOffsets` has no meaning"),
-        ({"endingTimestamp": "1771840800000"}, "stream", True, "`endingTimestamp` has no"),
+        (
+            {"endingOffsets": "latest"},
+            "stream",
+            True,
+            "`endingOffsets` is not possible for a stream",
+        ),
+        ({"endingTimestamp": "1771840800000"}, "stream", True, "`endingTimestamp` is not possible"),
         ({"maxOffsetsPerTrigger": "5"}, "stream", False, "Spark 4.2"),
-        ({"maxOffsetsPerTrigger": "5"}, "batch", True, "`maxOffsetsPerTrigger` has no meaning"),
-        ({"startingOffsets": "latest"}, "batch", True, "`startingOffsets` `latest`"),
+        (
+            {"maxOffsetsPerTrigger": "5"},
+            "batch",
+            True,
+            "`maxOffsetsPerTrigger` is not possible for a batch",
+        ),
+        ({"startingOffsets": "latest"}, "batch", True, "`startingOffsets` is `latest`"),
     ],
 )
 def test_options_of_the_other_kind_of_query_are_refused(

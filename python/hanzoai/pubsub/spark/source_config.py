@@ -261,7 +261,7 @@ def refuse(config: SourceConfig, kind: Literal["batch", "stream"], *, limits: bo
         limits: Whether this Spark knows limits of a micro-batch.
 
     Raises:
-        InvalidOption: One has no meaning there; `field` names it.
+        InvalidOption: The query does not support an option; `field` names it.
     """
     if kind == "stream":
         for field, name in (("ending", "endingOffsets"), ("ending_timestamp", "endingTimestamp")):
@@ -276,5 +276,5 @@ def refuse(config: SourceConfig, kind: Literal["batch", "stream"], *, limits: bo
         raise invalid("maxOffsetsPerTrigger", "is not possible for a batch", "Leave it out.")
     if config.starting == "latest" and config.starting_timestamp is None:
         raise invalid(
-            "startingOffsets", "with `latest`, a batch has no rows", "Give `earliest` or JSON."
+            "startingOffsets", "is `latest`: a batch would have no rows", "Give `earliest` or JSON."
         )
