@@ -58,9 +58,9 @@ test('a token that is none is not said to be thrown', async () => {
   const late = told(ps.connect({ timeout: 1_000 }));
   await clock.advance(1_001);
   const { message } = await late;
-  assert.match(message, /: `getToken\(\)` has blanks.* characters \(token_unavailable\)\.$/);
+  assert.match(message, /: `getToken\(\)` has spaces.* ASCII \(token_unavailable\)\.$/);
   assert.doesNotMatch(message, /threw|\.\./);
-  assert.match(seen[0]?.message ?? '', /^`getToken\(\)` has blanks[^.]*\.$/);
+  assert.match(seen[0]?.message ?? '', /^`getToken\(\)` has spaces[^.]*\.$/);
   await ps.close({ timeout: 0 });
 });
 
