@@ -87,9 +87,11 @@ def test_a_wait_without_a_connection_says_since_when_there_is_none_and_why() -> 
         sub.next(timeout=0.01)
     server.stop()
     assert apart.wait(10)
-    with pytest.raises(OperationTimeout, match=r"no connection since 2\d{3}-.* s\): .+") as caught:
+    with pytest.raises(
+        OperationTimeout, match=r"not been connected since 2\d{3}-.* s\): .+"
+    ) as caught:
         sub.next(timeout=0.01)
-    assert "goes on trying" in caught.value.remedy
+    assert "keeps trying" in caught.value.remedy
     ps.close(timeout=0)
 
 

@@ -179,7 +179,7 @@ async def test_a_publish_that_pacing_held_back_says_so(pubsub_memory: MemoryServ
     await pubsub_memory.clock.advance_until(gathered.done)
     late = [error for error in await gathered if isinstance(error, OperationTimeout)]
     assert late
-    assert "State: connected. The client limits publishes to 10 a second" in late[0].message
+    assert "State: connected. The client limits publishes to 10 per second" in late[0].message
 
 
 # ---------------------------------------------------------------- the way

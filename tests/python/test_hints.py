@@ -67,7 +67,7 @@ VALUES: list[tuple[object, str]] = [
     (datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC), "value.isoformat()"),
     (Attrs(), "attrs.asdict(value)"),
     (Order, "an instance"),
-    (len, "call it"),
+    (len, "Call it"),
     (object(), ""),
 ]
 

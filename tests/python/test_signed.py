@@ -76,6 +76,8 @@ async def test_payloads_arrive_proved_on_a_socket_and_in_a_topic_of_hip_56() -> 
         assert (one.name, one.owner, inside.owner) == (NAME, OWNER, None)
         for payload in PAYLOADS:
             assert await one.publish(payload) is None
+        # Nothing else orders the messages of two publishers.
+        await until(lambda: server.stats.published == len(PAYLOADS))
         published = [await two.publish(payload) for payload in PAYLOADS]
         assert all(each is not None and each.id for each in published)
         for reader in (socket, inside):

@@ -185,7 +185,7 @@ async def test_what_is_no_event_stream_is_told() -> None:
     async with await asyncio.start_server(wrong, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         async with EventStreamClient(f"events://127.0.0.1:{port}") as client:
-            with pytest.raises(ProtocolError, match="no event stream"):
+            with pytest.raises(ProtocolError, match="does not send an event stream"):
                 await client.subscribe("x").recv(timeout=10)
 
 

@@ -59,7 +59,7 @@ async def test_a_socket_that_answers_for_a_program_that_hangs_is_given_up() -> N
             rig.hub.heard(peer.connection)
     error = hangs.hear()[-1]
     assert error["code"] == "idle_timeout"
-    assert "no frame came for 120 s" in error["message"]
+    assert "the client sent no frame for 120 s" in error["message"]
     assert hangs.ending() == (4408, "idle_timeout")
     assert hidden.ending() is None
     assert hidden.presence() == [("presence.leave", "alice")]

@@ -297,7 +297,7 @@ class Publisher:
         said = driver.failures.standing(driver.state)
         rate = driver.limits.publish_rate
         if driver.state == "connected" and rate:
-            said += f" The client limits publishes to {rate:g}per second, the limit of the server."
+            said += f" The client limits publishes to {rate:g} per second, the limit of the server."
         return said
 
 
