@@ -59,6 +59,7 @@ export class Backpressure {
       const turn: Turn = {
         publish,
         admit: () => {
+          if (signal?.aborted) return abort();
           leave();
           resolve(this._publisher.publish(publish, end, signal));
         },

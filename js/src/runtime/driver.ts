@@ -429,6 +429,7 @@ export class Driver implements Ports, ConnectionEvents {
    */
   publish(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome> {
     const { ref, messages } = publish;
+    signal?.throwIfAborted();
     if (!this.options.echo) this.rememberOwn(messages);
     if (end < this._deadline) this._expireAt(end);
     const settled = this.settled(ref, (session) => session.publish(publish), end);

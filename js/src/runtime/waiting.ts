@@ -24,7 +24,8 @@ export function onAbort(signal: AbortSignal | undefined, abort: () => void): () 
   if (!waiting.has(signal)) {
     waiting.set(signal, calls);
     signal.addEventListener('abort', () => {
-      for (const call of [...calls]) call();
+      // One call may end the wait of another, which a set then leaves out.
+      for (const call of calls) call();
     });
   }
   calls.add(abort);

@@ -10,8 +10,10 @@ import {
   type PubSub,
   type PubSubError,
 } from '../../../js/src/index.js';
+import { Backpressure, type Publisher } from '../../../js/src/runtime/backpressure.js';
+import type { Session } from '../../../js/src/session/session.js';
 import { take } from './server.js';
-import { turns, virtualClient } from './virtual.js';
+import { turns, VirtualClock, virtualClient } from './virtual.js';
 
 test('a subscription with a handler stays in force when the answer is late', async () => {
   const { ps, peer, clock } = virtualClient();
@@ -326,4 +328,50 @@ test('a publish that is aborted leaves its answer to no one, and the next one is
   }
   assert.ok((await ps.publish('a.b', { data: 2 }, { signal: new AbortController().signal })).id);
   await ps.close();
+});
+
+test('a signal of several publishes cancels these and no other', async () => {
+  let room = 0;
+  const sent: number[] = [];
+  const publisher: Publisher = {
+    clock: new VirtualClock(),
+    session: { publishes: { hasRoom: (_: number, size: number) => size <= room } } as Session,
+    ended: false,
+    onRoom: undefined,
+    publish: async ({ ref }) => {
+      sent.push(ref);
+      return { kind: 'acked', results: [] };
+    },
+  };
+  const waiting = new Backpressure(publisher);
+  const abort = new AbortController();
+  const publish = (ref: number, size: number, signal?: AbortSignal): Promise<unknown> =>
+    waiting.publish({ ref, messages: [], size, policy: 'error' }, 1_000, signal);
+  const cancelled = [publish(1, 9, abort.signal), publish(2, 1, abort.signal)];
+  const other = publish(3, 2);
+  room = 1;
+  abort.abort(new Error('of no use'));
+  for (const one of cancelled) await assert.rejects(one, /of no use/);
+  assert.deepEqual(sent, []);
+  room = 2;
+  publisher.onRoom?.();
+  assert.deepEqual(sent, [3]);
+  await other;
+});
+
+test('a publish that is aborted before it is sent is never sent', async () => {
+  for (let steps = 0; steps < 20; steps += 1) {
+    const { ps, peer } = virtualClient();
+    await ps.connect();
+    const abort = new AbortController();
+    const { signal } = abort;
+    const given = ps.publish('a.b', { data: 1 }, { signal, background: true }).catch(() => {});
+    for (let step = 0; step < steps; step += 1) await undefined;
+    const before = peer.socket.frames('publish').length;
+    abort.abort();
+    await given;
+    await turns();
+    assert.equal(peer.socket.frames('publish').length, before, `after ${steps} steps`);
+    await ps.close();
+  }
 });
