@@ -69,11 +69,11 @@ export class PresenceMembers {
     }
     const out: Change[] = [];
     room.members = new Map(old);
+    for (const clientId of fresh.keys()) room.awaited.delete(clientId);
     // Who comes goes before who leaves: a user whose connection has another id stays.
     for (const [clientId, member] of fresh) {
       const before = old.get(clientId);
       if (!before || differs(before, member)) out.push(...put(topic, room, before, member));
-      room.awaited.delete(clientId);
     }
     for (const [clientId, member] of room.members) {
       const mayReturn = room.awaited.has(clientId) && member.user_id;

@@ -93,12 +93,13 @@ class PresenceMembers:
             return [Change(topic, _in_order(room), "snapshot", None)]
         out: list[Change] = []
         room.members = dict(old)
+        for client_id in new:
+            room.awaited.pop(client_id, None)
         # Who comes goes before who leaves: a user whose connection has another id stays.
         for client_id, member in new.items():
             before = old.get(client_id)
             if before is None or _differs(before, member):
                 out += _put(room, topic, before, member)
-            room.awaited.pop(client_id, None)
         for client_id, member in list(room.members.items()):
             if client_id not in new and not (client_id in room.awaited and member.user_id):
                 out.append(_take(room, topic, member))
