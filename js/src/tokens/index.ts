@@ -141,7 +141,7 @@ export class TokenSigner {
     if (typeof user !== 'string' || !user || [...user].length > 128)
       throw invalid('user', '`user` is not a user id.', 'Pass a string of 1 to 128 characters.');
     checkChoice('kind', kind, KINDS);
-    if (!(ttl > 0 && ttl <= TTL_MAX))
+    if (typeof ttl !== 'number' || !(ttl > 0 && ttl <= TTL_MAX))
       throw invalid('ttl', `\`ttl\` is ${ttl} ms.`, 'Pass a value above 0 and at most 366 days.');
     const taken = Object.keys(extra).find((name) => RESERVED.has(name));
     if (taken !== undefined)

@@ -130,6 +130,7 @@ test('wrong arguments are named', async () => {
     ['user', 'x'.repeat(129), {}],
     ['ttl', 'alice', { ttl: 0 }],
     ['ttl', 'alice', { ttl: 367 * 86_400_000 }],
+    ['ttl', 'alice', { ttl: '60000' as unknown as number }],
     ['extra', 'alice', { extra: { sub: 'bob' } }],
     ['kind', 'alice', { kind: 'root' as 'user' }],
     ['orgz', 'alice', { orgz: [] } as object],
