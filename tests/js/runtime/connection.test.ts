@@ -122,3 +122,20 @@ test('frames of one turn leave a socket of `ws` in one write', async () => {
   await Promise.all([first, second]);
   await ps.close();
 });
+
+test('frames leave a socket of `ws` while a test holds `process.nextTick`', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  let held = 0;
+  const raw = { cork: () => (held += 1), uncork: () => (held -= 1) };
+  Object.assign(peer.socket, { _socket: raw });
+  const { nextTick } = process;
+  process.nextTick = () => {};
+  const published = ps.publish('a.b', { data: 1 });
+  process.nextTick = nextTick;
+  assert.equal(held, 1);
+  await published;
+  await turns();
+  assert.equal(held, 0);
+  await ps.close();
+});
