@@ -1,6 +1,6 @@
 // Leaves words for people out of the production build: remedies, the messages of errors about
-// arguments, and those of what the client itself gives up; reasons that only repeat a code. Of
-// such an error remain its class, its code, its field, and the link to its page.
+// arguments, and those of what the client itself gives up; reasons of a code or a state. Of such an
+// error remain its class, its code, its field, and the link to its page.
 // Warnings, and messages and reasons that carry a value of the connection stay.
 
 const STRING = String.raw`(?:'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")`;
@@ -22,7 +22,7 @@ const CHECK = new RegExp(
 );
 
 const MESSAGE = new RegExp(`\\bmessage: ${STRING}(?=[,\\s])`, 'g');
-const REASON = /\breason: '[^'\n]*\.'(?=[,\s])/g;
+const REASON = /(?<!\bcode: undefined,\s+)\breason: '[^'\n]*\.'(?=[,\s])/g;
 const GIVEN_UP = new RegExp(`(\\b_giveUp\\(\\s*\\w+,\\s*'\\w+',\\s*)${TEXT}(?=[,)\\s])`, 'g');
 
 /**

@@ -119,4 +119,6 @@ try {
     'has an empty segment',
   ];
   for (const sentence of absent) assert.ok(!text.includes(sentence), sentence);
+  // No code says this, and a page whose chunks were replaced has to find out.
+  assert.ok(text.includes('A part of the client did not load.'));
 });

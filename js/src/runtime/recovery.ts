@@ -124,7 +124,7 @@ export class Recovery {
     this._take();
     const link = this._link;
     this._link = undefined;
-    link?.receiver.ended({ code: undefined, reason: 'The page was put away.', again: true });
+    link?.receiver.ended({ reason: 'The page was put away.', code: undefined, again: true });
   }
 
   private _take(): Kept | undefined {
