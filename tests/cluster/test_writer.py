@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.backplanes.redis.records import Parts
@@ -16,7 +17,7 @@ from pubsub_server.shared.answers import Answer
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import AsyncGenerator, Sequence
 
     from pubsub_server.errors import ServiceError
 
@@ -42,6 +43,19 @@ class Store:
         ids = [str(each) for each in arguments if str(each).startswith("id")]
         self.taken += ids
         return [b"n %d 1" % len(self.taken) for _ in ids]
+
+
+class Open(Store):
+    """In place of Redis with an open connection: it answers when the test says."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.done: Any = None
+
+    def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
+        self.done = done
+        self.asked.set()
+        return True
 
 
 class Place:
@@ -122,7 +136,6 @@ async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -
     class Clock:
         time = staticmethod(lambda: now[0])
         call_soon = staticmethod(loop.call_soon)
-        create_future = staticmethod(loop.create_future)
 
     clock: Any = Clock
     lane._loop = clock
@@ -142,3 +155,84 @@ async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -
     assert isinstance((await publish(lane, [item("id4", "ana")]))[0], Published)
     await lane.close()
     await tasks.stop()
+
+
+@pytest.fixture
+async def tasks() -> AsyncGenerator[Tasks]:
+    tasks = Tasks(asyncio.get_running_loop(), logging.getLogger("test"), "writer")
+    yield tasks
+    await tasks.stop()
+
+
+async def test_a_close_that_is_given_up_leaves_the_next_one_waiting_for_the_call(
+    tasks: Tasks,
+) -> None:
+    store = Open()
+    lane = lane_to(store, Load(), tasks)
+    answer = publish(lane, [item("id1", "ana")])
+    async with asyncio.timeout(PATIENCE):
+        await store.asked.wait()
+        for _ in range(2):
+            with pytest.raises(TimeoutError):
+                async with asyncio.timeout(0):
+                    await lane.close()
+        closing = asyncio.ensure_future(lane.close())
+        store.done([b"n 1 1"])
+        await closing
+    assert isinstance((await answer)[0], Published)
+
+
+async def test_a_call_that_cannot_be_made_is_answered_and_the_next_one_is_made(
+    tasks: Tasks,
+) -> None:
+    store = Open()
+    lane = lane_to(store, Load(), tasks)
+    broken = Item("demo.x", "id1", "\ud800", -1, Parts(b"", b"", b"", b""), 0)
+    async with asyncio.timeout(PATIENCE):
+        (refused,) = await publish(lane, [broken])
+        assert getattr(refused, "code", "") == "internal"
+        answer = publish(lane, [item("id2", "ana")])
+        await store.asked.wait()
+        store.done([b"n 1 1"])
+        assert isinstance((await answer)[0], Published)
+        await lane.close()
+
+
+@pytest.mark.parametrize("said", [[], [b"n"], [b"n 1 1", b"n 2 1"], None])
+async def test_an_answer_that_cannot_be_read_still_answers_every_publisher(
+    tasks: Tasks, said: object
+) -> None:
+    store = Open()
+    lane = lane_to(store, Load(), tasks)
+    answers = [publish(lane, [item(id, "ana"), item(id + "b", "ana")]) for id in ("id1", "id2")]
+    async with asyncio.timeout(PATIENCE):
+        await store.asked.wait()
+        store.done(said)
+        results = [await answer for answer in answers]
+        assert [getattr(each, "code", "") for each in results[1]] == ["internal", "internal"]
+        await lane.close()
+
+
+async def test_a_publish_whose_time_is_used_up_by_a_stalled_call_is_refused_without_another(
+    tasks: Tasks,
+) -> None:
+    loop = asyncio.get_running_loop()
+    now = [loop.time()]
+    store = Open()
+    lane = lane_to(store, Load(), tasks)
+
+    class Clock:
+        time = staticmethod(lambda: now[0])
+        call_soon = staticmethod(loop.call_soon)
+
+    clock: Any = Clock
+    lane._loop = clock
+    answer = publish(lane, [item("id1", "ana")])
+    async with asyncio.timeout(PATIENCE):
+        await store.asked.wait()
+        store.asked.clear()
+        now[0] += PATIENCE
+        store.done(RedisConnectionError("no answer"))
+        assert getattr((await answer)[0], "code", "") == "unavailable"
+        assert not store.asked.is_set()
+        await lane.close()

@@ -214,9 +214,9 @@ class Lane:
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Group] = deque()
-        # A call is under way or about to be.
-        self._busy = False
-        self._idle: asyncio.Future[None] | None = None
+        # Cleared while a call is under way or about to be.
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._closed = False
         self._tell_again = 0.0
 
@@ -234,18 +234,15 @@ class Lane:
         self._waiting.append(_Group(items, size, deadline, done, origin))
         load.messages += len(items)
         load.bytes += size
-        if not self._busy:
-            self._busy = True
+        if self._idle.is_set():
+            self._idle.clear()
             # When this loop turn has brought all that it has to bring.
             self._loop.call_soon(self._next)
 
     async def close(self) -> None:
         """Finish what waits, refuse what comes."""
         self._closed = True
-        if self._busy:
-            if self._idle is None:
-                self._idle = self._loop.create_future()
-            await self._idle
+        await self._idle.wait()
 
     # ------------------------------------------------------------ inside
 
@@ -253,13 +250,17 @@ class Lane:
         """Call Redis with what waits."""
         groups = self._take()
         if not groups:
-            self._busy = False
-            if self._idle is not None:
-                self._idle.set_result(None)
-                self._idle = None
+            self._idle.set()
             return
-        bases, arguments = self._call_of(groups)
-        if not self._link.send_publish(bases, arguments, partial(self._answered, groups)):
+        try:
+            bases, arguments = self._call_of(groups)
+            sent = self._link.send_publish(bases, arguments, partial(self._answered, groups))
+        except Exception as error:
+            # The next ones wait for this call to end.
+            _fail(groups, error)
+            self._loop.call_soon(self._next)
+            return
+        if not sent:
             self._tasks.spawn(self._try(groups))
 
     def _answered(self, groups: Sequence[_Group], answer: Any) -> None:
@@ -267,21 +268,28 @@ class Lane:
             # A server that does not know the script has performed nothing.
             if not isinstance(answer, NoScriptError):
                 _tried(groups)
-            groups = [group for group in groups if not self._forsaken(group)]
-            self._tasks.spawn(self._try(groups))
+            self._tasks.spawn(self._try(list(groups), answer))
             return
         self._loop.call_soon(self._next)
-        _settle_all(groups, answer)
-
-    async def _try(self, groups: list[_Group]) -> None:
-        """Dial, or find out what is the matter; then go on."""
         try:
-            await self._perform(groups)
-        except Exception:
-            logger.exception("cannot publish to Redis")
-            failure = ServiceError("internal", "the store failed on this publish")
-            for group in groups:
-                _settle(group, [failure] * len(group.items))
+            _settle_all(groups, answer)
+        except Exception as error:
+            _fail(groups, error)
+
+    async def _try(self, groups: list[_Group], failure: Exception | None = None) -> None:
+        """Dial, or find out what is the matter; then go on.
+
+        Args:
+            groups: To be published.
+            failure: Of a call that was made already.
+        """
+        try:
+            # A Redis that stalls has used up their time with that call.
+            if isinstance(failure, LINK_ERRORS) and not self._closed:
+                groups = self._refuse_late(groups, failure)
+            await self._perform([group for group in groups if not self._forsaken(group)])
+        except Exception as error:
+            _fail(groups, error)
         finally:
             self._loop.call_soon(self._next)
 
@@ -448,9 +456,18 @@ def _tried(groups: Sequence[_Group]) -> None:
 def _settle_all(groups: Sequence[_Group], answers: Sequence[bytes]) -> None:
     at = 0
     for group in groups:
-        answered = zip(group.items, answers[at:], strict=False)
+        end = at + len(group.items)
+        answered = zip(group.items, answers[at:end], strict=True)
         _settle(group, [_result(item, answer) for item, answer in answered])
-        at += len(group.items)
+        at = end
+
+
+def _fail(groups: Sequence[_Group], error: Exception) -> None:
+    """Answer those that an unexpected error has left unanswered."""
+    logger.error("cannot publish to Redis", exc_info=error)
+    failure = ServiceError("internal", "the store failed on this publish")
+    for group in groups:
+        _settle(group, [failure] * len(group.items))
 
 
 def _settle(group: _Group, results: list[Result]) -> None:
