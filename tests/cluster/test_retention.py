@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from struct import pack, unpack
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
 ROWS = 100_000 if SOAK else 10_000
 PART = ROWS // 20
+SHORT = 30_000
+"""Milliseconds that a log has left, less than it keeps a message."""
 
 
 def drafts(start: int, count: int, topic: str = "demo.x", data: int = 0) -> list[Draft]:
@@ -259,3 +262,47 @@ async def test_a_page_says_whether_a_position_up_to_its_end_is_missing(
         await until(lambda: page(f), ([], True, False, False, last))
         # A position that this log never gave is one of another log.
         assert (await page(last + 1))[2]
+
+
+async def numbering(redis: Any, *, ahead: int = 0) -> tuple[float, ...]:
+    """Start, position, time of the newest message, time of what lacks, and lineage of `demo.x`."""
+    key = "hanzo-pubsub:{0}:s:demo.x"
+    start, last, latest, lost, of = unpack("<5d", await redis.get(key))
+    if ahead:
+        await redis.set(key, pack("<5d", start, last, latest + ahead, lost, of), keepttl=True)
+    return start, last, latest + ahead, lost, of
+
+
+async def test_a_clock_that_is_behind_neither_ends_a_log_early_nor_leaves_its_topic_unlisted(
+    store: Store,
+) -> None:
+    settings: dict[str, object] = {"redis_url": store.url, "redis_shards": 1}
+    async with asyncio.timeout(BOUND), running_server(**settings) as node, store.client() as redis:
+        await send(node, drafts(0, 1))
+        # The server that wrote this had a clock an hour ahead of the one that took over.
+        _, _, latest, *_ = await numbering(redis, ahead=3_600_000)
+        await redis.pexpire("hanzo-pubsub:{0}:l:demo.x", SHORT)
+        await send(node, drafts(1, 1))
+        assert await redis.pttl("hanzo-pubsub:{0}:l:demo.x") > SHORT
+        assert await redis.zscore("hanzo-pubsub:{0}:z", "demo.x") >= latest
+
+
+async def test_a_log_is_not_ended_early_by_a_numbering_that_began_in_the_same_second(
+    store: Store,
+) -> None:
+    settings: dict[str, object] = {"redis_url": store.url, "redis_shards": 1}
+    async with asyncio.timeout(BOUND), running_server(**settings) as node, store.client() as redis:
+        backplane: Any = node.hub.core.backplane
+        await send(node, drafts(0, 1))
+        for number in range(1, 100):
+            _, last, *_ = await numbering(redis)
+            await redis.pexpire("hanzo-pubsub:{0}:l:demo.x", SHORT)
+            # Another node knows a position that this store has lost.
+            await backplane._reader.stands({"demo.x": int(last) + 5}, 3_600_000)
+            _, _, began, *_ = await numbering(redis)
+            (answer,) = await send(node, drafts(number, 1))
+            assert isinstance(answer, Published)
+            assert await redis.pttl("hanzo-pubsub:{0}:l:demo.x") > SHORT
+            if answer.timestamp // 1000 == began // 1000:
+                return
+        pytest.fail("each publish came in a later second than its numbering")

@@ -141,7 +141,10 @@ for at = 2, #ARGV, 7 do
       last = start - 1
     end
     local time = math.max(now, latest)
-    local first = not found or math.floor(time / SECOND) ~= math.floor(latest / SECOND)
+    -- A clock that is behind says nothing about seconds, and a numbering without a message has not
+    -- been looked at yet.
+    local first = not found or now < latest or last < start or
+      math.floor(time / SECOND) ~= math.floor(latest / SECOND)
     local seq, stamp, body = 0, text_of(time), nil
     if ttl == 0 then
       body = ARGV[at + 4] .. stamp .. ARGV[at + 5] .. ARGV[at + 6]
