@@ -139,6 +139,22 @@ async def test_a_topic_that_brings_more_than_can_be_published_is_counted_and_ope
         await until(lambda: server.stats.published == before + 1)
 
 
+async def test_a_mirror_that_fails_on_a_message_opens_its_topic_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with bee() as upstream, mirror(upstream) as server:
+
+        def fail(*parts: object) -> None:
+            raise KeyError("payload")
+
+        with monkeypatch.context() as once:
+            once.setattr("pubsub_server.listeners.signed.mirrors.draft_of", fail)
+            await (await opened(upstream)).send(HELLO)
+            again = await opened(upstream)
+        await again.send(HELLO)
+        await until(lambda: server.stats.published == 1)
+
+
 async def test_a_publisher_slower_than_its_topic_waits_and_loses_nothing() -> None:
     async with bee() as upstream, mirror(upstream, publish_rate_service=5) as server:
         theirs = await opened(upstream)

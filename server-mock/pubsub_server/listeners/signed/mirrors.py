@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.soc import keccak256
@@ -70,7 +71,7 @@ class Mirrors:
     def start(self) -> None:
         """Begin to read."""
         for topic, parameters in self._topics.items():
-            self._tasks.spawn(self._mirror(Asked(topic, None, None), parameters))
+            self._tasks.keep(partial(self._mirror, Asked(topic, None, None), parameters))
 
     async def _mirror(self, asked: Asked, parameters: Parameters) -> None:
         pause = FIRST_PAUSE
