@@ -5,6 +5,7 @@ H-045, H-097 … H-099, H-144.
 
 from __future__ import annotations
 
+import logging
 from time import perf_counter
 from typing import TYPE_CHECKING, cast
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
     Result = Published | ServiceError
     Done = Callable[[list[Result]], None]
+
+
+logger = logging.getLogger(__name__)
 
 
 class Publishing:
@@ -124,8 +128,12 @@ class Publishing:
         def answered(answers: list[Result]) -> None:
             if began:
                 core.stats.answering.observe(perf_counter() - began)
-            for draft, outcome in zip(drafts, answers, strict=True):
-                self._published(identity, draft, outcome, connection)
+            try:
+                for draft, outcome in zip(drafts, answers, strict=True):
+                    self._published(identity, draft, outcome, connection)
+            except Exception:
+                # The messages are published; their publisher waits for the answer.
+                logger.exception("cannot record a publish")
             if len(drafts) < len(results):
                 rest = iter(answers)
                 answers = [next(rest) if each is None else each for each in results]

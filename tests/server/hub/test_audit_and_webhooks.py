@@ -75,3 +75,18 @@ async def test_webhooks_are_told_what_they_want() -> None:
         ("subscribe", "a"), ("join", "a"), ("subscribe", "*"), ("publish", "a"), ("leave", "a"),
     ]  # fmt: skip
     assert ears.heard[3][2] == message
+
+
+async def test_a_record_that_fails_leaves_no_publisher_without_an_answer() -> None:
+    rig = Rig()
+    ears = Ears()
+    alice = await rig.client("alice")
+    alice.hear()
+
+    def fail(*what: object) -> None:
+        raise OSError("the disk is full")
+
+    rig.hub.core.webhooks = ears
+    ears.notify = fail  # type: ignore[method-assign]
+    alice.say("publish", message={"topic": "a", "data": 1}, ref="r")
+    assert alice.hear_one("published")["ref"] == "r"
