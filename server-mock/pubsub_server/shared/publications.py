@@ -50,16 +50,15 @@ def publish_request(frame: Mapping[str, Any], ref: Ref, max_payload: int) -> Pub
             for index, message in enumerate(cast("list[object]", messages))
         ]
         return PublishRequest(items, True, ref)
-    sent = frame.get("message")
+    sent: Any = frame.get("message")
     if type(sent) is dict and "topic" in sent:
         # What the SDKs send.
         try:
-            draft = decode_publication(
-                cast("dict[str, Any]", sent), field="message", max_payload=max_payload
+            return PublishRequest(
+                [decode_publication(sent, field="message", max_payload=max_payload)], False, ref
             )
         except ServiceError as error:
             return PublishRequest([error], False, ref)
-        return PublishRequest([draft], False, ref)
     for name in ("message", "envelope", "payload"):
         nested = frame.get(name)
         if isinstance(nested, dict) or (nested is not None and "data" not in frame):
@@ -130,21 +129,21 @@ def decode_publication(
         name = _valid(name)
     except (InvalidTopic, TypeError):
         name = topic_of(name, field)
-    kind, id, meta = body.get("type"), body.get("id"), body.get("meta")
-    given: object = body.get("ttl")
-    # JSON does not tell 1.0 from 1, and some encoders write the former.
-    if isinstance(given, float) and given.is_integer():
-        given = int(given)
-    ttl = cast("int | None", given)
+    kind, id, ttl, meta = body.get("type"), body.get("id"), body.get("ttl"), body.get("meta")
     if kind is not None or ttl is not None or id is not None or meta is not None:
+        # JSON does not tell 1.0 from 1, and some encoders write the former.
+        if type(ttl) is float and ttl.is_integer():
+            ttl = int(ttl)
         check_fields(kind, ttl, id, meta, field)
         if meta is not None:
-            meta = encode_payload(cast("object", meta), "meta", MAX_META, name, field)
-    if "data" not in body:
+            meta = encode_payload(meta, "meta", MAX_META, name, field)
+    try:
+        value = body["data"]
+    except KeyError:
         raise ServiceError(
             "invalid_frame", "`data` is missing", topic=name, field=_path(field, "data")
-        )
-    data = encode_payload(body["data"], "data", max_payload, name, field)
+        ) from None
+    data = encode_payload(value, "data", max_payload, name, field)
     return Draft(name, kind or "message", data, ttl, id, meta)
 
 
