@@ -155,6 +155,25 @@ async def test_a_mirror_that_fails_on_a_message_opens_its_topic_again(
         await until(lambda: server.stats.published == 1)
 
 
+@pytest.mark.usefixtures("at_once")
+async def test_an_upstream_that_cannot_be_relayed_ends_for_all_and_the_topic_opens_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with bee() as upstream, mirror(upstream) as server, socket(server) as one:
+
+        def fail(*parts: object) -> None:
+            raise KeyError("payload")
+
+        with monkeypatch.context() as once:
+            once.setattr("pubsub_server.listeners.signed.mirrors.Backlog.relayed", fail)
+            await (await opened(upstream)).send(HELLO)
+            again = await opened(upstream)
+        async with asyncio.timeout(BOUND):
+            await one.wait_closed()
+        await again.send(HELLO)
+        await until(lambda: server.stats.published == 1)
+
+
 async def test_a_publisher_slower_than_its_topic_waits_and_loses_nothing() -> None:
     async with bee() as upstream, mirror(upstream, publish_rate_service=5) as server:
         theirs = await opened(upstream)

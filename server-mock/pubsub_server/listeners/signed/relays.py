@@ -176,6 +176,10 @@ class Relays:
             reason = "the broker sent a message that the topic's owner has not signed"
             self._forged()
             _LOG.warning("closing the upstream of a signed topic: %s", error)
+        except Exception:
+            # Its sockets would wait for messages that no one reads.
+            reason = "the messages of the broker cannot be relayed"
+            _LOG.exception("closing the upstream of a signed topic")
         if relay.upstream is not upstream:
             return
         relay.ended = True
