@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from pubsub_server.backplanes.redis import wire as module
-from pubsub_server.backplanes.redis.wire import Wire
+from pubsub_server.backplanes.redis.wire import Wire, hang_up
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -171,3 +171,19 @@ async def test_a_caller_that_gives_up_hangs_up_unless_another_waits_before_it(
         first.cancel()
         await asyncio.wait([first])
         assert not wire.is_open
+
+
+async def test_a_connection_that_is_ended_while_it_is_dialed_stays_closed(
+    fake: tuple[Fake, Redis],
+) -> None:
+    server, client = fake
+    wire = Wire(client)
+    async with asyncio.timeout(BOUND):
+        calls = [asyncio.ensure_future(wire.execute_command("GET", n)) for n in "12"]
+        await asyncio.sleep(0)
+        await hang_up(client, wire)
+        for call in calls:
+            with pytest.raises(RedisConnectionError, match="not used any more"):
+                await call
+    assert not wire.is_open
+    assert server.commands == 0

@@ -68,6 +68,7 @@ class Wire:
         self._timer: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[None] | None = None
         self._error: Exception | None = None
+        self._over = False
 
     @property
     def is_open(self) -> bool:
@@ -86,8 +87,10 @@ class Wire:
                 return
             connection = self._client.connection_pool.make_connection()
             try:
+                self._see_over()
                 async with asyncio.timeout(ANSWER_WITHIN):
                     await connection.connect()
+                self._see_over()
             except BaseException:
                 await connection.disconnect(nowait=True)
                 raise
@@ -185,6 +188,11 @@ class Wire:
         for done, _ in pending:
             done(lost)
 
+    def end(self) -> None:
+        """Hang up, and dial no more."""
+        self._over = True
+        self.close()
+
     # ------------------------------------------------------------ what its socket brings
 
     def take(self, socket: _Socket, data: bytes) -> None:
@@ -237,6 +245,10 @@ class Wire:
         if reader.at_eof() or writer.transport.is_closing():
             self.close()
 
+    def _see_over(self) -> None:
+        if self._over:
+            raise RedisConnectionError("the connection is not used any more")
+
     def _look(self) -> None:
         """Whether the oldest call waits for too long."""
         self._timer = None
@@ -251,6 +263,6 @@ class Wire:
 
 async def hang_up(client: Redis, wire: Wire) -> None:
     """Close the connection, and its client."""
-    wire.close()
+    wire.end()
     with contextlib.suppress(Exception):
         await client.aclose()
