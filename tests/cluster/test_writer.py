@@ -30,11 +30,15 @@ class Store:
     def __init__(self) -> None:
         self.away = True
         self.asked = asyncio.Event()
+        self.failures: list[tuple[str, Exception]] = []
         self.taken: list[str] = []
 
     def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
         """It has to be dialed each time."""
         return False
+
+    async def publish_failed(self, key: str, error: Exception) -> None:
+        self.failures.append((key, error))
 
     async def publish(self, bases: Sequence[str], arguments: Sequence[Any]) -> list[bytes]:
         self.asked.set()
@@ -232,7 +236,10 @@ async def test_a_publish_whose_time_is_used_up_by_a_stalled_call_is_refused_with
         await store.asked.wait()
         store.asked.clear()
         now[0] += PATIENCE
-        store.done(RedisConnectionError("no answer"))
+        failure = RedisConnectionError("no answer")
+        store.done(failure)
         assert getattr((await answer)[0], "code", "") == "unavailable"
         assert not store.asked.is_set()
+        # In a cluster another server may have the shard.
+        assert store.failures == [("base", failure)]
         await lane.close()

@@ -146,6 +146,12 @@ class Link:
             return False
         return True
 
+    async def publish_failed(self, key: str, error: Exception) -> None:
+        """Find out who has this key now, because `send_publish` was answered with this error."""
+        server = self._servers.known(key)
+        if server is not None:
+            await self._servers.failed(server, error)
+
     async def publish(self, keys: Sequence[str], arguments: Sequence[Argument]) -> list[bytes]:
         """See `publish.lua`."""
         return await self._timed("publish", keys, arguments, writing=True)

@@ -284,9 +284,12 @@ class Lane:
             failure: Of a call that was made already.
         """
         try:
-            # A Redis that stalls has used up their time with that call.
-            if isinstance(failure, LINK_ERRORS) and not self._closed:
-                groups = self._refuse_late(groups, failure)
+            if isinstance(failure, LINK_ERRORS):
+                shard = self._layout.shard(groups[0].items[0].topic)
+                await self._link.publish_failed(self._layout.bases[shard], failure)
+                # A Redis that stalls has used up their time with that call.
+                if not self._closed:
+                    groups = self._refuse_late(groups, failure)
             await self._perform([group for group in groups if not self._forsaken(group)])
         except Exception as error:
             _fail(groups, error)
