@@ -54,9 +54,8 @@ def publish_request(frame: Mapping[str, Any], ref: Ref, max_payload: int) -> Pub
     if type(sent) is dict and "topic" in sent:
         # What the SDKs send.
         try:
-            return PublishRequest(
-                [decode_publication(sent, field="message", max_payload=max_payload)], False, ref
-            )
+            draft = decode_publication(sent, field="message", max_payload=max_payload)  # pyright: ignore[reportUnknownArgumentType]
+            return PublishRequest([draft], False, ref)
         except ServiceError as error:
             return PublishRequest([error], False, ref)
     for name in ("message", "envelope", "payload"):
@@ -131,9 +130,8 @@ def decode_publication(
         name = topic_of(name, field)
     kind, id, ttl, meta = body.get("type"), body.get("id"), body.get("ttl"), body.get("meta")
     if kind is not None or ttl is not None or id is not None or meta is not None:
-        # JSON does not tell 1.0 from 1, and some encoders write the former.
-        if type(ttl) is float and ttl.is_integer():
-            ttl = int(ttl)
+        if ttl is not None:
+            ttl = _whole(ttl)
         check_fields(kind, ttl, id, meta, field)
         if meta is not None:
             meta = encode_payload(meta, "meta", MAX_META, name, field)
@@ -145,6 +143,11 @@ def decode_publication(
         ) from None
     data = encode_payload(value, "data", max_payload, name, field)
     return Draft(name, kind or "message", data, ttl, id, meta)
+
+
+def _whole(value: Any) -> Any:
+    # JSON does not tell 1.0 from 1, and some encoders write the former.
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def check_fields(kind: object, ttl: object, id: object, meta: object, within: str = "") -> None:
