@@ -416,6 +416,25 @@ def test_a_publish_frame_carries_the_ref_of_its_publish() -> None:
     assert sent.frame.ref == "p7"
 
 
+@pytest.mark.parametrize("answered", [True, False], ids=["answered", "given up"])
+def test_batches_sent_one_by_one_are_forgotten_when_they_end(answered: bool) -> None:
+    session = LoggedSession(SessionOptions(), lambda: 0.5)
+    lesser = AuthOkFrame(client_id="c", version=1, features=["ref", "ack", "seq", "idempotency"])
+    for event in [*usual, events.Received(lesser, 1000)]:
+        session.handle(event)
+    pair = tuple(Publication(topic="a", type="t", data=n, id=f"m{n}") for n in range(2))
+    for ref in range(MAX_REQUESTS + 1):
+        session.handle(events.Publish(ref, pair, 10, batch=True))
+        if answered:
+            for slot in range(2):
+                session.handle(events.Received(PublishedFrame(ref=f"p{ref}.{slot}"), 1))
+        else:
+            session.handle(events.Expire(ref))
+    dialect = session.log.dialect
+    assert dialect is not None
+    assert len(dialect._batches) <= 1
+
+
 def test_of_any_number_of_requests_on_the_way_each_answer_counts() -> None:
     session = LoggedSession(SessionOptions(), lambda: 0.5)
     hello = AuthOkFrame(client_id="c", version=1, features=["ref", "ack", "seq"])

@@ -222,6 +222,8 @@ class PlainDialect:
             return False
         left = self._batches.get(ref, set())
         left.discard(slot)
+        if not left:
+            self._batches.pop(ref, None)
         self._session.answered_one(frame, ref, slot, last=not left)
         return True
 
@@ -279,6 +281,11 @@ class PlainDialect:
             for message in waiting.values():
                 self._write(PublishFrame(message=message, ref=ref))
             return
+        if len(self._batches) >= MAX_REQUESTS:
+            # Those that ended without all of their answers.
+            self._batches = {
+                one: left for one, left in self._batches.items() if publishes.open(one)
+            }
         self._batches[ref] = set(waiting)
         for slot, message in waiting.items():
             self._write(PublishFrame(message=message, ref=f"{ref}.{slot}"))
