@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
+import sys
 from typing import Any
 
 import pytest
@@ -207,3 +209,16 @@ def test_a_publish_is_written_as_without_msgspec(data: Any, meta: Any) -> None:
             fast_codec().encode(publish)
         return
     assert json.loads(fast_codec().encode(publish)) == json.loads(expected)
+
+
+def test_a_nested_publish_is_written_from_deep_in_a_program() -> None:
+    data: Any = None
+    for _ in range(99):
+        data = [data]
+    frame = PublishFrame(message=Publication(topic="a.b", type="t", data=data))
+
+    def descend(depth: int) -> bytes:
+        return descend(depth - 1) if depth else fast_codec().encode(frame)
+
+    room = sys.getrecursionlimit() - len(inspect.stack()) - 60
+    assert descend(room) == codec.encode(frame)

@@ -113,7 +113,7 @@ def read_message(data: bytes) -> Envelope:
 def _write(fields: object) -> bytes:
     try:
         return _encode(fields)
-    except (TypeError, OverflowError, UnicodeEncodeError):
+    except (TypeError, OverflowError, UnicodeEncodeError, RecursionError):
         return plain_json(fields)
 
 
