@@ -137,6 +137,15 @@ async def raw_server(
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
+def shaken(head: bytes) -> bytes:
+    """The answer of a server to the head of a handshake."""
+    key = head.split(b"Sec-WebSocket-Key: ")[1].split(b"\r\n")[0].decode()
+    return (
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+        + f"Sec-WebSocket-Accept: {accept_key(key)}\r\n\r\n".encode()
+    )
+
+
 @asynccontextmanager
 async def opened(
     handler: Handler, clock: SystemClock | None = None, **settings: Any
@@ -381,6 +390,23 @@ async def test_a_lost_connection_has_no_code() -> None:
         assert closed.reason
 
 
+async def test_a_goodbye_without_a_code_is_answered_as_the_protocol_wants() -> None:
+    answered = asyncio.Event()
+
+    async def end(connection: ServerConnection) -> None:
+        connection.protocol.send_close()
+        connection.send_data()
+        await connection.wait_closed()
+        assert connection.protocol.close_rcvd is not None
+        answered.set()
+
+    async with opened(end) as transport:
+        with pytest.raises(TransportClosed) as caught:
+            await transport.receive()
+        assert caught.value.code == 1005
+        await asyncio.wait_for(answered.wait(), 10)
+
+
 async def test_a_peer_that_says_goodbye_and_leaves_tcp_open_does_not_hold_the_reader() -> None:
     hold = asyncio.Event()
 
@@ -507,6 +533,30 @@ async def test_dialing_can_be_cancelled() -> None:
         await transport.close()
 
 
+async def test_a_handshake_that_is_answered_after_the_dial_was_given_up_leaves_no_socket() -> None:
+    asked, given_up, cut = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        await given_up.wait()
+        writer.write(shaken(head))
+        with contextlib.suppress(ConnectionError):
+            await reader.read()
+        cut.set()
+
+    async with raw_server(late) as url:
+        transport = make(url)
+        dialing = asyncio.create_task(transport.open())
+        await asked.wait()
+        dialing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await dialing
+        given_up.set()
+        await transport.close()
+        await asyncio.wait_for(cut.wait(), 5)
+
+
 # ---------------------------------------------------------------- life
 
 
@@ -527,6 +577,31 @@ async def test_every_byte_counts_as_heard_pings_too() -> None:
         step.set()
         await transport.receive()
         assert transport.last_heard == 200.0
+
+
+async def test_each_part_of_a_large_frame_counts_as_heard() -> None:
+    clock = FakeClock()
+    data = wire(message(1, "x" * 500_000))
+    first, second = asyncio.Event(), asyncio.Event()
+
+    async def slowly(connection: ServerConnection) -> None:
+        await first.wait()
+        connection.transport.write(data[:1_000])
+        await second.wait()
+        connection.transport.write(data[1_000:])
+        await connection.wait_closed()
+
+    async with opened(slowly, clock) as transport:
+        clock.time = 200.0
+        first.set()
+        for _ in range(10_000):
+            if transport.last_heard == 200.0:
+                break
+            await asyncio.sleep(0)
+        heard = transport.last_heard
+        second.set()
+        assert numbers(await transport.receive()) == [1]
+        assert heard == 200.0
 
 
 async def test_a_reader_that_does_not_read_stops_the_network_and_gets_all_of_it_later() -> None:
@@ -728,26 +803,20 @@ async def test_the_token_is_in_the_auth_frame_alone(caplog: pytest.LogCaptureFix
 
 
 async def test_frames_that_come_with_the_answer_to_the_handshake_are_read() -> None:
-    shaken = asyncio.Event()
+    opened = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
-        key = head.split(b"Sec-WebSocket-Key: ")[1].split(b"\r\n")[0].decode()
         first, second, third = (wire(message(n)) for n in range(3))
-        writer.write(
-            b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-            + f"Sec-WebSocket-Accept: {accept_key(key)}\r\n\r\n".encode()
-            + first
-            + second[:5]
-        )
-        await shaken.wait()
+        writer.write(shaken(head) + first + second[:5])
+        await opened.wait()
         writer.write(second[5:] + third)
         await reader.read()
 
     async with raw_server(answer) as url:
         transport = make(url)
         await transport.open()
-        shaken.set()
+        opened.set()
         assert numbers(await collect(transport, 3)) == [0, 1, 2]
         await transport.close()
 

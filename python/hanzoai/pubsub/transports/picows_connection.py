@@ -52,6 +52,9 @@ _FRAME: Final = b'{"type":"'
 _CONTROL: Final = 125
 """Bytes that the payload of a control frame has at most (RFC 6455, 5.5)."""
 
+_NO_CODE: Final = 1005
+"""A close frame without a code (RFC 6455, 7.4.1), for which picows says 0."""
+
 # It logs what arrives at its lowest level; see `websockets_connection`.
 _silent: Final = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001
 
@@ -68,13 +71,14 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
     """
     url = options.socket_url
     host = urlsplit(url).hostname or ""
+    dialed = PicowsConnection(owner)
     try:
         async with asyncio.timeout(options.open_timeout):
             _, connection = await ws_connect(
-                lambda: PicowsConnection(owner),
+                lambda: dialed,
                 url,
                 ssl_context=options.ssl_context,
-                # Without it, the socket of a dial that is cancelled stays open.
+                # Without it, the socket of a dial that is cancelled waits for an answer forever.
                 websocket_handshake_timeout=options.open_timeout,
                 logger_name=_silent,
                 enable_auto_pong=False,
@@ -89,9 +93,13 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
             raise no_websocket(host, error) from error
         raise refusal(options, int(answer.status), answer.headers.get("Retry-After")) from error
     except (OSError, ssl.SSLError, TimeoutError) as error:
+        dialed.give_up()
         raise TransportFailed(None, why_unreachable(error, host)) from error
     except (WSError, ValueError, EOFError) as error:
         raise no_websocket(host, error) from error
+    except asyncio.CancelledError:
+        dialed.give_up()
+        raise
     if not isinstance(connection, PicowsConnection):
         raise no_websocket(host, EOFError())  # closed before the handshake was done
     return connection
@@ -110,6 +118,7 @@ class PicowsConnection(WSListener):
         self.at_once = False
         self.paused = False
         self.ended = False
+        self._unwanted = False
         self._parts: list[bytes] = []
         self._faulty = False
         self._reader: asyncio.Future[None] | None = None
@@ -122,7 +131,13 @@ class PicowsConnection(WSListener):
         """The handshake is done."""
         self._socket = transport
         self._outlasting = self.loop.create_task(_outlast(transport))
+        if self._unwanted:
+            self.abort()
+            return
         self._owner.last_heard = self._owner.now()
+        network = transport.underlying_transport
+        inner = cast("asyncio.BufferedProtocol", network.get_protocol())
+        network.set_protocol(_Heard(self._owner, inner))
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """A frame came."""
@@ -150,8 +165,6 @@ class PicowsConnection(WSListener):
 
     def _read_end(self) -> None:
         """Everything of one read was handled."""
-        owner = self._owner
-        owner.last_heard = owner.now()
         self.at_once = self.sent == 1
         self.sent = 0
         if self.arrived:
@@ -198,8 +211,15 @@ class PicowsConnection(WSListener):
     def _closed(self, transport: WSTransport, frame: WSFrame) -> None:
         """The server says goodbye: answer, and let it close the connection."""
         if not transport.is_close_frame_sent:
-            transport.send_close(frame.get_close_code(), b"")
+            code = frame.get_close_code()
+            transport.send_close(WSCloseCode.OK if code == WSCloseCode.NO_INFO else code, b"")
         self._end()
+
+    def give_up(self) -> None:
+        """No one waits for the dial any more: cut the connection now, or when it is there."""
+        self._unwanted = True
+        if hasattr(self, "_socket"):
+            self.abort()
 
     def more(self) -> asyncio.Future[None]:
         """See `Connection`."""
@@ -218,7 +238,7 @@ class PicowsConnection(WSListener):
         close = None if shaken is None else shaken.recv or shaken.sent
         if close is None:
             return ending(None, "")
-        return ending(int(close.code), close.reason)
+        return ending(int(close.code) or _NO_CODE, close.reason)
 
     def abort(self) -> None:
         """See `Connection`."""
@@ -264,6 +284,38 @@ class PicowsConnection(WSListener):
 
     def resume_writing(self) -> None:
         """The network takes more again."""
+
+
+class _Heard(asyncio.BufferedProtocol):
+    """The library's protocol, with the time of each read.
+
+    The library hands out whole frames: while a large one comes over a slow network, the server is
+    not silent.
+    """
+
+    def __init__(self, owner: Owner, inner: asyncio.BufferedProtocol) -> None:
+        self._owner = owner
+        self._inner = inner
+
+    def get_buffer(self, sizehint: int) -> Any:
+        return self._inner.get_buffer(sizehint)
+
+    def buffer_updated(self, nbytes: int) -> None:
+        owner = self._owner
+        owner.last_heard = owner.now()
+        self._inner.buffer_updated(nbytes)
+
+    def eof_received(self) -> bool | None:
+        return self._inner.eof_received()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._inner.connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._inner.resume_writing()
 
 
 async def _outlast(socket: WSTransport) -> None:
