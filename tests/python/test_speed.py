@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib.util
+import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hanzoai.pubsub.errors import InvalidOption
-from hanzoai.pubsub.settings import options as settings
+from hanzoai.pubsub.settings import extras
 from hanzoai.pubsub.settings.options import ClientOptions, read_options
 from hanzoai.pubsub.transports import picows_connection, speed, websockets_connection
 from hanzoai.pubsub.wire.codec import plain_codec
@@ -54,12 +56,31 @@ def test_the_environment_chooses() -> None:
 
 
 def test_each_library_is_used_without_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(speed, "find_spec", without("msgspec"))
+    monkeypatch.setattr(extras, "find_spec", without("msgspec"))
     assert speed.choose_dialer(read()) is picows_connection.dial
     assert speed.choose_codec(read()) is plain_codec()
-    monkeypatch.setattr(speed, "find_spec", without("picows"))
+    monkeypatch.setattr(extras, "find_spec", without("picows"))
     assert speed.choose_dialer(read()) is websockets_connection.dial
     assert speed.choose_codec(read()) is fast_codec()
+
+
+def test_an_old_library_that_another_program_needs_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    old = {"picows": (1, 9), "msgspec": (0, 18)}
+    monkeypatch.setattr(extras, "_version", old.__getitem__)
+    assert speed.choose_dialer(read()) is websockets_connection.dial
+    assert speed.choose_codec(read()) is plain_codec()
+    with pytest.raises(InvalidOption, match="picows and msgspec"):
+        read(speed="on")
+
+
+def test_the_extra_asks_for_the_oldest_version_that_is_used() -> None:
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())
+    extra = project["project"]["optional-dependencies"]["speed"]
+    for package, least in extras._LEAST.items():
+        bound = ">=" + ".".join(map(str, least))
+        assert any(one.split(";")[0].strip() == package + bound for one in extra)
 
 
 @pytest.mark.parametrize(
@@ -69,8 +90,8 @@ def test_each_library_is_used_without_the_other(monkeypatch: pytest.MonkeyPatch)
 def test_on_is_refused_where_a_library_is_missing(
     missing: tuple[str, ...], named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(settings, "find_spec", without(*missing))
-    with pytest.raises(InvalidOption, match=f"{named} cannot be imported") as caught:
+    monkeypatch.setattr(extras, "find_spec", without(*missing))
+    with pytest.raises(InvalidOption, match=f"{named} can be imported") as caught:
         read(speed="on")
     assert caught.value.field == "speed"
     assert "hanzoai.pubsub[speed]" in (caught.value.remedy or "")

@@ -10,7 +10,6 @@ import os
 import ssl
 from dataclasses import dataclass, field
 from datetime import timedelta
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, get_args
 
 from hanzoai.pubsub.errors import InvalidOption
@@ -26,6 +25,7 @@ from hanzoai.pubsub.settings.checks import (
     check_token,
     check_whole,
 )
+from hanzoai.pubsub.settings.extras import is_usable
 from hanzoai.pubsub.settings.session import SessionOptions
 from hanzoai.pubsub.settings.urls import endpoints, refuse_plaintext
 
@@ -312,10 +312,10 @@ class ClientOptions:
 
 
 def _require_speed() -> None:
-    missing = [name for name in ("picows", "msgspec") if find_spec(name) is None]
+    missing = [name for name in ("picows", "msgspec") if not is_usable(name)]
     if missing:
         raise InvalidOption(
-            f"`speed` is on, and {' and '.join(missing)} cannot be imported.",
+            f"`speed` is on, and no recent version of {' and '.join(missing)} can be imported.",
             remedy="Install hanzoai.pubsub[speed], or set `speed` to `auto`.",
             field="speed",
         )

@@ -6,10 +6,10 @@ system: connections that need either go over `websockets`.
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from hanzoai.pubsub.settings.extras import is_usable
 from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.wire import codec
 
@@ -44,7 +44,7 @@ def choose_dialer(
 
 
 def _wanted(options: ClientOptions, package: str) -> bool:
-    return options.speed != "off" and find_spec(package) is not None
+    return options.speed != "off" and is_usable(package)
 
 
 def _proxied(options: ClientOptions) -> bool:
