@@ -130,7 +130,7 @@ def _receive(room: Json) -> str:
         more = rate["hanzoai.pubsub[speed]"] / rate["hanzoai.pubsub"]
         reached = f"{met(more >= 3)}: {more:.2f}"
         verdict += f" With the extra `speed`, at least three times the rate ({reached})."
-    head = ["client", "CPU µs a message", "messages/s", "to counting", "to hanzoai.pubsub"]
+    head = ["client", "CPU µs per message", "messages/s", "to counting", "to hanzoai.pubsub"]
     return (
         "### Receiving in Python\n\n"
         f"{room['messages']:,} back-to-back messages of about 250 bytes; every client but the "
