@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import os
 import socket
 import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -28,7 +29,7 @@ from hanzoai.pubsub.generated.wire import (
     SubscribedFrame,
 )
 from hanzoai.pubsub.settings.options import read_options
-from hanzoai.pubsub.transports import Incoming, TransportClosed, TransportFailed
+from hanzoai.pubsub.transports import Incoming, TransportClosed, TransportFailed, frames
 from hanzoai.pubsub.transports.picows_connection import PicowsConnection
 from hanzoai.pubsub.transports.websocket import WebSocketTransport
 from hanzoai.pubsub.transports.websockets_connection import WebsocketsConnection
@@ -244,6 +245,23 @@ async def test_a_frame_that_waits_for_no_other_is_written_at_once() -> None:
         assert len(writes) == 1
         await collect(transport, 2)
         assert len(writes) == 2
+
+
+@pytest.mark.parametrize("speed", ["on"], indirect=True)
+async def test_the_masking_key_of_a_lone_frame_cannot_be_predicted(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes: list[int] = []
+
+    def random(size: int) -> bytes:
+        sizes.append(size)
+        return os.urandom(size)
+
+    monkeypatch.setattr(frames, "urandom", random)
+    async with opened(answer) as transport:
+        transport.send(PingFrame())
+        await collect(transport, 1)
+    assert sizes == [4]
 
 
 async def test_where_several_frames_go_between_two_arrivals_they_share_a_write() -> None:

@@ -41,8 +41,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.transports.connection import Owner
 
-_TEXT: Final = WSMsgType.TEXT
-
 _READ: Final = 1 << 16
 """Bytes of the buffer that the socket is read into; it grows with larger frames."""
 
@@ -262,11 +260,9 @@ class PicowsConnection(WSListener):
         socket = self._socket
         if not messages or self.ended or socket.is_close_frame_sent:
             return
-        if len(messages) == 1:
-            socket.send(_TEXT, messages[0])
-        else:
-            # One write for all: picows makes one for each.
-            socket.underlying_transport.write(text_frames(messages))
+        # picows makes one write for each, and masks with C's `rand`, which can be predicted
+        # (RFC 6455, 5.3).
+        socket.underlying_transport.write(text_frames(messages))
 
     async def close(self, code: int = 1000) -> None:
         """See `Connection`."""
