@@ -34,10 +34,10 @@ run() {
 
 install "$venv"/sdk --editable '.[cli,otel,signed,speed,tokens]'
 run "$venv"/sdk tests/python/test_websocket.py tests/python/test_codec.py \
-  tests/python/test_model.py tests/python/test_options.py tests/python/rest tests/python/sse tests/python/test_webhooks.py
+  tests/python/test_model.py tests/python/test_options.py tests/python/rest tests/python/sse
 
 install "$venv"/server --editable '.[cli,otel,signed,speed,tokens]' --editable 'server-mock[kafka,otel,workers]'
-run "$venv"/server tests/python/test_token_signer.py tests/server/test_jwks.py tests/server/test_access.py \
+run "$venv"/server tests/python/test_token_signer.py tests/python/test_webhooks.py tests/server/test_jwks.py tests/server/test_access.py \
   tests/server/test_authenticators.py tests/server/test_api_keys.py tests/server/test_dev_tokens.py \
   tests/server/test_identity.py tests/server/hub/test_auth.py tests/server/websocket \
   tests/server/test_codec.py tests/server/test_config.py tests/server/test_metrics.py \
