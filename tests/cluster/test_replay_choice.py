@@ -63,8 +63,12 @@ def test_a_log_that_is_lost_with_messages_that_were_delivered_here_is_told() -> 
     choice = choose_without_log("demo.x", wanted, between)
     assert choice is not None
     assert told(choice) == ([], between, False, True)
-    # The subscriber is of the numbering that was delivered last, or nothing was delivered.
-    for same in (former, former + 9, 0, None):
+    # The subscriber is of the numbering that was delivered last: what it lacks is counted.
+    choice = choose_without_log("demo.x", wanted, former + 9)
+    assert choice is not None
+    assert told(choice) == ([], former + 9, True, False)
+    # It has all that was delivered, or nothing was delivered.
+    for same in (former, former - 1, 0, None):
         assert choose_without_log("demo.x", wanted, same) is None
     assert choose_without_log("demo.x", Wanted(0, {}, None), between) is None
 

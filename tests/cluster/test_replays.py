@@ -350,3 +350,25 @@ async def test_a_numbering_that_was_delivered_and_is_lost_is_told_to_who_knows_t
         await store.command("FLUSHALL")
         answer = await late.subscribe(pattern, after={TOPIC: known})
         assert (answer.get("reset"), answer["positions"]) == ([TOPIC], {TOPIC: seq})
+
+
+@pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
+async def test_what_was_delivered_and_is_lost_with_the_log_is_counted_as_missing(
+    store: Store, pattern: str
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as reader,
+        peer(node, node.token("bob")) as late,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await reader.subscribe(pattern)
+        known = await publish(publisher, 1)
+        await publish(publisher, 2)
+        seq = await publish(publisher, 3)
+        assert await heard(reader, seq) == [known, known + 1, seq]
+        await store.command("FLUSHALL")
+        # No later message has to come for it.
+        answer = await late.subscribe(pattern, after={TOPIC: known})
+        assert (answer.get("truncated"), answer["positions"]) == ([TOPIC], {TOPIC: seq})

@@ -17,7 +17,6 @@ from pubsub_server.backplanes.redis.lease import Lease
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
 from pubsub_server.backplanes.redis.logs import PATIENCE, RedisLogs, away
 from pubsub_server.backplanes.redis.reader import (
-    LEAP,
     Chosen,
     Reader,
     Wanted,
@@ -361,16 +360,16 @@ class RedisBackplane:
         known: set[str],
         allowed: Callable[[str], bool],
     ) -> list[str]:
-        """Topics of which a later numbering than the subscriber knows was delivered here.
+        """Topics of which more was delivered here than the subscriber knows.
 
-        If the store has lost that numbering, too, a search does not find them.
+        If the store has lost their logs, a search does not find them.
         """
         trie = _trie(patterns)
         return [
             topic
             for topic, mark in after.items()
             if topic not in known
-            and (self._tracks.stood(journal, topic) or 0) - mark >= LEAP
+            and (self._tracks.stood(journal, topic) or 0) > mark
             and trie.match(topic)
             and allowed(topic)
         ]

@@ -325,11 +325,13 @@ def choose_without_log(topic: str, wanted: Wanted, stood: int | None) -> Chosen 
         stood: As for `choose`.
     """
     mark = wanted.after.get(topic)
-    if mark is None or stood is None or stood - mark < LEAP:
+    if mark is None or stood is None or stood <= mark:
         # The first message of the next numbering reports what is missing in this one.
         return None
-    # Messages of a later numbering were delivered here, and the store has lost that one, too.
-    return Chosen(topic, (), stood, truncated=False, reset=True)
+    # Messages behind the position were delivered here, and the store has lost them. Where it lost
+    # a later numbering, the size of the gap is unknown.
+    reset = stood - mark >= LEAP
+    return Chosen(topic, (), stood, truncated=not reset, reset=reset)
 
 
 def _after_restart(entries: Sequence[Entry], stood: int) -> list[Entry]:
