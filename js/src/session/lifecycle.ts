@@ -108,7 +108,7 @@ export class Lifecycle implements Steps<Occasion> {
   private _apart = 0;
   /** Milliseconds of the present wait that a call of the program saves. */
   private _unslept = 0;
-  private _upgrades = 0;
+  private _probes = 0;
   /** Milliseconds that the pong may take which is awaited. */
   private _pongLimit: number;
   // Inside a function, where no inspector and no serializer shows it.
@@ -228,7 +228,7 @@ export class Lifecycle implements Steps<Occasion> {
     this._works = true;
     this._apart = 0;
     if (this._transport === 'sse') return;
-    this._failures = this._upgrades = 0;
+    this._failures = this._probes = 0;
     this._answered = false;
   }
 
@@ -465,7 +465,7 @@ export class Lifecycle implements Steps<Occasion> {
   /** The connection has ended, or is about to. */
   leave(): void {
     const { timers } = this._context;
-    timers.stop('ping', 'pong', 'stable', 'refresh', 'upgrade', 'pace', 'rejoin', 'grace');
+    timers.stop('ping', 'pong', 'stable', 'refresh', 'pace', 'rejoin', 'grace');
     this._subscriptions.lost();
     this._publishes.lost();
     this.ownPresence?.lost();
@@ -488,6 +488,7 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** See whether a WebSocket can be opened by now. */
   probe(): void {
+    this._probes += 1;
     this._context.ports.probe();
   }
 
@@ -536,6 +537,7 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** Take the event stream; or the WebSocket, on the event stream. */
   changeTransport(): void {
+    this._context.timers.stop('upgrade');
     this._failures = 0;
     this._answered = this._hasOpened = false;
     if (this._context.options.transport === 'auto') {
@@ -606,13 +608,13 @@ export class Lifecycle implements Steps<Occasion> {
     }
   }
 
-  /** Probe for a WebSocket after so long on the fallback. */
+  /** Probe for a WebSocket after so long on the fallback, however often its stream is cut. */
   startUpgrade(): void {
-    const { transport, upgradeAfter, upgradeCap } = this._context.options;
-    if (this._transport !== 'sse' || transport !== 'auto') return;
-    const after = Math.min(upgradeAfter * 2 ** this._upgrades, Math.max(upgradeAfter, upgradeCap));
-    this._upgrades += 1;
-    this._context.timers.start('upgrade', after);
+    const { options, timers } = this._context;
+    const { transport, upgradeAfter, upgradeCap } = options;
+    if (this._transport !== 'sse' || transport !== 'auto' || timers.has('upgrade')) return;
+    const after = Math.min(upgradeAfter * 2 ** this._probes, Math.max(upgradeAfter, upgradeCap));
+    timers.start('upgrade', after);
   }
 
   // ---------------------------------------------------------------- actions: the end

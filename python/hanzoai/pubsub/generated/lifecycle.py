@@ -389,6 +389,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "fallback_due": (
             Row(("late", "may_fall_back", "http_answers"), "resolving", ("change_transport",)),
         ),
+        "upgrade_due": (),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
     },
     "dialing": {
@@ -446,6 +447,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             ),
             Row(("may_fall_back",), "dialing", ("probe_http",)),
         ),
+        "upgrade_due": (),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
     },
     "authenticating": {
@@ -527,6 +529,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             ),
             Row(("may_fall_back",), "authenticating", ("probe_http",)),
         ),
+        "upgrade_due": (),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
     },
     "connected": {
@@ -616,6 +619,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "fallback_due": (
             Row(("late", "may_fall_back", "http_answers"), "waiting", ("change_transport",)),
         ),
+        "upgrade_due": (),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
     },
     "suspended": {
@@ -656,6 +660,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "fallback_due": (
             Row(("late", "may_fall_back", "http_answers"), "suspended", ("change_transport",)),
         ),
+        "upgrade_due": (),
         "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
     },
     "closing": {

@@ -65,7 +65,6 @@ _LEAVING: Final[tuple[TimerName, ...]] = (
     "pong",
     "stable",
     "refresh",
-    "upgrade",
     "pace",
     "rejoin",
     "grace",
@@ -414,12 +413,13 @@ class Lifecycle(Steps[Event]):
 
     def probe(self, event: Event, /) -> None:
         """See whether a WebSocket can be opened by now."""
+        self._choice.probed()
         self._ports.probe()
 
     def count_failure(self, event: Event, /) -> None:
         """One opening failed (LIFE-6); an event stream gives way at once."""
         if self._choice.name == "sse":
-            self._choice.change()
+            self.change_transport(event)
         elif (
             isinstance(event, TimerFired) or (isinstance(event, Dropped) and unexplained(event))
         ) and self._choice.failed():
@@ -443,10 +443,12 @@ class Lifecycle(Steps[Event]):
 
     def change_transport(self, event: Event, /) -> None:
         """Take the event stream; or the WebSocket, on the event stream."""
+        self._timers.stop("upgrade")
         self._choice.change()
 
     def upgrade(self, event: Event, /) -> None:
         """Take the WebSocket while the event stream serves, which one failure brings back."""
+        self._timers.stop("upgrade")
         self._choice.upgrade()
 
     # ---------------------------------------------------------------- actions: attempts
@@ -490,9 +492,9 @@ class Lifecycle(Steps[Event]):
             self._timers.start("suspend", self._options.suspend_after)
 
     def start_upgrade(self, event: Event, /) -> None:
-        """Probe for a WebSocket after so long on the fallback."""
+        """Probe for a WebSocket after so long on the fallback, however often its stream is cut."""
         after = self._choice.upgrade_delay()
-        if after is not None:
+        if after is not None and "upgrade" not in self._timers:
             self._timers.start("upgrade", after)
 
     # ---------------------------------------------------------------- actions: the end

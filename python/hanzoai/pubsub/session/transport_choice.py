@@ -26,7 +26,7 @@ class TransportChoice:
     __slots__ = (
         "_failures",
         "_options",
-        "_upgrades",
+        "_probes",
         "answered",
         "asking",
         "has_opened",
@@ -37,7 +37,7 @@ class TransportChoice:
     def __init__(self, options: SessionOptions) -> None:
         self._options = options
         self._failures = 0  # WebSockets in a row that failed, while HTTP answered between them
-        self._upgrades = 0
+        self._probes = 0
         self.name: TransportName = "sse" if options.transport == "sse" else "websocket"
         self.answered = False
         self.asking = False
@@ -88,17 +88,19 @@ class TransportChoice:
         self._failures = self._options.fallback_failures - 1
         self.answered = True
 
+    def probed(self) -> None:
+        """Count a probe for a WebSocket: the next one comes later."""
+        self._probes += 1
+
     def upgrade_delay(self) -> int | None:
         """Milliseconds until a WebSocket is probed again; None without a choice."""
         if self.name != "sse" or self._options.transport != "auto":
             return None
         first = self._options.upgrade_after
-        after = min(first << min(self._upgrades, 30), max(first, self._options.upgrade_cap))
-        self._upgrades += 1
-        return after
+        return min(first << min(self._probes, 30), max(first, self._options.upgrade_cap))
 
     def proves_well(self) -> None:
         """A connection is of use: what failed before says nothing about the way any more."""
         if self.name == "websocket":
-            self._failures = self._upgrades = 0
+            self._failures = self._probes = 0
             self.answered = False
