@@ -95,7 +95,7 @@ class Outcome:
     total: int | None = None
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     cpu: float = 0.0
-    """Seconds of a core that the suite and the programs it waited for have used."""
+    """Seconds of a core that the suite and the programs it started have used."""
 
     status: int = 0
 
@@ -139,7 +139,7 @@ class Running:
             # Linux shares the cores between sessions: a suite with few processes keeps its part
             # beside one with many. Spark gives a worker ten seconds to start.
             self.process = subprocess.Popen(
-                suite.command,
+                [sys.executable, "-m", "scripts.reaper", *suite.command],
                 cwd=ROOT,
                 env=env,
                 stdin=subprocess.DEVNULL,

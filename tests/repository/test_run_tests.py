@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -144,3 +145,15 @@ def test_load_ends_with_what_it_was_for() -> None:
         busy = children() - before
         assert busy
     assert not children() & busy
+
+
+def test_the_cpu_time_of_a_suite_includes_what_its_programs_leave(tmp_path: Path) -> None:
+    busy = "import time\nwhile time.process_time() < 0.3: pass"
+    # The shell between the two has ended long before the program: it is an orphan.
+    script = (
+        f"pid=$({shlex.join((sys.executable, '-c', busy))} >&2 & echo $!)\n"
+        "while kill -0 $pid 2>/dev/null; do sleep 0.05; done"
+    )
+    (running,) = run([Suite("orphans", ("sh", "-c", script))], tmp_path, SEED)
+    assert running.outcome.status == 0
+    assert running.outcome.cpu > 0.3

@@ -1,0 +1,52 @@
+"""Run a program and wait for the processes it orphans: `python -m scripts.reaper COMMAND…`.
+
+The CPU time that the kernel reports for a process includes only the children it waited for. The
+JVMs of Spark and Kafka are children of shells that end before them. This process adopts them
+(Linux; elsewhere they are not counted), so that whoever waits for it gets the CPU time of all.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+PR_SET_CHILD_SUBREAPER = 36
+
+
+def adopt_orphans() -> None:
+    """Become the parent of descendants whose parent ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def run(command: Sequence[str]) -> int:
+    """Run a command to its end, and wait for every adopted process that has ended by then.
+
+    Returns:
+        The command's exit code, or 128 and the number of the signal that ended it.
+    """
+    adopt_orphans()
+    process = subprocess.Popen(command)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda given, _: process.send_signal(given))
+    while process.returncode is None:
+        pid, status = os.waitpid(-1, 0)
+        if pid == process.pid:
+            process.returncode = os.waitstatus_to_exitcode(status)
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    code = process.returncode
+    return code if code >= 0 else 128 - code
+
+
+if __name__ == "__main__":
+    sys.exit(run(sys.argv[1:]))
