@@ -46,7 +46,7 @@ serve: packages ## a development server on 127.0.0.1, ports 8056 and 8057
 
 .PHONY: setup packages programs pins
 setup: ## all that the tests need: .venv/, node_modules/, Chromium, Redis, HAProxy, nginx, Java, Kafka
-	$(SETUP) python newest npm chromium redis balancers java kafka
+	$(SETUP) python newest npm chromium redis balancers java kafka classes
 
 packages: ## .venv/ and node_modules/ from the pins
 	$(SETUP) python npm
@@ -81,7 +81,7 @@ test-cluster: ## nodes on Redis, workers, balancers, Kafka
 	@$(TESTS) cluster
 
 test-spark: ## the source and the sink, on one machine and on a cluster
-	$(SETUP) python npm java
+	$(SETUP) python npm java classes
 	@$(TESTS) spark
 
 test-browser: ## both SDKs, the console and the examples in Chromium

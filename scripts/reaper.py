@@ -2,7 +2,7 @@
 
 The CPU time that the kernel reports for a process includes only the children it waited for. The
 JVMs of Spark and Kafka are children of shells that end before them. This process adopts them
-(Linux; elsewhere they are not counted), so that whoever waits for it gets the CPU time of all.
+(Linux; elsewhere they are not counted), so that the program that waits for it gets the CPU time of all.
 """
 
 from __future__ import annotations

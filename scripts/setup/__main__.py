@@ -21,6 +21,7 @@ from .steps import (
     NewestPython,
     NpmPackages,
     PythonPackages,
+    SparkClasses,
     SystemPrograms,
 )
 
@@ -29,17 +30,18 @@ if TYPE_CHECKING:
 
 PARTS = (
     *("python", "newest", "npm", "docs", "bench", "dashboard", "coverage"),
-    *("chromium", "redis", "balancers", "java", "kafka"),
+    *("chromium", "redis", "balancers", "java", "kafka", "classes"),
 )
 STATE = ROOT / ".setup"
 
 
-def plan(parts: Sequence[str]) -> list[Step]:
-    """The steps that these parts need and that are not done yet."""
+def plan(parts: Sequence[str]) -> tuple[list[Step], list[Step]]:
+    """The steps that these parts need and that are not done yet; the second ones need the first."""
     steps: list[Step] = []
     more: list[Step] = [MorePackages(name) for name in ("docs", "bench") if name in parts]
-    more += [NewestPython()] if "newest" in parts else []
-    if more or "python" in parts:
+    later: list[Step] = [NewestPython()] if "newest" in parts else []
+    later += [SparkClasses()] if "classes" in parts else []
+    if more or later or "python" in parts:
         steps += [InOrder(PythonPackages(), *more)]
     if "bench" in parts:
         steps += [NpmPackages(ROOT / "tests" / "bench" / "node", "npm packages of the benchmarks")]
@@ -57,7 +59,7 @@ def plan(parts: Sequence[str]) -> list[Step]:
         programs += [name for name in kafka.programs() if name not in programs]
     system = SystemPrograms(programs)
     steps += [InOrder(system, kafka) if "kafka" in parts else system]
-    return [step for step in steps if not step.ready]
+    return [step for step in steps if not step.ready], [step for step in later if not step.ready]
 
 
 @contextmanager
@@ -87,12 +89,13 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("parts", nargs="+", choices=PARTS, metavar="NAME", help=", ".join(PARTS))
     parts = parser.parse_args(arguments).parts
     try:
-        if not plan(parts):
+        if not any(plan(parts)):
             return 0
         with alone():
-            steps = plan(parts)
-            refuse_without([line for step in steps for line in step.missing()])
-            run_all(steps, STATE)
+            stages = plan(parts)
+            refuse_without([line for steps in stages for step in steps for line in step.missing()])
+            for steps in stages:
+                run_all(steps, STATE)
     except KeyboardInterrupt:
         print("\nsetup: stopped; run the same command again to go on", file=sys.stderr)
         return 130

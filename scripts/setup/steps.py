@@ -431,6 +431,40 @@ class KafkaBroker:
         return "(jars of the broker, by Maven)"
 
 
+class SparkClasses:
+    """The archive of classes that the JVMs of the Spark tests load, in `.cache/`.
+
+    Needs `.venv/` and Java. A test makes it where it is missing, which takes half a minute.
+    """
+
+    name = "classes of Spark"
+
+    def __init__(self) -> None:
+        self._folder = ROOT / ".cache" / "spark"
+        programs = [ROOT / "tests" / "spark" / f"{name}.py" for name in ("jvm", "usual_job")]
+        self._stamp = Stamp(self._folder / ".ready", PINS, *programs)
+
+    def missing(self) -> list[str]:
+        """What has to be there before this can run."""
+        return []
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is nothing to do."""
+        return self._stamp.current and any(self._folder.glob("*.jsa"))
+
+    def run(self, tool: Tool) -> None:
+        """Run a small job, and keep the classes that it has loaded."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        command: Command = [VENV / "bin" / "python", "-m", "tests.spark.jvm"]
+        tool("The classes of Spark cannot be archived", command)
+        self._stamp.write()
+
+    def progress(self) -> str:
+        """Nothing is known of it."""
+        return "archive"
+
+
 class InOrder:
     """Steps of which each needs the one before."""
 

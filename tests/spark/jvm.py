@@ -1,7 +1,8 @@
 """Options of the JVMs that tests start: they compile less, and load classes from an archive.
 
 Loading its classes is half of what Spark does when it starts. The archive (AppCDS) is a file in
-`.cache/`, which the first test that starts a JVM makes. A JVM that it doesn't fit ignores it.
+`.cache/` that the set-up makes with `python -m tests.spark.jvm`; where it is missing, the first test
+that starts a JVM makes it. A JVM that it doesn't fit ignores it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import pyspark
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "spark"
-BOUND = 300
+BOUND = 600
 """Seconds to make the archive on a busy machine."""
 
 BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
@@ -71,3 +72,7 @@ def _make(file: Path) -> None:
     if done.returncode or not fresh.exists():
         raise RuntimeError(f"no archive of Spark's classes: {json.dumps(done.stdout.decode())}")
     fresh.rename(file)
+
+
+if __name__ == "__main__":
+    archive()
