@@ -1,8 +1,8 @@
 """Run a program and wait for the processes it orphans: `python -m scripts.reaper COMMAND…`.
 
 The CPU time that the kernel reports for a process includes only the children it waited for. The
-JVMs of Spark and Kafka are children of shells that end before them. This process adopts them
-(Linux; elsewhere they are not counted), so that the program that waits for it gets the CPU time of all.
+JVMs of Spark and Kafka are children of shells that end before them. This process adopts them, so
+that the program that waits for it gets the CPU time of all. Linux only; elsewhere they don't count.
 """
 
 from __future__ import annotations

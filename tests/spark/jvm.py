@@ -1,8 +1,8 @@
 """Options of the JVMs that tests start: they compile less, and load classes from an archive.
 
 Loading its classes is half of what Spark does when it starts. The archive (AppCDS) is a file in
-`.cache/` that the set-up makes with `python -m tests.spark.jvm`; where it is missing, the first test
-that starts a JVM makes it. A JVM that it doesn't fit ignores it.
+`.cache/` that the set-up makes with `python -m tests.spark.jvm`. Where it is missing, the first
+test that starts a JVM makes it. A JVM that it doesn't fit ignores it.
 """
 
 from __future__ import annotations
