@@ -351,6 +351,28 @@ async def test_members_of_a_node_that_dies_before_its_next_beat_on_an_emptied_st
         await until(lambda: _owners(store), _names(a))
 
 
+@pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
+async def test_members_of_a_node_that_dies_before_the_store_is_emptied_leave(
+    store: Store, pattern: str
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, 1) as (a,),
+        node_process(store, node_heartbeat=60_000, node_timeout=120_000) as doomed,
+        peer(a, a.token("bob")) as bob,
+    ):
+        await bob.subscribe(pattern)
+        async with peer(doomed, a.token("ann")) as ann:
+            await ann.subscribe(TOPIC)
+            while ("join", "ann") not in changes([await bob.next()]):
+                pass
+            await doomed.end(signal.SIGKILL)
+        async with store.client() as redis:
+            await redis.flushall()
+        while "ann" in users(await snapshot(bob)):
+            pass
+
+
 async def _beating(store: Store) -> int:
     async with store.client() as redis:
         return len(await redis.zrange("hanzo-pubsub:{0}:nodes", 0, -1))

@@ -39,6 +39,8 @@ HELD_MAX: Final = 10_000
 LATE_FOR: Final = 2.0
 """Seconds within which a change may come that a snapshot had already."""
 READ_TOPICS: Final = 100
+SHOWN_MAX: Final = 100_000
+"""Topics of patterns that are remembered because members of them were shown."""
 AGAIN_AFTER: Final = 1.0
 
 
@@ -77,6 +79,9 @@ class SharedAttendance(Attendance):
         self._joining: Counter[str] = Counter()
         # Of whom was greeted a moment ago: when each topic was read.
         self._floors: dict[Connection, dict[str, int]] = {}
+        # Topics with members that connections got, the one shown longest ago first. A store that
+        # has lost its data cannot name those that only patterns match.
+        self._known: dict[str, None] = {}
         # Topics to be shown again, and whether to all or to event streams alone.
         self._stale: dict[str, bool] = {}
         # Topics that are being read, with the time of the newest change that came meanwhile.
@@ -187,6 +192,8 @@ class SharedAttendance(Attendance):
         core.delivery.settle()
         hearing = core.router.hearing(topic)
         core.turns.spend(len(hearing))
+        if hearing:
+            self._remember(topic)
         frames: dict[Encoder, bytes] = {}
         streams = False
         for connection in hearing:
@@ -210,9 +217,18 @@ class SharedAttendance(Attendance):
     def missed(self, topics: Iterable[str], *, anything: bool) -> None:
         """See `roster.Audience`."""
         router = self._core.router
-        for topic in chain(topics, router.exact_topics() if anything else ()):
+        others = (*router.exact_topics(), *self._known) if anything else ()
+        for topic in dict.fromkeys(chain(topics, others)):
             if router.hearing(topic):
                 self._refresh(topic, everyone=True)
+            else:
+                self._known.pop(topic, None)
+
+    def _remember(self, topic: str) -> None:
+        self._known.pop(topic, None)
+        self._known[topic] = None
+        if len(self._known) > SHOWN_MAX:
+            del self._known[next(iter(self._known))]
 
     def _give(self, connection: Connection, topic: str, at: int, data: bytes) -> None:
         arrival = self._arriving.get(connection)
@@ -251,6 +267,9 @@ class SharedAttendance(Attendance):
                 self._refresh(topic, everyone=True)
             local = [self._snapshot(connection.encoder, topic) for topic in names]
             return chain(local, self._held(connection, {}, 0))
+        for topic, row in present.members.items():
+            if row:
+                self._remember(topic)
         frames = (
             snapshot_bytes(connection.encoder, topic, self._members(row))
             for topic, row in present.members.items()
@@ -353,6 +372,8 @@ class SharedAttendance(Attendance):
                 # A later change was sent already: this one is outdated.
                 self._stale[topic] = everyone or self._stale.get(topic, False)
                 continue
+            if not present.members[topic]:
+                self._known.pop(topic, None)
             encoded: dict[Encoder, bytes] = {}
             for connection in core.router.hearing(topic):
                 encoder = connection.encoder

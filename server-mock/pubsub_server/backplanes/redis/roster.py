@@ -127,6 +127,8 @@ class RedisRoster:
         self._drop()
         self._renewed = True
         done: asyncio.Future[None] = self._loop.create_future()
+        # Only then the members of this node are in the store again.
+        done.add_done_callback(lambda _: self._unsure.update(self._listening))
         names = f",{','.join(former)},"
         if self._audience is not None:
             for topic, client_id, shown in self._audience.everybody():
