@@ -106,9 +106,12 @@ def asked(history: History) -> Iterator[Violation]:
             source = history.publications.get(entry.id) if isinstance(entry, Message) else None
             ended = source.ended if source and source.outcome == "acknowledged" else None
             if source and ended is not None and ended < subscription.asked - UNASKED_MARGIN:
-                # Only positions tell what is older, and a store that loses its data loses them.
+                # Only positions tell what is older, and a store that loses its data loses them. It
+                # loses ids, too, so an attempt that it gets after that is numbered once more.
+                again = isinstance(entry, Message) and entry.seq != source.seq
                 if any(
-                    loss.begun <= entry.at and subscription.asked <= loss.ended
+                    loss.begun <= entry.at
+                    and (subscription.asked <= loss.ended or (again and source.begun <= loss.ended))
                     for loss in history.losses
                 ):
                     continue

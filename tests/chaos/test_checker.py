@@ -350,6 +350,18 @@ def test_the_past_may_come_unasked_if_the_store_is_lost_while_a_subscription_beg
     assert "asked" not in rules(history)
 
 
+def test_the_past_may_come_unasked_if_the_store_lost_its_id_and_numbers_a_repeat() -> None:
+    history = good()
+    subscription = reader(history)
+    subscription.asked = subscription.began = 8.0
+    subscription.heard = [replace(heard(1, at=8.5), seq=BASE + 5000)]
+    history.losses.append(Loss(5.5, 5.6))
+    assert "asked" not in rules(history)
+    # The message as it was numbered the first time comes from nowhere but a log that is gone.
+    subscription.heard = [heard(1, at=8.5)]
+    assert "asked" in rules(history)
+
+
 def test_a_repeat_may_come_behind_later_publishes_if_the_store_lost_the_first_attempt() -> None:
     history = good()
     overtaken(history)
