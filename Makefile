@@ -94,6 +94,7 @@ flaky: setup ## run tests N times under load and count failures; ONLY='PATH -k W
 statements: ## break each statement of HIP-56 in a copy and see its tests fail; ONLY='H-042 presence' chooses
 	$(SETUP) python npm redis balancers kafka
 	@$(BIN)/python -m tests.interop.prove $(ONLY)
+	@node tests/js/prove.mjs $(ONLY)
 
 durations: setup ## run every test and write down which are slow: these start first, and test-fast leaves them out
 	@$(TESTS) all --write-durations

@@ -1,0 +1,119 @@
+/**
+ * Faults of what a client in TypeScript may not lose when something breaks, for `make statements`:
+ * the counterpart of tests/interop/loss_faults.yaml, which has those of Python.
+ */
+
+/** One change of a source, and the tests that must fail with it. */
+export interface LossFault {
+  /** What the client does wrong with it. */
+  readonly breaks: string;
+  /** The file of the tests, below `tests/js`. */
+  readonly file: string;
+  readonly tests: readonly string[];
+  /** Where it is planted. */
+  readonly source: string;
+  /** What is replaced; the source has it once. */
+  readonly text: string;
+  readonly becomes: string;
+}
+
+export const FAULTS: readonly LossFault[] = [
+  {
+    breaks: 'An address that refuses HTTP, too, counts against WebSockets.',
+    file: 'traces.test.ts',
+    tests: ['an-address-that-does-not-answer-says-nothing-of-websockets'],
+    source: 'js/src/session/lifecycle.ts',
+    text: 'if (!ok) this._failures = 0;',
+    becomes: 'this._answered = true;',
+  },
+  {
+    breaks: 'A stream that is cut often never gives way to a WebSocket.',
+    file: 'traces.test.ts',
+    tests: ['cuts-of-a-stream-do-not-put-off-the-websocket'],
+    source: 'js/src/session/lifecycle.ts',
+    text: " || timers.has('upgrade')) return;",
+    becomes: ') return;',
+  },
+  {
+    breaks: 'A client gives up when it is replaced for the first time.',
+    file: 'traces.test.ts',
+    tests: ['replaced-once-is-retried'],
+    source: 'js/src/session/lifecycle.ts',
+    text: 'code === 4409 && !this._replaced',
+    becomes: 'false',
+  },
+  {
+    breaks: 'A gap that no handler sees is not logged.',
+    file: 'runtime/gaps.test.ts',
+    tests: ['a gap that no handler sees is logged: what was missed, why, and what to do'],
+    source: 'js/src/runtime/handlers.ts',
+    text: 'if (!(seen || heard || stateLoader || onGap)) await this._call(() => this._log(gap));',
+    becomes: '',
+  },
+  {
+    breaks: 'With `onGap: raise` an iteration passes over gaps.',
+    file: 'runtime/gaps.test.ts',
+    tests: ['raise makes the iteration throw in the place of the gap and go on behind it'],
+    source: 'js/src/runtime/handlers.ts',
+    text: "if (onGap === 'raise') throw (await background()).missed(gap);",
+    becomes: "if (onGap === 'raise') return;",
+  },
+  {
+    breaks: 'The next page is another client, and begins anew.',
+    file: 'runtime/recovery.test.ts',
+    tests: [
+      'the next page presents the same client, and goes on behind what the last one has taken',
+    ],
+    source: 'js/src/runtime/recovery.ts',
+    text: 'this._kept = isFresh ? kept : undefined;',
+    becomes: 'this._kept = undefined;',
+  },
+  {
+    breaks: 'A user with two connections leaves with the first.',
+    file: 'traces.test.ts',
+    tests: ['a-user-leaves-with-the-last-connection'],
+    source: 'js/src/session/members.ts',
+    text: "hasUser(room, member) ? 'disconnect' : 'leave'",
+    becomes: "'leave'",
+  },
+  {
+    breaks: 'The newest value of a key goes to the end of the queue.',
+    file: 'traces.test.ts',
+    tests: ['the-latest-of-a-key'],
+    source: 'js/src/session/send_policies.ts',
+    text: 'return same?._number;',
+    becomes: 'return undefined;',
+  },
+  {
+    breaks: 'A client on an event stream keeps the id of its session, whichever id the stream has.',
+    file: 'runtime/stream.test.ts',
+    tests: ['an event stream says under which id others see this client'],
+    source: 'js/src/transports/sse.ts',
+    text: 'if (!this._greeting || !clientId || clientId === this._clientId) return;',
+    becomes: 'return;',
+  },
+  {
+    breaks: 'A refusal does not name its topic.',
+    file: 'errors.test.ts',
+    tests: ['a refusal names its topic'],
+    source: 'js/src/errors.ts',
+    text: "new.target.prototype.name === 'PermissionDenied'",
+    becomes: 'false',
+  },
+  {
+    breaks: 'A component does not see that the token is refused.',
+    file: 'react/topic_store.test.ts',
+    tests: ['a token that the server refuses is shown as the error until the server takes one'],
+    source: 'js/src/react/topic_store.ts',
+    text: 'if (trouble?.message !== before) tell({ error: trouble });',
+    becomes: '',
+  },
+  {
+    breaks: 'A history beyond what the server retains is not hinted at.',
+    file: 'runtime/words.test.ts',
+    tests: ['a history beyond what the server retains is hinted at, once for a subscription'],
+    source: 'js/src/runtime/subscribing.ts',
+    text: 'if (history && limits && history > Number(limits.history_max))',
+    becomes: 'if (false as boolean)',
+  },
+];
