@@ -163,8 +163,8 @@ check-lowest: ## the tests of what dependencies do, with the lowest versions tha
 	$(SETUP) python npm redis
 	@scripts/check_versions.sh lowest
 
-check-newest: ## the same tests with the newest versions, pre-releases too
-	$(SETUP) python npm redis
+check-newest: ## the same tests with the newest versions, pre-releases too, on the newest Python of this machine
+	$(SETUP) python newest npm redis
 	@scripts/check_versions.sh newest
 
 docs: check-packages ## the site, into site/

@@ -1,16 +1,23 @@
 #!/bin/sh
 # The tests of what dependencies do for the packages: `check_versions.sh lowest` with the lowest versions that
-# these admit, `check_versions.sh newest` with the newest pre-releases. First the SDK alone, then with the server,
-# which needs newer versions of what both use.
+# these admit, `check_versions.sh newest` with the newest pre-releases, on the newest Python of this machine. First
+# the SDK alone, then with the server, which needs newer versions of what both use.
 set -eu
 cd "$(dirname "$0")/.."
+bin=.venv/bin
+python=$bin/python
 case ${1-} in
-  lowest) resolution='--resolution lowest-direct' ;;
-  newest) resolution='--resolution highest --prerelease allow' ;;
+  lowest) resolution='--resolution lowest-direct' bounds='' ;;
+  newest)
+    resolution='--resolution highest --prerelease allow'
+    # The development releases of httpx 1.0 have neither transports nor most of the API of 0.28: httpx-sse and respx
+    # do not import with them either. Try them again when these two support them.
+    bounds='httpx<1'
+    if [ -x "$bin"/../newest/bin/python ]; then python=$bin/../newest/bin/python; fi
+    ;;
   *) echo "usage: $0 lowest|newest" >&2; exit 2 ;;
 esac
 venv=.venv-$1
-bin=.venv/bin
 pins=requirements/constraints.txt
 # The test tools stay at their pins: only what users install is resolved to its lowest versions.
 tools=$(grep -E '^(pytest|pytest-asyncio|pytest-timeout|pytest-xdist|hypothesis|respx|trustme|jsonschema)==' "$pins")
@@ -19,10 +26,10 @@ tools=$(grep -E '^(pytest|pytest-asyncio|pytest-timeout|pytest-xdist|hypothesis|
 install() {
   folder=$1
   shift
-  [ -x "$folder/bin/python" ] || "$bin/uv" venv --quiet --python "$bin/python" "$folder"
-  # shellcheck disable=SC2086 # one word a pin, and an option
+  [ -x "$folder/bin/python" ] || "$bin/uv" venv --quiet --python "$python" "$folder"
+  # shellcheck disable=SC2086 # one word per pin, and an option
   "$bin/uv" pip install --quiet --python "$folder/bin/python" $resolution --upgrade \
-    $tools "$@"
+    $tools $bounds "$@"
 }
 
 # run FOLDER TESTS…
