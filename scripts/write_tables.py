@@ -299,6 +299,10 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "typescript-subscribe": lambda: typescript.table("SubscribeOptions", "runtime/subscribing.ts"),
     "typescript-publish": lambda: typescript.table("PublishOptions", "runtime/publishing.ts"),
     "typescript-history": lambda: typescript.table("HistoryOptions", "runtime/http_operations.ts"),
+    "typescript-write-stream": lambda: typescript.table("WriteStreamOptions", "streams/writer.ts"),
+    "typescript-read-stream": lambda: typescript.table("ReadStreamOptions", "streams/reader.ts"),
+    "typescript-request": lambda: typescript.table("RequestOptions", "requests/requester.ts"),
+    "typescript-respond": lambda: typescript.table("RespondOptions", "requests/responder.ts"),
     "typescript-waiting": lambda: typescript.table("Waiting", "runtime/waiting.ts"),
     **{name: partial(python_reference.page, name) for name in python_reference.PAGES},
 }

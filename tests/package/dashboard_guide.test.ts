@@ -3,8 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { createServer } from 'vite';
@@ -12,30 +11,7 @@ import { createServer } from 'vite';
 import { launchChromium } from '../browser/chromium.js';
 import { atEnd } from '../browser/ending.js';
 import { BOUND, Server } from '../js/runtime/server.js';
-import { APPLICATION, ROOT } from './application.js';
-
-const FILE = /^```\w+ title="([^"]+)"\n(.*?)^```/gms;
-const local = join(ROOT, '.venv', 'bin', 'python');
-const PYTHON = existsSync(local) ? local : 'python3';
-
-/** A folder with the files of the page; what `npm install` adds is copied from the checkout. */
-function paste(): string {
-  const folder = join(APPLICATION, 'dashboard');
-  const text = readFileSync(join(ROOT, 'docs', 'dashboard.md'), 'utf8');
-  for (const [, name = '', content = ''] of text.matchAll(FILE)) {
-    mkdirSync(dirname(join(folder, name)), { recursive: true });
-    writeFileSync(join(folder, name), content);
-  }
-  const modules = join(folder, 'page', 'node_modules');
-  mkdirSync(join(modules, '@hanzoai'), { recursive: true });
-  for (const name of ['react', 'react-dom', 'scheduler'])
-    cpSync(join(ROOT, 'node_modules', name), join(modules, name), { recursive: true });
-  // Copied, so that it finds the React beside it.
-  const installed = join(APPLICATION, 'node_modules', '@hanzoai', 'pubsub');
-  cpSync(installed, join(modules, '@hanzoai', 'pubsub'), { recursive: true, dereference: true });
-  symlinkSync(join(ROOT, 'node_modules', 'vite'), join(modules, 'vite'));
-  return folder;
-}
+import { hasStatus, openTab, PYTHON, paste } from './guide.js';
 
 /** `python worker.py`, until it ends. */
 async function work(t: TestContext, folder: string, server: Server): Promise<void> {
@@ -66,7 +42,7 @@ async function areDone(page: Page): Promise<void> {
 test('the pages of the guide show live jobs, and all jobs to a late tab', async (t) => {
   const server = await Server.start();
   atEnd(t, () => server.stop());
-  const folder = paste();
+  const folder = paste('dashboard');
   process.env['PUBSUB_HTTP'] = server.http;
   process.env['VITE_PUBSUB_URL'] = server.ws;
   const root = join(folder, 'page');
@@ -81,10 +57,8 @@ test('the pages of the guide show live jobs, and all jobs to a late tab', async 
   const { browser, stop } = await launchChromium();
   atEnd(t, stop);
   const open = async (path: string): Promise<Page> => {
-    const page = await browser.newPage();
-    page.setDefaultTimeout(BOUND);
-    await page.goto(`${address}${path}`);
-    await page.getByRole('status').filter({ hasText: 'connected' }).waitFor({ timeout: BOUND });
+    const page = await openTab(browser, `${address}${path}`);
+    await hasStatus(page, 'connected');
     return page;
   };
 

@@ -3,9 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
-import { dirname, join } from 'node:path';
+import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import type { Page } from 'playwright-core';
 import { build, preview } from 'vite';
@@ -13,40 +11,8 @@ import { build, preview } from 'vite';
 import { launchChromium } from '../browser/chromium.js';
 import { atEnd } from '../browser/ending.js';
 import { BOUND, Server } from '../js/runtime/server.js';
-import { APPLICATION, ROOT, run } from './application.js';
-
-const FILE = /^```\w+ title="([^"]+)"\n(.*?)^```/gms;
-const local = join(ROOT, '.venv', 'bin', 'python');
-const PYTHON = existsSync(local) ? local : 'python3';
-
-/** A folder with the files of the page; what `npm install` adds is copied from the checkout. */
-function paste(): string {
-  const folder = join(APPLICATION, 'guide');
-  const text = readFileSync(join(ROOT, 'docs', 'streams.md'), 'utf8');
-  for (const [, name = '', content = ''] of text.matchAll(FILE)) {
-    mkdirSync(dirname(join(folder, name)), { recursive: true });
-    writeFileSync(join(folder, name), content);
-  }
-  const modules = join(folder, 'page', 'node_modules');
-  mkdirSync(join(modules, '@hanzoai'), { recursive: true });
-  for (const name of ['react', 'react-dom', 'scheduler'])
-    cpSync(join(ROOT, 'node_modules', name), join(modules, name), { recursive: true });
-  // Copied, so that it finds the React beside it.
-  const installed = join(APPLICATION, 'node_modules', '@hanzoai', 'pubsub');
-  cpSync(installed, join(modules, '@hanzoai', 'pubsub'), { recursive: true, dereference: true });
-  for (const name of ['vite', '@types'])
-    symlinkSync(join(ROOT, 'node_modules', name), join(modules, name));
-  return folder;
-}
-
-async function freePort(): Promise<number> {
-  const listener = createServer().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const address = listener.address();
-  listener.close();
-  await once(listener, 'close');
-  return typeof address === 'object' ? (address?.port ?? 0) : 0;
-}
+import { ROOT, run } from './application.js';
+import { freePort, hasStatus, openTab, PYTHON, paste } from './guide.js';
 
 /** `uvicorn backend:app`, and its address once it answers. */
 async function startBackend(t: TestContext, folder: string, server: Server): Promise<string> {
@@ -88,58 +54,58 @@ async function hasText(page: Page, least: number): Promise<string> {
   return answer(page);
 }
 
-async function hasStatus(page: Page, status: string): Promise<void> {
-  await page.getByRole('status').filter({ hasText: status }).waitFor({ timeout: BOUND });
-}
-
 async function ask(page: Page, question: string): Promise<void> {
   await page.getByLabel('Question').fill(question);
   await page.getByRole('button', { name: 'Ask' }).click();
 }
 
-test('the chat of the guide streams, continues after a reload, and stops in every tab', async (t) => {
-  const server = await Server.start();
-  atEnd(t, () => server.stop());
-  const folder = paste();
-  process.env['BACKEND'] = await startBackend(t, folder, server);
-  process.env['VITE_PUBSUB_URL'] = server.ws;
+/** Both pages of the guide, which compile under strict rules, in a build of Vite; its address. */
+async function serve(t: TestContext, folder: string): Promise<string> {
   const root = join(folder, 'page');
   const compiler = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
   const types = ['--types', 'vite/client,node', '--jsx', 'react-jsx', '--module', 'esnext'];
   const strict = ['--strict', '--noEmit', '--skipLibCheck', '--moduleResolution', 'bundler'];
-  await run(process.execPath, [compiler, ...strict, ...types, '--target', 'es2022', 'main.tsx'], {
-    cwd: root,
-  });
-  await build({ root, logLevel: 'error' });
+  const files = ['--target', 'es2022', 'main.tsx', 'plain.ts'];
+  await run(process.execPath, [compiler, ...strict, ...types, ...files], { cwd: root });
+  const input = [join(root, 'index.html'), join(root, 'plain.html')];
+  await build({ root, logLevel: 'error', build: { rolldownOptions: { input } } });
   const site = await preview({ root, logLevel: 'error', preview: { host: '127.0.0.1', port: 0 } });
   atEnd(t, () => site.close());
+  return site.resolvedUrls?.local[0] ?? '';
+}
+
+test('the chat of the guide streams, continues after a reload, and stops in every tab', async (t) => {
+  const server = await Server.start();
+  atEnd(t, () => server.stop());
+  const folder = paste('streams');
+  process.env['BACKEND'] = await startBackend(t, folder, server);
+  process.env['VITE_PUBSUB_URL'] = server.ws;
+  const address = await serve(t, folder);
   const { browser, stop } = await launchChromium();
   atEnd(t, stop);
-  const open = async (): Promise<Page> => {
-    const page = await browser.newPage();
-    page.setDefaultTimeout(BOUND);
-    await page.goto(site.resolvedUrls?.local[0] ?? '');
-    return page;
-  };
+  const open = (path = ''): Promise<Page> => openTab(browser, `${address}${path}`);
 
-  const [ana, ben] = [await open(), await open()];
-  await hasStatus(ben, 'waiting');
+  const [ana, ben, plain] = [await open(), await open(), await open('plain.html')];
+  for (const page of [ben, plain]) await hasStatus(page, 'waiting');
   await ask(ana, 'Why 漢字?');
-  for (const page of [ana, ben]) assert.match(await hasText(page, 60), /^You asked: Why 漢字\?\n/);
-  const late = await open();
+  for (const page of [ana, ben, plain])
+    assert.match(await hasText(page, 60), /^You asked: Why 漢字\?\n/);
+  const [late, latePlain] = [await open(), await open('plain.html')];
   const before = await answer(ben);
-  assert.ok((await hasText(late, before.length)).startsWith(before), 'a late tab has all of it');
+  for (const page of [late, latePlain])
+    assert.ok((await hasText(page, before.length)).startsWith(before), 'a late tab has all of it');
   await ana.reload();
   assert.ok((await hasText(ana, before.length + 40)).startsWith(before), 'a reload continues it');
 
-  await ben.getByRole('button', { name: 'Stop' }).click();
-  for (const page of [ana, ben, late]) await hasStatus(page, 'aborted');
-  const texts = await Promise.all([ana, ben, late].map(answer));
-  assert.deepEqual(texts, [texts[0], texts[0], texts[0]]);
+  const tabs = [ana, ben, late, plain, latePlain];
+  await plain.getByRole('button', { name: 'Stop' }).click();
+  for (const page of tabs) await hasStatus(page, 'aborted');
+  const texts = await Promise.all(tabs.map(answer));
+  assert.deepEqual(texts, Array(tabs.length).fill(texts[0]));
   assert.ok((texts[0]?.length ?? 0) < 4_000, 'it was stopped before its end');
 
-  await ask(late, 'And now?');
-  for (const page of [ana, ben, late]) {
+  await ask(latePlain, 'And now?');
+  for (const page of tabs) {
     await hasStatus(page, 'streaming');
     assert.match(await hasText(page, 40), /^You asked: And now\?\n/);
   }

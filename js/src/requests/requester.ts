@@ -26,19 +26,19 @@ const LATE_MAX = 100;
 /** @internal What requests need of a client. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'on'>;
 
-/** @internal The driver of a client: its clock, log and patience. */
+/** @internal The driver of a client: its clock, log and timeouts. */
 export const driverOf = (client: Client): Driver =>
   (client as unknown as { readonly _driver: Driver })._driver;
 
-/** What `request` takes. */
+/** Options of `request`. */
 export interface RequestOptions {
   /** Message type of the request; default `request`. */
   readonly type?: string | undefined;
-  /** Milliseconds until the reply must be there; default `operationTimeout`. */
+  /** Milliseconds to wait for the reply; default `operationTimeout`. */
   readonly timeout?: number | undefined;
   /**
    * Id of the request, at most 125 characters; default `msg_` and a ULID. A retry with the same id
-   * returns a reply that came too late for the first call.
+   * returns a reply that arrived too late for the first call.
    */
   readonly id?: string | undefined;
   /**

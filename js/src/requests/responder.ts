@@ -12,15 +12,15 @@ import { type Client, driverOf } from './requester.js';
 /** Called with a request; returns JSON, or a promise of it. */
 export type RequestHandler = (request: Message) => unknown;
 
-/** What `respond` takes. */
+/** Options of `respond`. */
 export interface RespondOptions {
-  /** Message type of requests; default `request`. Other messages are passed over. */
+  /** Message type of requests; default `request`. The responder ignores other messages. */
   readonly type?: string | undefined;
-  /** Requests that are handled at the same time, 1 to 1,000; default 10. More requests wait. */
+  /** Number of requests handled at the same time, 1 to 1,000; default 10. More requests wait. */
   readonly concurrency?: number | undefined;
   /**
-   * Called with a request and its reply topic, says whether to answer there. Default: below the topic
-   * of the request in `replies`, or below `user.<sender>`.
+   * Called with a request and its reply topic; decides whether to answer there. Without it, the
+   * responder answers only below `<topic>.replies` of the request, and below `user.<sender>`.
    */
   readonly allow?: ((request: Message, replyTo: string) => boolean) | undefined;
 }

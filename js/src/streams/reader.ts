@@ -84,15 +84,15 @@ export type StreamEvent =
 /** Options of `readStream`. */
 export interface ReadStreamOptions {
   /**
-   * Id of the stream; `latest` (default) for the newest one, running or ended, `next` for the first
-   * that begins from now on.
+   * Id of the stream, `latest` for the newest one, running or ended, or `next` for the first that
+   * begins from now on; default `latest`.
    */
   readonly id?: string | undefined;
-  /** Only frames of this sender count; default: of the sender of the first frame. */
+  /** Accept only frames of this sender; default: the sender of the first frame. */
   readonly sender?: string | undefined;
   /** Called instead of publishing `stream.cancel`, for a cancel route of your own. */
   readonly onCancel?: ((stream: string, reason: string) => unknown) | undefined;
-  /** Leaves, as `close()` does. */
+  /** Closes the reader when it is aborted, as `close()` does. */
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -169,7 +169,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     return this._core?.meta;
   }
 
-  /** Frames of the stream that did not count: not valid, or of another writer. */
+  /** Number of frames that the reader ignored: invalid ones, and those of another writer. */
   get ignored(): number {
     return this._core?.ignored ?? 0;
   }
@@ -177,7 +177,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   /**
    * Wait for the end of the stream.
    *
-   * @throws ClosedError The reader or the client was closed before.
+   * @throws ClosedError The reader or the client was closed before the end.
    */
   final(): Promise<StreamEnd> {
     return this._final;
@@ -188,7 +188,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
    *
    * @param reason Text for the writer and all readers.
    * @throws PermissionDenied This client may not publish to the topic.
-   * @throws UsageError No stream is known yet, or its producer knows nothing of streams.
+   * @throws UsageError No stream has been found yet, or its producer does not support this.
    */
   async cancel(reason = 'user'): Promise<void> {
     const { onCancel } = this._options;
@@ -197,17 +197,17 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   }
 
   /**
-   * Send something to the program that writes, which gets it in `onSteer`.
+   * Send data to the writer, which receives it in `onSteer`.
    *
    * @param data JSON.
    * @throws PermissionDenied This client may not publish to the topic.
-   * @throws UsageError No stream is known yet, or its producer knows nothing of streams.
+   * @throws UsageError No stream has been found yet, or its producer does not support this.
    */
   async steer(data: unknown): Promise<void> {
     await this._publish('steer', { data } as JsonObject);
   }
 
-  /** Leave: the stream goes on without this reader. Idempotent. */
+  /** Leave the stream, which continues for other readers. Idempotent. */
   close(): void {
     this._over.abort();
     this._stop();

@@ -29,24 +29,24 @@ const WISHES = new Set(['stream.cancel', 'stream.steer']);
 /** Clients of which the log says already that readers cannot cancel. */
 const told = new WeakSet<Client>();
 
-/** What `writeStream` takes. */
+/** Options of `writeStream`. */
 export interface WriteStreamOptions {
   /** Id of the stream, for example that of the response, at most 100 characters; default random. */
   readonly id?: string | undefined;
-  /** Number of the attempt: higher than that of any earlier writer of the stream; default 0. */
+  /** Number of the attempt, higher than that of any earlier writer of the stream; default 0. */
   readonly epoch?: number | undefined;
   /**
-   * Go on where an earlier writer of `id` stopped: reads what is retained, takes the next epoch, and
-   * begins with a snapshot. `writer.text` is the text so far.
+   * Continue where an earlier writer of `id` stopped: read the retained messages, take the next
+   * epoch, and begin with a snapshot. `writer.text` is the text so far.
    */
   readonly takeOver?: boolean | undefined;
-  /** JSON that readers get with the start, for example the name of the model. */
+  /** JSON that readers get with the `start` event, for example the name of the model. */
   readonly meta?: unknown;
-  /** Milliseconds that text is collected before it is published, after the first token; default 40. */
+  /** Milliseconds to collect text before it is published, after the first token; default 40. */
   readonly window?: number | undefined;
   /** Subscribe to the topic, so that readers can cancel and steer; default true. */
   readonly listen?: boolean | undefined;
-  /** Says whether a sender may cancel and steer; default: who may publish to the topic. */
+  /** Decides whether a sender may cancel and steer; default: every sender that may publish. */
   readonly allow?: ((by: string) => boolean) | undefined;
   /** Called with what a reader sends by `steer`, and the id of its sender. */
   readonly onSteer?: ((data: unknown, by: string) => unknown) | undefined;
@@ -148,8 +148,8 @@ export class StreamWriter implements AsyncDisposable {
   /**
    * Write everything that an iterator gives, and complete the stream.
    *
-   * When a reader cancels, the iterator is closed at once. A source with a `finishReason` and a `usage`
-   * says itself why it ended.
+   * When a reader cancels, the iterator is closed at once. If the source has a `finishReason` and a
+   * `usage`, they become those of the stream.
    *
    * @throws PubSubError With the code `cancelled`: a reader has cancelled the stream.
    * @throws What the iterator throws; the stream is aborted with the reason `error`.
@@ -194,7 +194,7 @@ export class StreamWriter implements AsyncDisposable {
     await this._finish('complete', { finish_reason, ...more });
   }
 
-  /** End the stream before the answer is complete; after the end it does nothing. */
+  /** End the stream before the answer is complete. After the end, the call has no effect. */
   async abort(reason = 'error'): Promise<void> {
     if (!this._isFinished && !this._error) await this._finish('abort', { reason }).catch(() => {});
     else await this._drain();

@@ -1,0 +1,64 @@
+/** A guide of docs/, pasted into an empty folder as a reader has it. */
+
+import { once } from 'node:events';
+import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { dirname, join } from 'node:path';
+import type { Browser, Page } from 'playwright-core';
+
+import { BOUND } from '../js/runtime/server.js';
+import { APPLICATION, ROOT } from './application.js';
+
+const FILE = /^```\w+ title="([^"]+)"\n(.*?)^```/gms;
+const local = join(ROOT, '.venv', 'bin', 'python');
+
+/** The Python that has the product installed. */
+export const PYTHON: string = existsSync(local) ? local : 'python3';
+
+/**
+ * A folder with the files that a page shows; what `npm install` adds in its `page/` is copied from
+ * the checkout.
+ *
+ * @param name Name of the page in docs/, without `.md`.
+ */
+export function paste(name: string): string {
+  const folder = join(APPLICATION, `guide-${name}`);
+  const text = readFileSync(join(ROOT, 'docs', `${name}.md`), 'utf8');
+  for (const [, file = '', content = ''] of text.matchAll(FILE)) {
+    mkdirSync(dirname(join(folder, file)), { recursive: true });
+    writeFileSync(join(folder, file), content);
+  }
+  const modules = join(folder, 'page', 'node_modules');
+  mkdirSync(join(modules, '@hanzoai'), { recursive: true });
+  for (const name of ['react', 'react-dom', 'scheduler'])
+    cpSync(join(ROOT, 'node_modules', name), join(modules, name), { recursive: true });
+  // Copied, so that it finds the React beside it.
+  const installed = join(APPLICATION, 'node_modules', '@hanzoai', 'pubsub');
+  cpSync(installed, join(modules, '@hanzoai', 'pubsub'), { recursive: true, dereference: true });
+  for (const name of ['vite', '@types'])
+    symlinkSync(join(ROOT, 'node_modules', name), join(modules, name));
+  return folder;
+}
+
+/** A port that is free. */
+export async function freePort(): Promise<number> {
+  const listener = createServer().listen(0, '127.0.0.1');
+  await once(listener, 'listening');
+  const address = listener.address();
+  listener.close();
+  await once(listener, 'close');
+  return typeof address === 'object' ? (address?.port ?? 0) : 0;
+}
+
+/** A tab at an address, with bounded waits. */
+export async function openTab(browser: Browser, address: string): Promise<Page> {
+  const page = await browser.newPage();
+  page.setDefaultTimeout(BOUND);
+  await page.goto(address);
+  return page;
+}
+
+/** Wait until the page shows this status. */
+export async function hasStatus(page: Page, status: string): Promise<void> {
+  await page.getByRole('status').filter({ hasText: status }).waitFor({ timeout: BOUND });
+}

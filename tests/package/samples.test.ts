@@ -1,0 +1,125 @@
+/** Every TypeScript sample of README and docs/ compiles against the package, as it is shown. */
+
+import assert from 'node:assert/strict';
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { before, test } from 'node:test';
+
+import { APPLICATION, INSTALLED, ROOT, run } from './application.js';
+
+const FENCE =
+  /(?<directive><!-- not run: [^\n]* -->\n)?^```(?<language>[jt]sx?|vue|svelte)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```$/gms;
+
+/** Files of a guide, which its own test builds and runs. */
+const OF_A_GUIDE = /^page\//;
+/** Samples in other languages: only their script is TypeScript. */
+const SCRIPT = /<script[^>]*>\n(.*?)<\/script>/s;
+
+/** What samples call of the reader's own program. Nothing of the product is declared here. */
+const READER = `
+import type { PubSub, PubSubOptions, TokenCallback } from '@hanzoai/pubsub';
+import type { Anthropic } from '@anthropic-ai/sdk';
+import type { OpenAI } from 'openai';
+import type { LanguageModel } from 'ai';
+
+declare global {
+  const ps: PubSub;
+  const options: PubSubOptions;
+  const url: string;
+  const token: string;
+  const getToken: TokenCallback;
+  const topic: string;
+  const session: string;
+  const props: { readonly session: string };
+  const question: string;
+  const responseId: string;
+  const openai: OpenAI;
+  const anthropic: Anthropic;
+  const model: LanguageModel & string & { abort(): void };
+  const result: { readonly textStream: AsyncIterable<string> };
+  const stopButton: HTMLButtonElement;
+  const view: {
+    append(text: string): void;
+    replace(text: string): void;
+    markStale(): void;
+    waiting(ms: number): void;
+  };
+  const app: {
+    post(path: string, handle: (request: { body: any }, response: { json(body: object): void }) => unknown): void;
+  };
+  const ethereum: { request(call: { method: string; params?: readonly string[] }): Promise<any> };
+  function show(value: unknown): void;
+  function greet(member: unknown): void;
+  function appendToken(text: string): void;
+  function updatePresenceUI(members: unknown): void;
+}
+`;
+
+let folder: string;
+const samples: { readonly file: string; readonly place: string }[] = [];
+
+/** All pages of docs/, README and the README of the package. */
+function pages(): string[] {
+  const docs = readdirSync(join(ROOT, 'docs'), { recursive: true, encoding: 'utf8' });
+  const found = docs.filter((name) => name.endsWith('.md')).map((name) => `docs/${name}`);
+  return ['README.md', 'js/README.md', ...found.sort()];
+}
+
+before(() => {
+  folder = join(APPLICATION, 'samples');
+  mkdirSync(join(folder, 'node_modules', '@hanzoai'), { recursive: true });
+  symlinkSync(INSTALLED, join(folder, 'node_modules', '@hanzoai', 'pubsub'));
+  const theirs = ['@ai-sdk', '@anthropic-ai', '@opentelemetry', '@noble', '@standard-schema'];
+  for (const name of [...theirs, '@types', 'ai', 'openai', 'react', 'vite', 'vue', 'ws', 'zod'])
+    symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name));
+  writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}');
+  writeFileSync(join(folder, 'reader.d.ts'), READER);
+  for (const page of pages()) {
+    const text = readFileSync(join(ROOT, page), 'utf8');
+    const home = page.replace(/\.md$/, '').replaceAll('/', '.');
+    for (const { groups = {}, index } of text.matchAll(FENCE)) {
+      const { directive, language = '', title, text: shown = '' } = groups;
+      if (directive || shown.startsWith('--8<--') || OF_A_GUIDE.test(title ?? '')) continue;
+      const line = text.slice(0, index).split('\n').length;
+      const script = language === 'vue' || language === 'svelte';
+      const name = title ?? `line_${line}.${script ? 'ts' : language}`;
+      const file = join(home, name);
+      mkdirSync(join(folder, home), { recursive: true });
+      writeFileSync(join(folder, file), script ? (SCRIPT.exec(shown)?.[1] ?? '') : shown);
+      samples.push({ file, place: `${page}:${line}` });
+    }
+  }
+});
+
+test('every sample compiles, with what it imports and nothing else of the product', async () => {
+  const compilerOptions = {
+    strict: true,
+    noImplicitAny: false,
+    noEmit: true,
+    allowJs: true,
+    checkJs: true,
+    jsx: 'react-jsx',
+    target: 'es2022',
+    module: 'esnext',
+    moduleResolution: 'bundler',
+    // A sample without an import is a module all the same, with names of its own.
+    moduleDetection: 'force',
+    skipLibCheck: true,
+    lib: ['ES2023', 'DOM', 'DOM.Iterable', 'ESNext.Disposable'],
+    types: ['node'],
+  };
+  const files = ['reader.d.ts', ...samples.map(({ file }) => file)];
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
+  const compiler = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
+  await run(process.execPath, [compiler, '--project', folder, '--pretty', 'false']);
+  assert.ok(samples.length >= 40, `only ${samples.length} samples were found`);
+});
+
+test('a sample that uses the product imports it', () => {
+  const ours = /\bnew (PubSub|SignedTopic|MemoryServer|HanzoChatTransport|TokenSigner)\b/g;
+  for (const { file, place } of samples) {
+    const text = readFileSync(join(folder, file), 'utf8');
+    for (const [, name = ''] of text.matchAll(ours))
+      assert.match(text, new RegExp(`import \\{[^}]*\\b${name}\\b`), `${place}: ${name}`);
+  }
+});
