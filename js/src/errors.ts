@@ -226,7 +226,7 @@ export interface ConnectionFailed extends PubSubError {
   readonly name: 'ConnectionFailed';
 }
 
-/** No reply came within the timeout of a request; `id` is the id of the request. */
+/** No reply arrived within the timeout of a request; `id` is the id of the request. */
 export const RequestTimeout: ErrorClass<RequestTimeout, TimeoutDetails> =
   /* @__PURE__ */ classOf('RequestTimeout');
 export interface RequestTimeout extends OperationTimeout {

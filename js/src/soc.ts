@@ -173,7 +173,7 @@ export function recover(frame: Uint8Array, id: Uint8Array): Verified {
   const said = view.getBigUint64(SIGNATURE_BYTES, true);
   if (said !== BigInt(payload.length))
     throw new InvalidPayload(
-      `The span says ${count(said)} bytes, the payload has ${count(payload.length)}.`,
+      `The span is ${count(said)} bytes, but the payload has ${count(payload.length)}.`,
       { field: 'span', remedy: 'Write the length of the payload as 8 bytes, little-endian.' },
     );
   const v = frame[64] ?? 0;

@@ -82,7 +82,7 @@ class Tasks:
         *,
         expected: tuple[type[Exception], ...] = (),
     ) -> asyncio.Task[_T]:
-        """Run this once. If it fails, the failure is logged and counted, and nothing follows.
+        """Run this once. If it fails, the failure is logged and counted. It does not run again.
 
         Args:
             work: What to run.
@@ -92,7 +92,7 @@ class Tasks:
         def ended(task: asyncio.Task[Any]) -> None:
             error = _retrieve(task)
             if error is not None and not isinstance(error, expected):
-                self._fail(task, "nothing follows", error)
+                self._fail(task, "it does not run again", error)
 
         return self._start(work, ended)
 

@@ -4,18 +4,18 @@ import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { generateKeyPairSync, verify } from 'node:crypto';
 import { mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
-import { join } from 'node:path';
+import { basename, join } from 'node:path';
 import { before, test } from 'node:test';
 import { pathToFileURL } from 'node:url';
-import { build } from 'esbuild';
+import { build, transform } from 'esbuild';
 import { createServer as createVite } from 'vite';
 
 import { atEnd } from '../browser/ending.js';
 import { BOUND, Server } from '../js/runtime/server.js';
 import { APPLICATION, ROOT, run } from './application.js';
+import { freePort } from './guide.js';
 
-const PAGES = ['docs/typescript.md', 'docs/typed.md', 'js/README.md'];
+const PAGES = ['typescript', 'typed', 'quickstart', 'requests'].map((name) => `docs/${name}.md`);
 const BLOCK = /^```(?<language>js|ts)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```/gms;
 const TYPES = join(ROOT, 'node_modules', '@types');
 
@@ -33,15 +33,26 @@ before(() => {
   writeFileSync(join(folder, 'socket.mjs'), SOCKET);
   mkdirSync(join(folder, 'node_modules'));
   symlinkSync(join(ROOT, 'node_modules', 'zod'), join(folder, 'node_modules', 'zod'));
-  for (const page of PAGES) {
+  for (const page of [...PAGES, 'js/README.md']) {
     const text = readFileSync(join(ROOT, page), 'utf8');
     for (const { groups = {} } of text.matchAll(BLOCK)) {
-      const name = groups['title'] ?? `untitled_${programs.length}.${groups['language']}`;
+      const title = groups['title'] ?? `untitled_${programs.length}.${groups['language']}`;
+      const name = programs.includes(title) ? `${basename(page, '.md')}_${title}` : title;
       writeFileSync(join(folder, name), groups['text'] ?? '');
       programs.push(name);
     }
   }
 });
+
+/** The program itself, or one in TypeScript without its types: Node 20 does not strip them. */
+async function runnable(program: string): Promise<string> {
+  if (!program.endsWith('.ts')) return program;
+  const text = readFileSync(join(folder, program), 'utf8');
+  const { code } = await transform(text, { loader: 'ts', format: 'esm' });
+  const name = program.replace(/\.ts$/, '.run.mjs');
+  writeFileSync(join(folder, name), code);
+  return name;
+}
 
 function start(program: string, environment: Record<string, string>, ...options: string[]) {
   const env = { PATH: process.env['PATH'] ?? '', ...environment };
@@ -52,19 +63,19 @@ function start(program: string, environment: Record<string, string>, ...options:
   });
 }
 
-/** What a program printed; it has to end by itself, and well. */
+/** What a program printed. The program must end on its own, with success. */
 async function output(child: ReturnType<typeof start>): Promise<string> {
-  let told = '';
+  let printed = '';
   for (const stream of [child.stdout, child.stderr]) {
     stream.on('data', (chunk: Buffer) => {
-      told += chunk;
+      printed += chunk;
     });
   }
   const timer = setTimeout(() => child.kill('SIGKILL'), BOUND);
   const code = await new Promise((resolve) => child.once('close', resolve));
   clearTimeout(timer);
-  assert.equal(code, 0, told);
-  return told;
+  assert.equal(code, 0, printed);
+  return printed;
 }
 
 test('every program compiles against the package', async () => {
@@ -106,16 +117,18 @@ test('every program that uses the client does its work and ends', async (t) => {
     'presence.mjs': /^snapshot 1\n(update 1\n)?\[ 'typing' \]\n(update 1\n)?$/,
     'errors.mjs': /^invalid_topic \S/,
     'orders.mjs': /^\{ sku: 'a-1', count: 1 \}\ndemo\.orders\.typed data\.sku\n$/,
+    'quickstart_hello.mjs': /^demo\.hello \{ text: 'hi' \}\n$/,
+    'prices.ts': /^120\nunknown_product There is no moon\.\nrequest_timeout\n$/,
     'readme_hello.mjs': /^demo\.hello hi\n$/,
   };
   const found = programs.filter((name) => {
     const text = readFileSync(join(folder, name), 'utf8');
-    return name.endsWith('.mjs') && text.includes("from '@hanzoai/pubsub'");
+    return text.includes('await ps.close()');
   });
   assert.deepEqual(found, Object.keys(expected));
   for (const name of found) {
-    const told = await output(start(name, environment));
-    assert.match(told, expected[name] as RegExp, `${name} told ${told}`);
+    const printed = await output(start(await runnable(name), environment));
+    assert.match(printed, expected[name] as RegExp, `${name} printed ${printed}`);
   }
 });
 
@@ -155,15 +168,6 @@ async function gives(server: Server, answer: Response): Promise<void> {
   const { token, expiresAt } = (await answer.json()) as { token: string; expiresAt: number };
   assert.ok(expiresAt > Date.now());
   await server.client({ token }).connect();
-}
-
-/** A port that is free. */
-async function freePort(): Promise<number> {
-  const listener = createServer();
-  await new Promise<void>((resolve) => listener.listen(0, '127.0.0.1', resolve));
-  const address = listener.address();
-  await new Promise((resolve) => listener.close(resolve));
-  return typeof address === 'object' ? (address?.port ?? 0) : 0;
 }
 
 test("the endpoints of Node, Express, Next and Vite give the user's token", async (t) => {

@@ -203,7 +203,7 @@ async def test_a_way_that_was_not_meant_is_one_warning_and_can_be_asked_for(
         await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
     fallbacks = [line for line in said(caplog) if "server-sent events" in line]
     assert fallbacks == [
-        f"The WebSocket {ps.url} failed (HTTP 404 from the proxy); server-sent events are used"
+        f"The WebSocket {ps.url} failed (HTTP 404 from the proxy); using server-sent events instead"
     ]
     await pubsub_memory.clock.advance_until(lambda: ps.transport == "websocket")
 

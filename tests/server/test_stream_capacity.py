@@ -15,8 +15,8 @@ def test_the_streams_of_a_token_are_those_of_the_docs(window: int, count: int) -
 
 def test_a_server_says_what_a_service_can_stream() -> None:
     assert describe(Settings()) == (
-        "token streams: a service publishes 100 messages per second, enough for 3 with new text "
-        "every 40 ms, 9 with new text every 100 ms, 45 with new text every 500 ms "
+        "token streams: at 100 publishes per second, a service can stream 3 at once with new text "
+        "every 40 ms, 9 at once with new text every 100 ms, 45 at once with new text every 500 ms "
         "(publish_rate_service)"
     )
 

@@ -59,7 +59,7 @@ async def test_a_task_that_fails_is_logged_with_its_name_and_counted(
     with pytest.raises(RuntimeError, match="wheel"):
         await tasks.spawn(fail())
     (record,) = caplog.records
-    assert record.getMessage() == "task fail of the mill failed; nothing follows"
+    assert record.getMessage() == "task fail of the mill failed; it does not run again"
     assert record.exc_info is not None
     assert FAILURES.count == before + 1
     assert len(tasks) == 0

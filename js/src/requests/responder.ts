@@ -124,7 +124,7 @@ export class Responder implements AsyncDisposable {
     this._hasWarned = true;
     driverOf(this._client).options.logger.warn(
       `The request ${id} on topic ${topic} asks for its reply on ${replyTo}, which belongs to ` +
-        'neither the topic nor the sender; this responder answers no such request. Pass `allow` ' +
+        'neither the topic nor the sender; this responder does not answer such requests. Pass `allow` ' +
         'to answer it.',
     );
   }

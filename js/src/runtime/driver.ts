@@ -231,8 +231,8 @@ export class Driver implements Ports, ConnectionEvents {
       if (slowed && !this.slowed)
         this.options.logger.warn(
           DEVELOPMENT
-            ? `A publish waited a second or more: the server takes ${this.peer?.rate || 'no more'} ` +
-                'messages per second of this token. `ps.slowed` counts further waits.'
+            ? `A publish waited a second or more: the server accepts ${this.peer?.rate || 'no more'} ` +
+                'messages per second with this token. `ps.slowed` counts further waits.'
             : 'Publishes wait for the publish rate.',
         );
       this.slowed = slowed;

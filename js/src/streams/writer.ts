@@ -254,7 +254,7 @@ export class StreamWriter implements AsyncDisposable {
       if (reading.ended)
         throw fromCode('conflict', `The stream ${this.id} has ended.`, {
           topic: this._topic,
-          remedy: 'Begin a stream with another id.',
+          remedy: 'Use another id.',
         });
       const epoch = Math.max(this._options.epoch ?? 0, reading.epoch + 1);
       const isKnown = reading.based && !reading.stale;

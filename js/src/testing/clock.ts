@@ -146,7 +146,7 @@ export class VirtualClock implements Clock {
     while (!happened()) {
       const due = this._next()?.due;
       if (due === undefined || due > began + limit) {
-        throw new Error(`It did not happen within ${limit} virtual milliseconds.`);
+        throw new Error(`The condition was not met within ${limit} virtual milliseconds.`);
       }
       await this.advance(due - this._now);
     }

@@ -76,7 +76,7 @@ function unreadable(): InvalidOption {
 function unfit(): InvalidOption {
   return invalid(
     'privateKey',
-    '`privateKey` is of a kind that the server does not accept.',
+    '`privateKey` has a type that the server does not accept.',
     'Use Ed25519, P-256, or RSA with 2,048 bits or more.',
   );
 }

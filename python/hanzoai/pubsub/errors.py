@@ -202,7 +202,7 @@ class OperationTimeout(_CodedError, TimeoutError, code="timeout"):
 
 
 class RequestTimeout(OperationTimeout, code="request_timeout"):
-    """No reply came within the timeout of a request; `id` is the id of the request."""
+    """No reply arrived within the timeout of a request; `id` is the id of the request."""
 
 
 class ReplyError(_CodedError, code="responder_failed"):

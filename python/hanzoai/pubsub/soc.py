@@ -215,7 +215,7 @@ def recover(frame: bytes, id: bytes) -> Verified:
     span = int.from_bytes(frame[SIGNATURE_BYTES:HEAD_BYTES], "little")
     if span != len(payload):
         raise InvalidPayload(
-            f"The span says {span:,} bytes, the payload has {len(payload):,}.",
+            f"The span is {span:,} bytes, but the payload has {len(payload):,}.",
             field="span",
             remedy="Write the length of the payload as 8 bytes, little-endian.",
         )

@@ -208,7 +208,7 @@ def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:
         return key, "RS256"
     raise _invalid(
         "private_key",
-        "private_key is of a kind that the server does not accept.",
+        "private_key has a type that the server does not accept.",
         "Use Ed25519, P-256, or RSA with 2,048 bits or more.",
     )
 

@@ -224,7 +224,7 @@ def _expiry(value: object) -> float | None:
             parsed = datetime.fromisoformat(value)
         except ValueError:
             raise ValueError(
-                f"`expires_at` is {value!r}, no date such as 2030-01-31T00:00:00Z"
+                f"`expires_at` is {value!r}, not a date such as 2030-01-31T00:00:00Z"
             ) from None
         return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
     raise ValueError("`expires_at` is not a date such as 2030-01-31T00:00:00Z")

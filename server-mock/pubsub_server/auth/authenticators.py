@@ -116,5 +116,5 @@ class TokenRouter:
         chosen = self._api_keys if bare.startswith(PREFIX) else self._jwts
         if chosen is None:
             kind = "API keys" if bare.startswith(PREFIX) else "JWTs"
-            raise ServiceError("token_invalid", f"this server takes no {kind}")
+            raise ServiceError("token_invalid", f"this server does not accept {kind}")
         return await chosen.authenticate(bare)

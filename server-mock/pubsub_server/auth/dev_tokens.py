@@ -167,7 +167,9 @@ def _read(file: Path) -> bytes:
     try:
         mode = file.stat().st_mode
         if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
-            raise KeyFileError(f"others may read the development key {file}; chmod 600 it")
+            raise KeyFileError(
+                f"other users can read the development key {file}; run `chmod 600` on it"
+            )
         key = file.read_text(encoding="ascii").strip()
     except FileNotFoundError:
         raise

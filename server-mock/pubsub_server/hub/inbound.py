@@ -144,7 +144,7 @@ class Inbound:
             self._subscribe_failed(connection, error, request.ref)
         except Exception:
             logger.exception("cannot handle a subscription", extra=about(connection))
-            failure = ServiceError("internal", "the server failed on this frame")
+            failure = ServiceError("internal", "the server failed to process this frame")
             self._subscribe_failed(connection, failure, request.ref)
         finally:
             connection.busy = False
@@ -228,7 +228,7 @@ class Inbound:
 
     def _failed(self, connection: Connection, ref: Ref, error: Exception) -> None:
         logger.error("cannot handle a frame", exc_info=error, extra=about(connection))
-        failure = ServiceError("internal", "the server failed on this frame")
+        failure = ServiceError("internal", "the server failed to process this frame")
         self._core.refuse(connection, failure, ref)
 
     def _perform(self, connection: Connection, request: Request) -> None:
@@ -311,7 +311,7 @@ class Inbound:
         if not granted:
             raise ServiceError(
                 "rate_limited",
-                f"more than {core.rates.rate(identity)} updates a second",
+                f"more than {core.rates.rate(identity)} updates per second",
                 topic=request.topic,
                 retry_after_ms=wait,
             )

@@ -420,7 +420,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     ),
     "request_timeout": ErrorRecord(
         code="request_timeout",
-        meaning="No reply came within the timeout of the request.",
+        meaning="No reply arrived within the timeout of the request.",
         remedy="Check that a responder is subscribed to the topic, then try again with the same request id.",
         retryable=True,
         action="retry",

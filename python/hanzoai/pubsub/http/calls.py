@@ -269,7 +269,9 @@ def not_sent(error: PubSubError) -> ErrorInfo:
     """What a message of a batch gets that was not sent, because one before it failed."""
     if isinstance(error, OperationTimeout):
         return error_info(
-            OperationTimeout("It was not sent, because an earlier message was not answered.")
+            OperationTimeout(
+                "The message was not sent, because an earlier one was not acknowledged."
+            )
         )
     return error_info(error)
 

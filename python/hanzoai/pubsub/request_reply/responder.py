@@ -178,8 +178,8 @@ class Responder:
             self._warned = True
             logger.warning(
                 "The request %s on topic %s asks for its reply on %s, which belongs to neither the "
-                "topic nor the sender; this responder answers no such request. Pass `allow` to "
-                "answer it.",
+                "topic nor the sender; this responder does not answer such requests. Pass `allow` "
+                "to answer it.",
                 request.id,
                 request.topic,
                 reply_to,

@@ -433,9 +433,9 @@ class Driver:
     def _warn_slowed(self) -> None:
         rate = self.limits.publish_rate
         logger.warning(
-            "A publish waited a second or more: the server takes %s of this token. Send less "
-            "often, or several changes in one message, or raise the rate of the server. Further "
-            "waits are not logged; `ps.slowed` counts them.",
+            "A publish waited a second or more: the server accepts %s with this token. Publish "
+            "less often, combine several changes in one message, or raise the rate of the server. "
+            "Further waits are not logged; `ps.slowed` counts them.",
             f"{rate:g} messages per second" if rate else "no more messages for now",
         )
 

@@ -134,7 +134,7 @@ class Failures:
         fallen_back = self._auto and self._way == "sse"
         if fallen_back and not self._told_fallback:
             logger.warning(
-                "The WebSocket %s failed (%s); server-sent events are used",
+                "The WebSocket %s failed (%s); using server-sent events instead",
                 self._url,
                 self._socket_failed,
             )

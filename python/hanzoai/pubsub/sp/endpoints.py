@@ -212,7 +212,7 @@ class Dialer:
     ) -> None:
         if tls is not None and not address.tls:
             raise InvalidOption(
-                f"{address.scheme}:// takes no TLS context.",
+                f"{address.scheme}:// does not use a TLS context.",
                 field="ssl",
                 remedy="Use tls+tcp:// or wss://, or leave ssl out.",
             )

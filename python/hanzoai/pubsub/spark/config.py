@@ -162,7 +162,7 @@ class PubSubConfig:
         if len(given) > 1:
             raise InvalidOption(
                 f"`{given[0]}` and `{given[1]}` exclude each other.",
-                remedy="Say in one place where the token is.",
+                remedy="Set only one of them.",
                 field=given[1],
             )
         for name in given:

@@ -174,10 +174,9 @@ class Attempts:
         if status == 401:
             if self.failures > patience:
                 raise AuthError(
-                    "The server does not accept the token, and no other one came.",
+                    "The server rejects the token, and its source returned no other.",
                     code=error.code,
-                    remedy="Let the token file, variable or provider give a fresh one "
-                    "before it ends.",
+                    remedy="Renew the token in the file, variable or provider before it expires.",
                 )
             self._refused = token
             # Another one may be there already: then there is nothing to wait for.

@@ -164,7 +164,7 @@ class Fetcher:
             if delay is None:
                 if status in (404, 405):
                     raise NotFound(
-                        f"The server does not know {method} {path.partition('/topics')[0]}.",
+                        f"The server does not support {method} {path.partition('/topics')[0]}.",
                         remedy="Check that `url` is that of PubSub, of a version with positions.",
                     )
                 raise _named(found)

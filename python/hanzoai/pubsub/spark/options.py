@@ -146,14 +146,14 @@ def _unknown(key: str, low: str, names: Mapping[str, str], path: str) -> Invalid
     if low in _TOKENS:
         return invalid(
             key,
-            "would carry a secret to every executor",
+            "would send a secret to every executor",
             "Give tokenFile, tokenEnv or credentialProvider.",
         )
     if low == "path":
-        return invalid("path", "is not taken", path)
+        return invalid("path", "is not supported", path)
     near = difflib.get_close_matches(low, names, n=1, cutoff=0.6)
     hint = f"Did you mean `{names[near[0]]}`? " if near else ""
-    return invalid(key[:80], "is unknown", f"{hint}Known are {', '.join(names.values())}.")
+    return invalid(key[:80], "is unknown", f"{hint}Valid options: {', '.join(names.values())}.")
 
 
 def invalid(name: str, problem: str, remedy: str) -> InvalidOption:

@@ -47,7 +47,7 @@ def record_batch(messages: Sequence[dict[str, Any]]) -> Any:
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         # What is in a message is not shown.
         raise ProtocolError(
-            f"A message of the history is none ({type(error).__name__}).",
+            f"An entry of the history is not a message ({type(error).__name__}).",
             remedy="Check that `url` is that of PubSub.",
         ) from None
     return pa.RecordBatch.from_pydict(columns)

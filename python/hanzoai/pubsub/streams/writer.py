@@ -355,7 +355,7 @@ class StreamWriter:
             raise Conflict(
                 f"The stream {self._id} has ended.",
                 topic=self._topic,
-                remedy="Begin a stream with another id.",
+                remedy="Use another id.",
             )
         self._epoch = max(self._epoch, reading.epoch + 1)
         if not reading.based or reading.stale:

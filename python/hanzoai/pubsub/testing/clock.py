@@ -137,7 +137,7 @@ class VirtualClock:
         while not happened():
             due = self._next_due()
             if due is None or due > began + limit:
-                raise AssertionError(f"It did not happen within {limit:g} virtual seconds")
+                raise AssertionError(f"The condition was not met within {limit:g} virtual seconds")
             await self.advance(due - self._now)
         return self._now - began
 

@@ -62,7 +62,7 @@ def dev_token(
         raise InvalidOption(
             f"{error}.",
             field="key_file",
-            remedy="Name the key file of the server, readable by you alone.",
+            remedy="Pass the path of the server's key file, which only you may be able to read.",
         ) from error
     return dev_tokens.mint(
         key,

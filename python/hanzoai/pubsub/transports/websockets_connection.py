@@ -92,7 +92,7 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
         answer = error.response
         raise refusal(options, answer.status_code, answer.headers.get("Retry-After")) from error
     except (ProxyError, InvalidProxy) as error:
-        raise TransportFailed(None, "The proxy did not let the connection through.") from error
+        raise TransportFailed(None, "The proxy rejected the connection.") from error
     except (InvalidHandshake, InvalidURI, EOFError) as error:
         raise no_websocket(host, error) from error
     except (OSError, ssl.SSLError, TimeoutError) as error:

@@ -268,7 +268,7 @@ class HttpConnection(web.RequestHandler):
         identifier = new_request_id()
         if status >= 500:
             _LOG.error("request %s failed", identifier, exc_info=exc)
-            error = ServiceError("internal", "the server failed at this request")
+            error = ServiceError("internal", "the server failed to process this request")
         else:
             error = ServiceError("invalid_frame", "this is not a valid HTTP/1.1 request")
         response = problem(error, identifier, status=status)

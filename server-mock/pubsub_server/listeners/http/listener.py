@@ -230,7 +230,7 @@ class HttpListener:
         except Exception:
             _LOG.exception("request %s failed", identifier)
             return problem(
-                ServiceError("internal", "the server failed at this request"), identifier
+                ServiceError("internal", "the server failed to process this request"), identifier
             )
 
     def _options(self, request: web.Request, allowed: str) -> web.Response:

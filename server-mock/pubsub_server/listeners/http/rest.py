@@ -180,7 +180,7 @@ class RestApi:
         identity = await requests.identify(self._service, request)
         client_id = request.match_info["client_id"]
         if len(client_id) > CLIENT_ID_MAX:
-            raise ServiceError("not_found", "connection ids are shorter")
+            raise ServiceError("not_found", "a connection id has fewer characters")
         self._service.cut(identity, client_id, requests.caller(request))
         return web.Response(status=204, headers={"Cache-Control": "no-store"})
 

@@ -80,7 +80,7 @@ class Web:
         where, status = f"{self._base}/healthz", answer.status_code
         kind = answer.headers.get("content-type", "")
         if status == 200 and "html" not in kind:
-            return ok("http", f"{where} is well", milliseconds)
+            return ok("http", f"{where} answers", milliseconds)
         if status == 426 or (status == 400 and b"pgrade" in answer.content[:2048]):
             return websocket_port(self._address)
         if answer.is_redirect:
