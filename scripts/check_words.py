@@ -33,7 +33,10 @@ SUFFIXES: Final = frozenset(
     | {".py", ".ts", ".tsx", ".js", ".mjs", ".css", ".html"}
 )
 PLACES: Final = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "spec", "python", "js")
-PLACES_ALSO: Final = ("server-mock", "examples", "scripts", "mkdocs.yml", "Makefile")
+PLACES_ALSO: Final = (
+    *("server-mock", "examples", "scripts", "mkdocs.yml", "Makefile", "SECURITY.md"),
+    *(".github", ".devcontainer", ".pre-commit-config.yaml"),
+)
 LEFT_OUT: Final = re.compile(
     r"(^|/)(generated|traces|package-lock\.json|biome\.json)(/|$)"
     r"|^scripts/(words\.yaml|check_words\.py)$|^spec/readings\.json$|^spec/examples/"

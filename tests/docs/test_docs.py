@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NOT_RUN_AT_MOST = 13
+NOT_RUN_AT_MOST = 16
 
 
 def _name(page: Path) -> str:

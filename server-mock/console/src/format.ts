@@ -59,11 +59,12 @@ export function rate(perSecond: number): string {
 
 /** `512 B`, `4.1 KiB`, `12 MiB`. */
 export function bytes(size: number): string {
-  if (size < 1024) return `${Math.round(size)} B`;
+  if (Math.round(size) < 1024) return `${Math.round(size)} B`;
   const units = ['KiB', 'MiB', 'GiB', 'TiB'];
   let [value, unit] = [size / 1024, 0];
-  while (value >= 1024 && unit < units.length - 1) [value, unit] = [value / 1024, unit + 1];
-  return `${value.toFixed(value < 10 ? 1 : 0)} ${units[unit]}`;
+  // The bounds are those of the rounded number: neither `10.0 KiB` nor `1024 KiB`.
+  while (value >= 1023.5 && unit < units.length - 1) [value, unit] = [value / 1024, unit + 1];
+  return `${value.toFixed(value < 9.95 ? 1 : 0)} ${units[unit]}`;
 }
 
 /** `1 message`, `2 messages`. */

@@ -188,7 +188,7 @@ function said(topics: Topics, shown: number, known: number): string {
     return 'Listing all topics needs an administrator’s token: these are the ones of messages that were seen.';
   }
   if (!shown && known) return 'No topic has that in its name.';
-  if (!known) return 'No topic yet: one appears with its first message or subscriber.';
+  if (!known) return 'No topics yet. A topic appears with its first message or subscriber.';
   if (topics.more.value)
     return `The first ${TOPICS_MAX}. Filter by how a name begins to find others.`;
   return '';

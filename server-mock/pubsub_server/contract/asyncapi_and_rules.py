@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def asyncapi(contract: Contract) -> str:
-    """An AsyncAPI 3.0 document: a channel a topic, who sends and who receives."""
+    """An AsyncAPI 3.1 document: one channel per topic, who sends and who receives."""
     channels: dict[str, Any] = {}
     operations: dict[str, Any] = {}
     for number, topic in enumerate(contract.topics, 1):
@@ -35,7 +35,7 @@ def asyncapi(contract: Contract) -> str:
                 "messages": [{"$ref": f"#/channels/{key}/messages/{topic.name}"}],
             }
     document: dict[str, Any] = {
-        "asyncapi": "3.0.0",
+        "asyncapi": "3.1.0",
         "info": {
             "title": contract.title,
             "version": contract.version,

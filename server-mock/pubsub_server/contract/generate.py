@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _WRITERS: Mapping[str, tuple[str, Callable[[Contract], str]]] = {
     "python": ("pydantic models", python_types),
     "typescript": ("TypeScript types and the map `Topics`", typescript_types),
-    "asyncapi": ("an AsyncAPI 3.0 document", asyncapi_and_rules.asyncapi),
+    "asyncapi": ("an AsyncAPI 3.1 document", asyncapi_and_rules.asyncapi),
     "access": ("access rules for `serve --rules`", asyncapi_and_rules.access_rules),
 }
 

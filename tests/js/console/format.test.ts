@@ -47,9 +47,12 @@ test('large numbers are short', () => {
     '3.0G',
   ]);
   assert.deepEqual([0, 0.3, 8.24, 128.4, 9_900].map(rate), ['0', '0.3', '8.2', '128', '9.9k']);
-  assert.deepEqual([512, 12_595, 4_299_162, 2 ** 40].map(bytes), [
+  assert.deepEqual([512, 10_188, 10_189, 12_595, 1_048_300, 4_299_162, 2 ** 40].map(bytes), [
     '512 B',
+    '9.9 KiB',
+    '10 KiB',
     '12 KiB',
+    '1.0 MiB',
     '4.1 MiB',
     '1.0 TiB',
   ]);

@@ -83,7 +83,7 @@ class Listener:
             OSError: The address is in use, or cannot be bound.
         """
         if address.tls != (tls is not None):
-            wanted = "needs a" if address.tls else "takes no"
+            wanted = "needs a" if address.tls else "does not use a"
             raise InvalidOption(
                 f"{address.scheme}:// {wanted} TLS context.",
                 field="ssl",
