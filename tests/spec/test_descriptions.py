@@ -64,7 +64,7 @@ def test_the_bundle_is_valid_by_itself() -> None:
 
 
 def test_asyncapi_is_valid() -> None:
-    assert ASYNCAPI["asyncapi"] == "3.0.0"
+    assert ASYNCAPI["asyncapi"] == "3.1.0"
     checked = subprocess.run(
         ["node", ROOT / "scripts/check_asyncapi.mjs", SPEC / "asyncapi.yaml"],
         capture_output=True,
