@@ -139,8 +139,14 @@ def lifecycle(machine: Lifecycle, groups: tuple[Group, ...], prose: str) -> str:
     for timer, event in machine.timers.items():
         named = ", ".join(f"`{name}` {values[name]:,}" for name in _DURATIONS[timer])
         out.append(f"| `{timer}` | `{event}` | {named or 'the expiry of the token'} |")
+    out += ["", "## Guards", "", "| guard | holds if |", "|---|---|"]
+    out += [f"| `{name}` | {guard.means} |" for name, guard in machine.asks.items()]
     out += ["", "## Rows", ""]
-    out += ["The first row whose guards all hold applies. Its steps run in order.", ""]
+    out += [
+        "The first row whose guards all hold applies. Its steps run in order; those in parentheses",
+        "run before the change of state is reported.",
+        "",
+    ]
     for state in machine.states:
         cells = machine.table[state]
         if not any(cells.values()):
@@ -165,7 +171,8 @@ def lifecycle(machine: Lifecycle, groups: tuple[Group, ...], prose: str) -> str:
 def _row(state: str, event: str, row: Row) -> str:
     guards = " and ".join(f"`{guard}`" for guard in row.guards)
     to = "stays" if row.to == state else f"`{row.to}`"
-    return f"| `{event}` | {guards} | {to} | {', '.join(f'`{step}`' for step in row.actions)} |"
+    steps = [*(f"(`{step}`)" for step in row.before), *(f"`{step}`" for step in row.actions)]
+    return f"| `{event}` | {guards} | {to} | {', '.join(steps)} |"
 
 
 def _diagram(machine: Lifecycle) -> list[str]:

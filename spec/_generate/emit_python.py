@@ -46,9 +46,13 @@ def lifecycle(machine: Lifecycle) -> str:
         "",
         "",
         "class Row(NamedTuple):",
-        '    """One way out of a state on an event; the first row whose guards all hold fires."""',
+        '    """One way out of a state on an event; the first row whose guards all hold fires.',
+        "",
+        "    The steps of `before` run before the change of state is reported.",
+        '    """',
         "",
         "    guards: tuple[Guard, ...]",
+        "    before: tuple[Action, ...]",
         "    to: State",
         "    actions: tuple[Action | TimerStep, ...]",
         "",
@@ -72,7 +76,8 @@ def lifecycle(machine: Lifecycle) -> str:
         out.append(f"    {quoted(state)}: {{")
         for event, rows in cells.items():
             items = [
-                f"Row({python_tuple(row.guards)}, {quoted(row.to)}, {python_tuple(row.actions)})"
+                f"Row({python_tuple(row.guards)}, {python_tuple(row.before)}, {quoted(row.to)}, "
+                f"{python_tuple(row.actions)})"
                 for row in rows
             ]
             body = ", ".join(items) + ("," if len(items) == 1 else "")

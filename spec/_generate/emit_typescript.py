@@ -1,81 +1,20 @@
-"""TypeScript code of the lifecycle, the errors and the defaults."""
+"""TypeScript code of the errors and the defaults."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from spec._generate.text import camel, header, single, typescript_name
+from spec._generate.text import camel, header, single, typescript_name, union
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from spec._generate.defaults import Constant, Group
     from spec._generate.errors import Errors, Record
-    from spec._generate.lifecycle import Lifecycle, Row
 
 # Errors that the client makes without further words. All others come with a message of their own,
 # so that their meaning need not be loaded into every page.
 _SAID_ALONE = frozenset({"closed", "outcome_unknown"})
-
-
-def lifecycle(machine: Lifecycle) -> str:
-    """The module `generated/lifecycle.ts`: the table is text, for its size, without empty cells."""
-    timers = {event: f"@{timer}" for timer, event in machine.timers.items()}
-    named = {event: timers.get(event) or camel(event) for event in machine.events}
-    out = [header("//", "spec/lifecycle.yaml"), ""]
-    out += _union("State", machine.states, "Where a session stands, as the table sees it.")
-    public = dict.fromkeys(machine.public.values())
-    out += _union("PublicState", public, "Where a session stands, as users see it.")
-    out += _union("Event", named.values(), "What may happen; `@` and a timer: it ran out.")
-    out += _union("Timer", machine.timers, "The timers of a session.")
-    out += _union("Guard", map(camel, machine.guards), "Questions that a row asks.")
-    out += _union("Action", map(camel, machine.actions), "Steps that a row takes.")
-    out += _union("TimerStep", machine.timer_steps, "Steps that start or stop a timer.")
-    out += [
-        f"export const INITIAL: State = {single(machine.initial)};",
-        f"export const FINAL: ReadonlySet<State> = new Set<State>({_array(machine.final)});",
-        "",
-        "/** States that users see under another name. */",
-        "const SEEN_AS: Readonly<Partial<Record<State, PublicState>>> = {",
-        *(
-            f"  {state}: {single(public)},"
-            for state, public in machine.public.items()
-            if state != public
-        ),
-        "};",
-        "",
-        "/** What users see of a state. */",
-        "export function publicState(state: State): PublicState {",
-        "  return SEEN_AS[state] ?? (state as PublicState);",
-        "}",
-        "",
-        "/** Guards and actions of the table; `E` is what a session calls an event. */",
-        "export interface Steps<E> {",
-        *(f"  {camel(guard)}(event: E): boolean;" for guard in machine.guards),
-        *(f"  {camel(action)}(event: E): void;" for action in machine.actions),
-        "}",
-        "",
-        "/**",
-        " * For each state: a line an event, `event row|row`; a row is `guards>state>actions`.",
-        " *",
-        " * No state: it stays.",
-        " * The first row whose guards all hold fires. An event that does not exist is ignored.",
-        " */",
-        "export const TABLE: Readonly<Record<State, string>> = {",
-    ]
-    for state, cells in machine.table.items():
-        lines = [
-            f"{named[event]} {'|'.join(_row(row, state) for row in rows)}"
-            for event, rows in cells.items()
-            if rows
-        ]
-        out.append(f"  {state}: `{chr(10).join(lines)}`,")
-    return "\n".join([*out, "};", ""])
-
-
-def _row(row: Row, state: str) -> str:
-    guards, actions = (",".join(map(camel, names)) for names in (row.guards, row.actions))
-    return f"{guards}>{row.to if row.to != state else ''}>{actions}"
 
 
 def errors(table: Errors) -> str:
@@ -90,10 +29,10 @@ def errors(table: Errors) -> str:
         "export type CloseAction = 'retry' | 'reauth' | 'stop';",
         "",
     ]
-    out += _union("WireCode", table.wire, "Codes that a server sends.")
-    out += _union("ClientCode", table.client, "Codes that only the SDK raises.")
+    out += union("WireCode", table.wire, "Codes that a server sends.")
+    out += union("ClientCode", table.client, "Codes that only the SDK raises.")
     out += ["/** Every known code. */", "export type Code = WireCode | ClientCode;", ""]
-    out += _union("ErrorName", table.names, "Names of the error classes.")
+    out += union("ErrorName", table.names, "Names of the error classes.")
     out += [
         "/** What is known of a code. */",
         "export interface ErrorRecord {",
@@ -204,10 +143,6 @@ def _constant_doc(constant: Constant, indent: str) -> list[str]:
 def _words(record: Record) -> list[str]:
     """The remedy, and the meaning where the client itself says no more."""
     return [record.remedy, record.meaning] if record.code in _SAID_ALONE else [record.remedy]
-
-
-def _union(name: str, values: Iterable[str], doc: str) -> list[str]:
-    return [f"/** {doc} */", f"export type {name} = {' | '.join(map(single, values))};", ""]
 
 
 def _array(values: Iterable[str]) -> str:

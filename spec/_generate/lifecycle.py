@@ -19,11 +19,27 @@ class SpecError(Exception):
 
 @dataclass(frozen=True)
 class Row:
-    """One way out of a state on an event; it fires when all its guards hold."""
+    """One way out of a state on an event; it fires when all its guards hold.
+
+    Attributes:
+        guards: What it asks.
+        before: Its steps before the change of state is reported.
+        to: The state that it leads to.
+        actions: Its steps after that.
+    """
 
     guards: tuple[str, ...]
+    before: tuple[str, ...]
     to: str
     actions: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A question that rows ask; ``of_event``: of the event, not of the session alone."""
+
+    of_event: bool
+    means: str
 
 
 @dataclass(frozen=True)
@@ -36,6 +52,7 @@ class Lifecycle:
     means: dict[str, str]
     timers: dict[str, str]
     sources: dict[str, str]
+    asks: dict[str, Guard]
     table: dict[str, dict[str, tuple[Row, ...]]]
     falls_through: frozenset[tuple[str, str]]
     faults: dict[tuple[str, str], str]
@@ -73,7 +90,7 @@ class Lifecycle:
         return tuple(sorted(action for action in self._done() if action[0] in "+-"))
 
     def _done(self) -> set[str]:
-        return {action for _, _, row in self.rows() for action in row.actions}
+        return {step for _, _, row in self.rows() for step in (*row.before, *row.actions)}
 
 
 def load(path: Path) -> Lifecycle:
@@ -88,7 +105,7 @@ def compile_lifecycle(spec: dict[str, Any]) -> Lifecycle:
     _check_names(spec)
     table: dict[str, dict[str, list[Row]]] = {state: {} for state in states}
     for row in spec["rows"]:
-        _known("rows", row, {"from", "event", "if", "to", "do"})
+        _known("rows", row, {"from", "event", "if", "before", "to", "do"})
         _some([action[1:] for action in row["do"] if action[0] in "+-"], spec["timers"])
         for state, event in product(_some(row["from"], states), _some(row["event"], sources)):
             cell = table[state].setdefault(event, [])
@@ -124,6 +141,10 @@ def compile_lifecycle(spec: dict[str, Any]) -> Lifecycle:
         means={name: state["means"] for name, state in states.items()},
         timers=dict(spec["timers"]),
         sources=dict(sources),
+        asks={
+            name: Guard(guard["asks"] == "event", guard["means"])
+            for name, guard in spec["guards"].items()
+        },
         table={
             state: {event: tuple(cells[event]) for event in sources if event in cells}
             for state, cells in table.items()
@@ -169,15 +190,16 @@ def _expand(
     row: dict[str, Any], state: str, forks: dict[str, dict[str, str]], states: Iterable[str]
 ) -> list[Row]:
     guards = tuple(_list(row.get("if", [])))
+    before = tuple(_list(row.get("before", [])))
     actions = tuple(row["do"])
     if row["to"] == "same":
-        return [Row(guards, state, actions)]
+        return [Row(guards, before, state, actions)]
     if fork := forks.get(row["to"]):
         return [
-            Row((*guards, fork["if"]), _some(fork["then"], states)[0], actions),
-            Row(guards, _some(fork["else"], states)[0], actions),
+            Row((*guards, fork["if"]), before, _some(fork["then"], states)[0], actions),
+            Row(guards, before, _some(fork["else"], states)[0], actions),
         ]
-    return [Row(guards, _some(row["to"], states)[0], actions)]
+    return [Row(guards, before, _some(row["to"], states)[0], actions)]
 
 
 def _check_names(spec: dict[str, Any]) -> None:
@@ -207,5 +229,7 @@ def _check_reach(machine: Lifecycle) -> None:
     fired = {event for _, event, _ in machine.rows()}
     if missing := set(machine.events) - fired:
         raise SpecError(f"lifecycle.yaml: no row fires on {sorted(missing)}")
+    if unlike := set(machine.guards) ^ set(machine.asks):
+        raise SpecError(f"lifecycle.yaml: guards without a row or a meaning: {sorted(unlike)}")
     if both := set(machine.guards) & set(machine.actions):
         raise SpecError(f"lifecycle.yaml: both a guard and an action: {sorted(both)}")

@@ -15,6 +15,7 @@ from spec._generate import (
     emit_wire_page,
     errors,
     lifecycle,
+    lifecycle_typescript,
     timelines,
     wire_python,
     wire_typescript,
@@ -45,7 +46,7 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
     for name, text in {
         "wire": wire_typescript.frames(schema),
         "http": wire_typescript.http(schema),
-        "lifecycle": emit_typescript.lifecycle(machine),
+        "lifecycle": lifecycle_typescript.lifecycle(machine),
         "errors": emit_typescript.errors(table),
         "defaults": emit_typescript.defaults(groups),
         "limits": emit_typescript.limits(groups),

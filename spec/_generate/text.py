@@ -49,3 +49,7 @@ def python_tuple(items: Iterable[str]) -> str:
 def header(mark: str, source: str) -> str:
     """The first line of a generated file."""
     return f"{mark} Generated from {source} by `make generate`; do not edit."
+
+
+def union(name: str, values: Iterable[str], doc: str) -> list[str]:
+    return [f"/** {doc} */", f"export type {name} = {' | '.join(map(single, values))};", ""]

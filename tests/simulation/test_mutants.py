@@ -15,6 +15,7 @@ from hanzoai.pubsub.session.lifecycle import Lifecycle
 from hanzoai.pubsub.session.ports import Acked, Rejected
 from hanzoai.pubsub.session.publishes import Publishes
 from hanzoai.pubsub.session.subscriptions import Subscriptions
+from hanzoai.pubsub.session.timers import Timers
 from tests.simulation.run import simulate
 
 if TYPE_CHECKING:
@@ -258,18 +259,18 @@ def two_callbacks_at_a_time(patch: Patch) -> None:
 
 @mutant
 def a_timer_outlives_the_session(patch: Patch) -> None:
-    patch.setattr(Lifecycle, "stop_all", nothing)
+    patch.setattr(Timers, "stop_all", nothing)
 
 
 @mutant
 def the_transport_outlives_the_session(patch: Patch) -> None:
-    hang_up = Lifecycle.hang_up
+    hang_up = Lifecycle._hang_up
 
-    def broken(self: Lifecycle, event: Any) -> None:
+    def broken(self: Lifecycle, code: int) -> None:
         if self.state not in ("closed", "failed"):
-            hang_up(self, event)
+            hang_up(self, code)
 
-    patch.setattr(Lifecycle, "hang_up", broken)
+    patch.setattr(Lifecycle, "_hang_up", broken)
 
 
 @mutant

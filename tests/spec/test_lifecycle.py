@@ -26,11 +26,23 @@ SMALL: dict[str, Any] = {
     },
     "forks": {"apart": {"if": "overdue", "then": "late", "else": "on"}},
     "timers": {"tick": "ticked"},
+    "guards": {
+        "able": {"asks": "session", "means": "it can"},
+        "asked": {"asks": "event", "means": "it was asked for"},
+        "over": {"asks": "event", "means": "the end is there"},
+        "overdue": {"asks": "session", "means": "it is late"},
+    },
     "events": {"start": "user", "ticked": "timer"},
     "rows": [
         {"from": "off", "event": "start", "if": ["asked", "able"], "to": "apart", "do": ["run"]},
         {"from": ["on", "late"], "event": "ticked", "if": "over", "to": "done", "do": []},
-        {"from": ["on", "late"], "event": "ticked", "to": "same", "do": ["count"]},
+        {
+            "from": ["on", "late"],
+            "event": "ticked",
+            "before": "look",
+            "to": "same",
+            "do": ["count"],
+        },
     ],
     "ignore": [
         {"in": "off", "event": "start"},
@@ -45,17 +57,17 @@ def test_the_sugar_becomes_plain_rows() -> None:
     machine = compile_lifecycle(SMALL)
     assert machine.table["off"] == {
         "start": (
-            Row(("asked", "able", "overdue"), "late", ("run",)),
-            Row(("asked", "able"), "on", ("run",)),
+            Row(("asked", "able", "overdue"), (), "late", ("run",)),
+            Row(("asked", "able"), (), "on", ("run",)),
         )
     }
     assert machine.table["late"]["ticked"] == (
-        Row(("over",), "done", ()),
-        Row((), "late", ("count",)),
+        Row(("over",), (), "done", ()),
+        Row((), ("look",), "late", ("count",)),
     )
     assert machine.table["done"] == {"start": (), "ticked": ()}
     assert machine.guards == ("able", "asked", "over", "overdue")
-    assert machine.actions == ("count", "run")
+    assert machine.actions == ("count", "look", "run")
     assert machine.falls_through == {("off", "start")}
     assert machine.faults == {("off", "ticked"): "no timer runs"}
 
@@ -84,7 +96,7 @@ def test_a_timer_is_started_and_stopped_without_a_step_of_its_own() -> None:
     spec = deepcopy(SMALL)
     spec["rows"][0].update(do=["run", "-tick", "+tick"])
     machine = compile_lifecycle(spec)
-    assert machine.actions == ("count", "run")
+    assert machine.actions == ("count", "look", "run")
     assert machine.timer_steps == ("+tick", "-tick")
 
 
@@ -145,6 +157,15 @@ def test_an_event_that_no_row_fires_on_is_refused() -> None:
     assert "no row fires on ['noise']" in broken(change)
 
 
+def test_a_guard_without_a_meaning_is_refused() -> None:
+    assert "['able']" in broken(lambda spec: spec["guards"].pop("able"))
+
+
+def test_a_guard_that_no_row_asks_is_refused() -> None:
+    idle = {"asks": "event", "means": "nothing"}
+    assert "['idle']" in broken(lambda spec: spec["guards"].update(idle=idle))
+
+
 def test_a_timer_without_its_event_is_refused() -> None:
     assert "one to one" in broken(lambda spec: spec["timers"].update(tock="tocked"))
 
@@ -159,10 +180,7 @@ def test_a_guard_is_no_action() -> None:
 
 def test_the_generated_table_is_the_compiled_one() -> None:
     generated = {
-        state: {
-            event: tuple(Row(row.guards, row.to, row.actions) for row in rows)
-            for event, rows in cells.items()
-        }
+        state: {event: tuple(Row(*row) for row in rows) for event, rows in cells.items()}
         for state, cells in lifecycle.TABLE.items()
     }
     assert generated == MACHINE.table
@@ -184,8 +202,7 @@ def test_every_state_but_the_final_ones_can_be_aborted() -> None:
             assert [row.to for row in MACHINE.table[state]["abort"]] == ["closed"]
 
 
-def test_whatever_ends_in_failed_tells_why_and_leaves_no_timer() -> None:
+def test_each_way_to_failed_takes_the_one_step_that_ends_with_an_error() -> None:
     for _, _, row in MACHINE.rows():
         if row.to == "failed":
-            assert row.actions[0] == "stop_all"
-            assert row.actions[-1] == "fail"
+            assert row.actions == ("fail",)

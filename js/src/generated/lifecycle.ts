@@ -1,6 +1,6 @@
 // Generated from spec/lifecycle.yaml by `make generate`; do not edit.
 
-/** Where a session stands, as the table sees it. */
+/** Where a session stands, as the lifecycle sees it. */
 export type State =
   | 'initialized'
   | 'resolving'
@@ -25,39 +25,7 @@ export type PublicState =
   | 'closed'
   | 'failed';
 
-/** What may happen; `@` and a timer: it ran out. */
-export type Event =
-  | 'connect'
-  | 'close'
-  | 'abort'
-  | 'token'
-  | 'tokenFailed'
-  | 'opened'
-  | 'dropped'
-  | 'probed'
-  | 'answered'
-  | 'woke'
-  | 'offline'
-  | 'auth.ok'
-  | 'auth.error'
-  | 'auth.expiring'
-  | 'pong'
-  | 'drained'
-  | 'called'
-  | '@fetch'
-  | '@open'
-  | '@ping'
-  | '@pong'
-  | '@retry'
-  | '@refresh'
-  | '@expiry'
-  | '@stable'
-  | '@suspend'
-  | '@fallback'
-  | '@upgrade'
-  | '@drain';
-
-/** The timers of a session. */
+/** The timers of the lifecycle. */
 export type Timer =
   | 'fetch'
   | 'open'
@@ -72,76 +40,7 @@ export type Timer =
   | 'upgrade'
   | 'drain';
 
-/** Questions that a row asks. */
-export type Guard =
-  | 'authFault'
-  | 'cannotRenew'
-  | 'draining'
-  | 'finalError'
-  | 'firstReplaced'
-  | 'fresh'
-  | 'hasPings'
-  | 'hasToken'
-  | 'heard'
-  | 'httpAnswers'
-  | 'late'
-  | 'mayFallBack'
-  | 'overdue'
-  | 'reachable'
-  | 'refused'
-  | 'unsettled';
-
-/** Steps that a row takes. */
-export type Action =
-  | 'abandonFetch'
-  | 'accept'
-  | 'changeTransport'
-  | 'check'
-  | 'countFailure'
-  | 'countShortLife'
-  | 'cutWait'
-  | 'dial'
-  | 'fail'
-  | 'fetchToken'
-  | 'finish'
-  | 'flush'
-  | 'forgetToken'
-  | 'hangUp'
-  | 'keepToken'
-  | 'leave'
-  | 'noteReplaced'
-  | 'probe'
-  | 'probeHttp'
-  | 'rejoin'
-  | 'renew'
-  | 'resetRetry'
-  | 'retryNow'
-  | 'scheduleRefetch'
-  | 'scheduleRetry'
-  | 'sendAuth'
-  | 'sendPing'
-  | 'startDrain'
-  | 'startFallback'
-  | 'startSuspend'
-  | 'startUpgrade'
-  | 'stopAll'
-  | 'upgrade';
-
-/** Steps that start or stop a timer. */
-export type TimerStep =
-  | '+open'
-  | '+ping'
-  | '+pong'
-  | '+stable'
-  | '-fallback'
-  | '-open'
-  | '-ping'
-  | '-pong'
-  | '-retry'
-  | '-suspend';
-
 export const INITIAL: State = 'initialized';
-export const FINAL: ReadonlySet<State> = new Set<State>(['closed', 'failed']);
 
 /** States that users see under another name. */
 const SEEN_AS: Readonly<Partial<Record<State, PublicState>>> = {
@@ -155,155 +54,591 @@ export function publicState(state: State): PublicState {
   return SEEN_AS[state] ?? (state as PublicState);
 }
 
-/** Guards and actions of the table; `E` is what a session calls an event. */
+/** What a session knows to do and to answer; `E` is what it calls an event. */
 export interface Steps<E> {
-  authFault(event: E): boolean;
-  cannotRenew(event: E): boolean;
-  draining(event: E): boolean;
-  finalError(event: E): boolean;
-  firstReplaced(event: E): boolean;
-  fresh(event: E): boolean;
-  hasPings(event: E): boolean;
-  hasToken(event: E): boolean;
-  heard(event: E): boolean;
-  httpAnswers(event: E): boolean;
-  late(event: E): boolean;
-  mayFallBack(event: E): boolean;
-  overdue(event: E): boolean;
-  reachable(event: E): boolean;
-  refused(event: E): boolean;
-  unsettled(event: E): boolean;
-  abandonFetch(event: E): void;
-  accept(event: E): void;
-  changeTransport(event: E): void;
-  check(event: E): void;
-  countFailure(event: E): void;
-  countShortLife(event: E): void;
-  cutWait(event: E): void;
-  dial(event: E): void;
-  fail(event: E): void;
-  fetchToken(event: E): void;
-  finish(event: E): void;
-  flush(event: E): void;
-  forgetToken(event: E): void;
-  hangUp(event: E): void;
-  keepToken(event: E): void;
-  leave(event: E): void;
-  noteReplaced(event: E): void;
-  probe(event: E): void;
-  probeHttp(event: E): void;
-  rejoin(event: E): void;
-  renew(event: E): void;
-  resetRetry(event: E): void;
-  retryNow(event: E): void;
-  scheduleRefetch(event: E): void;
-  scheduleRetry(event: E): void;
-  sendAuth(event: E): void;
-  sendPing(event: E): void;
-  startDrain(event: E): void;
-  startFallback(event: E): void;
-  startSuspend(event: E): void;
-  startUpgrade(event: E): void;
-  stopAll(event: E): void;
-  upgrade(event: E): void;
+  readonly state: State;
+  /** Enter a state and report it. */
+  _enter(to: State, event: E): void;
+  _start(timer: Timer): void;
+  _stop(...timers: readonly Timer[]): void;
+  /** Whether the error or close code says that the token is at fault. */
+  _authFault(event: E): boolean;
+  /** Whether the program has asked for the end, once its publishes are settled. */
+  readonly _draining: boolean;
+  /** Whether the error or close code says that another try is pointless, or faults a token that cannot be renewed. */
+  _finalError(event: E): boolean;
+  /** Whether another connection took the place of this one, for the first time. */
+  _firstReplaced(event: E): boolean;
+  /** Whether more than half of the life of the token is left. */
+  _fresh(event: E): boolean;
+  /** Whether the first WebSocket is late, the choice of transport is free, and the HTTP address answers. */
+  readonly _givesWay: boolean;
+  /** Whether the server answers pings on this transport. */
+  readonly _hasPings: boolean;
+  /** Whether a token is held. */
+  readonly _hasToken: boolean;
+  /** Whether something has come since the ping. */
+  _heard(event: E): boolean;
+  /** Whether disconnected for longer than history is certain to last. */
+  readonly _overdue: boolean;
+  /** Whether a WebSocket could be opened. */
+  _reachable(event: E): boolean;
+  /** Whether the token callback refuses permanently. */
+  _refused(event: E): boolean;
+  /** Whether a publish has no outcome. */
+  readonly _unsettled: boolean;
+  _abandonFetch(event: E): void;
+  _accept(event: E): void;
+  _changeTransport(event: E): void;
+  _check(event: E): void;
+  _countFailure(event: E): void;
+  _countShortLife(event: E): void;
+  _cutWait(event: E): void;
+  _dial(event: E): void;
+  _fail(event: E): void;
+  _fetchToken(event: E): void;
+  _finish(event: E): void;
+  _flush(event: E): void;
+  _forgetToken(event: E): void;
+  _keepToken(event: E): void;
+  _leave(event: E): void;
+  _noteReplaced(event: E): void;
+  _noteStable(event: E): void;
+  _planNow(event: E): void;
+  _planRetry(event: E): void;
+  _probe(event: E): void;
+  _probeHttp(event: E): void;
+  _rejoin(event: E): void;
+  _renew(event: E): void;
+  _resetRetry(event: E): void;
+  _scheduleRefetch(event: E): void;
+  _sendAuth(event: E): void;
+  _sendPing(event: E): void;
+  _startDrain(event: E): void;
+  _startFallback(event: E): void;
+  _startRetry(event: E): void;
+  _startSuspend(event: E): void;
+  _startUpgrade(event: E): void;
+  _upgrade(event: E): void;
 }
 
-/**
- * For each state: a line an event, `event row|row`; a row is `guards>state>actions`.
- *
- * No state: it stays.
- * The first row whose guards all hold fires. An event that does not exist is ignored.
- */
-export const TABLE: Readonly<Record<State, string>> = {
-  initialized: `connect >resolving>startSuspend,startFallback,fetchToken
-close >closed>finish
-abort >closed>finish`,
-  resolving: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
-abort >closed>stopAll,hangUp,finish
-token >dialing>keepToken,+open,dial
-tokenFailed refused>failed>stopAll,fail|overdue>suspended>scheduleRetry|>waiting>scheduleRetry
-answered late,mayFallBack,httpAnswers>>changeTransport
-drained >closed>stopAll,hangUp,finish
-@fetch overdue>suspended>abandonFetch,scheduleRetry|>waiting>abandonFetch,scheduleRetry
-@fallback late,mayFallBack,httpAnswers>>changeTransport
-@drain >closed>stopAll,hangUp,finish`,
-  dialing: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
-abort >closed>stopAll,hangUp,finish
-token >>keepToken
-tokenFailed refused>failed>stopAll,hangUp,fail
-opened hasToken>authenticating>sendAuth|overdue>suspended>-open,hangUp,scheduleRetry|>waiting>-open,hangUp,scheduleRetry
-dropped finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault,overdue>suspended>-open,forgetToken,scheduleRetry|authFault>waiting>-open,forgetToken,scheduleRetry|overdue>suspended>-open,countFailure,scheduleRetry|>waiting>-open,countFailure,scheduleRetry
-answered late,mayFallBack,httpAnswers>>-open,hangUp,changeTransport,+open,dial
-drained >closed>stopAll,hangUp,finish
-@fetch >>abandonFetch
-@open overdue>suspended>hangUp,countFailure,scheduleRetry|>waiting>hangUp,countFailure,scheduleRetry
-@expiry >>forgetToken
-@fallback late,mayFallBack,httpAnswers>>-open,hangUp,changeTransport,+open,dial|mayFallBack>>probeHttp
-@drain >closed>stopAll,hangUp,finish`,
-  authenticating: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
-abort >closed>stopAll,hangUp,finish
-token >>keepToken
-tokenFailed refused>failed>stopAll,hangUp,fail
-dropped finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault,overdue>suspended>-open,forgetToken,scheduleRetry|authFault>waiting>-open,forgetToken,scheduleRetry|overdue>suspended>-open,countFailure,scheduleRetry|>waiting>-open,countFailure,scheduleRetry
-answered late,mayFallBack,httpAnswers>dialing>-open,hangUp,changeTransport,+open,dial
-auth.ok draining>closing>-open,-suspend,-fallback,accept,flush|>connected>-open,-suspend,-fallback,accept,+stable,+ping,startUpgrade,rejoin,flush
-auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault,overdue>suspended>-open,hangUp,forgetToken,scheduleRetry|authFault>waiting>-open,hangUp,forgetToken,scheduleRetry|overdue>suspended>-open,hangUp,countFailure,scheduleRetry|>waiting>-open,hangUp,countFailure,scheduleRetry
-drained >closed>stopAll,hangUp,finish
-@fetch >>abandonFetch
-@open overdue>suspended>hangUp,countFailure,scheduleRetry|>waiting>hangUp,countFailure,scheduleRetry
-@expiry >>forgetToken
-@fallback late,mayFallBack,httpAnswers>dialing>-open,hangUp,changeTransport,+open,dial|mayFallBack>>probeHttp
-@drain >closed>stopAll,hangUp,finish`,
-  connected: `close unsettled>closing>startDrain,-ping,-pong|>closed>stopAll,hangUp,finish
-abort >closed>stopAll,hangUp,finish
-token >>keepToken,sendAuth
-tokenFailed refused>failed>stopAll,hangUp,fail|>>scheduleRefetch
-dropped firstReplaced>waiting>leave,noteReplaced,scheduleRetry|finalError>failed>stopAll,fail|authFault,cannotRenew>failed>stopAll,fail|authFault>waiting>leave,forgetToken,scheduleRetry|>waiting>leave,countShortLife,scheduleRetry
-probed reachable>dialing>leave,hangUp,upgrade,+open,dial|>>startUpgrade
-woke >waiting>leave,hangUp,retryNow
-offline hasPings>>-ping,check
-auth.ok >>renew
-auth.error finalError>failed>stopAll,hangUp,fail|authFault,cannotRenew>failed>stopAll,hangUp,fail|authFault>waiting>leave,hangUp,forgetToken,scheduleRetry|>waiting>leave,hangUp,scheduleRetry
-auth.expiring fresh>>|>>fetchToken
-pong >>-pong,-ping,+ping
-@fetch >>abandonFetch,scheduleRefetch
-@ping >>sendPing,+pong
-@pong heard>>+ping|>waiting>leave,hangUp,scheduleRetry
-@refresh >>fetchToken
-@expiry >>forgetToken,fetchToken
-@stable >>resetRetry
-@upgrade >>probe`,
-  waiting: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
-abort >closed>stopAll,hangUp,finish
-token >>keepToken
-tokenFailed refused>failed>stopAll,fail
-answered late,mayFallBack,httpAnswers>>changeTransport
-woke hasToken>dialing>-retry,resetRetry,+open,dial|>resolving>-retry,resetRetry,fetchToken
-drained >closed>stopAll,hangUp,finish
-called hasToken>dialing>-retry,cutWait,+open,dial|>resolving>-retry,cutWait,fetchToken
-@fetch >>abandonFetch
-@retry hasToken>dialing>+open,dial|>resolving>fetchToken
-@expiry >>forgetToken
-@suspend >suspended>
-@fallback late,mayFallBack,httpAnswers>>changeTransport
-@drain >closed>stopAll,hangUp,finish`,
-  suspended: `close unsettled>>startDrain|>closed>stopAll,hangUp,finish
-abort >closed>stopAll,hangUp,finish
-token >>keepToken
-tokenFailed refused>failed>stopAll,fail
-answered late,mayFallBack,httpAnswers>>changeTransport
-woke hasToken>dialing>-retry,resetRetry,+open,dial|>resolving>-retry,resetRetry,fetchToken
-drained >closed>stopAll,hangUp,finish
-called hasToken>dialing>-retry,cutWait,+open,dial|>resolving>-retry,cutWait,fetchToken
-@fetch >>abandonFetch
-@retry hasToken>dialing>+open,dial|>resolving>fetchToken
-@expiry >>forgetToken
-@fallback late,mayFallBack,httpAnswers>>changeTransport
-@drain >closed>stopAll,hangUp,finish`,
-  closing: `abort >closed>stopAll,hangUp,finish
-dropped >closed>stopAll,finish
-drained >closed>stopAll,hangUp,finish
-@drain >closed>stopAll,hangUp,finish`,
-  closed: ``,
-  failed: ``,
+/** `connect`, from the user. */
+export function onConnect<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'initialized') {
+    m._enter('resolving', e);
+    m._startSuspend(e);
+    m._startFallback(e);
+    m._fetchToken(e);
+  }
+}
+
+/** `close`, from the user. */
+export function onClose<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'initialized':
+      m._enter('closed', e);
+      m._finish(e);
+      break;
+    case 'resolving':
+    case 'dialing':
+    case 'authenticating':
+    case 'waiting':
+    case 'suspended':
+      if (m._unsettled) {
+        m._startDrain(e);
+      } else {
+        m._enter('closed', e);
+        m._finish(e);
+      }
+      break;
+    case 'connected':
+      if (m._unsettled) {
+        m._enter('closing', e);
+        m._startDrain(e);
+        m._stop('ping', 'pong');
+      } else {
+        m._enter('closed', e);
+        m._finish(e);
+      }
+      break;
+    default:
+  }
+}
+
+/** `abort`, from the user. */
+export function onAbort<E>(m: Steps<E>, e: E): void {
+  m._enter('closed', e);
+  m._finish(e);
+}
+
+/** `token`, from the shell. */
+export function onToken<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'resolving':
+      m._enter('dialing', e);
+      m._keepToken(e);
+      m._dial(e);
+      break;
+    case 'dialing':
+    case 'authenticating':
+    case 'waiting':
+    case 'suspended':
+      m._keepToken(e);
+      break;
+    case 'connected':
+      m._keepToken(e);
+      m._sendAuth(e);
+      break;
+    default:
+  }
+}
+
+/** `token_failed`, from the shell. */
+export function onTokenFailed<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'resolving':
+      if (m._refused(e)) {
+        m._enter('failed', e);
+        m._fail(e);
+      } else {
+        m._planRetry(e);
+        m._enter(m._overdue ? 'suspended' : 'waiting', e);
+        m._startRetry(e);
+      }
+      break;
+    case 'dialing':
+    case 'authenticating':
+    case 'waiting':
+    case 'suspended':
+      if (m._refused(e)) {
+        m._enter('failed', e);
+        m._fail(e);
+      }
+      break;
+    case 'connected':
+      if (m._refused(e)) {
+        m._enter('failed', e);
+        m._fail(e);
+      } else {
+        m._scheduleRefetch(e);
+      }
+      break;
+    default:
+  }
+}
+
+/** `opened`, from the shell. */
+export function onOpened<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'dialing') {
+    if (m._hasToken) {
+      m._enter('authenticating', e);
+      m._sendAuth(e);
+    } else {
+      m._planRetry(e);
+      m._enter(m._overdue ? 'suspended' : 'waiting', e);
+      m._leave(e);
+      m._startRetry(e);
+    }
+  }
+}
+
+/** `dropped`, from the shell. */
+export function onDropped<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'dialing':
+    case 'authenticating':
+      if (m._finalError(e)) {
+        m._enter('failed', e);
+        m._fail(e);
+      } else if (m._authFault(e)) {
+        m._planRetry(e);
+        m._enter(m._overdue ? 'suspended' : 'waiting', e);
+        m._leave(e);
+        m._forgetToken(e);
+        m._startRetry(e);
+      } else {
+        m._planRetry(e);
+        m._enter(m._overdue ? 'suspended' : 'waiting', e);
+        m._leave(e);
+        m._countFailure(e);
+        m._startRetry(e);
+      }
+      break;
+    case 'connected':
+      if (m._firstReplaced(e)) {
+        m._planRetry(e);
+        m._enter('waiting', e);
+        m._leave(e);
+        m._noteReplaced(e);
+        m._startRetry(e);
+      } else if (m._finalError(e)) {
+        m._enter('failed', e);
+        m._fail(e);
+      } else if (m._authFault(e)) {
+        m._planRetry(e);
+        m._enter('waiting', e);
+        m._leave(e);
+        m._forgetToken(e);
+        m._startRetry(e);
+      } else {
+        m._planRetry(e);
+        m._enter('waiting', e);
+        m._leave(e);
+        m._countShortLife(e);
+        m._startRetry(e);
+      }
+      break;
+    case 'closing':
+      m._enter('closed', e);
+      m._finish(e);
+      break;
+    default:
+  }
+}
+
+/** `probed`, from the shell. */
+export function onProbed<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'connected') {
+    if (m._reachable(e)) {
+      m._enter('dialing', e);
+      m._leave(e);
+      m._upgrade(e);
+      m._dial(e);
+    } else {
+      m._startUpgrade(e);
+    }
+  }
+}
+
+/** `answered`, from the shell. */
+export function onAnswered<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'resolving':
+    case 'waiting':
+    case 'suspended':
+      if (m._givesWay) {
+        m._changeTransport(e);
+      }
+      break;
+    case 'dialing':
+      if (m._givesWay) {
+        m._leave(e);
+        m._changeTransport(e);
+        m._dial(e);
+      }
+      break;
+    case 'authenticating':
+      if (m._givesWay) {
+        m._enter('dialing', e);
+        m._leave(e);
+        m._changeTransport(e);
+        m._dial(e);
+      }
+      break;
+    default:
+  }
+}
+
+/** `woke`, from the shell. */
+export function onWoke<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'connected':
+      m._planNow(e);
+      m._enter('waiting', e);
+      m._leave(e);
+      m._startRetry(e);
+      break;
+    case 'waiting':
+    case 'suspended':
+      if (m._hasToken) {
+        m._resetRetry(e);
+        m._enter('dialing', e);
+        m._stop('retry');
+        m._dial(e);
+      } else {
+        m._resetRetry(e);
+        m._enter('resolving', e);
+        m._stop('retry');
+        m._fetchToken(e);
+      }
+      break;
+    default:
+  }
+}
+
+/** `offline`, from the shell. */
+export function onOffline<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'connected') {
+    if (m._hasPings) {
+      m._stop('ping');
+      m._check(e);
+    }
+  }
+}
+
+/** `auth.ok`, from the frame. */
+export function onAuthOk<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'authenticating':
+      if (m._draining) {
+        m._enter('closing', e);
+        m._accept(e);
+        m._flush(e);
+      } else {
+        m._enter('connected', e);
+        m._accept(e);
+        m._start('stable');
+        m._start('ping');
+        m._startUpgrade(e);
+        m._rejoin(e);
+        m._flush(e);
+      }
+      break;
+    case 'connected':
+      m._renew(e);
+      break;
+    default:
+  }
+}
+
+/** `auth.error`, from the frame. */
+export function onAuthError<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'authenticating':
+      if (m._finalError(e)) {
+        m._enter('failed', e);
+        m._fail(e);
+      } else if (m._authFault(e)) {
+        m._planRetry(e);
+        m._enter(m._overdue ? 'suspended' : 'waiting', e);
+        m._leave(e);
+        m._forgetToken(e);
+        m._startRetry(e);
+      } else {
+        m._planRetry(e);
+        m._enter(m._overdue ? 'suspended' : 'waiting', e);
+        m._leave(e);
+        m._countFailure(e);
+        m._startRetry(e);
+      }
+      break;
+    case 'connected':
+      if (m._finalError(e)) {
+        m._enter('failed', e);
+        m._fail(e);
+      } else if (m._authFault(e)) {
+        m._planRetry(e);
+        m._enter('waiting', e);
+        m._leave(e);
+        m._forgetToken(e);
+        m._startRetry(e);
+      } else {
+        m._planRetry(e);
+        m._enter('waiting', e);
+        m._leave(e);
+        m._startRetry(e);
+      }
+      break;
+    default:
+  }
+}
+
+/** `auth.expiring`, from the frame. */
+export function onAuthExpiring<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'connected') {
+    if (!m._fresh(e)) {
+      m._fetchToken(e);
+    }
+  }
+}
+
+/** `pong`, from the frame. */
+export function onPong<E>(m: Steps<E>, _: E): void {
+  if (m.state === 'connected') {
+    m._stop('pong', 'ping');
+    m._start('ping');
+  }
+}
+
+/** `drained`, from the session. */
+export const onDrained: typeof onAbort = onAbort;
+
+/** `called`, from the session. */
+export function onCalled<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'waiting' || m.state === 'suspended') {
+    if (m._hasToken) {
+      m._enter('dialing', e);
+      m._stop('retry');
+      m._cutWait(e);
+      m._dial(e);
+    } else {
+      m._enter('resolving', e);
+      m._stop('retry');
+      m._cutWait(e);
+      m._fetchToken(e);
+    }
+  }
+}
+
+/** The timer `fetch` ran out. */
+export function onFetchTimeout<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'resolving':
+      m._planRetry(e);
+      m._enter(m._overdue ? 'suspended' : 'waiting', e);
+      m._abandonFetch(e);
+      m._startRetry(e);
+      break;
+    case 'dialing':
+    case 'authenticating':
+    case 'waiting':
+    case 'suspended':
+      m._abandonFetch(e);
+      break;
+    case 'connected':
+      m._abandonFetch(e);
+      m._scheduleRefetch(e);
+      break;
+    default:
+  }
+}
+
+/** The timer `open` ran out. */
+export function onOpenTimeout<E>(m: Steps<E>, e: E): void {
+  m._planRetry(e);
+  m._enter(m._overdue ? 'suspended' : 'waiting', e);
+  m._leave(e);
+  m._countFailure(e);
+  m._startRetry(e);
+}
+
+/** The timer `ping` ran out. */
+export function onPingDue<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'connected') {
+    m._sendPing(e);
+    m._start('pong');
+  }
+}
+
+/** The timer `pong` ran out. */
+export function onPongTimeout<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'connected') {
+    if (m._heard(e)) {
+      m._start('ping');
+    } else {
+      m._planRetry(e);
+      m._enter('waiting', e);
+      m._leave(e);
+      m._startRetry(e);
+    }
+  }
+}
+
+/** The timer `retry` ran out. */
+export function onRetryDue<E>(m: Steps<E>, e: E): void {
+  if (m._hasToken) {
+    m._enter('dialing', e);
+    m._dial(e);
+  } else {
+    m._enter('resolving', e);
+    m._fetchToken(e);
+  }
+}
+
+/** The timer `refresh` ran out. */
+export function onRefreshDue<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'connected') {
+    m._fetchToken(e);
+  }
+}
+
+/** The timer `expiry` ran out. */
+export function onTokenExpired<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'dialing':
+    case 'authenticating':
+    case 'waiting':
+    case 'suspended':
+      m._forgetToken(e);
+      break;
+    case 'connected':
+      m._forgetToken(e);
+      m._fetchToken(e);
+      break;
+    default:
+  }
+}
+
+/** The timer `stable` ran out. */
+export function onStableDue<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'connected') {
+    m._resetRetry(e);
+    m._noteStable(e);
+  }
+}
+
+/** The timer `suspend` ran out. */
+export function onSuspendDue<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'waiting') {
+    m._enter('suspended', e);
+  }
+}
+
+/** The timer `fallback` ran out. */
+export function onFallbackDue<E>(m: Steps<E>, e: E): void {
+  switch (m.state) {
+    case 'resolving':
+    case 'waiting':
+    case 'suspended':
+      if (m._givesWay) {
+        m._changeTransport(e);
+      }
+      break;
+    case 'dialing':
+      if (m._givesWay) {
+        m._leave(e);
+        m._changeTransport(e);
+        m._dial(e);
+      } else {
+        m._probeHttp(e);
+      }
+      break;
+    case 'authenticating':
+      if (m._givesWay) {
+        m._enter('dialing', e);
+        m._leave(e);
+        m._changeTransport(e);
+        m._dial(e);
+      } else {
+        m._probeHttp(e);
+      }
+      break;
+    default:
+  }
+}
+
+/** The timer `upgrade` ran out. */
+export function onUpgradeDue<E>(m: Steps<E>, e: E): void {
+  if (m.state === 'connected') {
+    m._probe(e);
+  }
+}
+
+/** The timer `drain` ran out. */
+export const onDrainTimeout: typeof onAbort = onAbort;
+
+/** What happens when a timer runs out. */
+export const ON_TIMER: Readonly<Record<Timer, <E>(m: Steps<E>, e: E) => void>> = {
+  fetch: onFetchTimeout,
+  open: onOpenTimeout,
+  ping: onPingDue,
+  pong: onPongTimeout,
+  retry: onRetryDue,
+  refresh: onRefreshDue,
+  expiry: onTokenExpired,
+  stable: onStableDue,
+  suspend: onSuspendDue,
+  fallback: onFallbackDue,
+  upgrade: onUpgradeDue,
+  drain: onDrainTimeout,
 };

@@ -2,11 +2,21 @@
  * The session: what happens goes in by its methods, what follows goes out by its ports.
  *
  * All that the SDK decides, it decides here, without a clock, a socket, a task or randomness of its
- * own: `lifecycle` follows the table, `subscriptions` and `publishes` keep theirs, `presence` and
+ * own: `lifecycle` follows the generated one, `subscriptions` and `publishes` keep theirs, `presence` and
  * `ownPresence` are added by the clients that use them. All share one `context`.
  */
 
-import type { Event } from '../generated/lifecycle.js';
+import {
+  onAbort,
+  onAuthError,
+  onAuthExpiring,
+  onClose,
+  onDrained,
+  onOffline,
+  onPong,
+  onProbed,
+  type Steps,
+} from '../generated/lifecycle.js';
 import type { ErrorFrame, JsonObject, PublishedFrame, ServerFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
 import { actionOf, causeOf, endsConnection, type Occasion, TIMEOUTS } from './causes.js';
@@ -64,12 +74,12 @@ export class Session {
 
   /** End, after what is published has been settled. */
   close(): void {
-    this._fire('close');
+    this._fire(onClose);
   }
 
   /** End now; what is unsettled is settled as unknown or refused. */
   abort(): void {
-    this._fire('abort');
+    if (!this.lifecycle.over) this._fire(onAbort);
   }
 
   /** Take a subscription; one with presence needs that part. */
@@ -128,7 +138,7 @@ export class Session {
 
   /** The token callback answered a call; `expiresIn` in milliseconds, if it gave one. */
   token(call: number, token: string, expiresIn?: number): void {
-    this.lifecycle.tokenAnswered(call, 'token', { token, expiresIn });
+    this.lifecycle.tokenAnswered(call, { token, expiresIn }, false);
     this._end();
   }
 
@@ -136,7 +146,7 @@ export class Session {
   tokenFailed(call: number, refused: boolean, reason: string): void {
     const code = refused ? 'auth_refused' : 'token_unavailable';
     const occasion: Occasion = { kind: 'tokenFailed', code, reason, refused };
-    this.lifecycle.tokenAnswered(call, 'tokenFailed', occasion);
+    this.lifecycle.tokenAnswered(call, occasion, true);
     this._end(occasion);
   }
 
@@ -155,7 +165,7 @@ export class Session {
 
   /** Whether a WebSocket could be opened beside the event stream. */
   probed(ok: boolean): void {
-    this._fire('probed', { ok });
+    this._fire(onProbed, { ok });
   }
 
   /** Whether the HTTP address answers as a PubSub service. */
@@ -173,7 +183,7 @@ export class Session {
 
   /** The platform says that the network is gone; it may be wrong about this connection. */
   offline(): void {
-    this._fire('offline');
+    this._fire(onOffline);
   }
 
   /** A timer has run out; `idle`: milliseconds since the last byte of the transport. */
@@ -226,11 +236,11 @@ export class Session {
         return this._refused(causeOf(frame));
       case 'auth.expiring': {
         const { expires_at: end = Number.NaN, expires_in: left = end - at } = frame;
-        lifecycle.fire(frame.type, { at, left });
+        onAuthExpiring(lifecycle, { at, left });
         break;
       }
       case 'pong':
-        lifecycle.fire(frame.type, {});
+        onPong(lifecycle, {});
         break;
       case 'error': {
         const cause = causeOf(frame);
@@ -256,7 +266,7 @@ export class Session {
 
   /** The server refused the token. */
   private _refused(occasion: Occasion): Occasion {
-    this.lifecycle.fire('auth.error', { ...occasion, kind: 'frame' });
+    onAuthError(this.lifecycle, { ...occasion, kind: 'frame' });
     return occasion;
   }
 
@@ -264,7 +274,7 @@ export class Session {
   private _error(frame: ErrorFrame): void {
     const { lifecycle, publishes, subscriptions, context } = this;
     const { code, message, topic, ref, retry_after_ms: retryAfter } = frame;
-    if (endsConnection(frame)) lifecycle.stayAway = retryAfter ?? 0;
+    if (endsConnection(frame)) lifecycle.attempts._stayAway = retryAfter ?? 0;
     if (publishes.refused(frame)) return;
     if (code === RATE_LIMITED && lifecycle.ownPresence?.postponed(ref)) {
       publishes.pause(retryAfter);
@@ -277,20 +287,21 @@ export class Session {
   // ---------------------------------------------------------------- the end of each call
 
   private get _ended(): boolean {
-    return this.lifecycle.isDraining || this.lifecycle.over;
+    return this.lifecycle._draining || this.lifecycle.over;
   }
 
-  private _fire(name: Event, occasion: Occasion = {}): void {
-    this.lifecycle.fire(name, occasion);
+  private _fire(
+    event: (steps: Steps<Occasion>, occasion: Occasion) => void,
+    occasion: Occasion = {},
+  ): void {
+    event(this.lifecycle, occasion);
     this._end(occasion);
   }
 
   /** What each call ends with: the end of a session that has settled all, and timers. */
   private _end(occasion: Occasion = {}): void {
     const { lifecycle, publishes, context } = this;
-    if (lifecycle.isDraining && !publishes.size && !lifecycle.over) {
-      lifecycle.fire('drained', occasion);
-    }
+    if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, occasion);
     if (context.timers.hasDue) context.timers.startDue();
   }
 }

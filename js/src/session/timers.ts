@@ -2,6 +2,9 @@
 
 import type { Ports, TimerName } from './ports.js';
 
+/** Longest timer that every platform has, milliseconds: 24.8 days. */
+const MAX_TIMER = 2 ** 31 - 1;
+
 /** Timers by name. */
 export class Timers {
   private readonly _running = new Set<TimerName>();
@@ -31,6 +34,12 @@ export class Timers {
 
   stopAll(): void {
     this.stop(...this._running);
+  }
+
+  /** Have it run out after so long, if that is ahead and a timer can be so long. */
+  limit(name: TimerName, after = 0): void {
+    this.stop(name);
+    if (after > 0 && after <= MAX_TIMER) this.start(name, after);
   }
 
   /** It has run out; whether it was running. */

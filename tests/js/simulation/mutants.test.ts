@@ -5,8 +5,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
 
-import { build } from 'esbuild';
-
+import { plant } from '../planting.js';
 import { MUTANTS, type Mutant } from './mutants.js';
 import { digest, simulate } from './run.js';
 
@@ -16,31 +15,10 @@ const SEEDS = 250;
 type Simulation = { readonly simulate: typeof simulate };
 
 /** The simulation with a fault in it. */
-async function plant({ file, from, to }: Mutant): Promise<Simulation> {
-  const root = process.cwd();
-  const path = join(root, 'js', 'src', file);
-  const parts = readFileSync(path, 'utf8').split(from);
+function withFault({ file, from, to }: Mutant): Promise<Simulation> {
+  const parts = readFileSync(join(process.cwd(), 'js', 'src', file), 'utf8').split(from);
   assert.equal(parts.length, 2, `${file} does not hold once: ${from}`);
-  const { outputFiles } = await build({
-    entryPoints: [join(root, 'tests', 'js', 'simulation', 'run.ts')],
-    bundle: true,
-    format: 'esm',
-    platform: 'node',
-    write: false,
-    logLevel: 'silent',
-    plugins: [
-      {
-        name: 'fault',
-        setup: (building) => {
-          building.onLoad({ filter: /\.ts$/ }, (loaded) =>
-            loaded.path === path ? { contents: parts.join(to), loader: 'ts' } : undefined,
-          );
-        },
-      },
-    ],
-  });
-  const code = Buffer.from(outputFiles[0]?.contents ?? []).toString('base64');
-  return import(`data:text/javascript;base64,${code}`);
+  return plant('simulation/run.ts', file, parts.join(to));
 }
 
 /** By seed, the digest of the log of the session as it is. */
@@ -68,7 +46,7 @@ function search({ simulate: broken }: Simulation, silent: boolean): number | und
 describe('the simulation finds that', () => {
   for (const [name, mutant] of Object.entries(MUTANTS)) {
     test(name, async () => {
-      const seed = search(await plant(mutant), mutant.silent ?? false);
+      const seed = search(await withFault(mutant), mutant.silent ?? false);
       assert.notEqual(seed, undefined, `survived ${SEEDS} seeds`);
     });
   }

@@ -84,17 +84,14 @@ Timer: TypeAlias = Literal[
 
 Guard: TypeAlias = Literal[
     "auth_fault",
-    "cannot_renew",
     "draining",
     "final_error",
     "first_replaced",
     "fresh",
+    "gives_way",
     "has_pings",
     "has_token",
     "heard",
-    "http_answers",
-    "late",
-    "may_fall_back",
     "overdue",
     "reachable",
     "refused",
@@ -116,41 +113,30 @@ Action: TypeAlias = Literal[
     "finish",
     "flush",
     "forget_token",
-    "hang_up",
     "keep_token",
     "leave",
     "note_replaced",
+    "note_stable",
+    "plan_now",
+    "plan_retry",
     "probe",
     "probe_http",
     "rejoin",
     "renew",
     "reset_retry",
-    "retry_now",
     "schedule_refetch",
-    "schedule_retry",
     "send_auth",
     "send_ping",
     "start_drain",
     "start_fallback",
+    "start_retry",
     "start_suspend",
     "start_upgrade",
-    "stop_all",
     "upgrade",
 ]
 """Steps that a row takes."""
 
-TimerStep: TypeAlias = Literal[
-    "+open",
-    "+ping",
-    "+pong",
-    "+stable",
-    "-fallback",
-    "-open",
-    "-ping",
-    "-pong",
-    "-retry",
-    "-suspend",
-]
+TimerStep: TypeAlias = Literal["+ping", "+pong", "+stable", "-ping", "-pong", "-retry"]
 """Steps that start or stop a timer."""
 
 INITIAL: Final[State] = "initialized"
@@ -184,9 +170,13 @@ TIMERS: Final[dict[Timer, Event]] = {
 
 
 class Row(NamedTuple):
-    """One way out of a state on an event; the first row whose guards all hold fires."""
+    """One way out of a state on an event; the first row whose guards all hold fires.
+
+    The steps of `before` run before the change of state is reported.
+    """
 
     guards: tuple[Guard, ...]
+    before: tuple[Action, ...]
     to: State
     actions: tuple[Action | TimerStep, ...]
 
@@ -201,9 +191,6 @@ class Steps(ABC, Generic[E]):
     def auth_fault(self, event: E, /) -> bool: ...
 
     @abstractmethod
-    def cannot_renew(self, event: E, /) -> bool: ...
-
-    @abstractmethod
     def draining(self, event: E, /) -> bool: ...
 
     @abstractmethod
@@ -216,6 +203,9 @@ class Steps(ABC, Generic[E]):
     def fresh(self, event: E, /) -> bool: ...
 
     @abstractmethod
+    def gives_way(self, event: E, /) -> bool: ...
+
+    @abstractmethod
     def has_pings(self, event: E, /) -> bool: ...
 
     @abstractmethod
@@ -223,15 +213,6 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def heard(self, event: E, /) -> bool: ...
-
-    @abstractmethod
-    def http_answers(self, event: E, /) -> bool: ...
-
-    @abstractmethod
-    def late(self, event: E, /) -> bool: ...
-
-    @abstractmethod
-    def may_fall_back(self, event: E, /) -> bool: ...
 
     @abstractmethod
     def overdue(self, event: E, /) -> bool: ...
@@ -285,9 +266,6 @@ class Steps(ABC, Generic[E]):
     def forget_token(self, event: E, /) -> None: ...
 
     @abstractmethod
-    def hang_up(self, event: E, /) -> None: ...
-
-    @abstractmethod
     def keep_token(self, event: E, /) -> None: ...
 
     @abstractmethod
@@ -295,6 +273,15 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def note_replaced(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def note_stable(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def plan_now(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def plan_retry(self, event: E, /) -> None: ...
 
     @abstractmethod
     def probe(self, event: E, /) -> None: ...
@@ -312,13 +299,7 @@ class Steps(ABC, Generic[E]):
     def reset_retry(self, event: E, /) -> None: ...
 
     @abstractmethod
-    def retry_now(self, event: E, /) -> None: ...
-
-    @abstractmethod
     def schedule_refetch(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def schedule_retry(self, event: E, /) -> None: ...
 
     @abstractmethod
     def send_auth(self, event: E, /) -> None: ...
@@ -333,13 +314,13 @@ class Steps(ABC, Generic[E]):
     def start_fallback(self, event: E, /) -> None: ...
 
     @abstractmethod
+    def start_retry(self, event: E, /) -> None: ...
+
+    @abstractmethod
     def start_suspend(self, event: E, /) -> None: ...
 
     @abstractmethod
     def start_upgrade(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def stop_all(self, event: E, /) -> None: ...
 
     @abstractmethod
     def upgrade(self, event: E, /) -> None: ...
@@ -347,9 +328,9 @@ class Steps(ABC, Generic[E]):
 
 TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
     "initialized": {
-        "connect": (Row((), "resolving", ("start_suspend", "start_fallback", "fetch_token")),),
-        "close": (Row((), "closed", ("finish",)),),
-        "abort": (Row((), "closed", ("finish",)),),
+        "connect": (Row((), (), "resolving", ("start_suspend", "start_fallback", "fetch_token")),),
+        "close": (Row((), (), "closed", ("finish",)),),
+        "abort": (Row((), (), "closed", ("finish",)),),
         "woke": (),
         "offline": (),
         "called": (),
@@ -357,319 +338,338 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
     "resolving": {
         "connect": (),
         "close": (
-            Row(("unsettled",), "resolving", ("start_drain",)),
-            Row((), "closed", ("stop_all", "hang_up", "finish")),
+            Row(("unsettled",), (), "resolving", ("start_drain",)),
+            Row((), (), "closed", ("finish",)),
         ),
-        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
-        "token": (Row((), "dialing", ("keep_token", "+open", "dial")),),
+        "abort": (Row((), (), "closed", ("finish",)),),
+        "token": (Row((), (), "dialing", ("keep_token", "dial")),),
         "token_failed": (
-            Row(("refused",), "failed", ("stop_all", "fail")),
-            Row(("overdue",), "suspended", ("schedule_retry",)),
-            Row((), "waiting", ("schedule_retry",)),
+            Row(("refused",), (), "failed", ("fail",)),
+            Row(("overdue",), ("plan_retry",), "suspended", ("start_retry",)),
+            Row((), ("plan_retry",), "waiting", ("start_retry",)),
         ),
         "opened": (),
         "dropped": (),
         "probed": (),
-        "answered": (
-            Row(("late", "may_fall_back", "http_answers"), "resolving", ("change_transport",)),
-        ),
+        "answered": (Row(("gives_way",), (), "resolving", ("change_transport",)),),
         "woke": (),
         "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
-        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drained": (Row((), (), "closed", ("finish",)),),
         "called": (),
         "fetch_timeout": (
-            Row(("overdue",), "suspended", ("abandon_fetch", "schedule_retry")),
-            Row((), "waiting", ("abandon_fetch", "schedule_retry")),
+            Row(("overdue",), ("plan_retry",), "suspended", ("abandon_fetch", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("abandon_fetch", "start_retry")),
         ),
         "suspend_due": (),
-        "fallback_due": (
-            Row(("late", "may_fall_back", "http_answers"), "resolving", ("change_transport",)),
-        ),
+        "fallback_due": (Row(("gives_way",), (), "resolving", ("change_transport",)),),
         "upgrade_due": (),
-        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },
     "dialing": {
         "connect": (),
         "close": (
-            Row(("unsettled",), "dialing", ("start_drain",)),
-            Row((), "closed", ("stop_all", "hang_up", "finish")),
+            Row(("unsettled",), (), "dialing", ("start_drain",)),
+            Row((), (), "closed", ("finish",)),
         ),
-        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
-        "token": (Row((), "dialing", ("keep_token",)),),
-        "token_failed": (Row(("refused",), "failed", ("stop_all", "hang_up", "fail")),),
+        "abort": (Row((), (), "closed", ("finish",)),),
+        "token": (Row((), (), "dialing", ("keep_token",)),),
+        "token_failed": (Row(("refused",), (), "failed", ("fail",)),),
         "opened": (
-            Row(("has_token",), "authenticating", ("send_auth",)),
-            Row(("overdue",), "suspended", ("-open", "hang_up", "schedule_retry")),
-            Row((), "waiting", ("-open", "hang_up", "schedule_retry")),
+            Row(("has_token",), (), "authenticating", ("send_auth",)),
+            Row(("overdue",), ("plan_retry",), "suspended", ("leave", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("leave", "start_retry")),
         ),
         "dropped": (
-            Row(("final_error",), "failed", ("stop_all", "fail")),
-            Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "fail")),
+            Row(("final_error",), (), "failed", ("fail",)),
             Row(
-                ("auth_fault", "overdue"), "suspended", ("-open", "forget_token", "schedule_retry")
+                ("auth_fault", "overdue"),
+                ("plan_retry",),
+                "suspended",
+                ("leave", "forget_token", "start_retry"),
             ),
-            Row(("auth_fault",), "waiting", ("-open", "forget_token", "schedule_retry")),
-            Row(("overdue",), "suspended", ("-open", "count_failure", "schedule_retry")),
-            Row((), "waiting", ("-open", "count_failure", "schedule_retry")),
+            Row(
+                ("auth_fault",),
+                ("plan_retry",),
+                "waiting",
+                ("leave", "forget_token", "start_retry"),
+            ),
+            Row(
+                ("overdue",),
+                ("plan_retry",),
+                "suspended",
+                ("leave", "count_failure", "start_retry"),
+            ),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
         ),
         "probed": (),
-        "answered": (
-            Row(
-                ("late", "may_fall_back", "http_answers"),
-                "dialing",
-                ("-open", "hang_up", "change_transport", "+open", "dial"),
-            ),
-        ),
+        "answered": (Row(("gives_way",), (), "dialing", ("leave", "change_transport", "dial")),),
         "woke": (),
         "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
-        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drained": (Row((), (), "closed", ("finish",)),),
         "called": (),
-        "fetch_timeout": (Row((), "dialing", ("abandon_fetch",)),),
+        "fetch_timeout": (Row((), (), "dialing", ("abandon_fetch",)),),
         "open_timeout": (
-            Row(("overdue",), "suspended", ("hang_up", "count_failure", "schedule_retry")),
-            Row((), "waiting", ("hang_up", "count_failure", "schedule_retry")),
+            Row(
+                ("overdue",),
+                ("plan_retry",),
+                "suspended",
+                ("leave", "count_failure", "start_retry"),
+            ),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
         ),
-        "token_expired": (Row((), "dialing", ("forget_token",)),),
+        "token_expired": (Row((), (), "dialing", ("forget_token",)),),
         "suspend_due": (),
         "fallback_due": (
-            Row(
-                ("late", "may_fall_back", "http_answers"),
-                "dialing",
-                ("-open", "hang_up", "change_transport", "+open", "dial"),
-            ),
-            Row(("may_fall_back",), "dialing", ("probe_http",)),
+            Row(("gives_way",), (), "dialing", ("leave", "change_transport", "dial")),
+            Row((), (), "dialing", ("probe_http",)),
         ),
         "upgrade_due": (),
-        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },
     "authenticating": {
         "connect": (),
         "close": (
-            Row(("unsettled",), "authenticating", ("start_drain",)),
-            Row((), "closed", ("stop_all", "hang_up", "finish")),
+            Row(("unsettled",), (), "authenticating", ("start_drain",)),
+            Row((), (), "closed", ("finish",)),
         ),
-        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
-        "token": (Row((), "authenticating", ("keep_token",)),),
-        "token_failed": (Row(("refused",), "failed", ("stop_all", "hang_up", "fail")),),
+        "abort": (Row((), (), "closed", ("finish",)),),
+        "token": (Row((), (), "authenticating", ("keep_token",)),),
+        "token_failed": (Row(("refused",), (), "failed", ("fail",)),),
         "opened": (),
         "dropped": (
-            Row(("final_error",), "failed", ("stop_all", "fail")),
-            Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "fail")),
+            Row(("final_error",), (), "failed", ("fail",)),
             Row(
-                ("auth_fault", "overdue"), "suspended", ("-open", "forget_token", "schedule_retry")
+                ("auth_fault", "overdue"),
+                ("plan_retry",),
+                "suspended",
+                ("leave", "forget_token", "start_retry"),
             ),
-            Row(("auth_fault",), "waiting", ("-open", "forget_token", "schedule_retry")),
-            Row(("overdue",), "suspended", ("-open", "count_failure", "schedule_retry")),
-            Row((), "waiting", ("-open", "count_failure", "schedule_retry")),
+            Row(
+                ("auth_fault",),
+                ("plan_retry",),
+                "waiting",
+                ("leave", "forget_token", "start_retry"),
+            ),
+            Row(
+                ("overdue",),
+                ("plan_retry",),
+                "suspended",
+                ("leave", "count_failure", "start_retry"),
+            ),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
         ),
         "probed": (),
-        "answered": (
-            Row(
-                ("late", "may_fall_back", "http_answers"),
-                "dialing",
-                ("-open", "hang_up", "change_transport", "+open", "dial"),
-            ),
-        ),
+        "answered": (Row(("gives_way",), (), "dialing", ("leave", "change_transport", "dial")),),
         "woke": (),
         "offline": (),
         "auth.ok": (
-            Row(("draining",), "closing", ("-open", "-suspend", "-fallback", "accept", "flush")),
+            Row(("draining",), (), "closing", ("accept", "flush")),
             Row(
                 (),
+                (),
                 "connected",
-                (
-                    "-open",
-                    "-suspend",
-                    "-fallback",
-                    "accept",
-                    "+stable",
-                    "+ping",
-                    "start_upgrade",
-                    "rejoin",
-                    "flush",
-                ),
+                ("accept", "+stable", "+ping", "start_upgrade", "rejoin", "flush"),
             ),
         ),
         "auth.error": (
-            Row(("final_error",), "failed", ("stop_all", "hang_up", "fail")),
-            Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "hang_up", "fail")),
+            Row(("final_error",), (), "failed", ("fail",)),
             Row(
                 ("auth_fault", "overdue"),
+                ("plan_retry",),
                 "suspended",
-                ("-open", "hang_up", "forget_token", "schedule_retry"),
+                ("leave", "forget_token", "start_retry"),
             ),
-            Row(("auth_fault",), "waiting", ("-open", "hang_up", "forget_token", "schedule_retry")),
-            Row(("overdue",), "suspended", ("-open", "hang_up", "count_failure", "schedule_retry")),
-            Row((), "waiting", ("-open", "hang_up", "count_failure", "schedule_retry")),
+            Row(
+                ("auth_fault",),
+                ("plan_retry",),
+                "waiting",
+                ("leave", "forget_token", "start_retry"),
+            ),
+            Row(
+                ("overdue",),
+                ("plan_retry",),
+                "suspended",
+                ("leave", "count_failure", "start_retry"),
+            ),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
         ),
         "auth.expiring": (),
         "pong": (),
-        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drained": (Row((), (), "closed", ("finish",)),),
         "called": (),
-        "fetch_timeout": (Row((), "authenticating", ("abandon_fetch",)),),
+        "fetch_timeout": (Row((), (), "authenticating", ("abandon_fetch",)),),
         "open_timeout": (
-            Row(("overdue",), "suspended", ("hang_up", "count_failure", "schedule_retry")),
-            Row((), "waiting", ("hang_up", "count_failure", "schedule_retry")),
+            Row(
+                ("overdue",),
+                ("plan_retry",),
+                "suspended",
+                ("leave", "count_failure", "start_retry"),
+            ),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
         ),
-        "token_expired": (Row((), "authenticating", ("forget_token",)),),
+        "token_expired": (Row((), (), "authenticating", ("forget_token",)),),
         "suspend_due": (),
         "fallback_due": (
-            Row(
-                ("late", "may_fall_back", "http_answers"),
-                "dialing",
-                ("-open", "hang_up", "change_transport", "+open", "dial"),
-            ),
-            Row(("may_fall_back",), "authenticating", ("probe_http",)),
+            Row(("gives_way",), (), "dialing", ("leave", "change_transport", "dial")),
+            Row((), (), "authenticating", ("probe_http",)),
         ),
         "upgrade_due": (),
-        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },
     "connected": {
         "connect": (),
         "close": (
-            Row(("unsettled",), "closing", ("start_drain", "-ping", "-pong")),
-            Row((), "closed", ("stop_all", "hang_up", "finish")),
+            Row(("unsettled",), (), "closing", ("start_drain", "-ping", "-pong")),
+            Row((), (), "closed", ("finish",)),
         ),
-        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
-        "token": (Row((), "connected", ("keep_token", "send_auth")),),
+        "abort": (Row((), (), "closed", ("finish",)),),
+        "token": (Row((), (), "connected", ("keep_token", "send_auth")),),
         "token_failed": (
-            Row(("refused",), "failed", ("stop_all", "hang_up", "fail")),
-            Row((), "connected", ("schedule_refetch",)),
+            Row(("refused",), (), "failed", ("fail",)),
+            Row((), (), "connected", ("schedule_refetch",)),
         ),
         "dropped": (
-            Row(("first_replaced",), "waiting", ("leave", "note_replaced", "schedule_retry")),
-            Row(("final_error",), "failed", ("stop_all", "fail")),
-            Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "fail")),
-            Row(("auth_fault",), "waiting", ("leave", "forget_token", "schedule_retry")),
-            Row((), "waiting", ("leave", "count_short_life", "schedule_retry")),
+            Row(
+                ("first_replaced",),
+                ("plan_retry",),
+                "waiting",
+                ("leave", "note_replaced", "start_retry"),
+            ),
+            Row(("final_error",), (), "failed", ("fail",)),
+            Row(
+                ("auth_fault",),
+                ("plan_retry",),
+                "waiting",
+                ("leave", "forget_token", "start_retry"),
+            ),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_short_life", "start_retry")),
         ),
         "probed": (
-            Row(("reachable",), "dialing", ("leave", "hang_up", "upgrade", "+open", "dial")),
-            Row((), "connected", ("start_upgrade",)),
+            Row(("reachable",), (), "dialing", ("leave", "upgrade", "dial")),
+            Row((), (), "connected", ("start_upgrade",)),
         ),
         "answered": (),
-        "woke": (Row((), "waiting", ("leave", "hang_up", "retry_now")),),
-        "offline": (Row(("has_pings",), "connected", ("-ping", "check")),),
-        "auth.ok": (Row((), "connected", ("renew",)),),
+        "woke": (Row((), ("plan_now",), "waiting", ("leave", "start_retry")),),
+        "offline": (Row(("has_pings",), (), "connected", ("-ping", "check")),),
+        "auth.ok": (Row((), (), "connected", ("renew",)),),
         "auth.error": (
-            Row(("final_error",), "failed", ("stop_all", "hang_up", "fail")),
-            Row(("auth_fault", "cannot_renew"), "failed", ("stop_all", "hang_up", "fail")),
-            Row(("auth_fault",), "waiting", ("leave", "hang_up", "forget_token", "schedule_retry")),
-            Row((), "waiting", ("leave", "hang_up", "schedule_retry")),
+            Row(("final_error",), (), "failed", ("fail",)),
+            Row(
+                ("auth_fault",),
+                ("plan_retry",),
+                "waiting",
+                ("leave", "forget_token", "start_retry"),
+            ),
+            Row((), ("plan_retry",), "waiting", ("leave", "start_retry")),
         ),
-        "auth.expiring": (Row(("fresh",), "connected", ()), Row((), "connected", ("fetch_token",))),
-        "pong": (Row((), "connected", ("-pong", "-ping", "+ping")),),
+        "auth.expiring": (
+            Row(("fresh",), (), "connected", ()),
+            Row((), (), "connected", ("fetch_token",)),
+        ),
+        "pong": (Row((), (), "connected", ("-pong", "-ping", "+ping")),),
         "called": (),
-        "fetch_timeout": (Row((), "connected", ("abandon_fetch", "schedule_refetch")),),
-        "ping_due": (Row((), "connected", ("send_ping", "+pong")),),
+        "fetch_timeout": (Row((), (), "connected", ("abandon_fetch", "schedule_refetch")),),
+        "ping_due": (Row((), (), "connected", ("send_ping", "+pong")),),
         "pong_timeout": (
-            Row(("heard",), "connected", ("+ping",)),
-            Row((), "waiting", ("leave", "hang_up", "schedule_retry")),
+            Row(("heard",), (), "connected", ("+ping",)),
+            Row((), ("plan_retry",), "waiting", ("leave", "start_retry")),
         ),
-        "refresh_due": (Row((), "connected", ("fetch_token",)),),
-        "token_expired": (Row((), "connected", ("forget_token", "fetch_token")),),
-        "stable_due": (Row((), "connected", ("reset_retry",)),),
+        "refresh_due": (Row((), (), "connected", ("fetch_token",)),),
+        "token_expired": (Row((), (), "connected", ("forget_token", "fetch_token")),),
+        "stable_due": (Row((), ("reset_retry",), "connected", ("note_stable",)),),
         "fallback_due": (),
-        "upgrade_due": (Row((), "connected", ("probe",)),),
+        "upgrade_due": (Row((), (), "connected", ("probe",)),),
     },
     "waiting": {
         "connect": (),
         "close": (
-            Row(("unsettled",), "waiting", ("start_drain",)),
-            Row((), "closed", ("stop_all", "hang_up", "finish")),
+            Row(("unsettled",), (), "waiting", ("start_drain",)),
+            Row((), (), "closed", ("finish",)),
         ),
-        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
-        "token": (Row((), "waiting", ("keep_token",)),),
-        "token_failed": (Row(("refused",), "failed", ("stop_all", "fail")),),
+        "abort": (Row((), (), "closed", ("finish",)),),
+        "token": (Row((), (), "waiting", ("keep_token",)),),
+        "token_failed": (Row(("refused",), (), "failed", ("fail",)),),
         "opened": (),
         "dropped": (),
         "probed": (),
-        "answered": (
-            Row(("late", "may_fall_back", "http_answers"), "waiting", ("change_transport",)),
-        ),
+        "answered": (Row(("gives_way",), (), "waiting", ("change_transport",)),),
         "woke": (
-            Row(("has_token",), "dialing", ("-retry", "reset_retry", "+open", "dial")),
-            Row((), "resolving", ("-retry", "reset_retry", "fetch_token")),
+            Row(("has_token",), ("reset_retry",), "dialing", ("-retry", "dial")),
+            Row((), ("reset_retry",), "resolving", ("-retry", "fetch_token")),
         ),
         "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
-        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drained": (Row((), (), "closed", ("finish",)),),
         "called": (
-            Row(("has_token",), "dialing", ("-retry", "cut_wait", "+open", "dial")),
-            Row((), "resolving", ("-retry", "cut_wait", "fetch_token")),
+            Row(("has_token",), (), "dialing", ("-retry", "cut_wait", "dial")),
+            Row((), (), "resolving", ("-retry", "cut_wait", "fetch_token")),
         ),
-        "fetch_timeout": (Row((), "waiting", ("abandon_fetch",)),),
+        "fetch_timeout": (Row((), (), "waiting", ("abandon_fetch",)),),
         "retry_due": (
-            Row(("has_token",), "dialing", ("+open", "dial")),
-            Row((), "resolving", ("fetch_token",)),
+            Row(("has_token",), (), "dialing", ("dial",)),
+            Row((), (), "resolving", ("fetch_token",)),
         ),
-        "token_expired": (Row((), "waiting", ("forget_token",)),),
-        "suspend_due": (Row((), "suspended", ()),),
-        "fallback_due": (
-            Row(("late", "may_fall_back", "http_answers"), "waiting", ("change_transport",)),
-        ),
+        "token_expired": (Row((), (), "waiting", ("forget_token",)),),
+        "suspend_due": (Row((), (), "suspended", ()),),
+        "fallback_due": (Row(("gives_way",), (), "waiting", ("change_transport",)),),
         "upgrade_due": (),
-        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },
     "suspended": {
         "connect": (),
         "close": (
-            Row(("unsettled",), "suspended", ("start_drain",)),
-            Row((), "closed", ("stop_all", "hang_up", "finish")),
+            Row(("unsettled",), (), "suspended", ("start_drain",)),
+            Row((), (), "closed", ("finish",)),
         ),
-        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
-        "token": (Row((), "suspended", ("keep_token",)),),
-        "token_failed": (Row(("refused",), "failed", ("stop_all", "fail")),),
+        "abort": (Row((), (), "closed", ("finish",)),),
+        "token": (Row((), (), "suspended", ("keep_token",)),),
+        "token_failed": (Row(("refused",), (), "failed", ("fail",)),),
         "opened": (),
         "dropped": (),
         "probed": (),
-        "answered": (
-            Row(("late", "may_fall_back", "http_answers"), "suspended", ("change_transport",)),
-        ),
+        "answered": (Row(("gives_way",), (), "suspended", ("change_transport",)),),
         "woke": (
-            Row(("has_token",), "dialing", ("-retry", "reset_retry", "+open", "dial")),
-            Row((), "resolving", ("-retry", "reset_retry", "fetch_token")),
+            Row(("has_token",), ("reset_retry",), "dialing", ("-retry", "dial")),
+            Row((), ("reset_retry",), "resolving", ("-retry", "fetch_token")),
         ),
         "offline": (),
         "auth.ok": (),
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
-        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drained": (Row((), (), "closed", ("finish",)),),
         "called": (
-            Row(("has_token",), "dialing", ("-retry", "cut_wait", "+open", "dial")),
-            Row((), "resolving", ("-retry", "cut_wait", "fetch_token")),
+            Row(("has_token",), (), "dialing", ("-retry", "cut_wait", "dial")),
+            Row((), (), "resolving", ("-retry", "cut_wait", "fetch_token")),
         ),
-        "fetch_timeout": (Row((), "suspended", ("abandon_fetch",)),),
+        "fetch_timeout": (Row((), (), "suspended", ("abandon_fetch",)),),
         "retry_due": (
-            Row(("has_token",), "dialing", ("+open", "dial")),
-            Row((), "resolving", ("fetch_token",)),
+            Row(("has_token",), (), "dialing", ("dial",)),
+            Row((), (), "resolving", ("fetch_token",)),
         ),
-        "token_expired": (Row((), "suspended", ("forget_token",)),),
-        "fallback_due": (
-            Row(("late", "may_fall_back", "http_answers"), "suspended", ("change_transport",)),
-        ),
+        "token_expired": (Row((), (), "suspended", ("forget_token",)),),
+        "fallback_due": (Row(("gives_way",), (), "suspended", ("change_transport",)),),
         "upgrade_due": (),
-        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },
     "closing": {
         "connect": (),
         "close": (),
-        "abort": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "abort": (Row((), (), "closed", ("finish",)),),
         "token": (),
         "token_failed": (),
-        "dropped": (Row((), "closed", ("stop_all", "finish")),),
+        "dropped": (Row((), (), "closed", ("finish",)),),
         "probed": (),
         "answered": (),
         "woke": (),
@@ -678,7 +678,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "auth.error": (),
         "auth.expiring": (),
         "pong": (),
-        "drained": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drained": (Row((), (), "closed", ("finish",)),),
         "called": (),
         "fetch_timeout": (),
         "ping_due": (),
@@ -689,7 +689,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "suspend_due": (),
         "fallback_due": (),
         "upgrade_due": (),
-        "drain_timeout": (Row((), "closed", ("stop_all", "hang_up", "finish")),),
+        "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },
     "closed": {
         "connect": (),

@@ -86,6 +86,11 @@ class Attempts:
         self.outage += self._delay
         return self._delay
 
+    def skip(self) -> int:
+        """Plan no wait; returns 0 milliseconds."""
+        self._delay = 0
+        return 0
+
     def schedule(self) -> None:
         """Start the wait that was planned."""
         timers = self._context.timers

@@ -1,7 +1,7 @@
 """The life of a session: the table's guards and actions, and the rows that fire.
 
-The table is compiled from `spec/lifecycle.yaml`. A row fires in this order: its waits are planned,
-the change of state is reported, its actions run.
+The table is compiled from `spec/lifecycle.yaml`. A row fires in this order: the steps that the
+report needs, the report of the change of state, its actions.
 """
 
 from __future__ import annotations
@@ -53,7 +53,6 @@ REPLACED: Final = 4409
 """Close code of a connection whose place another one took."""
 
 AFTER: Final[dict[Timer, str]] = {
-    "open": "open_timeout",
     "ping": "ping_interval",
     "pong": "pong_timeout",
     "stable": "stable_after",
@@ -61,6 +60,7 @@ AFTER: Final[dict[Timer, str]] = {
 """How long the timers are that the table starts: names of options."""
 
 _LEAVING: Final[tuple[TimerName, ...]] = (
+    "open",
     "ping",
     "pong",
     "stable",
@@ -69,7 +69,10 @@ _LEAVING: Final[tuple[TimerName, ...]] = (
     "rejoin",
     "grace",
 )
-"""Timers that end with a connection."""
+"""Timers that end with a connection, or with the attempt to open one."""
+
+_OPENING: Final[tuple[TimerName, ...]] = ("open", "suspend", "fallback")
+"""Timers that end once the server has authenticated the client."""
 
 
 class Lifecycle(Steps[Event]):
@@ -113,6 +116,7 @@ class Lifecycle(Steps[Event]):
         self._stable = False
         self._replaced = False
         self._overdue = False
+        self._retry_in: int | None = None  # milliseconds, of the change of state at hand
         self._pong_limit = context.options.pong_timeout  # milliseconds for the awaited pong
 
     # ---------------------------------------------------------------- what happens
@@ -195,15 +199,15 @@ class Lifecycle(Steps[Event]):
     # ---------------------------------------------------------------- rows
 
     def _take(self, row: Row, event: Event) -> None:
-        before = self.state
-        self.state = row.to
-        retry_in = self._plan(row, event)
-        if row.to != before:
+        self._retry_in = None
+        for step in row.before:
+            getattr(self, step)(event)
+        left, self.state = self.state, row.to
+        if row.to != left:
             code, reason = cause(event)
+            retry_in, failed = self._retry_in, self._attempts.failed
             self._ports.state_changed(
-                StateChanged(
-                    before, row.to, PUBLIC[row.to], code, reason, retry_in, self._attempts.failed
-                )
+                StateChanged(left, row.to, PUBLIC[row.to], code, reason, retry_in, failed)
             )
         for action in row.actions:
             if action[0] == "+":
@@ -214,36 +218,23 @@ class Lifecycle(Steps[Event]):
             else:
                 getattr(self, action)(event)
 
-    def _plan(self, row: Row, event: Event) -> int | None:
-        """Count the attempt of a row and draw its wait, in milliseconds; None without a wait."""
-        if "schedule_retry" in row.actions:
-            late = isinstance(event, TimerFired) and event.name == "open"
-            return self._attempts.plan(
-                retry_after(event),
-                self._options.open_timeout if late else 0,
-                unsettled=self._publishes.survives_drop,
-            )
-        if "reset_retry" in row.actions:
-            self._attempts.reset()
-        return 0 if "retry_now" in row.actions else None
-
     # ---------------------------------------------------------------- guards
 
     def auth_fault(self, event: Event, /) -> bool:
         """The error or close code says that the token is at fault."""
         return action_of(cause(event)[0]) == "reauth"
 
-    def cannot_renew(self, event: Event, /) -> bool:
-        """The token is a fixed one (AUTH-4)."""
-        return not self._credentials.renewable
-
     def draining(self, event: Event, /) -> bool:
         """The user has asked for the end, after what is published has been settled."""
         return self.is_draining
 
     def final_error(self, event: Event, /) -> bool:
-        """The error or close code says that another try is pointless (LIFE-9)."""
-        return action_of(cause(event)[0]) == "stop"
+        """The error or close code says that another try is pointless (LIFE-9).
+
+        So it is if the code faults a token that is a fixed one (AUTH-4).
+        """
+        action = action_of(cause(event)[0])
+        return action == "stop" or (action == "reauth" and not self._credentials.renewable)
 
     def first_replaced(self, event: Event, /) -> bool:
         """Another connection took our place, though we opened none: once it may be a mistake."""
@@ -258,6 +249,11 @@ class Lifecycle(Steps[Event]):
         if left is None and end is not None:
             left = end - event.at
         return left is not None and span is not None and left > span / 2
+
+    def gives_way(self, event: Event, /) -> bool:
+        """The first WebSocket is late, and HTTP has answered as a PubSub service meanwhile."""
+        choice = self._choice
+        return choice.late and choice.may_fall_back and choice.answered
 
     def has_token(self, event: Event, /) -> bool:
         """A token is held."""
@@ -278,18 +274,6 @@ class Lifecycle(Steps[Event]):
                 return True
             patience += self._options.ping_interval
         return isinstance(event, TimerFired) and event.idle < patience
-
-    def http_answers(self, event: Event, /) -> bool:
-        """The HTTP address has answered as a PubSub service since a WebSocket failed last."""
-        return self._choice.answered
-
-    def late(self, event: Event, /) -> bool:
-        """The first WebSocket is not open in the time that it has."""
-        return self._choice.late
-
-    def may_fall_back(self, event: Event, /) -> bool:
-        """The transport is a WebSocket, and the user leaves the choice open."""
-        return self._choice.may_fall_back
 
     def overdue(self, event: Event, /) -> bool:
         """Without a connection for this long that history may be gone."""
@@ -351,20 +335,17 @@ class Lifecycle(Steps[Event]):
 
     def dial(self, event: Event, /) -> None:
         """Open a transport."""
+        self._timers.start("open", self._options.open_timeout)
         self.is_linked = True
         self._attempts.stay_away = 0
         self._attempts.sleeping = self._works = False
         self._timers.stop("hold")
         self._ports.dial(self._choice.name)
 
-    def hang_up(self, event: Event, /) -> None:
-        """Close the transport, if there is one."""
-        if self.is_linked:
-            self.is_linked = False
-            self._ports.hang_up(NORMAL if self.state in ("closed", "failed") else RECONNECTS)
-
     def accept(self, event: Event, /) -> None:
         """The server authenticated the client; learn what it can do."""
+        for timer in _OPENING:
+            self._timers.stop(timer)
         if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
             self._stable = self._overdue = self._choice.late = False
             self._choice.has_opened |= self._incremental
@@ -388,7 +369,7 @@ class Lifecycle(Steps[Event]):
         self._publishes.flush()
 
     def leave(self, event: Event, /) -> None:
-        """The connection has ended, or is about to."""
+        """End the connection, or the attempt to open one."""
         for timer in _LEAVING:
             self._timers.stop(timer)
         self._subscriptions.lost()
@@ -396,6 +377,7 @@ class Lifecycle(Steps[Event]):
         self._publishes.lost(peer)
         self._own_presence.lost()
         self.start_suspend(event)
+        self._hang_up(RECONNECTS)
 
     def send_ping(self, event: Event, /) -> None:
         """Send a ping; an event stream sends heartbeats unasked."""
@@ -453,25 +435,40 @@ class Lifecycle(Steps[Event]):
 
     # ---------------------------------------------------------------- actions: attempts
 
-    def schedule_retry(self, event: Event, /) -> None:
-        """Wait before the next attempt, longer each time, never less than the server asked."""
+    def plan_retry(self, event: Event, /) -> None:
+        """Count this attempt, and draw the wait before the next one.
+
+        The waits grow, and are never shorter than the server asked.
+        """
         self._credentials.attempt += isinstance(event, TokenFailed)
+        late = isinstance(event, TimerFired) and event.name == "open"
+        self._retry_in = self._attempts.plan(
+            retry_after(event),
+            self._options.open_timeout if late else 0,
+            unsettled=self._publishes.survives_drop,
+        )
+
+    def plan_now(self, event: Event, /) -> None:
+        """Do not wait before the next attempt."""
+        self._retry_in = self._attempts.skip()
+
+    def start_retry(self, event: Event, /) -> None:
+        """Start the wait that was planned."""
         self._attempts.schedule()
 
     def cut_wait(self, event: Event, /) -> None:
         """A call of the program ends the wait early."""
         self._attempts.cut()
 
-    def retry_now(self, event: Event, /) -> None:
-        """Do not wait before the next attempt."""
-        self._timers.start("retry", 0)
-
     def reset_retry(self, event: Event, /) -> None:
-        """Attempts count from zero, which was planned; a connection counts as stable."""
-        if self.state == "connected":
-            self._stable = True
-            self._replaced = False
-            self._prove()
+        """Attempts count from zero."""
+        self._attempts.reset()
+
+    def note_stable(self, event: Event, /) -> None:
+        """The connection is stable: what failed before does not count any more."""
+        self._stable = True
+        self._replaced = False
+        self._prove()
 
     def start_drain(self, event: Event, /) -> None:
         """Give what is published some time to be settled."""
@@ -499,13 +496,6 @@ class Lifecycle(Steps[Event]):
 
     # ---------------------------------------------------------------- actions: the end
 
-    def stop_all(self, event: Event, /) -> None:
-        """No timer and no call may outlive the session."""
-        self._subscriptions.lost()
-        self._context.peer = None
-        self._timers.stop_all()
-        self._credentials.abandon(self._ports)
-
     def fail(self, event: Event, /) -> None:
         """End by an error that no retry fixes."""
         code, message = cause(event)
@@ -519,19 +509,29 @@ class Lifecycle(Steps[Event]):
             else None
         )
         error = Rejected(str(code), message or "", remedy)
-        self._settle_all(error)
+        self._end(error)
         self._ports.finished(error)
 
     def finish(self, event: Event, /) -> None:
         """End as asked."""
-        self._settle_all(
-            Rejected("closed", "The client was closed before it could send the message.")
-        )
+        self._end(Rejected("closed", "The client was closed before it could send the message."))
         self._ports.finished(None)
 
     # ---------------------------------------------------------------- inside
 
-    def _settle_all(self, unsent: Rejected) -> None:
+    def _hang_up(self, code: int) -> None:
+        """Close the transport, if there is one."""
+        if self.is_linked:
+            self.is_linked = False
+            self._ports.hang_up(code)
+
+    def _end(self, unsent: Rejected) -> None:
+        """Let no timer, no call and no transport outlive the session; settle what is left."""
+        self._subscriptions.lost()
+        self._context.peer = None
+        self._timers.stop_all()
+        self._credentials.abandon(self._ports)
+        self._hang_up(NORMAL)
         self._publishes.settle_all(unsent)
         self._own_presence.settle_all(unsent)
         self._credentials.forget()

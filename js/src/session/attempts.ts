@@ -1,0 +1,81 @@
+/**
+ * The waits between attempts to connect (LIFE-2, LIFE-3).
+ *
+ * Counted without a clock: an outage is as long as its waits and its late openings.
+ */
+
+import type { Context } from './context.js';
+
+/** Longest wait that a server may impose, milliseconds. */
+const MAX_RETRY_AFTER = 3_600_000;
+
+/** Milliseconds. An outage of 25 s allows waits of up to 4 s, one of 70 s waits of up to 30 s. */
+const UNHURRIED = 160_000;
+
+/** How often connecting has failed in a row, and how long to wait before the next time. */
+export class Attempts {
+  /** Attempts that failed in a row. */
+  _failed = 0;
+  /** Milliseconds of waits and late openings since the last connection that was of use. */
+  _outage = 0;
+  /** Milliseconds that the server asked for before it ended the connection, or is about to. */
+  _stayAway = 0;
+  /** The next attempt is so far away that a call of the program brings it forward. */
+  _sleeping = false;
+  /** A call of the program came too early for that. */
+  _called = false;
+  private _wait = 0;
+  /** Milliseconds of the wait that no call of the program saves. */
+  private _firm = 0;
+
+  constructor(private readonly _context: Context) {}
+
+  /** Draw a wait with full jitter (LIFE-2). */
+  _delay(attempt: number, bound: number = Infinity): number {
+    const { retryBase, retryCap } = this._context.options;
+    const ceiling = Math.min(retryCap, retryBase * 2 ** Math.min(attempt, 30), bound);
+    return Math.floor(this._context.random() * ceiling);
+  }
+
+  /**
+   * Count an attempt that failed, and draw the wait before the next one.
+   *
+   * Its bound grows with the length of the outage, so that clients return soon after a short outage
+   * and are spread out after a long one. It stays low while a publish waits.
+   *
+   * @param retryAfter Milliseconds that the server asked to wait now.
+   * @param late Milliseconds that an opening took which failed by its timeout.
+   * @param unsettled Whether a publish waits.
+   */
+  _plan(retryAfter: number, late: number, unsettled: boolean): number {
+    const { callInterval, retryBase } = this._context.options;
+    this._outage += late;
+    const grown = unsettled ? 0 : Math.floor(this._outage ** 2 / UNHURRIED);
+    const asked = Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._stayAway));
+    this._wait = Math.max(this._delay(this._failed, Math.max(2 * retryBase, grown)), asked);
+    this._firm = Math.max(callInterval, asked);
+    this._failed += 1;
+    this._outage += this._wait;
+    return this._wait;
+  }
+
+  /** Plan no wait. */
+  _skip(): number {
+    this._wait = 0;
+    return 0;
+  }
+
+  /** Start the wait that was planned. */
+  _schedule(): void {
+    const { timers } = this._context;
+    timers.start('retry', this._wait);
+    this._called = false;
+    this._sleeping = this._wait > this._firm;
+    if (this._sleeping) timers.start('hold', this._firm);
+  }
+
+  /** A call of the program ends the wait early. */
+  _cut(): void {
+    this._outage -= this._wait - this._firm;
+  }
+}

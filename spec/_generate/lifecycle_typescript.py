@@ -1,0 +1,172 @@
+"""TypeScript code of the lifecycle: one function for each event, which calls guards and actions."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from itertools import groupby
+from typing import TYPE_CHECKING, TypeAlias
+
+from spec._generate.text import camel, header, single, union
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from spec._generate.lifecycle import Lifecycle, Row
+
+_Way: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]"
+"""A row without its state: guards, steps before, new states (two: of a fork), steps after."""
+
+
+def lifecycle(machine: Lifecycle) -> str:
+    """The module `generated/lifecycle.ts`.
+
+    A final state has no events, and a fault cannot happen: neither is asked for.
+    """
+    public = dict.fromkeys(machine.public.values())
+    out = [
+        header("//", "spec/lifecycle.yaml"),
+        "",
+        *union("State", machine.states, "Where a session stands, as the lifecycle sees it."),
+        *union("PublicState", public, "Where a session stands, as users see it."),
+        *union("Timer", machine.timers, "The timers of the lifecycle."),
+        f"export const INITIAL: State = {single(machine.initial)};",
+        "",
+        "/** States that users see under another name. */",
+        "const SEEN_AS: Readonly<Partial<Record<State, PublicState>>> = {",
+        *(f"  {state}: {single(seen)}," for state, seen in machine.public.items() if state != seen),
+        "};",
+        "",
+        "/** What users see of a state. */",
+        "export function publicState(state: State): PublicState {",
+        "  return SEEN_AS[state] ?? (state as PublicState);",
+        "}",
+        "",
+        "/** What a session knows to do and to answer; `E` is what it calls an event. */",
+        "export interface Steps<E> {",
+        "  readonly state: State;",
+        "  /** Enter a state and report it. */",
+        "  _enter(to: State, event: E): void;",
+        "  _start(timer: Timer): void;",
+        "  _stop(...timers: readonly Timer[]): void;",
+    ]
+    for guard, asked in machine.asks.items():
+        kind = f"_{camel(guard)}(event: E): boolean" if asked.of_event else _field(guard)
+        out += [f"  /** Whether {asked.means}. */", f"  {kind};"]
+    out += [f"  _{camel(action)}(event: E): void;" for action in machine.actions]
+    out += ["}", ""]
+    written: dict[str, str] = {}
+    for event, source in machine.sources.items():
+        body = "\n".join(_event(machine, event))
+        name = _function(event)
+        out.append(f"/** {_said(machine, event, source)} */")
+        if same := written.get(body):
+            out += [f"export const {name}: typeof {same} = {same};", ""]
+            continue
+        written[body] = name
+        given = "e" if re.search(r"\be\b", body) else "_"
+        out += [f"export function {name}<E>(m: Steps<E>, {given}: E): void {{", body, "}", ""]
+    out += [
+        "/** What happens when a timer runs out. */",
+        "export const ON_TIMER: Readonly<Record<Timer, <E>(m: Steps<E>, e: E) => void>> = {",
+        *(f"  {timer}: {_function(event)}," for timer, event in machine.timers.items()),
+        "};",
+        "",
+    ]
+    return "\n".join(out)
+
+
+def _field(guard: str) -> str:
+    return f"readonly _{camel(guard)}: boolean"
+
+
+def _function(event: str) -> str:
+    return camel(f"on_{event.replace('.', '_')}")
+
+
+def _said(machine: Lifecycle, event: str, source: str) -> str:
+    timer = next((timer for timer, fired in machine.timers.items() if fired == event), None)
+    return f"The timer `{timer}` ran out." if timer else f"`{event}`, from the {source}."
+
+
+def _event(machine: Lifecycle, event: str) -> list[str]:
+    groups: defaultdict[tuple[_Way, ...], list[str]] = defaultdict(list)
+    for state in machine.states:
+        if state not in machine.final and (state, event) not in machine.faults:
+            groups[_ways(machine.table[state].get(event, ()), state)].append(state)
+    ignored = groups.pop((), [])
+    if len(groups) == 1:
+        ((ways, states),) = groups.items()
+        body = _chain(machine, ways)
+        if not ignored:
+            return body
+        outside = len(ignored) < len(states)
+        compared = [
+            f"m.state {'!==' if outside else '==='} {single(state)}"
+            for state in (ignored if outside else states)
+        ]
+        return [f"if ({(' && ' if outside else ' || ').join(compared)}) {{", *body, "}"]
+    usual = () if ignored else max(groups, key=lambda ways: len(groups[ways]))
+    out = ["switch (m.state) {"]
+    for ways, states in sorted(groups.items(), key=lambda group: group[0] == usual):
+        out += ["default:"] if ways == usual else [f"case {single(state)}:" for state in states]
+        out += _chain(machine, ways)
+        if ways != usual:
+            out.append("break;")
+    if ignored:
+        out.append("default:")
+    return [*out, "}"]
+
+
+def _ways(rows: Iterable[Row], state: str) -> tuple[_Way, ...]:
+    """The rows of a state, without its name; a fork is one row again."""
+    ways: list[_Way] = []
+    for row in rows:
+        to = () if row.to == state else (row.to,)
+        if ways:
+            guards, before, other, actions = ways[-1]
+            if guards[:-1] == row.guards and (before, actions) == (row.before, row.actions):
+                ways[-1] = (row.guards, before, (guards[-1], *other, *to), actions)
+                continue
+        ways.append((row.guards, row.before, to, row.actions))
+    return tuple(ways)
+
+
+def _chain(machine: Lifecycle, ways: Sequence[_Way]) -> list[str]:
+    """The first way whose guards hold."""
+    (guards, before, to, actions), *rest = ways
+    body = [*_steps(before), *_change(to), *_steps(actions)]
+    asked = " && ".join(
+        f"m._{camel(guard)}{'(e)' if machine.asks[guard].of_event else ''}" for guard in guards
+    )
+    if not guards:
+        return body
+    if not rest:
+        return [f"if ({asked}) {{", *body, "}"]
+    others = _chain(machine, rest)
+    if not body:
+        return [f"if (!{asked}) {{", *others, "}"]
+    if rest[0][0]:
+        return [f"if ({asked}) {{", *body, f"}} else {others[0]}", *others[1:]]
+    return [f"if ({asked}) {{", *body, "} else {", *others, "}"]
+
+
+def _change(to: Sequence[str]) -> list[str]:
+    if not to:
+        return []
+    if len(to) == 1:
+        return [f"m._enter({single(to[0])}, e);"]
+    guard, yes, no = to
+    return [f"m._enter(m._{camel(guard)} ? {single(yes)} : {single(no)}, e);"]
+
+
+def _steps(steps: Iterable[str]) -> list[str]:
+    out: list[str] = []
+    for sign, some in groupby(steps, key=lambda step: step[0] if step[0] in "+-" else ""):
+        if sign == "-":
+            out.append(f"m._stop({', '.join(single(step[1:]) for step in some)});")
+        elif sign == "+":
+            out += [f"m._start({single(step[1:])});" for step in some]
+        else:
+            out += [f"m._{camel(step)}(e);" for step in some]
+    return out
