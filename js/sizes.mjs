@@ -28,10 +28,10 @@ const GOALS = {
   streams: 2.5 * KB,
 };
 const LIMITS = {
-  core: 24.5 * KB,
-  everything: 48.5 * KB,
-  chat: 32.5 * KB,
-  development: 28.8 * KB,
+  core: 24.25 * KB,
+  everything: 48.4 * KB,
+  chat: 32.2 * KB,
+  development: 28.6 * KB,
   streams: 2.5 * KB,
 };
 
