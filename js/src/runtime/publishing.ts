@@ -3,6 +3,7 @@
 import { DEVELOPMENT } from '../build.js';
 import { OperationTimeout, PubSubError } from '../errors.js';
 import type { JsonObject, PublishResult } from '../generated/wire.js';
+import * as batches from '../session/batches.js';
 import type { Rejected } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
 import { checkCall, checkChoice, invalid, kind } from '../settings/checks.js';
@@ -95,7 +96,8 @@ export async function publishMany(
   messages: readonly unknown[],
   options: PublishOptions,
 ): Promise<(Published | PubSubError)[]> {
-  const { maxPayload } = driver;
+  const { maxPayload, session } = driver;
+  session.publishes.batches ??= batches;
   if (typeof Object(messages)[Symbol.iterator] !== 'function') {
     return (await driver.part(PARTS.arguments(), options)).refuseMany(messages);
   }

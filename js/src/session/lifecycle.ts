@@ -1,36 +1,24 @@
 /**
  * The life of a session: what the generated lifecycle asks, and what its steps do.
  *
- * Nothing here has a clock, a socket, a task or randomness of its own: timers are ports by name, and
- * `random` is an argument, drawn once for each delay.
+ * The session tells it what happens by the functions of the generated module.
  */
 
 import { CLIENT } from '../generated/defaults.js';
 import {
   INITIAL,
-  ON_TIMER,
-  onAnswered,
-  onAuthOk,
-  onCalled,
-  onConnect,
-  onDropped,
-  onOpened,
-  onToken,
-  onTokenFailed,
-  onWoke,
   publicState,
   type State,
   type Steps,
   type Timer,
 } from '../generated/lifecycle.js';
-import type { AuthFrame, AuthOkFrame, ClientInfo } from '../generated/wire.js';
+import type { AuthFrame, ClientInfo } from '../generated/wire.js';
 import { compact, type Loose } from '../wire/compact.js';
 import { Attempts } from './attempts.js';
 import { actionOf, codeOf, type Occasion, unexplained } from './causes.js';
 import type { Context } from './context.js';
 import { Credentials } from './credentials.js';
 import type { OwnPresence } from './own_presence.js';
-import { readPeer } from './peer.js';
 import type { Rejected } from './ports.js';
 import type { Publishes } from './publishes.js';
 import type { Subscriptions } from './subscriptions.js';
@@ -60,13 +48,13 @@ export class Lifecycle implements Steps<Occasion> {
   linked = false;
   /** The part that a client without presence does not have. */
   ownPresence: OwnPresence | undefined;
-  readonly attempts: Attempts;
+  readonly _attempts: Attempts;
+  readonly _credentials: Credentials;
+  readonly _choice: TransportChoice;
+  /** Subscriptions of the transport may come and go one by one. */
+  _incremental = true;
   _draining = false;
   _overdue = false;
-  private readonly _credentials: Credentials;
-  private readonly _choice: TransportChoice;
-  /** Subscriptions of the transport may come and go one by one. */
-  private _incremental = true;
   /** The present connection has been of use. */
   private _works = false;
   private _stable = false;
@@ -82,88 +70,34 @@ export class Lifecycle implements Steps<Occasion> {
     private readonly _subscriptions: Subscriptions,
     private readonly _publishes: Publishes,
   ) {
-    this.attempts = new Attempts(_context);
+    this._attempts = new Attempts(_context);
     this._credentials = new Credentials(_context);
     this._choice = new TransportChoice(_context);
     this._pongLimit = _context.options.pongTimeout;
   }
 
-  // ---------------------------------------------------------------- what happens
-
-  /** The program wants a connection; `opened`: a WebSocket to this address has worked before. */
-  connect(opened: boolean): void {
-    this._choice._hasOpened ||= opened;
-    onConnect(this, {});
-    this.hurry();
-  }
-
-  /** The program called: a long wait for the next attempt ends. */
-  hurry(): void {
-    const { attempts } = this;
-    if (!attempts._sleeping) return;
-    attempts._called = this._context.timers.has('hold');
-    if (!attempts._called) onCalled(this, {});
-  }
-
-  /** The token callback answered a call, or (`failed`) it failed. */
-  tokenAnswered(call: number, occasion: Occasion, failed: boolean): void {
-    if (this._credentials._answered(call)) (failed ? onTokenFailed : onToken)(this, occasion);
-  }
-
-  /** The transport is open. */
-  opened(incremental: boolean): void {
-    if (!this.linked) return;
-    this._incremental = incremental;
-    onOpened(this, {});
-  }
-
-  /** The transport is gone, or could not be opened. */
-  dropped(occasion: Occasion): void {
-    if (!this.linked) return;
-    this.linked = false;
-    onDropped(this, occasion);
-  }
-
-  /** The HTTP address was asked whether it answers as a PubSub service. */
-  answered(ok: boolean, occasion: Occasion): void {
-    this._choice._httpAnswered(ok);
-    onAnswered(this, occasion);
-  }
-
-  /** The machine slept, or the network is back; `rested`: the token is as good as it was. */
-  woke(rested: boolean): void {
-    // The length of the sleep is unknown.
-    const isDoubtful = this._credentials._life !== undefined && this._context.options.renewable;
-    if (isDoubtful && !rested) this._forgetToken({});
-    onWoke(this, {});
-  }
-
-  /** A timer of the lifecycle, or `hold`, has run out. */
-  timerFired(name: Timer | 'hold', occasion: Occasion): void {
-    const { attempts } = this;
-    if (name === 'hold') {
-      if (attempts._called) onCalled(this, occasion);
-      return;
-    }
-    if (name === 'suspend') {
-      this._overdue = true;
-      attempts._outage = Math.max(attempts._outage, this._context.options.suspendAfter);
-    }
-    this._choice._late ||= name === 'fallback';
-    ON_TIMER[name](this, occasion);
-  }
-
-  /** The server took the token: what it says of itself. */
-  authenticated(frame: AuthOkFrame, at: number): void {
-    onAuthOk(this, { peer: readPeer(frame, this._incremental, at) });
-  }
-
   /** The connection is of use: earlier failures do not count any more. */
-  provesWell(always = false): void {
+  _provesWell(always = false): void {
     if (this._works && !always) return;
     this._works = true;
-    this.attempts._outage = 0;
+    this._attempts._outage = 0;
     this._choice._provesWell();
+  }
+
+  /** The machine slept: the length of that is unknown, and so is the rest of a token's life. */
+  _doubtToken(): void {
+    if (this._credentials._life !== undefined && this._context.options.renewable) {
+      this._forgetToken({});
+    }
+  }
+
+  /** A timer ran out; some say for how long there was no connection. */
+  _noteLate(timer: Timer): void {
+    const { _attempts: attempts } = this;
+    if (timer === 'fallback') this._choice._late = true;
+    if (timer !== 'suspend') return;
+    this._overdue = true;
+    attempts._outage = Math.max(attempts._outage, this._context.options.suspendAfter);
   }
 
   // ---------------------------------------------------------------- states and timers
@@ -172,7 +106,7 @@ export class Lifecycle implements Steps<Occasion> {
     const { state: from, _retryIn: retryIn } = this;
     this.state = to;
     this._retryIn = undefined;
-    const about = { code, reason, retryIn, attempt: this.attempts._failed };
+    const about = { code, reason, retryIn, attempt: this._attempts._failed };
     this._context.ports.stateChanged({ from, to, public: publicState(to), ...about });
   }
 
@@ -255,7 +189,7 @@ export class Lifecycle implements Steps<Occasion> {
   /** Call again after a while; until it ends, the token at hand is good. */
   _scheduleRefetch(occasion: Occasion): void {
     this._countCall(occasion);
-    const wait = this.attempts._delay(this._credentials._failed - 1);
+    const wait = this._attempts._delay(this._credentials._failed - 1);
     this._context.timers.start('refresh', wait);
   }
 
@@ -282,8 +216,8 @@ export class Lifecycle implements Steps<Occasion> {
     const { ports, timers, options } = this._context;
     timers.start('open', options.openTimeout);
     this.linked = true;
-    this.attempts._stayAway = 0;
-    this.attempts._sleeping = this._works = false;
+    this._attempts._stayAway = 0;
+    this._attempts._sleeping = this._works = false;
     timers.stop('hold');
     ports.dial(this._choice._name);
   }
@@ -391,33 +325,33 @@ export class Lifecycle implements Steps<Occasion> {
     const { retryAfter = 0, timer } = occasion;
     this._countCall(occasion);
     const late = timer === 'open' ? this._context.options.openTimeout : 0;
-    this._retryIn = this.attempts._plan(retryAfter, late, this._publishes.outlasts);
+    this._retryIn = this._attempts._plan(retryAfter, late, this._publishes.outlasts);
   }
 
   /** Do not wait before the next attempt. */
   _planNow(): void {
-    this._retryIn = this.attempts._skip();
+    this._retryIn = this._attempts._skip();
   }
 
   _startRetry(): void {
-    this.attempts._schedule();
+    this._attempts._schedule();
   }
 
   /** A call of the program ends the wait early. */
   _cutWait(): void {
-    this.attempts._cut();
+    this._attempts._cut();
   }
 
   /** Attempts count from 0 again. */
   _resetRetry(): void {
-    this.attempts._failed = this.attempts._outage = 0;
+    this._attempts._failed = this._attempts._outage = 0;
   }
 
   /** The connection is stable: what failed before does not count any more. */
   _noteStable(): void {
     this._stable = true;
     this._replaced = false;
-    this.provesWell(true);
+    this._provesWell(true);
   }
 
   /** Give what is published some time to be settled. */

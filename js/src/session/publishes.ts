@@ -1,5 +1,5 @@
 /**
- * Publishes that are not settled: their order, bounds, batches and pace.
+ * Publishes that are not settled: their order, bounds and pace.
  *
  * What was sent and not answered stays in flight, bounded like the queue; on a drop it goes back to
  * the head of the queue, to be sent again under the same ids. PUB-1 to PUB-5.
@@ -13,14 +13,10 @@ import type { Publish } from './requests.js';
 export const RATE_LIMITED = 'rate_limited';
 
 /** Milliseconds to pause on `rate_limited` where the server names no time. */
-const PAUSE = 1_000;
+export const PAUSE = 1_000;
 
 /** Longest pause that a server may impose, milliseconds. */
 const MAX_PAUSE = 60_000;
-
-const UNANSWERED: PublishResult = {
-  error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
-};
 
 /** What lanes have saved up where none waited. */
 const NO_CREDIT: readonly number[] = [];
@@ -72,6 +68,19 @@ export interface SendPolicies {
   turnOf(queue: Iterable<Entry>, credit: readonly number[]): [Entry, readonly number[]];
 }
 
+/** The part that sends and settles several messages as one publish. */
+export interface Batches {
+  openOf(entry: Entry): [slot: number, message: Publication][];
+  batchAnswered(publishes: Publishes, entry: Entry, frame: PublishedFrame): void;
+  slotAnswered(
+    publishes: Publishes,
+    entry: Entry,
+    frame: PublishedFrame | ErrorFrame,
+    slot: number,
+    last: boolean,
+  ): void;
+}
+
 /** Unsettled publishes. */
 export class Publishes {
   /** The server said `rate_limited`: nothing is sent before the timer `pace` fires. */
@@ -80,6 +89,8 @@ export class Publishes {
   slowed = 0;
   /** The part that a client has whose publishes do not just wait for their turn. */
   policies: SendPolicies | undefined;
+  /** The part that a client has before its first batch. */
+  batches: Batches | undefined;
   readonly _queue: Pile = new Pile();
   private readonly _flight = new Pile();
   private _number = 0;
@@ -189,37 +200,21 @@ export class Publishes {
   published(frame: PublishedFrame): boolean {
     const entry = this._flight._entries.get(frame.ref ?? '');
     if (!entry) return false;
-    const all = frame.results ?? [resultOf(frame)];
-    let pause = 0;
-    openOf(entry).forEach(([slot], n) => {
-      pause = Math.max(pause, note(entry, slot, all[n] ?? UNANSWERED));
-    });
-    this._advance(entry, pause);
+    const { batch, messages } = entry._publish;
+    if (batch || frame.results) {
+      this.batches?.batchAnswered(this, entry, frame);
+    } else {
+      const result = resultOf(frame);
+      const id = result.id || messages[0]?.id;
+      this._settle(entry, { kind: 'acked', results: [{ ...result, id } as PublishResult] });
+      this.flush();
+    }
     return true;
   }
 
-  /** The server answered one message of a batch; `last`: the others are answered, too. */
-  answeredOne(frame: PublishedFrame | ErrorFrame, ref: string, slot: number, last: boolean): void {
-    const entry = this._flight._entries.get(ref);
-    if (!entry) return;
-    const pause = note(entry, slot, resultOf(frame));
-    if (last) {
-      this._advance(entry, pause);
-    } else {
-      if (pause) this.pause(pause);
-      this.flush();
-    }
-  }
-
-  /** Messages of a publish in flight that have no answer, by slot. */
-  open(ref: string): [slot: number, message: Publication][] {
-    const entry = this._flight._entries.get(ref);
-    return entry ? openOf(entry) : [];
-  }
-
-  /** How many messages per publish in flight has. */
-  messages(ref: string): number {
-    return this._flight._entries.get(ref)?._publish.messages.length ?? 0;
+  /** The publish that is in flight under a `ref`. */
+  inFlight(ref: string): Entry | undefined {
+    return this._flight._entries.get(ref);
   }
 
   /** The server refused; false if nothing is in flight under the `ref`. */
@@ -292,15 +287,15 @@ export class Publishes {
     if (this._held - entry._since >= PAUSE) this.slowed += 1;
     entry._since = this._held;
     const [message] = _publish.messages;
-    if (!_publish.batch) ports.send({ type: 'publish', message, ref });
-    else ports.send({ type: 'publish', messages: openOf(entry).map(([, open]) => open), ref });
+    const messages = _publish.batch && this.batches?.openOf(entry).map(([, open]) => open);
+    ports.send(messages ? { type: 'publish', messages, ref } : { type: 'publish', message, ref });
     if (peer?.acks) return;
     const results = _publish.messages.map(({ id }) => ({ id }) as PublishResult);
     this._settle(entry, { kind: 'acked', results });
   }
 
   /** Settle what is answered as a whole; else send the rest again. */
-  private _advance(entry: Entry, pause: number): void {
+  _advance(entry: Entry, pause: number): void {
     if (pause) this.pause(pause);
     const { _left: left, _results: results } = entry;
     if (left) {
@@ -345,28 +340,7 @@ export class Publishes {
   }
 }
 
-/** Slots without an answer, each with its message. */
-function openOf({ _publish, _results }: Entry): [slot: number, message: Publication][] {
-  return [..._publish.messages.entries()].filter(([slot]) => !_results[slot]);
-}
-
-/** Note the result of one message; the milliseconds to pause, if it was refused for now. */
-function note(entry: Entry, slot: number, result: PublishResult): number {
-  const { error } = result;
-  if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
-  const id = entry._publish.messages[slot]?.id;
-  entry._left -= 1;
-  entry._results[slot] = error || result.id ? result : ({ ...result, id } as PublishResult);
-  return 0;
-}
-
-/** What a frame about one message says became of it. */
-function resultOf(frame: PublishedFrame | ErrorFrame): PublishResult {
-  if (frame.type === 'published') {
-    const { id, timestamp, seq, duplicate } = frame;
-    return { id, timestamp, seq, duplicate } as PublishResult;
-  }
-  const { code, message, remedy, field, retry_after_ms } = frame;
-  const about = code === RATE_LIMITED ? { retry_after_ms } : { remedy, field };
-  return { error: { code, message, ...about } } as PublishResult;
+/** What the answer to one message says became of it. */
+export function resultOf({ id, timestamp, seq, duplicate }: PublishedFrame): PublishResult {
+  return { id, timestamp, seq, duplicate } as PublishResult;
 }

@@ -7,14 +7,24 @@
  */
 
 import {
+  ON_TIMER,
   onAbort,
+  onAnswered,
   onAuthError,
   onAuthExpiring,
+  onAuthOk,
+  onCalled,
   onClose,
+  onConnect,
   onDrained,
+  onDropped,
   onOffline,
+  onOpened,
   onPong,
   onProbed,
+  onToken,
+  onTokenFailed,
+  onWoke,
   type Steps,
 } from '../generated/lifecycle.js';
 import type { ErrorFrame, JsonObject, PublishedFrame, ServerFrame } from '../generated/wire.js';
@@ -23,6 +33,7 @@ import { actionOf, causeOf, endsConnection, type Occasion, TIMEOUTS } from './ca
 import { Context } from './context.js';
 import { Lifecycle } from './lifecycle.js';
 import type { OwnPresence } from './own_presence.js';
+import { readPeer } from './peer.js';
 import type { Ports, Rejected, TimerName } from './ports.js';
 import type { Presence } from './presence.js';
 import { Publishes, RATE_LIMITED } from './publishes.js';
@@ -68,7 +79,9 @@ export class Session {
 
   /** Connect; `opened`: a WebSocket to this address has worked in this process before. */
   connect(opened = false): void {
-    this.lifecycle.connect(opened);
+    if (opened) this.lifecycle._choice._hasOpened = true;
+    onConnect(this.lifecycle, {});
+    this._called();
     this._end();
   }
 
@@ -90,7 +103,7 @@ export class Session {
       this.context.ports.joined(request.sub, [], denied);
     } else {
       this.subscriptions.subscribe(request);
-      this.lifecycle.hurry();
+      this._called();
     }
     this._end();
   }
@@ -108,7 +121,7 @@ export class Session {
       this.context.ports.settle(publish.ref, CLOSED);
     } else {
       this.publishes.publish(publish);
-      this.lifecycle.hurry();
+      this._called();
     }
     this._end();
   }
@@ -127,7 +140,7 @@ export class Session {
   updatePresence(topic: string | undefined, data: JsonObject, ref?: number): void {
     if (!this.lifecycle.over) {
       this.lifecycle.ownPresence?.update(topic, data, ref);
-      this.lifecycle.hurry();
+      this._called();
     } else if (ref) {
       this.context.ports.settle(ref, CLOSED);
     }
@@ -138,29 +151,31 @@ export class Session {
 
   /** The token callback answered a call; `expiresIn` in milliseconds, if it gave one. */
   token(call: number, token: string, expiresIn?: number): void {
-    this.lifecycle.tokenAnswered(call, { token, expiresIn }, false);
-    this._end();
+    if (this.lifecycle._credentials._answered(call)) this._fire(onToken, { token, expiresIn });
   }
 
   /** The token callback failed; `refused`: asking again is pointless. */
   tokenFailed(call: number, refused: boolean, reason: string): void {
     const code = refused ? 'auth_refused' : 'token_unavailable';
-    const occasion: Occasion = { kind: 'tokenFailed', code, reason, refused };
-    this.lifecycle.tokenAnswered(call, occasion, true);
-    this._end(occasion);
+    if (this.lifecycle._credentials._answered(call)) {
+      this._fire(onTokenFailed, { kind: 'tokenFailed', code, reason, refused });
+    }
   }
 
   /** The transport is open; not `incremental`: one request carries all subscriptions. */
   opened(incremental: boolean): void {
-    this.lifecycle.opened(incremental);
-    this._end();
+    const { lifecycle } = this;
+    if (!lifecycle.linked) return;
+    lifecycle._incremental = incremental;
+    this._fire(onOpened);
   }
 
   /** The transport is gone, or could not be opened. */
   dropped(code: number | undefined, reason: string, retryAfter?: number): void {
-    const occasion: Occasion = { kind: 'dropped', code, reason, retryAfter };
-    this.lifecycle.dropped(occasion);
-    this._end(occasion);
+    const { lifecycle } = this;
+    if (!lifecycle.linked) return;
+    lifecycle.linked = false;
+    this._fire(onDropped, { kind: 'dropped', code, reason, retryAfter });
   }
 
   /** Whether a WebSocket could be opened beside the event stream. */
@@ -170,15 +185,14 @@ export class Session {
 
   /** Whether the HTTP address answers as a PubSub service. */
   answered(ok: boolean): void {
-    const occasion = { ...TIMEOUTS.fallback };
-    this.lifecycle.answered(ok, occasion);
-    this._end(occasion);
+    this.lifecycle._choice._httpAnswered(ok);
+    this._fire(onAnswered, TIMEOUTS.fallback);
   }
 
   /** The machine slept, or the network is back; `rested`: without a sleep. */
   woke(rested = false): void {
-    this.lifecycle.woke(rested);
-    this._end();
+    if (!rested) this.lifecycle._doubtToken();
+    this._fire(onWoke);
   }
 
   /** The platform says that the network is gone; it may be wrong about this connection. */
@@ -189,16 +203,20 @@ export class Session {
   /** A timer has run out; `idle`: milliseconds since the last byte of the transport. */
   timerFired(timer: TimerName, idle: number): void {
     if (!this.context.timers.fired(timer)) return;
+    const { lifecycle } = this;
     const occasion: Occasion = { ...TIMEOUTS[timer], timer, idle };
     if (timer === 'pace') {
       this.publishes.paced();
-      this.lifecycle.ownPresence?.flush();
+      lifecycle.ownPresence?.flush();
     } else if (timer === 'rejoin') {
       this.subscriptions.rejoin();
     } else if (timer === 'grace') {
       this.subscriptions.presence?.expire();
+    } else if (timer === 'hold') {
+      if (lifecycle._attempts._called) onCalled(lifecycle, occasion);
     } else {
-      this.lifecycle.timerFired(timer, occasion);
+      lifecycle._noteLate(timer);
+      ON_TIMER[timer](lifecycle, occasion);
     }
     this._end(occasion);
   }
@@ -221,8 +239,10 @@ export class Session {
   /** A frame answered one message of a batch that a dialect sent one by one. */
   answeredOne(frame: PublishedFrame | ErrorFrame, ref: string, slot: number, last: boolean): void {
     const isError = frame.type === 'error';
-    if (!isError) this.lifecycle.provesWell();
-    this.publishes.answeredOne(frame, ref, slot, last);
+    if (!isError) this.lifecycle._provesWell();
+    const { publishes } = this;
+    const entry = publishes.inFlight(ref);
+    if (entry) publishes.batches?.slotAnswered(publishes, entry, frame, slot, last);
     this._end(isError ? causeOf(frame) : {});
   }
 
@@ -230,7 +250,7 @@ export class Session {
     const { lifecycle, subscriptions } = this;
     switch (frame.type) {
       case 'auth.ok':
-        lifecycle.authenticated(frame, at);
+        onAuthOk(lifecycle, { peer: readPeer(frame, lifecycle._incremental, at) });
         break;
       case 'auth.error':
         return this._refused(causeOf(frame));
@@ -252,7 +272,7 @@ export class Session {
       }
       default:
         // `unsubscribed` has no news.
-        if (this.context.peer) lifecycle.provesWell();
+        if (this.context.peer) lifecycle._provesWell();
         if (frame.type === 'subscribed') {
           subscriptions.subscribed(frame, at);
         } else if (frame.type === 'published') {
@@ -274,7 +294,7 @@ export class Session {
   private _error(frame: ErrorFrame): void {
     const { lifecycle, publishes, subscriptions, context } = this;
     const { code, message, topic, ref, retry_after_ms: retryAfter } = frame;
-    if (endsConnection(frame)) lifecycle.attempts._stayAway = retryAfter ?? 0;
+    if (endsConnection(frame)) lifecycle._attempts._stayAway = retryAfter ?? 0;
     if (publishes.refused(frame)) return;
     if (code === RATE_LIMITED && lifecycle.ownPresence?.postponed(ref)) {
       publishes.pause(retryAfter);
@@ -285,6 +305,15 @@ export class Session {
   }
 
   // ---------------------------------------------------------------- the end of each call
+
+  /** The program called: a long wait for the next attempt ends. */
+  private _called(): void {
+    const { lifecycle, context } = this;
+    const { _attempts: attempts } = lifecycle;
+    if (!attempts._sleeping) return;
+    attempts._called = context.timers.has('hold');
+    if (!attempts._called) onCalled(lifecycle, {});
+  }
 
   private get _ended(): boolean {
     return this.lifecycle._draining || this.lifecycle.over;

@@ -140,12 +140,12 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     silent: true,
   },
   'rate limited is an answer': {
-    file: 'session/publishes.ts',
+    file: 'session/batches.ts',
     from: 'if (error?.code === RATE_LIMITED) return',
     to: 'if (false) return',
   },
   'a batch is sent again whole': {
-    file: 'session/publishes.ts',
+    file: 'session/batches.ts',
     from: 'filter(([slot]) => !_results[slot])',
     to: 'filter(() => true)',
   },

@@ -9,6 +9,7 @@ import type {
   JsonObject,
   ServerFrame,
 } from '../../../js/src/generated/wire.js';
+import * as batches from '../../../js/src/session/batches.js';
 import { BY_SEQ } from '../../../js/src/session/cursor.js';
 import { OwnPresence } from '../../../js/src/session/own_presence.js';
 import { needsDialect } from '../../../js/src/session/peer.js';
@@ -122,6 +123,7 @@ export class RecordedSession {
     this.session = new Session(options, this._ports(), random);
     this.session.addPresence({ Presence, OwnPresence });
     this.session.publishes.policies = { makeRoom, turnOf };
+    this.session.publishes.batches = batches;
   }
 
   /** Hand an event to the session; what it does, in order. */

@@ -14,6 +14,7 @@ import type {
   ServerFrame,
   SubscribedFrame,
 } from '../../generated/wire.js';
+import { openOf } from '../../session/batches.js';
 import { BY_SEQ, type Cursors } from '../../session/cursor.js';
 import type { Peer } from '../../session/peer.js';
 import type { Session } from '../../session/session.js';
@@ -185,7 +186,8 @@ export class PlainDialect {
   private _answerOne(frame: PublishedFrame | ErrorFrame): boolean {
     const [, ref = '', number] = /^(p\d+)\.(\d+)$/.exec(frame.ref ?? '') ?? [];
     const slot = Number(number);
-    if (!this._session.publishes.open(ref).some(([open]) => open === slot)) return false;
+    const entry = this._session.publishes.inFlight(ref);
+    if (!entry || !openOf(entry).some(([open]) => open === slot)) return false;
     const left = this._batches.get(ref);
     left?.delete(slot);
     this._session.answeredOne(frame, ref, slot, !left?.size);
@@ -253,8 +255,10 @@ export class PlainDialect {
 
   private _writeOneByOne(ref: string): void {
     const { publishes } = this._session;
-    const open = publishes.open(ref);
-    const isOne = publishes.messages(ref) === 1;
+    const entry = publishes.inFlight(ref);
+    if (!entry) return;
+    const open = openOf(entry);
+    const isOne = entry._publish.messages.length === 1;
     if (!isOne) this._batches.set(ref, new Set(open.map(([slot]) => slot)));
     for (const [slot, message] of open) {
       this._write({ type: 'publish', message, ref: isOne ? ref : `${ref}.${slot}` });

@@ -1,0 +1,60 @@
+/**
+ * Publishes of several messages in one frame: what each message was answered, and what is sent again.
+ *
+ * The part of a client that publishes batches.
+ */
+
+import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
+import { type Entry, PAUSE, type Publishes, RATE_LIMITED, resultOf } from './publishes.js';
+
+const UNANSWERED: PublishResult = {
+  error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
+};
+
+/** Messages without an answer, by slot. */
+export function openOf({ _publish, _results }: Entry): [slot: number, message: Publication][] {
+  return [..._publish.messages.entries()].filter(([slot]) => !_results[slot]);
+}
+
+/** The server answered: one result for each message that had none. */
+export function batchAnswered(publishes: Publishes, entry: Entry, frame: PublishedFrame): void {
+  const all = frame.results ?? [resultOf(frame)];
+  let pause = 0;
+  openOf(entry).forEach(([slot], n) => {
+    pause = Math.max(pause, note(entry, slot, all[n] ?? UNANSWERED));
+  });
+  publishes._advance(entry, pause);
+}
+
+/** The server answered one message; `last`: the others are answered, too. */
+export function slotAnswered(
+  publishes: Publishes,
+  entry: Entry,
+  frame: PublishedFrame | ErrorFrame,
+  slot: number,
+  last: boolean,
+): void {
+  const pause = note(entry, slot, frame.type === 'published' ? resultOf(frame) : refusal(frame));
+  if (last) {
+    publishes._advance(entry, pause);
+  } else {
+    if (pause) publishes.pause(pause);
+    publishes.flush();
+  }
+}
+
+/** Note the result of one message; the milliseconds to pause, if it was refused for now. */
+function note(entry: Entry, slot: number, result: PublishResult): number {
+  const { error } = result;
+  if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
+  const id = entry._publish.messages[slot]?.id;
+  entry._left -= 1;
+  entry._results[slot] = error || result.id ? result : ({ ...result, id } as PublishResult);
+  return 0;
+}
+
+/** What an error about one message says became of it. */
+function refusal({ code, message, remedy, field, retry_after_ms }: ErrorFrame): PublishResult {
+  const about = code === RATE_LIMITED ? { retry_after_ms } : { remedy, field };
+  return { error: { code, message, ...about } } as PublishResult;
+}
