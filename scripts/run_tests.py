@@ -49,7 +49,11 @@ MARK = "HANZO_PUBSUB_TEST_RUN"
 
 SERIAL = (sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "tests.reporting")
 # The order of tests/conftest.py: the slowest first.
-PYTEST = (*SERIAL, "--numprocesses", str(CORES), "--no-loadscope-reorder")
+PYTEST = (*SERIAL, "--no-loadscope-reorder", "--numprocesses")
+PROCESSES = CORES + 2
+"""Processes of pytest: its slow tests wait for timeouts, so that one per core leaves cores idle.
+Each costs seven seconds of a core to collect the tests; the fast ones get one per core."""
+
 SPARK_CLUSTER = "tests/spark/cluster"
 """Its tests share one cluster of Spark, and wait for it most of the time."""
 
@@ -193,10 +197,10 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[S
         selection: Arguments of pytest that take the place of the groups' folders.
     """
     hypothesis = f"--hypothesis-seed={seed}"
-    pytest = (*PYTEST, hypothesis)
+    fast = "fast" in groups
+    pytest = (*PYTEST, str(CORES if fast else PROCESSES), hypothesis)
     if selection:
         return [Suite("pytest", (*pytest, *selection))]
-    fast = "fast" in groups
     wanted = GROUPS if "all" in groups else groups
     folders = [*(FAST_FOLDERS if fast else ())]
     for group, members in PYTHON_FOLDERS.items():
@@ -300,7 +304,8 @@ def report(ended: Sequence[Running], seconds: float, seed: int, *, brief: bool) 
     parts = ", ".join(f"{r.suite.name} {r.outcome.passed + len(r.outcome.failed):,}" for r in ended)
     if not brief:
         used = ", ".join(f"{running.suite.name} {running.outcome.cpu:.0f} s" for running in ended)
-        say(f"tests: CPU time: {used}")
+        share = sum(running.outcome.cpu for running in ended) / (seconds * CORES)
+        say(f"tests: CPU time: {used}; {share:.0%} of {CORES} cores")
     say(f"tests: {parts}; seed {seed}; {seconds:.0f} s")
     say(f"{passed} passed, {failed or len(broken)} failed")
     return 1 if broken else 0
