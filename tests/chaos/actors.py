@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Any, Final
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Final, Protocol, runtime_checkable
 
 import httpx
 
@@ -37,7 +38,7 @@ AGAIN_AFTER: Final = 0.3
 READABLE: Final = {True: ("team.blue.**",), False: ("team.red.**",)}
 
 
-class Actor:
+class Actor(Protocol):
     """One client of a run.
 
     Args:
@@ -47,6 +48,14 @@ class Actor:
         history: Where everything is written down.
         now: Seconds of the run.
     """
+
+    client: Client
+    network: Network
+    end: records.Client
+    _token: str
+    _history: records.History
+    _now: Callable[[], float]
+    _order: int
 
     def __init__(
         self,
@@ -105,19 +114,25 @@ class Actor:
         unsure = problem.get("outcome_unknown", True)
         one.outcome = "unknown" if unsure and one.code != "forbidden" else "refused"
 
+    @abstractmethod
     async def arrive(self) -> None:
         """Connect and subscribe; done when the subscription is acknowledged."""
-        raise NotImplementedError
-
-    async def publish(self, one: records.Publication) -> None:
-        """Publish, and write down what becomes of it."""
-        raise NotImplementedError
 
     async def look(self) -> None:
         """Write down how it is connected."""
+        return
 
     async def leave(self) -> None:
         """End."""
+        return
+
+
+@runtime_checkable
+class Publisher(Protocol):
+    """A client that publishes."""
+
+    async def publish(self, one: records.Publication) -> None:
+        """Publish, and write down what becomes of it."""
 
 
 class SdkActor(Actor):

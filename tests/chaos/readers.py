@@ -11,7 +11,8 @@ import asyncio
 import contextlib
 import json
 import time
-from typing import TYPE_CHECKING, Any, Final
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
 from websockets.asyncio.client import connect
@@ -39,7 +40,7 @@ class _AgainError(Exception):
     """The connection is given up, and another one is made."""
 
 
-class Reader:
+class Reader(Protocol):
     """What both have in common: where each topic stands, and what is written down.
 
     Args:
@@ -50,7 +51,15 @@ class Reader:
         now: Seconds of the run.
     """
 
-    transport = ""
+    transport: str
+    subscription: Subscription
+    client: Client
+    stopped: bool
+    _token: str
+    _port: int
+    _now: Callable[[], float]
+    _last: dict[str, int]
+    _doubted: dict[str, int]
 
     def __init__(
         self,
@@ -66,9 +75,9 @@ class Reader:
         self._token = token
         self._port = port
         self._now = now
-        self._last: dict[str, int] = {}
+        self._last = {}
         # By topic, the message that skipped a position, for which the topic was asked for again.
-        self._doubted: dict[str, int] = {}
+        self._doubted = {}
 
     async def run(self) -> None:
         """Read until it is cancelled."""
@@ -81,8 +90,9 @@ class Reader:
                 self.client.state, self.client.found = "reconnecting", None
             await asyncio.sleep(AGAIN_AFTER)
 
+    @abstractmethod
     async def _attend(self) -> None:
-        raise NotImplementedError
+        """Connect, subscribe and read until the connection ends."""
 
     def _answered(self, frame: Mapping[str, Any]) -> None:
         """A `subscribed`."""

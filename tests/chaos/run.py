@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import httpx
 
-from tests.chaos.actors import Actor, HttpActor, ReaderActor, SdkActor
+from tests.chaos.actors import Actor, HttpActor, Publisher, ReaderActor, SdkActor
 from tests.chaos.checker import EVENTUAL, Violation, check
 from tests.chaos.networks import HOST, Network
 from tests.chaos.peers import Peer
@@ -197,6 +197,7 @@ class _Run:
 
     async def _publish(self, stream: Stream) -> None:
         actor = self._actors[stream.by]
+        assert isinstance(actor, Publisher)
         async with asyncio.TaskGroup() as group:
             for number in range(stream.count):
                 await self._until(stream.first + number * stream.every)

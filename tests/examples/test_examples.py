@@ -133,22 +133,19 @@ async def test_blocking_client_reads_its_jobs_in_order(server: RunningServer) ->
     assert await run("blocking_client.py", env=variables(server)) == ["job 0", "job 1", "job 2"]
 
 
-async def test_token_rotation_stays_connected(tmp_path: Path) -> None:
-    issued = tmp_path / "token"
-
-    async def issue(server: RunningServer) -> None:
+async def test_token_rotation_stays_connected() -> None:
+    async with running_server(expiring_notice=2_000) as server:
         key = server.server.dev_key
         assert key is not None
-        while True:
-            fresh = tmp_path / "fresh"
-            fresh.write_text(mint(key, "alice", ttl=4))
-            fresh.replace(issued)  # a reader finds the whole token
-            await asyncio.sleep(0.1)
 
-    async with running_server(expiring_notice=2_000) as server:
-        issuing = asyncio.create_task(issue(server))
-        lines = await run("token_rotation.py", "cat", str(issued), env=variables(server))
-        issuing.cancel()
+        async def issue(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.write(mint(key, "alice", ttl=4).encode())
+            writer.close()
+
+        async with await asyncio.start_server(issue, "127.0.0.1", 0) as issuer:
+            port = issuer.sockets[0].getsockname()[1]
+            command = ("bash", "-c", f"cat </dev/tcp/127.0.0.1/{port}")
+            lines = await run("token_rotation.py", *command, env=variables(server))
     assert lines == [
         "another token, because: connect",
         "another token, because: expiring",
