@@ -36,7 +36,7 @@ from tests.traces import effects, events
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
-    from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
+    from hanzoai.pubsub.generated.wire import ClientFrame, PublishedFrame, ServerFrame
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Ports
     from hanzoai.pubsub.values import TokenContext
@@ -55,6 +55,9 @@ class ScriptedSession(Session):
         self.seen: list[Event] = []
         self.answers: dict[type[Event], deque[list[Effect]]] = {}
         self.on: Callable[[Event], list[Effect]] | None = None
+
+    def published(self, frame: PublishedFrame) -> None:
+        self.receive(frame, 0)
 
     def answer(self, kind: type[Event], *answer: Effect) -> None:
         self.answers.setdefault(kind, deque()).append(list(answer))

@@ -132,3 +132,17 @@ def test_the_roster_names_each_user_once_and_the_connection_that_joined_first() 
     ]
     assert [one.client_id for one in users_of(members)] == ["a1", "b1", "x1", "x2"]
     assert users_of(()) == []
+
+
+def test_a_full_room_that_does_not_return_leaves_with_one_list_of_members() -> None:
+    presence = PresenceMembers()
+    presence.snapshot("a", [member(f"{n}") for n in range(MAX_MEMBERS)])
+    presence.lost()
+    presence.reconnected(known=False)
+    back = presence.apply(told("join", member("back").wire()))
+    assert [change.kind for change in back] == ["join"]
+    left = presence.expire()
+    assert [change.kind for change in left] == ["leave"] * MAX_MEMBERS
+    assert len({id(change.members) for change in left}) == 1
+    assert [one.client_id for one in left[0].members] == ["back"]
+    assert presence.expire() == []

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, PubSubError
+from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, InvalidTopic, PubSubError
 from hanzoai.pubsub.generated.wire import Publication
 from hanzoai.pubsub.runtime.backpressure import Backpressure
-from hanzoai.pubsub.runtime.publishing import prepare, split_item
+from hanzoai.pubsub.runtime.publishing import Prepared, prepare, split_item
 from hanzoai.pubsub.testing import VirtualClock
 
 
@@ -63,6 +64,41 @@ def test_no_payload_is_in_an_error() -> None:
     with pytest.raises(InvalidOption) as long:
         prepare("a", {"data": 1, "x" * 500: 1}, 1_000)
     assert len(str(long.value)) < 300
+
+
+@pytest.mark.parametrize("topic", [["a"], {"a": 1}, b"a", 5, "a\u0301", "a" * 256, "a\n"])
+def test_a_usual_message_to_an_invalid_topic_is_refused_each_time(topic: Any) -> None:
+    for _ in range(2):
+        with pytest.raises(InvalidTopic):
+            prepare(topic, {"type": "t", "data": 1}, 1_000)
+
+
+@pytest.mark.parametrize("name", ["", "t" * 129, "\ud800", 5, b"t", None, ["t"]])
+@pytest.mark.parametrize("data", [1, {"n": 1}])
+def test_the_short_way_of_a_usual_message_takes_what_the_long_way_takes(
+    name: Any, data: object
+) -> None:
+    def long() -> Prepared:
+        return prepare("a.b", {"type": name, "data": data, "ttl": 3}, 1_000, id="m")
+
+    try:
+        expected = long().publication
+    except PubSubError as error:
+        with pytest.raises(type(error), match=re.escape(error.message)):
+            prepare("a.b", {"type": name, "data": data}, 1_000)
+    else:
+        found = prepare("a.b", {"type": name, "data": data}, 1_000).publication
+        assert found.model_copy(update={"id": "m", "ttl": 3}) == expected
+
+
+def test_a_usual_message_becomes_the_publication_that_pydantic_makes() -> None:
+    found = prepare("a.b", {"type": "t", "data": {"n": [1, None]}}, 1_000)
+    made = Publication(topic="a.b", type="t", data={"n": [1, None]}, id=found.id)
+    assert found.publication == made
+    assert found.publication.model_fields_set == made.model_fields_set
+    assert found.publication.wire() == made.wire()
+    assert list(found.publication.model_dump()) == list(made.model_dump())
+    assert found.size == len('{"n":[1,null]}')
 
 
 # ---------------------------------------------------------------- the backpressure

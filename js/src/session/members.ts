@@ -119,11 +119,17 @@ export class PresenceMembers {
     return rooms.some((room) => room.awaited.size);
   }
 
-  /** Drop the members that have not returned to a server that had forgotten them. */
+  /**
+   * Drop the members that have not returned to a server that had forgotten them.
+   *
+   * All of them leave at once: every change of a topic has the list of those that stay. A list for
+   * each would take half a gigabyte where 10,000 leave.
+   */
   expire(): Change[] {
-    return [...this._rooms].flatMap(([topic, room]) =>
-      [...room.awaited.values()].map((member) => take(topic, room, member)),
-    );
+    return [...this._rooms].flatMap(([topic, room]) => {
+      const members = inOrder(room).filter((one) => !room.awaited.has(one.client_id));
+      return [...room.awaited.values()].map((member) => take(topic, room, member, members));
+    });
   }
 
   /**
@@ -157,18 +163,10 @@ export class PresenceMembers {
   }
 
   private _open(topic: string): Room {
-    let room = this._rooms.get(topic);
-    if (room) {
-      this._rooms.delete(topic);
-    } else {
-      room = new Room();
-      if (this._rooms.size >= MAX_TOPICS) {
-        for (const idle of this._rooms.keys()) {
-          this._rooms.delete(idle);
-          break;
-        }
-      }
-    }
+    const room = this._rooms.get(topic) ?? new Room();
+    this._rooms.delete(topic);
+    const [idle] = this._rooms.keys();
+    if (idle && this._rooms.size >= MAX_TOPICS) this._rooms.delete(idle);
     this._rooms.set(topic, room);
     return room;
   }
@@ -179,8 +177,9 @@ function change(
   room: Room,
   kind: PresenceChangeKind,
   member?: PresenceMember,
+  members = inOrder(room),
 ): Change {
-  return { topic, members: inOrder(room), change: kind, member };
+  return { topic, members, change: kind, member };
 }
 
 function put(
@@ -199,10 +198,15 @@ function put(
   return out;
 }
 
-function take(topic: string, room: Room, member: PresenceMember): Change {
+function take(
+  topic: string,
+  room: Room,
+  member: PresenceMember,
+  members?: PresenceMember[],
+): Change {
   room.members.delete(member.client_id);
   room.awaited.delete(member.client_id);
-  return change(topic, room, hasUser(room, member) ? 'disconnect' : 'leave', member);
+  return change(topic, room, hasUser(room, member) ? 'disconnect' : 'leave', member, members);
 }
 
 /** Whether a connection of the same user is present; some peers do not name users. */
@@ -247,7 +251,7 @@ function isMemberData(data: unknown): data is MemberData {
   return isObject(data) && typeof data['client_id'] === 'string';
 }
 
-const REQUIRED: ReadonlySet<string> = new Set(['user_id', 'name', 'joined_at', 'last_seen']);
+const REQUIRED: readonly string[] = ['user_id', 'name', 'joined_at', 'last_seen'];
 
 /**
  * A member after a join or update: data with all that a member must have is the member as it is now,
@@ -258,11 +262,11 @@ function merge(
   data: MemberData,
   at: number,
 ): PresenceMember | undefined {
-  const isWhole = [...REQUIRED].every((key) => Object.hasOwn(data, key));
+  const isWhole = REQUIRED.every((key) => Object.hasOwn(data, key));
   const known = isWhole ? {} : { user_id: '', name: '', joined_at: at, ...before, last_seen: at };
   const fields: JsonObject = Object.fromEntries(
     Object.entries({ ...known, ...data }).filter(
-      ([key, value]) => value !== null || REQUIRED.has(key),
+      ([key, value]) => value !== null || REQUIRED.includes(key),
     ),
   );
   return isPresenceMember(fields) ? fields : undefined;

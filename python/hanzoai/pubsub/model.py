@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 Data = TypeVar("Data", default=Any)
 """Type of a message's payload: ``Message[Order]``. A plain ``Message`` has any JSON value."""
 
+M = TypeVar("M", bound=BaseModel)
+
 _PRIVATE: Final = frozenset({"token", "data", "meta", "metadata"})
 _MESSAGE: Final = "Envelope"
 """What programs know as `Message`, under the name that the wire has for it."""
@@ -73,6 +75,36 @@ class Payload(Model):
         if getattr(self, "data", None) is None:
             fields.setdefault("data", None)
         return fields
+
+
+_new: Final = object.__new__
+# The slots of a pydantic model, as `BaseModel.model_construct` fills them.
+_put_fields, _put_fields_set, _put_extra, _put_private = (
+    BaseModel.__dict__[name].__set__
+    for name in (
+        "__dict__",
+        "__pydantic_fields_set__",
+        "__pydantic_extra__",
+        "__pydantic_private__",
+    )
+)
+
+
+def trusted(model: type[M], fields: dict[str, Any], fields_set: set[str]) -> M:
+    """Make a model of valid values, without the validation, which takes five times as long.
+
+    Args:
+        model: The model.
+        fields: The values of all fields, by name, in order; the model keeps this dict.
+        fields_set: Names of those that are not defaults; kept too. Models copy these sets, so many
+            may share one.
+    """
+    made = _new(model)
+    _put_fields(made, fields)
+    _put_fields_set(made, fields_set)
+    _put_extra(made, {})
+    _put_private(made, None)
+    return made
 
 
 class _Beginning:

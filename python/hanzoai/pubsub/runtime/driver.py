@@ -33,7 +33,13 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.clock import Clock, TimerHandle
     from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
-    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Denial, ServerFrame
+    from hanzoai.pubsub.generated.wire import (
+        AuthFrame,
+        ClientFrame,
+        Denial,
+        PublishedFrame,
+        ServerFrame,
+    )
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.session.events import Publish, Subscribe, TimerName
@@ -130,6 +136,7 @@ class Driver:
         self.presence_changed = deliveries.presence_changed
         session = self.session = make_session(self)
         self.message = session.message
+        self.published: Callable[[PublishedFrame], None] = session.published
         self.backpressure = Backpressure(session.publishes.has_room, clock)
         self.deadlines = Deadlines(clock, self.expire)
         self._dialect: PlainDialect | None = None
@@ -168,7 +175,11 @@ class Driver:
 
     def _use(self, dialect: PlainDialect | None) -> None:
         self._dialect = dialect
-        self.send = self._reader.send if dialect is None else dialect.send
+        if dialect is None:
+            self.send, self.published = self._reader.send, self.session.published
+        else:
+            self.send = dialect.send
+            self.published = lambda frame: dialect.receive(frame, 0)
 
     def run_waiting(self) -> None:
         """See ``Receiver``."""

@@ -138,9 +138,18 @@ class Publisher:
             results = await self._over_http([one], seconds, via, batch=False)
             if results is not None:
                 return _only(results)
-        outcome, expired = await self._settle(
-            [one], key, seconds, batch=False, background=background
-        )
+        deadline = self._clock.now() + seconds
+        if self._blocks:
+            await self._wait_for_room([one], seconds)
+        ref, settled = self._begin([one], key, deadline, batch=False, background=background)
+        # Awaited here, not in a function that both callers share: each publish comes this way.
+        try:
+            outcome = await settled
+        except asyncio.CancelledError:
+            driver.expire(ref)
+            raise
+        finally:
+            expired = self._deadlines.pending.pop(ref) == EXPIRED
         if isinstance(outcome, Acked) and outcome.results[0].error is None:
             answer = outcome.results[0]
             return Published(
@@ -179,7 +188,17 @@ class Publisher:
             results = await self._over_http(items, seconds, via, batch=True)
             if results is not None:
                 return results
-        outcome, expired = await self._settle(items, None, seconds, batch=True, background=False)
+        deadline = self._clock.now() + seconds
+        if self._blocks:
+            await self._wait_for_room(items, seconds)
+        ref, settled = self._begin(items, None, deadline, batch=True, background=False)
+        try:
+            outcome = await settled
+        except asyncio.CancelledError:
+            self._driver.expire(ref)
+            raise
+        finally:
+            expired = self._deadlines.pending.pop(ref) == EXPIRED
         return self._results(outcome, items, seconds, expired=expired)
 
     async def _over_http(
@@ -195,17 +214,16 @@ class Publisher:
         self._driver.remember_own(item.id for item in items)
         return await self._http.publish(items, seconds, batch=batch, certain=via == "rest")
 
-    async def _settle(
+    def _begin(
         self,
         items: Sequence[Prepared],
         key: str | None,
-        seconds: float,
+        deadline: float,
         *,
         batch: bool,
         background: bool,
-    ) -> tuple[Outcome, bool]:
-        """Publish over the connection; the outcome, and whether the time had passed."""
-        # One function from the program's call to the driver: each publish comes through here.
+    ) -> tuple[int, asyncio.Future[Outcome]]:
+        """Publish over the connection; the number of the publish, and its outcome to come."""
         driver, deadlines = self._driver, self._deadlines
         if driver.is_finished:
             driver.refuse_ended()
@@ -216,29 +234,25 @@ class Publisher:
         for item in items:
             size += item.size
             publications.append(item.publication)
-        deadline = self._clock.now() + seconds
-        if self._blocks:
-            await self._wait_for_room(items, size, seconds)
         if not self._options.echo:
             driver.remember_own(item.id for item in items)
         ref = driver.number()
         deadlines.pending[ref] = deadline
         if deadline < deadlines.next:
             deadlines.arm(deadline)
-        request = Publish(ref, tuple(publications), size, self._policy, key, batch, background)
-        settled = driver.publish(request)
+        settled = driver.publish(
+            Publish(ref, tuple(publications), size, self._policy, key, batch, background)
+        )
         if self._blocks:
             self._backpressure.check()
-        try:
-            outcome = await settled
-        except asyncio.CancelledError:
-            driver.expire(ref)
-            raise
-        finally:
-            expired = deadlines.pending.pop(ref) == EXPIRED
-        return outcome, expired
+        return ref, settled
 
-    async def _wait_for_room(self, items: Sequence[Prepared], size: int, seconds: float) -> None:
+    async def _wait_for_room(self, items: Sequence[Prepared], seconds: float) -> None:
+        """Wait until the queue has room (policy ``block``)."""
+        self._driver.refuse_ended()
+        size = sum(item.size for item in items)
+        if self._driver.state == "initialized":
+            self._driver.connect()
         if not await self._backpressure.enter(len(items), size, seconds):
             raise OperationTimeout(
                 f"The queue of publishes had no space within {seconds:g} s. {self._standing()}",

@@ -17,8 +17,9 @@ from hanzoai.pubsub.errors import (
     UsageError,
 )
 from hanzoai.pubsub.generated.wire import Publication
+from hanzoai.pubsub.model import trusted
 from hanzoai.pubsub.settings.checks import kind
-from hanzoai.pubsub.topics import validate_topic
+from hanzoai.pubsub.topics import valid_topics, validate_topic
 from hanzoai.pubsub.wire.ids import message_id
 from hanzoai.pubsub.wire.payloads import check_data
 
@@ -42,6 +43,15 @@ _REMEDIES: Final = {
     "meta": "Pass a dict of JSON values, or leave it out.",
 }
 _FIELDS: Final = ("topic", "type", "data", "ttl", "id", "meta")
+_NAME_MAX: Final = 128
+"""Characters of a type."""
+
+_USUAL: Final = ("type", "data")
+"""Fields of nearly every message."""
+
+_SET: Final = {"topic", *_USUAL, "id"}
+"""Fields of its publication that are not defaults."""
+
 _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 
 
@@ -84,8 +94,25 @@ def prepare(
         PayloadTooLarge: The data is over the limit.
         InvalidOption: Another field is not valid; ``field`` names it.
     """
-    fields: dict[str, Any] = {}
     given = cast("dict[str, Any]", message) if type(message) is dict else _fields(message)
+    if len(given) == len(_USUAL) and type(topic) is str and ttl is None and id is None:
+        name, data = given.get("type"), given.get("data", given)
+        if (
+            type(name) is str
+            and 0 < len(name) <= _NAME_MAX
+            and name.isascii()
+            and data.__class__ in _PLAIN
+            and data is not given
+        ):
+            # Nearly every message: pydantic has nothing to check, and takes ten times as long.
+            if topic not in valid_topics:
+                validate_topic(topic)
+            id = message_id()
+            all_fields = {"topic": topic, "type": name, "data": data}
+            all_fields |= {"ttl": None, "id": id, "meta": None}
+            size = check_data(data, limit, topic=topic)
+            return Prepared(trusted(Publication, all_fields, _SET), id, size)
+    fields: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _FIELDS:
             raise _unknown_field(name)

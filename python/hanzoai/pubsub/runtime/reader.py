@@ -6,7 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
-from hanzoai.pubsub.generated.wire import AuthErrorFrame, AuthOkFrame, Envelope, MessageFrame
+from hanzoai.pubsub.generated.wire import (
+    AuthErrorFrame,
+    AuthOkFrame,
+    Envelope,
+    MessageFrame,
+    PublishedFrame,
+)
 from hanzoai.pubsub.session.causes import action_of
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 
@@ -47,6 +53,9 @@ class Receiver(Protocol):
 
     message: Callable[[Envelope], None]
     """Handle one live message, in a step."""
+
+    published: Callable[[PublishedFrame], None]
+    """Handle the answer to a publish, in a step."""
 
     def receive(self, frame: ServerFrame, at: int) -> None:
         """Handle one frame that came at this time, Unix ms, in a step."""
@@ -192,6 +201,8 @@ class Reader:
                             receiver.message(frame)
                         elif type(frame) is MessageFrame:
                             receiver.message(frame.message)
+                        elif type(frame) is PublishedFrame:
+                            receiver.published(frame)
                         else:
                             receiver.receive(cast("ServerFrame", frame), self._clock.wall_ms())
                     finally:

@@ -147,10 +147,24 @@ class PresenceMembers:
         return any(room.awaited for room in self._rooms.values())
 
     def expire(self) -> list[Change]:
-        """Drop the members that have not returned to a server that had forgotten them."""
+        """Drop the members that have not returned to a server that had forgotten them.
+
+        All of them leave at once: every change of a topic has the list of those that stay. A list
+        for each would take half a gigabyte where 10,000 leave.
+        """
         out: list[Change] = []
         for topic, room in self._rooms.items():
-            out += [_take(room, topic, member) for member in list(room.awaited.values())]
+            gone, room.awaited = room.awaited, {}
+            for client_id in gone:
+                del room.members[client_id]
+            members = _in_order(room)
+            users = {member.user_id for member in members}
+            changes: list[Change] = []
+            for member in reversed(gone.values()):
+                stays = bool(member.user_id) and member.user_id in users
+                changes.append(Change(topic, members, "disconnect" if stays else "leave", member))
+                users.add(member.user_id)
+            out += reversed(changes)
         return out
 
     def forget_unproven(

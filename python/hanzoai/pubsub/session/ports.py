@@ -28,7 +28,7 @@ TransportName: TypeAlias = Literal["websocket", "sse"]
 FetchReason: TypeAlias = Literal["connect", "expiring", "rejected"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen, as `Publish`
 class Acked:
     """The server took the publish: one result for each message, in order.
 

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.generated.wire import ErrorFrame, PublishFrame, PublishResult
+from hanzoai.pubsub.model import trusted
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.publish_state import (
     PublishState,
@@ -37,6 +38,15 @@ MAX_PAUSE: Final = 60_000
 
 SLOW: Final = 1_000
 """Milliseconds from which on a publish that the rate holds back is counted."""
+
+_ONE: Final = {"message", "ref"}
+"""Fields of a frame that publishes one message."""
+
+_ABSENT: Final = dict.fromkeys(("messages", "topic", "data", "message_type", "ttl", "id"))
+"""Its other fields."""
+
+_RESULT: Final = {"id", "timestamp", "seq", "duplicate"}
+"""Fields of a result that is not an error."""
 
 
 class Publishes:
@@ -263,12 +273,14 @@ class Publishes:
             del self._flight[entry.ref], self._entries[publish.ref]
             self._flying[0] -= 1
             self._flying[1] -= publish.size
-            result = PublishResult(
-                id=frame.id or publish.messages[0].id,
-                timestamp=frame.timestamp,
-                seq=frame.seq,
-                duplicate=frame.duplicate,
-            )
+            fields = {
+                "id": frame.id or publish.messages[0].id,
+                "timestamp": frame.timestamp,
+                "seq": frame.seq,
+                "duplicate": frame.duplicate,
+                "error": None,
+            }
+            result = trusted(PublishResult, fields, _RESULT)
             self._ports.settle(publish.ref, Acked((result,)))
             if self._queue:
                 self._pump()
@@ -431,7 +443,13 @@ class Publishes:
             self._flying[0] += count
             self._flying[1] += publish.size
         if count == 1 and not publish.batch:
-            self._ports.send(PublishFrame(message=publish.messages[0], ref=entry.ref))
+            fields = {
+                "type": "publish",
+                "message": publish.messages[0],
+                **_ABSENT,
+                "ref": entry.ref,
+            }
+            self._ports.send(trusted(PublishFrame, fields, _ONE))
         else:
             left = [publish.messages[n] for n in entry.open()]
             self._ports.send(PublishFrame(messages=left, ref=entry.ref))

@@ -248,7 +248,7 @@ class Session:
             self.message(frame.message)
             return
         if type(frame) is PublishedFrame:
-            self._published(frame)
+            self.published(frame)
             return
         event = Received(frame, at)
         match frame:
@@ -269,6 +269,14 @@ class Session:
                 self._answer(frame, at)
         self._end_step(event)
 
+    def published(self, frame: PublishedFrame) -> None:
+        """`receive` for the answer to a publish: most other frames are one."""
+        if self._context.peer is not None:
+            self.lifecycle.proves_well()
+            if not self.publishes.published(frame):
+                self.own_presence.answered(frame.ref)
+        self._end_step(None)
+
     def answered_one(
         self, frame: PublishedFrame | ErrorFrame, ref: str, slot: int, *, last: bool
     ) -> None:
@@ -279,13 +287,6 @@ class Session:
         self._end_step(Received(frame, 0) if isinstance(frame, ErrorFrame) else None)
 
     # ---------------------------------------------------------------- inside
-
-    def _published(self, frame: PublishedFrame) -> None:
-        if self._context.peer is not None:
-            self.lifecycle.proves_well()
-            if not self.publishes.published(frame):
-                self.own_presence.answered(frame.ref)
-        self._end_step(None)
 
     def _answer(self, frame: wire.ServerFrame, at: int) -> None:
         match frame:

@@ -9,6 +9,7 @@ fragments, and what is against the protocol.
 from __future__ import annotations
 
 from os import urandom
+from struct import Struct
 from typing import TYPE_CHECKING, Final
 
 try:
@@ -33,19 +34,26 @@ _MASK: Final = 4
 """Bytes of a masking key."""
 
 
+_SHORT: Final = tuple(bytes((_TEXT, _MASKED | size)) for size in range(_LENGTH_16))
+_LONG_16: Final = Struct(">BBH").pack
+_LONG_64: Final = Struct(">BBQ").pack
+
+
 def text_frames(messages: Sequence[bytes]) -> bytes:
     """Messages of a client as the bytes of one frame each, masked with random keys."""
     keys = urandom(_MASK * len(messages))
     parts: list[bytes] = []
-    for number, message in enumerate(messages):
+    at = 0
+    for message in messages:
         size = len(message)
+        key = keys[at : at + _MASK]
+        at += _MASK
         if size < _LENGTH_16:
-            head = bytes((_TEXT, _MASKED | size))
+            head = _SHORT[size]
         elif size < 1 << 16:
-            head = bytes((_TEXT, _MASKED | _LENGTH_16, size >> 8, size & 0xFF))
+            head = _LONG_16(_TEXT, _MASKED | _LENGTH_16, size)
         else:
-            head = bytes((_TEXT, _MASKED | _LENGTH_64)) + size.to_bytes(8, "big")
-        key = keys[_MASK * number : _MASK * (number + 1)]
+            head = _LONG_64(_TEXT, _MASKED | _LENGTH_64, size)
         parts += (head, key, apply_mask(message, key))
     return b"".join(parts)
 

@@ -14,7 +14,7 @@ from hanzoai.pubsub.generated.wire import MessageFrame
 from hanzoai.pubsub.transports import TransportClosed, ignore
 from hanzoai.pubsub.transports.connection import CLOSE_TIMEOUT
 from hanzoai.pubsub.transports.speed import choose_codec, choose_dialer
-from hanzoai.pubsub.wire.codec import MESSAGE, Malformed, Unknown, decode
+from hanzoai.pubsub.wire.codec import MESSAGE, PUBLISHED, Malformed, Unknown, decode
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -100,7 +100,12 @@ class WebSocketTransport:
         connection = self._connection
         if connection is None:
             raise TransportClosed(None, "The connection was never opened.")
-        read_message, invalid = self._codec.read_message, self._codec.invalid
+        codec = self._codec
+        read_message, read_published, invalid = (
+            codec.read_message,
+            codec.read_published,
+            codec.invalid,
+        )
         while True:
             while not connection.arrived:
                 if connection.ended:
@@ -123,6 +128,13 @@ class WebSocketTransport:
                     else:
                         if len(one) > largest:
                             self.largest = largest = len(one)
+                        continue
+                elif one.startswith(PUBLISHED):
+                    try:
+                        frames.append(read_published(one))
+                    except invalid:
+                        pass
+                    else:
                         continue
                 frame = decode(one)
                 if isinstance(frame, Malformed):

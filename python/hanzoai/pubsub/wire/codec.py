@@ -40,8 +40,10 @@ _LONE: Final = re.compile(r"\\u[dD][89a-fA-F]..\Z", re.DOTALL)
 MESSAGE: Final = b'{"type":"message",'
 """How a canonical message begins."""
 
+PUBLISHED: Final = b'{"type":"published",'
+"""How the canonical answer to a publish begins."""
+
 _STRICT: Final = ConfigDict(strict=True, hide_input_in_errors=True)
-_PUBLISHED: Final = b'{"type":"published",'
 _WRITTEN: Final = frozenset({"type", "message", "ref"})
 
 
@@ -73,11 +75,13 @@ class Codec:
 
     Attributes:
         read_message: Reads a frame that begins with ``MESSAGE``, as nearly every frame does.
-        invalid: What `read_message` raises on what `decode` may still be able to read.
+        read_published: The same for ``PUBLISHED``.
+        invalid: What these raise on what `decode` may still be able to read.
         encode: Writes a frame; see `encode`.
     """
 
     read_message: Callable[[bytes], MessageFrame | Envelope]
+    read_published: Callable[[bytes], PublishedFrame]
     invalid: tuple[type[Exception], ...]
     encode: Callable[[ClientFrame], bytes]
 
@@ -85,7 +89,7 @@ class Codec:
 @cache
 def plain_codec() -> Codec:
     """The codec of every installation."""
-    return Codec(message_validator(), (ValidationError,), encode)
+    return Codec(message_validator(), published_validator(), (ValidationError,), encode)
 
 
 # The validators themselves: the adapter's method around them costs a tenth of the time of a small
@@ -102,7 +106,8 @@ def message_validator() -> Callable[[str | bytes], MessageFrame]:
 
 
 @cache
-def _published_validator() -> Callable[[str | bytes], PublishedFrame]:
+def published_validator() -> Callable[[str | bytes], PublishedFrame]:
+    """The same for the answer to a publish, which begins with ``PUBLISHED``."""
     return TypeAdapter(PublishedFrame).validator.validate_json
 
 
@@ -121,8 +126,8 @@ def decode(data: str | bytes) -> ServerFrame | Malformed | Unknown:
     """
     try:
         if isinstance(data, bytes):
-            if data.startswith(_PUBLISHED):
-                return _published_validator()(data)
+            if data.startswith(PUBLISHED):
+                return published_validator()(data)
             if data.startswith(MESSAGE):
                 return message_validator()(data)
         return _frame_validator()(data)

@@ -14,16 +14,16 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
-from pydantic import BaseModel
 from pydantic_core import to_json as plain_json
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.generated.wire import Envelope, Sender
-from hanzoai.pubsub.topics import validate_topic
-from hanzoai.pubsub.wire.codec import Codec, encode
+from hanzoai.pubsub.model import trusted
+from hanzoai.pubsub.topics import valid_topics, validate_topic
+from hanzoai.pubsub.wire.codec import Codec, encode, published_validator
 
 _KEPT: Final = 4_096
-"""Topics and senders that are remembered; beyond that they are forgotten and checked again."""
+"""Senders that are remembered; beyond that, they are forgotten and made again."""
 
 _NESTING: Final = 400
 """Bytes that 200 levels of nesting take at least: deeper is malformed, and msgspec reads it."""
@@ -63,22 +63,10 @@ def _fields_set(absent: tuple[bool, ...]) -> set[str]:
 
 
 _SHAPES: Final = {absent: _fields_set(absent) for absent in product((False, True), repeat=4)}
-"""Fields that a message has, by which of its optional ones are absent. Models copy these sets."""
+"""Fields that a message has, by which of its optional ones are absent."""
 
 _decode: Final = msgspec.json.Decoder(_Frame).decode
 _encode: Final = msgspec.json.Encoder().encode
-_new: Final = object.__new__
-# The slots of a pydantic model, as `BaseModel.model_construct` fills them.
-_put_fields, _put_fields_set, _put_extra, _put_private = (
-    BaseModel.__dict__[name].__set__
-    for name in (
-        "__dict__",
-        "__pydantic_fields_set__",
-        "__pydantic_extra__",
-        "__pydantic_private__",
-    )
-)
-_topics: Final[set[str]] = set()
 _senders: Final[dict[_Sender, Sender]] = {}
 
 
@@ -91,7 +79,7 @@ def read_message(data: bytes) -> Envelope:
         RecursionError: The same.
     """
     message = _decode(data).message
-    if message.topic not in _topics:
+    if message.topic not in valid_topics:
         _check_topic(message.topic)
     if len(data) > _NESTING and data.count(b"[") + data.count(b"{") > _NESTING // 2:
         raise _Refused
@@ -99,15 +87,11 @@ def read_message(data: bytes) -> Envelope:
     sender = message.sender
     if sender is not None:
         fields["sender"] = _senders.get(sender) or _keep_sender(sender)
-    envelope = _new(Envelope)
-    _put_fields(envelope, fields)
-    _put_fields_set(
-        envelope,
+    return trusted(
+        Envelope,
+        fields,
         _SHAPES[sender is None, message.ttl is None, message.seq is None, message.meta is None],
     )
-    _put_extra(envelope, {})
-    _put_private(envelope, None)
-    return envelope
 
 
 def _write(fields: object) -> bytes:
@@ -121,7 +105,7 @@ def _write(fields: object) -> bytes:
 def fast_codec() -> Codec:
     """The codec with msgspec."""
     invalid = (msgspec.MsgspecError, _Refused, UnicodeDecodeError, RecursionError)
-    return Codec(read_message, invalid, partial(encode, write=_write))
+    return Codec(read_message, published_validator(), invalid, partial(encode, write=_write))
 
 
 def _check_topic(topic: str) -> None:
@@ -129,9 +113,6 @@ def _check_topic(topic: str) -> None:
         validate_topic(topic)
     except InvalidTopic:
         raise _Refused from None
-    if len(_topics) >= _KEPT:
-        _topics.clear()
-    _topics.add(topic)
 
 
 def _keep_sender(sender: _Sender) -> Sender:
