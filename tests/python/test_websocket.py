@@ -501,6 +501,45 @@ async def test_close_sends_what_is_queued_and_its_code_and_can_be_repeated() -> 
         transport.send(PingFrame())
 
 
+async def test_messages_that_come_after_a_goodbye_are_dropped_and_its_answer_is_read() -> None:
+    async def answer_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(shaken(await reader.readuntil(b"\r\n\r\n")))
+        await reader.readexactly(8)  # the masked close frame with its code
+        late = [wire(message(number)) for number in range(3)]
+        writer.write(b"".join(late) + wire(Close(4001, "late").serialize(), Opcode.CLOSE))
+        await writer.drain()
+
+    async with asyncio.timeout(60), raw_server(answer_late) as url:
+        transport = make(url)
+        await transport.open()
+        await transport.close()
+        found, closed = await to_the_end(transport)
+        assert found == []
+        assert (closed.code, closed.reason) == (4001, "late")
+
+
+async def test_a_goodbye_ends_where_no_one_has_read_what_the_network_holds() -> None:
+    data = wire(message(1, "x" * 10_000))
+
+    async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(shaken(await reader.readuntil(b"\r\n\r\n")) + data * 1_000)
+        await reader.readexactly(8)
+        writer.write(wire(Close(4001, "").serialize(), Opcode.CLOSE))
+        await writer.drain()
+        await reader.read()
+
+    async with asyncio.timeout(60), raw_server(flood) as url:
+        transport = make(url)
+        await transport.open()
+        connection = transport._connection
+        assert connection is not None
+        while not connection.paused:  # noqa: ASYNC110 - the network has no event for it
+            await asyncio.sleep(0)
+        await transport.close()
+        _, closed = await to_the_end(transport)
+        assert closed.code == 4001
+
+
 async def test_a_transport_that_was_never_opened_is_closed() -> None:
     transport = make("ws://127.0.0.1:1/ws")
     transport.send(PingFrame())

@@ -117,7 +117,9 @@ class PicowsConnection(WSListener):
         self.paused = False
         self.ended = False
         self._unwanted = False
+        self._leaving = False
         self._parts: list[bytes] = []
+        self._parts_bytes = 0
         self._faulty = False
         self._reader: asyncio.Future[None] | None = None
         self._socket: WSTransport
@@ -140,7 +142,7 @@ class PicowsConnection(WSListener):
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """A frame came."""
         data = frame.get_payload_as_bytes()
-        if transport.is_close_frame_sent and self._is_after_fault(data):
+        if transport.is_close_frame_sent and self._is_left_out(transport, frame, data):
             return
         # To ask for the type of a frame costs as much as all of the rest. A control frame is short,
         # and does not begin like a frame of the protocol.
@@ -172,12 +174,17 @@ class PicowsConnection(WSListener):
                 self.paused = True
                 self._socket.underlying_transport.pause_reading()
 
-    def _is_after_fault(self, data: bytes) -> bool:
-        """Whether a frame comes after one that is against the protocol.
+    def _is_left_out(self, transport: WSTransport, frame: WSFrame, data: bytes) -> bool:
+        """Whether a frame comes after our goodbye, or after one that is against the protocol.
 
-        The library sends a close frame then, and reads on. It looks one frame ahead: the first
-        that it hands out came before the fault, unless it is the one that is too long.
+        After a goodbye, only the answer to it counts. After a fault, the library sends a close
+        frame and reads on. It looks one frame ahead: the first that it hands out came before the
+        fault, unless it is the one that is too long.
         """
+        if self._leaving:
+            if frame.msg_type is WSMsgType.CLOSE:
+                self._closed(transport, frame)
+            return True
         before = self._faulty
         self._faulty = True
         return before or len(data) > self._owner.max_frame
@@ -197,12 +204,15 @@ class PicowsConnection(WSListener):
         """A short message, or a part of one."""
         if (kind is WSMsgType.CONTINUATION) != bool(self._parts):
             raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "a fragment out of place")
-        self._parts.append(frame.get_payload_as_bytes())
-        if sum(map(len, self._parts)) > self._owner.max_frame:
+        data = frame.get_payload_as_bytes()
+        self._parts.append(data)
+        self._parts_bytes += len(data)
+        if self._parts_bytes > self._owner.max_frame:
             raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, "")
         if frame.fin:
             data = b"".join(self._parts)
             self._parts.clear()
+            self._parts_bytes = 0
             self.arrived.append(data)
             self.arrived_bytes += len(data)
 
@@ -268,7 +278,11 @@ class PicowsConnection(WSListener):
         """See `Connection`."""
         socket = self._socket
         if not self.ended and not socket.is_close_frame_sent:
+            self._leaving = True
             socket.send_close(cast("WSCloseCode", code), b"")
+            if self.paused:
+                # The answer is behind what no one reads any more.
+                socket.underlying_transport.resume_reading()
         await self.wait_closed()
 
     async def wait_closed(self) -> None:

@@ -121,6 +121,7 @@ class WebsocketsConnection(ClientConnection):
         self.at_once = False
         self.paused = False
         self.ended = False
+        self._leaving = False
         self._parts: list[bytes] = []
         self._frames: WholeFrames | None = None
         self._reader: asyncio.Future[None] | None = None
@@ -141,6 +142,8 @@ class WebsocketsConnection(ClientConnection):
             if rest is not None:
                 self._frames = None
                 self._parse(rest)
+        if self._leaving:
+            del self.arrived[waiting:]
         self.arrived_bytes += sum(map(len, self.arrived[waiting:]))
         if self.arrived:
             if self._reader is not None and not self._reader.done():
@@ -204,6 +207,14 @@ class WebsocketsConnection(ClientConnection):
         """See `Connection`."""
         close = self.protocol.close_rcvd or self.protocol.close_sent
         return ending(None, "") if close is None else ending(close.code, close.reason)
+
+    async def close(self, code: int = 1000, reason: str = "") -> None:
+        """See `Connection`."""
+        self._leaving = True
+        if self.paused:
+            # The answer is behind what no one reads any more.
+            self.transport.resume_reading()
+        await super().close(code, reason)
 
     def abort(self) -> None:
         """See `Connection`."""
