@@ -117,10 +117,13 @@ class Tool:
     def _explain(self, failure: str, status: int) -> str:
         text = self._log.read_text(encoding="utf-8", errors="replace")
         output = text[text.rfind("\n$ ") + 1 :]
-        tail = output.splitlines()[1:][-12:]
+        lines = output.splitlines()[1:]
+        tail = lines[-12:]
         hint = ""
         if NETWORK.search(output):
             hint = " The network or the package registry is out of reach."
+            # What pip prints afterwards blames the versions.
+            tail = [line for line in lines if NETWORK.search(line)][-2:]
         if "ENOSPC" in text or "No space left" in text:
             hint = " The disk is full."
         shown = "".join(f"\n    {line}" for line in tail)

@@ -159,11 +159,14 @@ def test_make_names_a_python_that_is_missing_or_too_old(checkout: Checkout, give
 
 
 def test_a_registry_that_is_out_of_reach_is_called_so(checkout: Checkout) -> None:
-    checkout.node("v20.1.0", "echo 'npm error network request failed, ECONNREFUSED'; exit 1")
+    says = "echo 'npm error network request failed, ECONNREFUSED'; echo 'loosen the versions'"
+    checkout.node("v20.1.0", f"{says}; exit 1")
     status, text = checkout.set_up("npm")
     assert status == 1
     assert "The npm packages cannot be installed (exit 1)" in text
     assert "The network or the package registry is out of reach." in text
+    assert "ECONNREFUSED" in text
+    assert "loosen" not in text, "the advice is for another problem"
 
 
 def test_ctrl_c_ends_what_runs_and_the_next_call_goes_on(checkout: Checkout) -> None:
