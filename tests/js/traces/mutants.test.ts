@@ -1,10 +1,13 @@
-/** The traces hold the lifecycle: a trace fails without any one of its steps, and for each guard. */
+/** The traces hold the session: one fails without any step or guard of the lifecycle, or by a fault. */
 
 import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, test } from 'node:test';
 
 import { names } from '../files.js';
-import { bundle, load } from '../planting.js';
+import { bundle, load, plant } from '../planting.js';
+import { FAULTS } from './faults.js';
 import { loadTrace, type run, type Trace } from './runner.js';
 
 type Runner = { readonly run: typeof run };
@@ -47,5 +50,17 @@ describe('a trace fails on', () => {
   test('many faults', () => assert.ok(all.length > 200));
   for (const [name, text] of all) {
     test(name, async () => assert.ok(isNoticed(await load<Runner>(text)), 'each trace holds'));
+  }
+});
+
+describe('a trace notices that', () => {
+  for (const [name, { file, from, to }] of Object.entries(FAULTS)) {
+    test(name, async () => {
+      const path = join('session', file);
+      const parts = readFileSync(join(process.cwd(), 'js', 'src', path), 'utf8').split(from);
+      assert.equal(parts.length, 2, `${file} does not hold once: ${from}`);
+      const planted = await plant<Runner>('traces/runner.ts', path, parts.join(to));
+      assert.ok(isNoticed(planted), 'each trace holds');
+    });
   }
 });

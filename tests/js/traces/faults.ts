@@ -1,0 +1,222 @@
+/** Faults of one line each in the parts of a session; a trace notices each. */
+
+/** What one fault replaces: text that the file holds exactly once. */
+export interface Fault {
+  /** Below `js/src/session`. */
+  readonly file: string;
+  readonly from: string;
+  readonly to: string;
+}
+
+const replaced = (file: string, from: string, to = ''): Fault => ({ file, from, to });
+
+/** By what is wrong. */
+export const FAULTS: Readonly<Record<string, Fault>> = {
+  // ---------------------------------------------------------------- attempts
+  'the wait that the server asked for is left out': replaced(
+    'attempts.ts',
+    'Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._stayAway))',
+    '0',
+  ),
+  'a server may impose any wait': replaced(
+    'attempts.ts',
+    'Math.min(MAX_RETRY_AFTER, ',
+    'Math.max(',
+  ),
+  'a wait does not double': replaced('attempts.ts', '* 2 ** Math.min(attempt, 30)', ''),
+  'the outage is forgotten': replaced('attempts.ts', 'this._outage += this._wait;'),
+  'a late opening is no outage': replaced('attempts.ts', 'this._outage += late;'),
+  'a publish that waits does not keep attempts close': replaced(
+    'attempts.ts',
+    'unsettled ? 0 : ',
+    '',
+  ),
+  'a call cuts any wait': replaced(
+    'attempts.ts',
+    'this._sleeping = this._wait > this._firm;',
+    'this._sleeping = true;',
+  ),
+  'a call never cuts a wait': replaced('attempts.ts', 'this._sleeping = this._wait > this._firm;'),
+  'a call counts for the next wait': replaced(
+    'attempts.ts',
+    'this._called = false;\n    this',
+    'this',
+  ),
+
+  // ---------------------------------------------------------------- credentials
+  'each notice leads to a call': replaced('credentials.ts', 'if (wait) {', 'if (false) {'),
+  'a fixed token is asked for again': replaced(
+    'credentials.ts',
+    'if (this._call || (expiring && !options.renewable)) return;',
+    'if (this._call) return;',
+  ),
+  'the callback does not hear of a refusal': replaced(
+    'credentials.ts',
+    "this._rejected ? 'rejected' : ",
+    '',
+  ),
+  'a call given up is no failure': replaced('credentials.ts', 'this._failed += 1;'),
+  'failures count for ever': replaced('credentials.ts', 'this._failed = 0;\n    this', 'this'),
+  'a token never ends': replaced('credentials.ts', "timers.limit('expiry', left);"),
+  'a token of the callback never ends': replaced(
+    'credentials.ts',
+    "this._context.timers.limit('expiry', life);",
+  ),
+  'a token is renewed a fifth before its end at most': replaced(
+    'credentials.ts',
+    'Number(life) - options.refreshMargin',
+    '0',
+  ),
+  'a short token is renewed too early': replaced(
+    'credentials.ts',
+    'Math.floor((Number(life) * 4) / 5)',
+    '1',
+  ),
+  'a forgotten token keeps its life': replaced('credentials.ts', 'this._life = undefined;'),
+
+  // ---------------------------------------------------------------- choice of transport
+  'one failure brings the stream': replaced(
+    'transport_choice.ts',
+    'this._failures < (this._hasOpened ? shortLife : fallbackFailures)',
+    'false',
+  ),
+  'a WebSocket that worked needs no more proof': replaced(
+    'transport_choice.ts',
+    'this._hasOpened ? shortLife : fallbackFailures',
+    'fallbackFailures',
+  ),
+  'the stream comes without an answer': replaced('transport_choice.ts', '!answered || ', ''),
+  'an address that is down counts': replaced('transport_choice.ts', 'if (!ok) this._failures = 0;'),
+  'a program that wants the stream loses it': replaced(
+    'transport_choice.ts',
+    "if (options.transport === 'auto') this._name",
+    'this._name',
+  ),
+  'the next WebSocket is proven again': replaced(
+    'transport_choice.ts',
+    'this._failures = this._context.options.fallbackFailures - 1;',
+  ),
+  'probes do not become rare': replaced('transport_choice.ts', '* 2 ** this._probes', ''),
+  'an old failure counts': replaced(
+    'transport_choice.ts',
+    'this._failures = this._probes = 0;\n    this._answered = false;',
+  ),
+
+  // ---------------------------------------------------------------- timers, causes, the server
+  'a timer may be too long': replaced('timers.ts', ' && after <= MAX_TIMER', ''),
+  'a timer that stopped runs out': replaced(
+    'timers.ts',
+    'if (this._running.delete(name)) this',
+    'this',
+  ),
+  'each end hides a middlebox': replaced(
+    'causes.ts',
+    'retryAfter === undefined && UNEXPLAINED.includes(code)',
+    'true',
+  ),
+  'an error that ends the connection is not known as one': replaced(
+    'causes.ts',
+    'ref === undefined && CODES.get(code)?.close !== undefined',
+    'false',
+  ),
+  'a close code has no name': replaced('causes.ts', 'close && close === closeCode', 'false'),
+  'the end of a token is read by the wrong clock': replaced('peer.ts', 'end - now', 'end'),
+  'the budget is all that the server allows': replaced(
+    'peer.ts',
+    'burst: rate - ',
+    'burst: rate - 0 * ',
+  ),
+
+  // ---------------------------------------------------------------- lifecycle and session
+  'a silent stream is kept': replaced(
+    'lifecycle.ts',
+    '!this._subscriptions.size || idle < this._pongLimit + this._context.options.pingInterval',
+    'true',
+  ),
+  'a check takes as long as a ping': replaced(
+    'lifecycle.ts',
+    'this._pongLimit = this._context.options.checkTimeout;',
+  ),
+  'a connection counts as short that was of use': replaced(
+    'lifecycle.ts',
+    'if (!this._stable && !this._works) this',
+    'this',
+  ),
+  'HTTP is asked twice at once': replaced('lifecycle.ts', 'choice._asking || ', ''),
+  'a long name is sent back': replaced('lifecycle.ts', '.slice(0, 64)', ''),
+  'a token outlives any sleep': replaced('lifecycle.ts', 'this._forgetToken({});'),
+  'a suspended session forgets its outage': replaced(
+    'lifecycle.ts',
+    'attempts._outage = Math.max(attempts._outage, this._context.options.suspendAfter);',
+  ),
+  'a session that ends says that it returns': replaced(
+    'lifecycle.ts',
+    'const NORMAL = 1000;',
+    'const NORMAL = 4000;',
+  ),
+  'what ends says nothing of its remedy': replaced(
+    'lifecycle.ts',
+    'message, remedy });',
+    'message });',
+  ),
+  'a closed session subscribes': replaced(
+    'session.ts',
+    'return this.lifecycle._draining || this.lifecycle.over;',
+    'return false;',
+  ),
+  'nothing is drained': replaced(
+    'session.ts',
+    'if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, occasion);',
+  ),
+  'an early call is forgotten': replaced(
+    'session.ts',
+    'if (lifecycle._attempts._called) onCalled(lifecycle, occasion);',
+  ),
+  'an error while authenticating is one of many': replaced(
+    'session.ts',
+    "lifecycle.state === 'authenticating' && actionOf(cause) !== 'retry'",
+    'false',
+  ),
+  'an event stream counts as a WebSocket': replaced(
+    'session.ts',
+    'lifecycle._incremental = incremental;',
+  ),
+  'the wait of an error before the end is forgotten': replaced(
+    'session.ts',
+    'lifecycle._attempts._stayAway = retryAfter ?? 0',
+    'undefined',
+  ),
+  'a refusal without a ref pauses nothing': replaced(
+    'session.ts',
+    'if (context.peer && code === RATE_LIMITED) publishes.pause(retryAfter);',
+  ),
+
+  // ---------------------------------------------------------------- publishes
+  'a pause may be any': replaced(
+    'publishes.ts',
+    'Math.min(MAX_PAUSE, milliseconds || PAUSE)',
+    'milliseconds || PAUSE',
+  ),
+  'a pause leaves the budget': replaced(
+    'publishes.ts',
+    'this._budget = Math.min(this._budget, (burst - rate) * 1000);',
+  ),
+  'the budget grows beyond the burst': replaced(
+    'publishes.ts',
+    'Math.min(burst * 1000, this._budget + rate * options.paceInterval)',
+    'this._budget + rate * options.paceInterval',
+  ),
+  'what is in flight has no bound': replaced(
+    'publishes.ts',
+    'if (!this.hasRoom(count, size, this._flight)) break;',
+  ),
+  'an expired publish is sent': replaced(
+    'publishes.ts',
+    "this._giveUp(entry, 'timeout', 'It could not be sent in time.');",
+  ),
+  'a refused publish that was in flight before is refused': replaced(
+    'publishes.ts',
+    'entry._sent = entry._doubted || left < entry._publish.messages.length;',
+    'entry._sent = false;',
+  ),
+};
