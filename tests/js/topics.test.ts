@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 
 import { InvalidTopic } from '../../js/src/errors.js';
-import { isWildcard, matches, TopicTrie } from '../../js/src/topics.js';
+import { TopicTrie } from '../../js/src/testing/topic_trie.js';
+import { isWildcard, matches } from '../../js/src/topics.js';
 import { validatePattern, validateTopic } from '../../js/src/validate.js';
 import { load } from './files.js';
 

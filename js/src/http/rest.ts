@@ -143,7 +143,7 @@ export class Rest {
         throw lostBefore && !unknown && call.publishes ? lost(call, error) : error;
       }
       lostBefore ||= unknown;
-      const { base, cap } = this._options.retry;
+      const { retryBase: base, retryCap: cap } = this._options;
       const jitter = this._random() * Math.min(cap, base * 2 ** (attempt - 1));
       const wait = Math.max(jitter, error.retryAfter ?? 0);
       await within(new Promise(() => {}), signal, this._clock, wait);

@@ -1,29 +1,32 @@
-/** The transport of a client: dials, reads, hangs up; one at a time, in the dialect of its server. */
+/** One connection: reads a transport in order, and speaks to the server in its dialect. */
 
 import type { Clock } from '../clock.js';
 import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
 import { BY_SEQ } from '../session/cursor.js';
 import { needsDialect } from '../session/peer.js';
-import type { TransportName } from '../session/ports.js';
 import type { Session } from '../session/session.js';
-import type { Transport, TransportEnd } from '../transports/transport.js';
+import type { Receiver, Transport, TransportEnd } from '../transports/transport.js';
 import type { Logger } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
 import { PARTS } from './parts.js';
+import { within } from './waiting.js';
 
 /** Milliseconds to wait for a part of the client that a frame needs. */
 const LOAD_TIMEOUT = 10_000;
-const NOT_LOADED: TransportEnd = {
+
+/** How a connection ends that needs a part of the client which does not load. */
+export const NOT_LOADED: TransportEnd = {
   code: undefined,
   reason: 'A part of the client did not load.',
 };
 
-/** What a connection reports beside the frames that it hands to the session. */
-export interface ConnectionEvents {
-  /** The session, made at the first use. */
+/** The client that a connection belongs to. */
+export interface Owner {
   readonly session: Session;
+  readonly clock: Clock;
+  readonly options: { readonly logger: Logger };
   /** An invalid frame was skipped, for this reason. */
   malformed(reason: string): void;
   /** The transport is open. */
@@ -34,220 +37,157 @@ export interface ConnectionEvents {
   handled(): void;
 }
 
-interface Link {
-  readonly transport: Transport;
-  /** Takes the frames: the session, or the dialect before it. */
-  target: Session | PlainDialect;
-  dialect: PlainDialect | undefined;
-  /** The program gets a turn, or a part of the client is loaded, before the frames that wait. */
-  paused: boolean;
-}
-
-/** Makes a transport that is not open yet. */
-export type DialTransport = (name: TransportName) => Transport | Promise<Transport>;
-
-/** Owns the transport of the present connection. */
-export class Connection {
+/** A transport from its opening to its end. */
+export class Connection implements Receiver {
+  /** Let the program run after the frame at hand: an inbox is full, or has failed. */
+  crowded = false;
+  /** Frames of the call at hand, which leave together. */
   private _outgoing: ClientFrame[] = [];
-  private _link: Link | undefined;
-  private _next: TransportName | undefined;
-  private _dialing = 0;
-  private _crowded = false;
-  private _Dialect: typeof PlainDialect | undefined;
+  /** In order; what is yet to be read holds up what follows it. */
+  private _arrived: (Decoded | Promise<Decoded>)[] = [];
+  /** The program gets a turn, or a part of the client is loaded, before the frames that wait. */
+  private _paused = false;
+  private _closed = false;
+  private _over: TransportEnd | undefined;
+  private _dialect: PlainDialect | undefined;
+
+  /** Takes the frames: the session, or the dialect before it. */
+  private _target: Session | PlainDialect;
 
   /**
-   * @param _events Hears of what happens.
-   * @param _dial Makes a transport that is not open yet.
-   * @param _clock Time.
-   * @param _logger Gets the types of frames of a later version.
+   * @param _owner Hears of what happens.
+   * @param _transport It is not open yet, and never calls back at once.
    */
   constructor(
-    private readonly _events: ConnectionEvents,
-    private readonly _dial: DialTransport,
-    private readonly _clock: Clock,
-    private readonly _logger: Logger,
-  ) {}
+    private readonly _owner: Owner,
+    private readonly _transport: Transport,
+  ) {
+    this._target = _owner.session;
+  }
 
-  /** Whether subscriptions of the present transport may come and go one by one. */
+  /** Connect. */
+  open(): void {
+    this._transport.open(this);
+  }
+
+  /** Whether subscriptions may come and go one by one. */
   get incremental(): boolean {
-    return this._link?.transport.incremental ?? true;
+    return this._transport.incremental;
   }
 
   /** Milliseconds since the last byte; 0 while the program itself holds up the reading. */
   get idle(): number {
-    const link = this._link;
-    if (!link || link.paused) return 0;
-    return Math.max(0, Math.round(this._clock.now() - link.transport.lastHeard));
+    if (this._paused) return 0;
+    return Math.max(0, Math.round(this._owner.clock.now() - this._transport.lastHeard));
   }
 
   /** Have a frame sent with the next `flush`, in the words of the server. */
   send(frame: Loose<ClientFrame>): void {
-    const dialect = this._link?.dialect;
-    if (dialect) dialect.send(frame);
+    if (this._dialect) this._dialect.send(frame);
     else this._outgoing.push(frame as ClientFrame);
   }
 
-  /** Have a transport opened with the next `flush`. */
-  dial(name: TransportName): void {
-    this._next = name;
-  }
-
-  /** Hand the frames to the transport, together; open the next one. */
+  /** Hand the frames to the transport, together. */
   flush(): void {
-    if (this._next) this._open(this._next);
-    if (!this._outgoing.length || !this._link) return;
+    if (!this._outgoing.length) return;
     const frames = this._outgoing;
     this._outgoing = [];
-    this._link.transport.send(frames);
-  }
-
-  /** After the frame at hand, let the program run: an inbox is full, or has failed. */
-  giveWay(): void {
-    this._crowded = true;
+    this._transport.send(frames);
   }
 
   /** Close it, or give up opening it; nothing of it is reported after that. */
-  hangUp(code: number): void {
-    this._next = undefined;
+  close(code: number): void {
     this.flush();
-    this._outgoing = [];
-    this._dialing += 1;
-    const link = this._link;
-    this._link = undefined;
-    link?.transport.close(code);
+    this._closed = true;
+    this._transport.close(code);
+  }
+
+  // ---------------------------------------------------------------- from the transport
+
+  opened(): void {
+    if (!this._closed) this._owner.opened(this.incremental);
+  }
+
+  frame(read: Decoded | Promise<Decoded>): void {
+    const { _owner: owner } = this;
+    if (this._closed) return;
+    if (this._paused) {
+      this._arrived.push(read);
+      return;
+    }
+    if (read instanceof Promise) {
+      this._wait(read);
+      return;
+    }
+    if (read instanceof Malformed) {
+      owner.malformed(read.reason);
+    } else if (read instanceof Unknown) {
+      const type = JSON.stringify(read.type);
+      owner.options.logger.debug?.(`A frame of unknown type ${type} was ignored.`);
+    } else {
+      if (read.type === 'auth.ok' && !this._chooseDialect(read)) return;
+      this._target.receive(read, owner.clock.wallMs());
+      if (read.type === 'message' && !this._outgoing.length && !this.crowded) return;
+    }
+    owner.handled();
+    if (!this.crowded) return;
+    this.crowded = false;
+    this._paused = true;
+    owner.clock.callSoon(() => this._resume());
+  }
+
+  ended(end: TransportEnd): void {
+    this._over = end;
+    if (!this._paused) this._resume();
   }
 
   // ---------------------------------------------------------------- inside
 
-  private _open(name: TransportName): void {
-    this._next = undefined;
-    this._dialing += 1;
-    const number = this._dialing;
-    const made = this._dial(name);
-    if (!(made instanceof Promise)) {
-      this._read(made);
-      return;
-    }
-    made.then(
-      (transport) => {
-        if (number === this._dialing) this._read(transport);
-      },
-      () => {
-        if (number === this._dialing) this._events.dropped(NOT_LOADED);
-      },
-    );
-  }
-
-  private _read(transport: Transport): void {
-    const { _events: events, _clock: clock } = this;
-    const link: Link = { transport, target: events.session, dialect: undefined, paused: false };
-    this._link = link;
-    /** In order; what is yet to be read holds up what follows it. */
-    const arrived: (Decoded | Promise<Decoded>)[] = [];
-    let over: TransportEnd | undefined;
-
-    /** Hand on what has arrived, until something has to be waited for. */
-    const frame = (next?: Decoded | Promise<Decoded>): void => {
-      if (next) arrived.push(next);
-      while (this._link === link && !link.paused) {
-        const read = arrived[0];
-        if (!read) {
-          if (over) this._end(over);
-          return;
-        }
-        if (read instanceof Promise) {
-          wait(read);
-        } else if (isWelcome(read) && !this._Dialect && needsDialect(read)) {
-          wait(
-            PARTS.plain().then(({ PlainDialect }) => {
-              this._Dialect = PlainDialect;
-              return read;
-            }),
-          );
-        } else {
-          arrived.shift();
-          if (read instanceof Malformed) {
-            events.malformed(read.reason);
-          } else if (read instanceof Unknown) {
-            const type = JSON.stringify(read.type);
-            this._logger.debug?.(`A frame of unknown type ${type} was ignored.`);
-          } else {
-            if (isWelcome(read)) this._choose(link, needsDialect(read));
-            link.target.receive(read, clock.wallMs());
-          }
-          if (!isMessage(read) || this._outgoing.length) events.handled();
-          if (this._crowded) giveWay();
-        }
-      }
-    };
-    const resume = (): void => {
-      link.paused = false;
-      frame();
-    };
-    /** Let the program run before the next frame. */
-    const giveWay = (): void => {
-      this._crowded = false;
-      events.handled();
-      link.paused = true;
-      clock.callSoon(resume);
-    };
-    /** Wait for what reads the first of the frames; without it the connection is lost. */
-    const wait = (first: Promise<Decoded>): void => {
-      link.paused = true;
-      const fail = (): void => {
-        arrived.length = 0;
-        over = NOT_LOADED;
-        transport.close();
-        resume();
-      };
-      const timer = clock.callLater(LOAD_TIMEOUT, fail);
-      first
-        .then((read) => {
-          arrived[0] = read;
-        }, fail)
-        .then(() => {
-          timer.cancel();
-          resume();
-        });
-    };
-
-    transport.open({
-      opened: () => {
-        if (this._link === link) events.opened(transport.incremental);
-      },
-      frame,
-      ended: (end) => {
-        over = end;
-        frame();
-      },
-    });
-  }
-
-  private _end(end: TransportEnd): void {
-    this._link = undefined;
-    this._outgoing = [];
-    this._events.dropped(end);
-  }
-
-  /** The dialect that the server needs, or none. */
-  private _choose(link: Link, needed: boolean): void {
-    const { session } = this._events;
-    const { _Dialect: Dialect } = this;
-    if (!needed || !Dialect) {
-      link.dialect = undefined;
+  /** Speak as the server does; false where that is yet to be loaded. */
+  private _chooseDialect(welcome: Extract<ServerFrame, { readonly type: 'auth.ok' }>): boolean {
+    const { session } = this._owner;
+    if (!needsDialect(welcome)) {
+      this._dialect = undefined;
+      this._target = session;
       session.subscriptions.cursors = BY_SEQ;
-    } else {
-      const write = (frame: ClientFrame): void => void this._outgoing.push(frame);
-      link.dialect ??= new Dialect(session, write);
+    } else if (!this._dialect) {
+      const loaded = PARTS.plain().then(({ PlainDialect }) => {
+        this._dialect = new PlainDialect(session, (frame) => void this._outgoing.push(frame));
+        this._target = this._dialect;
+        return welcome;
+      });
+      this._wait(loaded);
+      return false;
     }
-    link.target = link.dialect ?? session;
+    return true;
   }
-}
 
-function isWelcome(read: Decoded): read is Extract<ServerFrame, { readonly type: 'auth.ok' }> {
-  return !(read instanceof Unknown) && 'type' in read && read.type === 'auth.ok';
-}
+  /** Wait for the next frame, as long as what reads it takes to load. */
+  private _wait(next: Promise<Decoded>): void {
+    this._paused = true;
+    within(next, undefined, this._owner.clock, LOAD_TIMEOUT)
+      .catch(() => undefined)
+      .then((read) => {
+        if (read) {
+          this._arrived.unshift(read);
+        } else {
+          this._arrived = [];
+          this._over = NOT_LOADED;
+          this._transport.close();
+        }
+        this._resume();
+      });
+  }
 
-function isMessage(read: Decoded): boolean {
-  return 'type' in read && read.type === 'message';
+  /** Read what has arrived meanwhile. */
+  private _resume(): void {
+    this._paused = false;
+    for (let next = this._arrived.shift(); next; next = this._arrived.shift()) {
+      this.frame(next);
+      if (this._paused) return;
+    }
+    if (!this._over || this._closed) return;
+    this._closed = true;
+    this._owner.dropped(this._over);
+  }
 }

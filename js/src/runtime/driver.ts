@@ -38,7 +38,7 @@ import type { Transport, TransportEnd } from '../transports/transport.js';
 import type { StateChange, StateName, SubscriptionEvent } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import type { Backpressure } from './backpressure.js';
-import { Connection, type ConnectionEvents } from './connection.js';
+import { Connection, NOT_LOADED, type Owner } from './connection.js';
 import type { HttpApi } from './http_operations.js';
 import type { Inbox } from './inbox.js';
 import { lazily } from './lazy.js';
@@ -46,7 +46,7 @@ import { Listeners } from './listeners.js';
 import { background, PARTS } from './parts.js';
 import type { Recovery } from './recovery.js';
 import type { Recent } from './stream.js';
-import { checkPlatform, type Surroundings, settingsOf } from './surroundings.js';
+import { checkPlatform, type Surroundings } from './surroundings.js';
 import { TokenSource, tokenProblem } from './tokens.js';
 import { onAbort, type Waiting, within } from './waiting.js';
 
@@ -64,7 +64,7 @@ interface Unsettled {
 }
 
 /** Runs one session: what a client is, once it is used. */
-export class Driver implements Ports, ConnectionEvents {
+export class Driver implements Ports, Owner {
   readonly clock: Clock;
   readonly listeners: Listeners;
   readonly tokens: TokenSource;
@@ -88,22 +88,26 @@ export class Driver implements Ports, ConnectionEvents {
   private readonly _over = new AbortController();
   /** Aborted when the client has ended. */
   readonly over: AbortSignal = this._over.signal;
+  private _started = false;
   private _closing = false;
   private _drain: number | undefined;
   private _fetching: AbortController | undefined;
-  private _stopWatching: (() => void) | undefined;
   private _numbers = 0;
   /** By subscription. */
   readonly inboxes: Map<number, Inbox> = new Map();
   /** Subscriptions that failed while the session was at work. */
-  private readonly _failed: number[] = [];
+  private _failed: number[] = [];
   private readonly _timers = new Map<TimerName, TimerHandle>();
   private readonly _unsettled = new Map<number, Unsettled>();
   /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
   private _deadline = Infinity;
   private _deadlineTimer: TimerHandle | undefined;
   private readonly _own = new Set<string | undefined>();
-  private readonly _connection: Connection;
+  /** What is to be dialed after the call at hand. */
+  private _next: TransportName | undefined;
+  /** Counts the calls of `dial` and `hangUp`: what is made for an earlier one is not used. */
+  private _dials = 0;
+  private _connection: Connection | undefined;
 
   /**
    * @param options What the client is set to.
@@ -117,18 +121,15 @@ export class Driver implements Ports, ConnectionEvents {
     this.apartSince = this.clock.now();
     this.listeners = new Listeners(options.logger);
     this.tokens = new TokenSource(options, this.clock);
-    const dial = (name: TransportName): Transport | Promise<Transport> => {
-      const made = around.dial(name, options);
-      if (options.recover === undefined) return made;
-      return this.recovery().then((recovery) => recovery.wrap(made));
-    };
-    this._connection = new Connection(this, dial, this.clock, options.logger);
   }
 
   /** Made at the first use: what the platform lacks does not matter before. */
   get session(): Session {
+    if (this._session) return this._session;
     const { options, around } = this;
-    this._session ??= new Session(settingsOf(options, around), this, around.random);
+    const isBare = options.transport === 'auto' && around.hasWebSocket?.(options) === false;
+    const settings: ClientOptions = isBare ? { ...options, transport: 'sse' } : options;
+    this._session = new Session(settings, this, around.random);
     return this._session;
   }
 
@@ -151,6 +152,7 @@ export class Driver implements Ports, ConnectionEvents {
   }
 
   dropped({ again, code = LOST, reason, retryAfter }: TransportEnd): void {
+    this._connection = undefined;
     // One that was never connected has no reason to hurry.
     const hurry = again && this.state === 'connected';
     this.tell((session) => session.dropped(code, reason, retryAfter));
@@ -159,8 +161,9 @@ export class Driver implements Ports, ConnectionEvents {
 
   /** The session was called: write, dial, end what failed. */
   handled(): void {
-    while (this._failed.length) this.remove(this._failed.shift() as number);
-    this._connection.flush();
+    if (this._failed.length) for (const sub of this._failed.splice(0)) this.remove(sub);
+    if (this._next) this._open(this._next);
+    this._connection?.flush();
     this.onRoom?.();
   }
 
@@ -212,21 +215,24 @@ export class Driver implements Ports, ConnectionEvents {
   }
 
   dial(transport: TransportName): void {
-    this._connection.dial(transport);
+    this._next = transport;
   }
 
   hangUp(code: number): void {
-    this._connection.hangUp(code);
+    const connection = this._connection;
+    this._next = this._connection = undefined;
+    this._dials += 1;
+    connection?.close(code);
   }
 
   send(frame: Loose<ClientFrame>): void {
-    this._connection.send(frame);
+    this._connection?.send(frame);
   }
 
   startTimer(name: TimerName, after: number): void {
     const wait = name === 'drain' ? (this._drain ?? after) : after;
     const fire = (): void => {
-      this.tell((session) => session.timerFired(name, this._connection.idle));
+      this.tell((session) => session.timerFired(name, this._idle));
       const { slowed } = this.session.publishes;
       if (slowed && !this.slowed)
         this.options.logger.warn(
@@ -290,7 +296,6 @@ export class Driver implements Ports, ConnectionEvents {
     }
     this.ended = true;
     this._over.abort();
-    this._stopWatching?.();
     this._deadlineTimer?.cancel();
     for (const inbox of this.inboxes.values()) inbox.finish(this._error);
     this.inboxes.clear();
@@ -337,12 +342,12 @@ export class Driver implements Ports, ConnectionEvents {
   /** Whether the connection is open, and the server was heard recently. */
   get standing(): boolean {
     const { pingInterval, pongTimeout } = this.options;
-    return this.state === 'connected' && this._connection.idle <= pingInterval + pongTimeout;
+    return this.state === 'connected' && this._idle <= pingInterval + pongTimeout;
   }
 
   /** Whether the connection stands, and was heard since a time of the clock. */
   heardSince(time: number): boolean {
-    return this.state === 'connected' && this.clock.now() - this._connection.idle >= time;
+    return this.state === 'connected' && this.clock.now() - this._idle >= time;
   }
 
   /** A number that nothing else of this client has. */
@@ -363,13 +368,13 @@ export class Driver implements Ports, ConnectionEvents {
 
   /** Whether the server answers publishes; assumed until it has said what it can do. */
   get acknowledges(): boolean {
-    return !this.peer || !this._connection.incremental || this.peer.features.has('ack');
+    return this.peer?.acks ?? true;
   }
 
   /** How the client is connected; undefined where it is not. */
   get transport(): TransportName | undefined {
     if (this.state !== 'connected') return undefined;
-    return this._connection.incremental ? 'websocket' : 'sse';
+    return this._connection?.incremental ? 'websocket' : 'sse';
   }
 
   /** @throws ClosedError The client is closed. What made it fail, where it failed. */
@@ -387,9 +392,10 @@ export class Driver implements Ports, ConnectionEvents {
    * @throws InvalidOption A WebSocket is wanted where there is none.
    */
   connect(): void {
-    if (this._stopWatching || this.state !== 'initialized') return;
-    checkPlatform(this.options, this.around);
-    this._stopWatching = this.around.watch(this);
+    if (this._started) return;
+    if (DEVELOPMENT) checkPlatform(this.options, this.around);
+    this._started = true;
+    this.around.watch(this);
     this.tell((session) => session.connect(this.around.opened?.has(this.options.socketUrl)));
   }
 
@@ -462,6 +468,33 @@ export class Driver implements Ports, ConnectionEvents {
 
   // ---------------------------------------------------------------- inside
 
+  private get _idle(): number {
+    return this._connection?.idle ?? 0;
+  }
+
+  /** Open a transport, once it is made. */
+  private _open(name: TransportName): void {
+    const number = ++this._dials;
+    this._next = undefined;
+    let made = this.around.dial(name, this.options);
+    const open = (transport: Transport): void => {
+      if (number !== this._dials) return;
+      this._connection = new Connection(this, transport);
+      this._connection.open();
+    };
+    if (this.options.recover !== undefined) {
+      const wrapped = made;
+      made = this.recovery().then((recovery) => recovery.wrap(wrapped));
+    }
+    if (made instanceof Promise) {
+      made.then(open, () => {
+        if (number === this._dials) this.dropped(NOT_LOADED);
+      });
+    } else {
+      open(made);
+    }
+  }
+
   /** Have one timer give up the publishes whose time is over by then. */
   private _expireAt(end: number): void {
     this._deadline = end;
@@ -500,7 +533,7 @@ export class Driver implements Ports, ConnectionEvents {
 
   /** A full inbox gets a turn of the program; one that failed ends its subscription. */
   private _relieve(inbox: Inbox, sub: number): void {
-    this._connection.giveWay();
+    if (this._connection) this._connection.crowded = true;
     if (inbox.finished) this._failed.push(sub);
   }
 }

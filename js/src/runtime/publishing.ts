@@ -166,7 +166,7 @@ async function send(
     if (results) return items.map((item, n) => published(results[n], item));
   }
   driver.connect();
-  const { policy } = driver.options.sendQueue;
+  const { sendPolicy: policy } = driver.options;
   const blocks = policy === 'block';
   if (background || policy === 'latest' || policy === 'drop_oldest') {
     driver.session.publishes.policies ??= await driver.part(PARTS.policies(), limits);

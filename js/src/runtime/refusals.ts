@@ -3,7 +3,7 @@
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
 import { checkCall, checkFunction, checkNumber, invalid, kind } from '../settings/checks.js';
-import { readReceiveQueue } from '../settings/options.js';
+import { checkReceiveQueue } from '../settings/option_checks.js';
 import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
 import { checkData, checkPublication } from '../wire/payloads.js';
@@ -161,7 +161,7 @@ function checkOptions(given: Readonly<Record<string, unknown>>, names: readonly 
 
 function checkOthers({ after, onGap, queue = {} }: Readonly<Record<string, unknown>>): void {
   if (after !== undefined) checkPositions(after);
-  readReceiveQueue(queue as object, undefined, 'queue');
+  checkReceiveQueue(queue as object, 'queue');
   if (onGap === 'raise') {
     throw new InvalidOption(
       DEVELOPMENT

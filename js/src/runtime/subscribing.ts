@@ -3,6 +3,7 @@
 import { DEVELOPMENT } from '../build.js';
 import type { Subscribe } from '../session/requests.js';
 import { isSignal } from '../settings/checks.js';
+import { checkReceiveQueue } from '../settings/option_checks.js';
 import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, JsonObject, Since } from '../values.js';
@@ -116,7 +117,8 @@ export async function subscribe<Data>(
     after: after && new Map(Object.entries(after)),
     presence: Boolean(presence ?? onPresence),
   };
-  const bounds = readReceiveQueue(queue ?? {}, driver.options.receiveQueue, 'queue');
+  if (DEVELOPMENT) checkReceiveQueue(queue ?? {}, 'queue');
+  const bounds = readReceiveQueue(queue, driver.options.receiveQueue);
   const patience = driver.patience(options.timeout);
   signal?.throwIfAborted();
   if (request.presence) {

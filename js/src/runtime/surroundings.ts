@@ -3,8 +3,7 @@
 import { type Clock, SystemClock } from '../clock.js';
 import { InvalidOption } from '../errors.js';
 import type { TransportName } from '../session/ports.js';
-import { type ClientOptions, sessionOptionsOf } from '../settings/options.js';
-import type { SessionOptions } from '../settings/session.js';
+import type { ClientOptions } from '../settings/options.js';
 import type { Transport } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
 import { background } from './parts.js';
@@ -28,17 +27,9 @@ export interface Surroundings {
   /**
    * Hear of a network that is back, of a page that is looked at again, and of the end of a sleep.
    *
-   * @param client Notified then, unless its connection is open.
-   * @returns Stops it.
+   * @param client Notified then, unless its connection is open, until it has ended.
    */
-  watch(client: Watched): () => void;
-}
-
-/** What the session of a client is set to, on a platform with or without WebSockets. */
-export function settingsOf(options: ClientOptions, around: Surroundings): SessionOptions {
-  const settings = sessionOptionsOf(options);
-  const isBare = options.transport === 'auto' && around.hasWebSocket?.(options) === false;
-  return isBare ? { ...settings, transport: 'sse' } : settings;
+  watch(client: Watched): void;
 }
 
 /**
@@ -76,12 +67,10 @@ export const platform: Surroundings = {
     );
   },
   watch(client) {
-    const stop = new AbortController();
     // Without it, an unanswered ping detects the loss.
     background().then(
-      ({ watch }) => watch(client, stop.signal),
+      ({ watch }) => watch(client),
       () => {},
     );
-    return () => stop.abort();
   },
 };

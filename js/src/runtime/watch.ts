@@ -15,6 +15,8 @@ const LATE = 90_000;
 /** The client that is notified. */
 export interface Watched {
   readonly clock: Clock;
+  /** Aborted when the client has ended. */
+  readonly over: AbortSignal;
   /** Whether the connection is open, and the server was heard recently. */
   readonly standing: boolean;
   /** Whether the connection stands, and was heard since a time of the clock. */
@@ -38,12 +40,11 @@ interface Happened {
 /**
  * Watch the platform.
  *
- * @param client Receives `woke`. An open connection that can be trusted stays open.
- * @param signal Stops it.
+ * @param client Receives `woke` until it has ended. An open connection that can be trusted stays open.
  */
-export function watch(client: Watched, signal: AbortSignal): void {
+export function watch(client: Watched): void {
+  const { clock, over: signal } = client;
   if (signal.aborted) return;
-  const { clock } = client;
   const page: Target = globalThis;
   const { document } = page;
   const woke = (): void => client.tell((session) => session.woke());

@@ -1,27 +1,37 @@
 /** The subscriptions of a session, by number and by the topics that they take. */
 
-import { TopicTrie } from '../topics.js';
+import { isWildcard, matches } from '../topics.js';
 import type { SubscriptionState } from './subscription_state.js';
 
 /** Topics whose subscriptions are remembered; beyond that they are looked up again. */
 const KNOWN_TOPICS = 4_096;
 
-/** Subscriptions by number; patterns to subscriptions, by topic. */
+type Patterns = Map<string, Set<SubscriptionState>>;
+
+/** Subscriptions by number, and by the topics that they take. */
 export class Routes {
   readonly all: Map<number, SubscriptionState> = new Map();
   /** What `find` found for topics, until a subscription changes. */
   readonly known: Map<string, readonly SubscriptionState[]> = new Map();
-  private readonly _trie = new TopicTrie<SubscriptionState>();
+  private readonly _names: Patterns = new Map();
+  private readonly _wildcards: Patterns = new Map();
 
   /** Let the patterns of a subscription lead to it. */
   add(one: SubscriptionState): void {
-    for (const pattern of one.patterns) this._trie.insert(pattern, one);
+    for (const pattern of one.patterns) {
+      const patterns = this._alike(pattern);
+      patterns.set(pattern, (patterns.get(pattern) ?? new Set()).add(one));
+    }
     this.known.clear();
   }
 
   /** Let these patterns lead there no more. */
   remove(one: SubscriptionState, patterns: readonly string[]): void {
-    for (const pattern of patterns) this._trie.remove(pattern, one);
+    for (const pattern of patterns) {
+      const alike = this._alike(pattern);
+      alike.get(pattern)?.delete(one);
+      if (!alike.get(pattern)?.size) alike.delete(pattern);
+    }
     this.known.clear();
   }
 
@@ -30,8 +40,15 @@ export class Routes {
     const known = this.known.get(topic);
     if (known) return known;
     if (this.known.size >= KNOWN_TOPICS) this.known.clear();
-    const found = this._trie.match(topic).sort((a, b) => a.request.sub - b.request.sub);
-    this.known.set(topic, found);
-    return found;
+    const found = new Set(this._names.get(topic));
+    for (const [pattern, subscriptions] of this._wildcards) {
+      if (matches(pattern, topic)) for (const one of subscriptions) found.add(one);
+    }
+    const sorted = [...found].sort((a, b) => a.request.sub - b.request.sub);
+    this.known.set(topic, sorted);
+    return sorted;
+  }
+  private _alike(pattern: string): Patterns {
+    return isWildcard(pattern) ? this._wildcards : this._names;
   }
 }

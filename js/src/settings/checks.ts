@@ -40,16 +40,17 @@ export function checkPatience(name: string, value: unknown): number {
   return checkNumber(name, value, [0, DAY, 'milliseconds']);
 }
 
-/** An object of settings: those given, and those of `base` besides. */
+/** An object of settings with these names and no others; any may be left out. */
 export function checkGroup<Group extends object>(
   what: string,
   given: Partial<Group>,
-  base: Group,
   kinds: Readonly<Record<keyof Group, Kind>>,
-): Group {
-  const names = Object.keys(kinds) as (keyof Group & string)[];
-  checkNames(what, given, names);
-  return checkValues(given, base, kinds, `${what}.`);
+): void {
+  checkNames(what, given, Object.keys(kinds));
+  for (const [name, kind] of Object.entries<Kind>(kinds)) {
+    const value = given[name as keyof Group];
+    if (value !== undefined) checkValue(`${what}.${name}`, value, kind);
+  }
 }
 
 /** Settings by name: those given, and those of `base` besides. */
@@ -57,18 +58,18 @@ export function checkValues<Group extends object>(
   given: Partial<Group>,
   base: Group,
   kinds: Readonly<Partial<Record<keyof Group, Kind>>>,
-  prefix = '',
 ): Group {
-  if (!DEVELOPMENT) return merged(given, base);
-  const checked: Partial<Record<string, unknown>> = {};
-  for (const [name, choices] of Object.entries<Kind | undefined>(kinds)) {
-    const value = given[name as keyof Group] ?? base[name as keyof Group];
-    checked[name] =
-      typeof choices?.[0] === 'number'
-        ? checkNumber(prefix + name, value, choices as Range)
-        : checkChoice(prefix + name, value, choices as readonly string[]);
+  const values = merged(given, base);
+  if (!DEVELOPMENT) return values;
+  for (const [name, kind] of Object.entries<Kind | undefined>(kinds)) {
+    if (kind) checkValue(name, values[name as keyof Group], kind);
   }
-  return { ...base, ...checked };
+  return values;
+}
+
+function checkValue(name: string, value: unknown, kind: Kind): void {
+  if (typeof kind[0] === 'number') checkNumber(name, value, kind as Range);
+  else checkChoice(name, value, kind as readonly string[]);
 }
 
 /** Settings that are given, and those of `base` besides. */

@@ -1,31 +1,16 @@
 /**
- * Every setting of a client: its default, its unit, its range, and the check of it.
+ * Every setting of a client, with its default, its unit and its range; `option_checks` has the checks.
  *
  * Defaults come from `spec/defaults.yaml`. Times are milliseconds, sizes bytes.
  */
 
 import { DEVELOPMENT } from '../build.js';
-import { InvalidOption } from '../errors.js';
 import { CLIENT } from '../generated/defaults.js';
-import * as LIMITS from '../generated/limits.js';
+import { maxPayload } from '../generated/limits.js';
 import type { Logger, TokenCallback } from '../values.js';
 import { VERSION } from '../version.js';
-import {
-  checkChoice,
-  checkFlag,
-  checkFunction,
-  checkGroup,
-  checkName,
-  checkNames,
-  checkToken,
-  checkValues,
-  invalid,
-  type Kind,
-  kind,
-  merged,
-  type Range,
-  TIME,
-} from './checks.js';
+import { checkToken, merged } from './checks.js';
+import { checkOptions } from './option_checks.js';
 import { type SessionOptions, sessionOptions, type TransportChoice } from './session.js';
 import { endpoints, refusePlaintext } from './urls.js';
 
@@ -205,225 +190,98 @@ export interface PubSubOptions extends Partial<Settings> {
   readonly logger?: Logger | undefined;
 }
 
-/** @internal Everything a client is set to, checked. */
-export interface ClientOptions extends Settings {
+/** @internal Everything a client is set to, and its session with it. */
+export interface ClientOptions extends Settings, SessionOptions {
   readonly socketUrl: string;
   readonly httpUrl: string;
   /** Whether `httpUrl` was derived from another address. */
   readonly httpDerived: boolean;
   readonly token: string | undefined;
-  readonly getToken: TokenCallback | undefined;
-  readonly transport: TransportChoice;
-  readonly name: string | undefined;
+  readonly getToken?: TokenCallback | undefined;
+  readonly name?: string | undefined;
   readonly echo: boolean;
   /** The name of the sharing; undefined for none. */
   readonly shareTabs: string | undefined;
   /** The name of what is kept over a reload; undefined for nothing. */
   readonly recover: string | undefined;
-  readonly sendQueue: SendQueue;
+  readonly sendPolicy: SendPolicy;
   readonly receiveQueue: ReceiveQueue;
-  readonly retry: RetryOptions;
-  readonly WebSocket: WebSocketConstructor | undefined;
+  readonly WebSocket?: WebSocketConstructor | undefined;
   readonly fetch: typeof fetch;
   readonly logger: Logger;
 }
 
-const COUNT: Range = [1, 1_000_000, 'a number'];
-const BYTES: Range = [1, 2 ** 30, 'bytes'];
-const MESSAGES: Range = [1, 1_000_000, 'messages'];
-
-const SETTINGS: Readonly<Partial<Record<keyof Settings, Kind>>> = DEVELOPMENT
-  ? {
-      fetchTimeout: TIME,
-      openTimeout: TIME,
-      operationTimeout: TIME,
-      closeTimeout: TIME,
-      pingInterval: TIME,
-      pongTimeout: TIME,
-      suspendAfter: TIME,
-      refreshMargin: TIME,
-      fallbackAfter: TIME,
-      upgradeAfter: TIME,
-      fallbackFailures: COUNT,
-      shortLife: COUNT,
-      rememberedIds: COUNT,
-      rememberedTopics: COUNT,
-      heldMessages: COUNT,
-      overlap: [0, 3_600_000, 'milliseconds'],
-      maxFrame: [1_024, 2 ** 30, 'bytes'],
-      maxPayload: BYTES,
-      restAttempts: [1, 100, 'a number'],
-      historyPage: [1, LIMITS.historyPageMax, 'messages'],
-    }
-  : {};
 const CONSOLE: Logger = {
   warn: (...said) => console.warn(...said),
   error: (...said) => console.error(...said),
 };
-const RETRY: Readonly<Record<keyof RetryOptions, Kind>> = {
-  base: TIME,
-  cap: TIME,
-  stableAfter: TIME,
-};
-const QUEUE = { messages: MESSAGES, bytes: BYTES };
-const ARGUMENTS: readonly string[] = DEVELOPMENT
-  ? [
-      'url',
-      'token',
-      'getToken',
-      'transport',
-      'restUrl',
-      'allowInsecure',
-      'name',
-      'echo',
-      'shareTabs',
-      'recover',
-      'sendQueue',
-      'receiveQueue',
-      'retry',
-      'WebSocket',
-      'fetch',
-      'logger',
-    ]
-  : [];
 
 /**
  * @internal Join what was given, the environment and the defaults, and check it all.
  *
  * @throws InvalidOption A value has a wrong type or lies out of range, a needed one is missing, or
- *   a name is not known; `field` names it.
+ *   a name is not known; `field` names it. The production build looks at URLs and token alone.
  * @throws InsecureUrl A token would go unencrypted to another machine.
  */
 export function readOptions(
   given: PubSubOptions,
   environ: Readonly<Record<string, string | undefined>> = environment(),
 ): ClientOptions {
-  if (DEVELOPMENT) checkNames('options', given, [...ARGUMENTS, ...Object.keys(SETTINGS)]);
-  const { getToken, name, WebSocket, fetch } = given;
+  if (DEVELOPMENT) checkOptions(given, environ);
+  const { getToken, sendQueue = {}, retry = {} } = given;
   let { url, token, restUrl } = given;
   if (url === undefined) {
-    url = environ['HANZO_PUBSUB_URL'] || undefined;
+    url = environ['HANZO_PUBSUB_URL'];
     restUrl ??= environ['HANZO_PUBSUB_REST_URL'] || undefined;
   }
-  if (DEVELOPMENT && url === undefined) {
-    throw missing(
-      'url',
-      'No URL was',
-      'Pass `url`, for example wss://pubsub.example.com/ws, or set HANZO_PUBSUB_URL.',
-    );
-  }
-  const found = endpoints(url, restUrl);
-  checkFunction('getToken', getToken);
-  if (!getToken) token ??= environ['HANZO_PUBSUB_TOKEN'] || undefined;
-  if (DEVELOPMENT && (token === undefined) === (getToken === undefined)) {
-    throw getToken
-      ? missing('token', 'Both `token` and `getToken` were', 'Pass one of them.')
-      : missing('token', 'No token was', 'Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.');
-  }
-  const transport = given.transport ?? 'auto';
-  const echo = given.echo ?? true;
-  const allowInsecure = given.allowInsecure ?? false;
-  if (DEVELOPMENT) {
-    checkChoice('transport', transport, ['auto', 'websocket', 'sse']);
-    checkFlag('echo', echo);
-    checkFlag('allowInsecure', allowInsecure);
-  }
-  if (!allowInsecure) refusePlaintext(found);
-  const [shareTabs, recover] = [readName('shareTabs', given), readName('recover', given)];
-  if (DEVELOPMENT && shareTabs !== undefined && recover !== undefined) {
-    throw invalid('recover', 'stands beside `shareTabs`', 'Pass one of them.');
-  }
-  checkFunction('WebSocket', WebSocket);
-  checkFunction('fetch', fetch);
-  const usual = { ...CLIENT, maxPayload: LIMITS.maxPayload };
+  const { socket: socketUrl, http: httpUrl } = endpoints(url, restUrl);
+  if (!given.allowInsecure) refusePlaintext({ url: socketUrl, restUrl: httpUrl });
+  token = getToken ? undefined : checkToken(token ?? environ['HANZO_PUBSUB_TOKEN']);
   return {
-    ...(DEVELOPMENT ? checkValues(given, usual, SETTINGS) : merged(given, usual)),
-    socketUrl: found.socket,
-    httpUrl: found.http,
+    ...sessionOptions(),
+    maxPayload,
+    echo: true,
+    fetch: (input, init) => globalThis.fetch(input, init),
+    logger: CONSOLE,
+    ...merged<object>(given, {}),
+    renewable: !token,
+    clientName: given.name ?? '@hanzoai/pubsub',
+    clientVersion: VERSION,
+    socketUrl,
+    httpUrl,
     httpDerived: restUrl === undefined && !/^\s*http/i.test(String(url)),
-    token: getToken ? undefined : checkToken(token),
-    getToken,
-    transport,
-    name: name === undefined ? undefined : checkName(name),
-    echo,
-    shareTabs,
-    recover,
-    sendQueue: readSendQueue(given.sendQueue ?? {}),
-    receiveQueue: readReceiveQueue(given.receiveQueue ?? {}),
-    retry: readRetry(given.retry ?? {}),
-    WebSocket,
-    fetch: fetch ?? ((input, init) => globalThis.fetch(input, init)),
-    logger: readLogger(given.logger),
+    token,
+    shareTabs: nameOf(given.shareTabs),
+    recover: nameOf(given.recover),
+    sendPolicy: sendQueue.policy ?? 'error',
+    sendQueueMessages: sendQueue.messages ?? CLIENT.sendQueueMessages,
+    sendQueueBytes: sendQueue.bytes ?? CLIENT.sendQueueBytes,
+    receiveQueue: readReceiveQueue(given.receiveQueue),
+    retryBase: retry.base ?? CLIENT.retryBase,
+    retryCap: retry.cap ?? CLIENT.retryCap,
+    stableAfter: retry.stableAfter ?? CLIENT.stableAfter,
   };
-}
-
-/** An option that is missing, or given twice. */
-function missing(field: string, said: string, remedy: string): InvalidOption {
-  return new InvalidOption(`${said} given.`, { remedy, field });
 }
 
 /** @internal Bounds of one subscription, checked; what is not given comes from the client's. */
 export function readReceiveQueue(
-  given: Partial<ReceiveQueue>,
-  base: ReceiveQueue = {
+  given: Partial<ReceiveQueue> = {},
+  { messages, bytes, policy }: ReceiveQueue = {
     messages: CLIENT.receiveQueueMessages,
     bytes: CLIENT.receiveQueueBytes,
     policy: 'gap',
   },
-  field = 'receiveQueue',
 ): ReceiveQueue {
-  return DEVELOPMENT
-    ? checkGroup(field, given, base, { ...QUEUE, policy: ['gap', 'error'] })
-    : merged(given, base);
+  return {
+    messages: given.messages ?? messages,
+    bytes: given.bytes ?? bytes,
+    policy: given.policy ?? policy,
+  };
 }
 
-/** @internal What the session needs of it. */
-export function sessionOptionsOf(options: ClientOptions): SessionOptions {
-  const { retry, sendQueue, getToken, name = '@hanzoai/pubsub', ...others } = options;
-  return sessionOptions({
-    ...others,
-    renewable: getToken !== undefined,
-    clientName: name,
-    clientVersion: VERSION,
-    retryBase: retry.base,
-    retryCap: retry.cap,
-    stableAfter: retry.stableAfter,
-    sendQueueMessages: sendQueue.messages,
-    sendQueueBytes: sendQueue.bytes,
-  });
-}
-
-function readSendQueue(given: Partial<SendQueue>): SendQueue {
-  const { sendQueueMessages: messages, sendQueueBytes: bytes } = CLIENT;
-  const base: SendQueue = { messages, bytes, policy: 'error' };
-  if (!DEVELOPMENT) return merged(given, base);
-  const policy: Kind = ['error', 'block', 'drop_oldest', 'latest'];
-  return checkGroup('sendQueue', given, base, { ...QUEUE, policy });
-}
-
-function readName(field: 'shareTabs' | 'recover', options: PubSubOptions): string | undefined {
-  const given = options[field] ?? false;
-  if (typeof given === 'string') return checkName(given, field);
-  return checkFlag(field, given) ? '' : undefined;
-}
-
-function readRetry(given: Partial<RetryOptions>): RetryOptions {
-  const { retryBase: base, retryCap: cap, stableAfter } = CLIENT;
-  const usual = { base, cap, stableAfter };
-  if (!DEVELOPMENT) return merged(given, usual);
-  const retry = checkGroup('retry', given, usual, RETRY);
-  if (retry.cap >= retry.base) return retry;
-  throw invalid('retry.cap', 'is below `retry.base`', 'Raise `cap` or lower `base`.');
-}
-
-function readLogger(logger: Logger = CONSOLE): Logger {
-  if (!DEVELOPMENT) return logger;
-  if (typeof logger?.warn === 'function' && typeof logger.error === 'function') return logger;
-  throw invalid(
-    'logger',
-    `is ${kind(logger)} without \`warn\` and \`error\``,
-    'Pass console, or an object with functions of these names.',
-  );
+/** The name of what is shared or kept: true stands for the empty one, false for nothing. */
+function nameOf(given: boolean | string = false): string | undefined {
+  return given === true ? '' : given || undefined;
 }
 
 /** The environment, where the platform has one. */

@@ -1,6 +1,6 @@
 /** What a session is set to. Times in milliseconds, sizes in bytes. */
 
-import { CLIENT } from '../generated/defaults.js';
+import { CLIENT, type ClientDefaults } from '../generated/defaults.js';
 
 /** `auto` begins with a WebSocket and falls back to SSE. */
 export type TransportChoice = 'auto' | 'websocket' | 'sse';
@@ -45,7 +45,9 @@ export interface SessionOptions {
 }
 
 /** All settings: those given, and the defaults of the others. */
-export function sessionOptions(given: Partial<SessionOptions> = {}): SessionOptions {
+export function sessionOptions(
+  given: Partial<SessionOptions> = {},
+): SessionOptions & ClientDefaults {
   return {
     renewable: true,
     transport: 'auto',

@@ -53,7 +53,11 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
     if (!receiver || own) return;
     life.abort(1000);
     own = new WebSocketTransport(options, clock);
-    own.open({ ...receiver, opened: () => own?.send([auth as AuthFrame]) });
+    own.open({
+      opened: () => own?.send([auth as AuthFrame]),
+      frame: (read) => receiver?.frame(read),
+      ended: (end) => receiver?.ended(end),
+    });
   };
 
   const say = (said = auth as ClientFrame): void => {

@@ -1,12 +1,13 @@
 /** Tells the readers of a topic who is on it. */
 
 import type { Envelope, JsonObject } from '../generated/wire.js';
-import { isWildcard, TopicTrie } from '../topics.js';
+import { isWildcard } from '../topics.js';
 import type { Published } from '../values.js';
 import type { Connection } from './connection.js';
 import type { Core } from './core.js';
 import type { Seat } from './presence.js';
 import type { Identity } from './tokens.js';
+import { TopicTrie } from './topic_trie.js';
 
 /** Snapshots that one subscription by patterns brings. */
 const SNAPSHOTS_MAX = 1_000;

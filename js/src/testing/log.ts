@@ -2,12 +2,12 @@
 
 import type { HistoryPage } from '../generated/http.js';
 import type { Envelope } from '../generated/wire.js';
-import { TopicTrie } from '../topics.js';
 import type { Published } from '../values.js';
 import { compact } from '../wire/compact.js';
 import { Problem } from './problem.js';
 import type { Draft } from './requests.js';
 import type { ServerSettings } from './settings.js';
+import { TopicTrie } from './topic_trie.js';
 
 /** A log that begins is numbered from the time, so that its numbers exceed those of a lost one. */
 const SEQ_PER_MS = 1_000;

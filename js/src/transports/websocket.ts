@@ -1,5 +1,6 @@
 /** Frames over a WebSocket (HIP-56 WebSocket; RFC 6455): the platform's own, or an injected one. */
 
+import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import type { ClientFrame } from '../generated/wire.js';
 import type { ClientOptions, WebSocketConstructor, WebSocketLike } from '../settings/options.js';
@@ -94,14 +95,14 @@ export class WebSocketTransport implements Transport {
     this._socket = socket;
     socket.binaryType = 'arraybuffer';
     for (const [name, listener] of Object.entries(events)) socket.addEventListener(name, listener);
-    // Browsers answer pings in silence.
+    if (!DEVELOPMENT) return; // the build for browsers, which answer pings in silence
     socket.on?.('ping', hear);
     socket.on?.('pong', hear);
   }
 
   send(frames: readonly ClientFrame[]): void {
     const socket = this._socket;
-    this._gather(socket);
+    if (DEVELOPMENT) this._gather(socket);
     for (const frame of frames) {
       if (socket?.readyState !== OPEN) return;
       try {
@@ -123,7 +124,7 @@ export class WebSocketTransport implements Transport {
     } catch {
       // It could not be opened far enough to be closed.
     }
-    if (!socket.terminate) return; // browsers cut it themselves
+    if (!DEVELOPMENT || !socket.terminate) return; // browsers cut it themselves
     const cut = this._clock.callLater(LINGER, () => socket.terminate?.(), true);
     socket.addEventListener('close', () => cut.cancel());
   }

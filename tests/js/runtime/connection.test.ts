@@ -31,17 +31,22 @@ function reading() {
   const connection = new Connection(
     {
       session: { receive } as unknown as Session,
+      clock,
+      options: {
+        logger: {
+          warn: (text) => said.push(text),
+          error: () => {},
+          debug: (text) => said.push(text),
+        },
+      },
       handled: () => {},
       malformed: (reason) => said.push(reason),
       opened: () => {},
       dropped: (end) => ends.push(end),
     },
-    () => transport,
-    clock,
-    { warn: (text) => said.push(text), error: () => {}, debug: (text) => said.push(text) },
+    transport,
   );
-  connection.dial('websocket');
-  connection.flush();
+  connection.open();
   assert.ok(receiver);
   return { got, ends, said, closed, clock, connection, receiver };
 }

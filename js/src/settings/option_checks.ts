@@ -1,0 +1,151 @@
+/** Whether options can be used, in words: what the production build leaves out. */
+
+import { DEVELOPMENT } from '../build.js';
+import { InvalidOption } from '../errors.js';
+import { CLIENT } from '../generated/defaults.js';
+import { historyPageMax, maxPayload } from '../generated/limits.js';
+import {
+  checkChoice,
+  checkFlag,
+  checkFunction,
+  checkGroup,
+  checkName,
+  checkNames,
+  checkValues,
+  invalid,
+  type Kind,
+  kind,
+  type Range,
+  TIME,
+} from './checks.js';
+import type { PubSubOptions, ReceiveQueue, Settings } from './options.js';
+import { checkUrl } from './url_checks.js';
+
+const COUNT: Range = [1, 1_000_000, 'a number'];
+const BYTES: Range = [1, 2 ** 30, 'bytes'];
+const QUEUE = { messages: [1, 1_000_000, 'messages'], bytes: BYTES } as const;
+
+const SETTINGS: Readonly<Record<keyof Settings, Kind>> = {
+  fetchTimeout: TIME,
+  openTimeout: TIME,
+  operationTimeout: TIME,
+  closeTimeout: TIME,
+  pingInterval: TIME,
+  pongTimeout: TIME,
+  suspendAfter: TIME,
+  refreshMargin: TIME,
+  fallbackAfter: TIME,
+  upgradeAfter: TIME,
+  fallbackFailures: COUNT,
+  shortLife: COUNT,
+  rememberedIds: COUNT,
+  rememberedTopics: COUNT,
+  heldMessages: COUNT,
+  overlap: [0, 3_600_000, 'milliseconds'],
+  maxFrame: [1_024, 2 ** 30, 'bytes'],
+  maxPayload: BYTES,
+  restAttempts: [1, 100, 'a number'],
+  historyPage: [1, historyPageMax, 'messages'],
+};
+
+const NAMES = [
+  'url',
+  'token',
+  'getToken',
+  'transport',
+  'restUrl',
+  'allowInsecure',
+  'name',
+  'echo',
+  'shareTabs',
+  'recover',
+  'sendQueue',
+  'receiveQueue',
+  'retry',
+  'WebSocket',
+  'fetch',
+  'logger',
+  ...Object.keys(SETTINGS),
+];
+
+/**
+ * Check what a program passes to `new PubSub`, but for the token itself.
+ *
+ * @throws InvalidOption A value has a wrong type or lies out of range, a needed one is missing, or
+ *   a name is not known; `field` names it.
+ */
+export function checkOptions(
+  given: PubSubOptions,
+  environ: Readonly<Record<string, string | undefined>>,
+): void {
+  checkNames('options', given, NAMES);
+  const { getToken, name, transport, logger, shareTabs, recover } = given;
+  const url = given.url ?? (environ['HANZO_PUBSUB_URL'] || undefined);
+  if (url === undefined) {
+    throw missing(
+      'url',
+      'No URL was',
+      'Pass `url`, for example wss://pubsub.example.com/ws, or set HANZO_PUBSUB_URL.',
+    );
+  }
+  checkUrl(url, 'url', ['ws:', 'wss:', 'http:', 'https:']);
+  const restUrl = given.restUrl ?? (given.url === undefined && environ['HANZO_PUBSUB_REST_URL']);
+  if (restUrl !== undefined && restUrl !== false && restUrl !== '') {
+    checkUrl(restUrl, 'restUrl', ['http:', 'https:']);
+  }
+  checkFunction('getToken', getToken);
+  const token = given.token ?? (getToken ? undefined : environ['HANZO_PUBSUB_TOKEN'] || undefined);
+  if (getToken && token !== undefined) {
+    throw missing('token', 'Both `token` and `getToken` were', 'Pass one of them.');
+  }
+  if (!getToken && token === undefined) {
+    const remedy = 'Pass `token` or `getToken`, or set HANZO_PUBSUB_TOKEN.';
+    throw missing('token', 'No token was', remedy);
+  }
+  if (transport !== undefined) checkChoice('transport', transport, ['auto', 'websocket', 'sse']);
+  for (const field of ['echo', 'allowInsecure'] as const) checkFlag(field, given[field] ?? true);
+  for (const field of ['shareTabs', 'recover'] as const) {
+    const value = given[field] ?? false;
+    if (typeof value === 'string') checkName(value, field);
+    else checkFlag(field, value);
+  }
+  if ((shareTabs ?? false) !== false && (recover ?? false) !== false) {
+    throw invalid('recover', 'stands beside `shareTabs`', 'Pass one of them.');
+  }
+  checkFunction('WebSocket', given.WebSocket);
+  checkFunction('fetch', given.fetch);
+  checkValues<Settings>(given, { ...CLIENT, maxPayload }, SETTINGS);
+  if (name !== undefined) checkName(name);
+  checkSendQueue(given.sendQueue ?? {});
+  checkReceiveQueue(given.receiveQueue ?? {}, 'receiveQueue');
+  checkRetry(given.retry ?? {});
+  if (logger === undefined) return;
+  if (typeof logger?.warn === 'function' && typeof logger.error === 'function') return;
+  throw invalid(
+    'logger',
+    `is ${kind(logger)} without \`warn\` and \`error\``,
+    'Pass console, or an object with functions of these names.',
+  );
+}
+
+/** Check the bounds of a subscription. */
+export function checkReceiveQueue(given: Partial<ReceiveQueue>, field: string): void {
+  if (DEVELOPMENT) checkGroup(field, given, { ...QUEUE, policy: ['gap', 'error'] });
+}
+
+function checkSendQueue(given: NonNullable<PubSubOptions['sendQueue']>): void {
+  const policy: Kind = ['error', 'block', 'drop_oldest', 'latest'];
+  checkGroup('sendQueue', given, { ...QUEUE, policy });
+}
+
+function checkRetry(given: NonNullable<PubSubOptions['retry']>): void {
+  checkGroup('retry', given, { base: TIME, cap: TIME, stableAfter: TIME });
+  const { base = CLIENT.retryBase, cap = CLIENT.retryCap } = given;
+  if (cap < base)
+    throw invalid('retry.cap', 'is below `retry.base`', 'Raise `cap` or lower `base`.');
+}
+
+/** An option that is missing, or given twice. */
+function missing(field: string, said: string, remedy: string): InvalidOption {
+  return new InvalidOption(`${said} given.`, { remedy, field });
+}
