@@ -43,7 +43,7 @@ const CHAT = `${CORE}; export { PubSubProvider, usePresence, useTopic } from '@h
  * What a chat page loads before its first message, `import()` included: the client, hooks, presence,
  * and what is loaded beside the first connection. Resuming is in the client.
  */
-const CHAT_CHUNKS = ['presence_parts', 'background', 'operations'];
+const CHAT_CHUNKS = ['presence_parts', 'background'];
 
 /**
  * Imports of this package: what is imported, the module that does it, and whether chunks are made:

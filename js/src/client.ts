@@ -9,20 +9,21 @@ import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
 import type { Handler } from './runtime/handler.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
-import { operations } from './runtime/loading.js';
+import { lazily, PARTS } from './runtime/parts.js';
 import {
   checkPublishing,
+  inTurn,
   NONE,
   type PublishOptions,
   publish,
-  publishMany,
 } from './runtime/publishing.js';
 import { type SubscribeOptions, subscribe } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import { platform, type Surroundings } from './runtime/surroundings.js';
 import type { Waiting } from './runtime/waiting.js';
 import { checkCall, checkChoice, checkFunction } from './settings/checks.js';
-import { type PubSubOptions, readOptions } from './settings/options.js';
+import type { PubSubOptions } from './settings/options.js';
+import { readOptions } from './settings/read_options.js';
 import { type Operations, TopicHandle } from './topic.js';
 import type {
   Allowed,
@@ -38,6 +39,8 @@ import type {
 } from './values.js';
 
 const EVENTS: readonly (keyof ClientEvents)[] = ['state', 'gap', 'error'];
+
+const batches = lazily(() => import('./runtime/batches.js'));
 
 /**
  * The client of Hanzo PubSub (HIP-56, Client SDK).
@@ -123,7 +126,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     checkCall(options);
     options.signal?.throwIfAborted();
     driver.connect();
-    const { connected } = await driver.part(operations(), options);
+    const { connected } = await driver.part(PARTS.background(), options);
     await connected(driver, options);
   }
 
@@ -243,7 +246,9 @@ export class PubSub<Topics extends object = AnyTopics> {
   ): Promise<(Published | PubSubError)[]> {
     const driver = this._live;
     checkPublishing(options);
-    return publishMany(driver, messages, options);
+    return inTurn(driver, batches(), options, ({ publishMany }) =>
+      publishMany(driver, messages, options),
+    );
   }
 
   /**
@@ -287,8 +292,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   ): Promise<void> {
     const driver = this._live;
     checkCall(options);
-    const { updatePresence } = await driver.part(operations(), options);
-    await updatePresence(driver, topic, data, options);
+    const { updatePresence } = await driver.part(PARTS.background(), options);
+    await updatePresence(driver, topic, data, options, PARTS.arguments);
   }
 
   /**

@@ -1,6 +1,8 @@
-/** What a first connection does not need: it loads beside that, and knows nothing of the client. */
+/** What a first connection does not need: it loads beside that. */
 
+export { makeRoom, turnOf } from '../session/send_policies.js';
 export { Backpressure } from './backpressure.js';
 export { missed, retained, unseen } from './gaps.js';
+export { connected, late, unsent, updatePresence } from './operations.js';
 export { probe } from './probe.js';
 export { watch } from './watch.js';

@@ -41,9 +41,8 @@ import type { Backpressure } from './backpressure.js';
 import { Connection, NOT_LOADED, type Owner } from './connection.js';
 import type { HttpApi } from './http_operations.js';
 import type { Inbox } from './inbox.js';
-import { lazily } from './lazy.js';
 import { Listeners } from './listeners.js';
-import { background, PARTS } from './parts.js';
+import { lazily, PARTS } from './parts.js';
 import type { Recovery } from './recovery.js';
 import type { Recent } from './stream.js';
 import { checkPlatform, type Surroundings } from './surroundings.js';
@@ -81,6 +80,10 @@ export class Driver implements Ports, Owner {
   peer: Peer | undefined;
   /** Publishes that the rate held back for a second or more. */
   slowed = 0;
+  /** Admits publishes as the queue has room; undefined before a publish has a policy or waits. */
+  backpressure: Backpressure | undefined;
+  /** Over when what was published has entered the queue; undefined where nothing waits for that. */
+  turn: Promise<unknown> | undefined;
   /** Called after each call into the session: there may be room for publishes. */
   onRoom: (() => void) | undefined;
   private _session: Session | undefined;
@@ -326,12 +329,6 @@ export class Driver implements Ports, Owner {
     return new Recovery(this);
   });
 
-  /** Admits publishes as the queue has room. */
-  readonly backpressure: () => Promise<Backpressure> = lazily(async () => {
-    const { Backpressure } = await background();
-    return new Backpressure(this);
-  });
-
   /** Have the session keep presence: once, before the first call that needs it. */
   async addPresence(options: Waiting): Promise<void> {
     const { session } = this;
@@ -521,7 +518,7 @@ export class Driver implements Ports, Owner {
 
   private _probe(found: (ok: boolean) => (session: Session) => void, auth?: AuthFrame): void {
     const answer = (ok: boolean): void => this.tell(found(ok));
-    background()
+    PARTS.background()
       .then(({ probe }) => probe(this, auth))
       .then(answer, () => answer(false));
   }

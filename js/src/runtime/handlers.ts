@@ -5,7 +5,7 @@ import type { Gap, Message, PresenceChange, SubscriptionEvent } from '../values.
 import { call, type Handler } from './handler.js';
 import type { Inbox } from './inbox.js';
 import type { Listeners } from './listeners.js';
-import { background } from './parts.js';
+import { PARTS } from './parts.js';
 
 /** Called with each message. */
 export type MessageHandler<Data> = Handler<[message: Message<Data>]>;
@@ -57,7 +57,7 @@ export class Handlers {
     const { stateLoader, onGap } = this.given;
     const heard = this._listeners.tell('gap', gap);
     await this._call(stateLoader, gap, Object.fromEntries(positions));
-    if (onGap === 'raise') throw (await background()).missed(gap);
+    if (onGap === 'raise') throw (await PARTS.background()).missed(gap);
     await this._call(onGap, gap);
     if (!(seen || heard || stateLoader || onGap)) await this._call(() => this._log(gap));
   }
@@ -67,7 +67,7 @@ export class Handlers {
     if (_logged.has(gap.topic)) return;
     _logged.add(gap.topic);
     if (_logged.size > LOGGED) _logged.delete(_logged.values().next().value as string);
-    this._listeners.logger.warn((await background()).unseen(gap));
+    this._listeners.logger.warn((await PARTS.background()).unseen(gap));
   }
 
   /**

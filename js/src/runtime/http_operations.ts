@@ -11,7 +11,6 @@ import type { ClientOptions } from '../settings/options.js';
 import { checkName } from '../topic_names.js';
 import type { Message, Since } from '../values.js';
 import { HttpTokens } from './http_tokens.js';
-import type { Prepared } from './prepare.js';
 import { unixMs } from './times.js';
 import type { TokenSource } from './tokens.js';
 import type { Waiting } from './waiting.js';
@@ -66,7 +65,7 @@ export class HttpApi {
    *   published.
    */
   async publish(
-    items: readonly Prepared[],
+    items: readonly { readonly publication: Publication }[],
     options: Waiting,
     certain: boolean,
   ): Promise<PublishResult[] | undefined> {

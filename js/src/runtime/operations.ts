@@ -1,6 +1,7 @@
 /** Operations that a first connection does not need: waiting for it, own presence, and words. */
 
 import { DEVELOPMENT } from '../build.js';
+import type { Clock } from '../clock.js';
 import {
   type CodedDetails,
   ConnectionFailed,
@@ -10,18 +11,39 @@ import {
 } from '../errors.js';
 import { CODES } from '../generated/errors.js';
 import type { JsonObject } from '../generated/wire.js';
+import type { Outcome } from '../session/ports.js';
+import type { Session } from '../session/session.js';
 import { isTopic } from '../topics.js';
 import type { StateChange, StateName } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import { sizeOf } from '../wire/plain.js';
-import type { Driver } from './driver.js';
-import { PARTS } from './parts.js';
+import type { checkPresence } from './refusals.js';
 import { rejected } from './rejected.js';
+import type { Recent } from './stream.js';
 import { type Waiting, within } from './waiting.js';
+
+/** The client, as its operations use it. */
+interface Client {
+  readonly clock: Clock;
+  readonly state: StateName;
+  readonly apartSince: number;
+  readonly lastFailure: StateChange | undefined;
+  readonly tokenFailure: PubSubError | undefined;
+  readonly maxPayload: number;
+  states(): Recent<StateChange>;
+  patience(timeout?: number): number;
+  number(): number;
+  connect(): void;
+  refuseEnded(): void;
+  addPresence(options: Waiting): Promise<void>;
+  part<Part>(loading: Promise<Part>, options: Waiting): Promise<Part>;
+  settled(ref: number, call: (session: Session) => void): Promise<Outcome>;
+  tell(call: (session: Session) => void): void;
+}
 
 /** Wait until the client is connected; see `PubSub.connect`. */
 export async function connected(
-  driver: Driver,
+  driver: Client,
   { timeout, signal }: Waiting,
   about?: CodedDetails,
 ): Promise<void> {
@@ -43,16 +65,21 @@ export async function connected(
   }
 }
 
-/** Change how this client appears; see `PubSub.updatePresence`. */
+/**
+ * Change how this client appears; see `PubSub.updatePresence`.
+ *
+ * @param refusals Loads what knows what is wrong with the arguments.
+ */
 export async function updatePresence(
-  driver: Driver,
+  driver: Client,
   topic: string | undefined,
   data: JsonObject,
   options: Waiting,
+  refusals: () => Promise<{ readonly checkPresence: typeof checkPresence }>,
 ): Promise<void> {
   const isFit = (topic === undefined || isTopic(topic)) && isObject(data);
   if (!isFit || !(sizeOf(data) <= driver.maxPayload)) {
-    (await driver.part(PARTS.arguments(), options)).checkPresence(topic, data, driver.maxPayload);
+    (await driver.part(refusals(), options)).checkPresence(topic, data, driver.maxPayload);
   }
   options.signal?.throwIfAborted();
   driver.connect();
@@ -83,7 +110,7 @@ export async function updatePresence(
 
 /** Of what kind the last failure was, the program learns by the error's class. */
 function notConnected(
-  { lastFailure, state, tokenFailure }: Driver,
+  { lastFailure, state, tokenFailure }: Client,
   said: string,
   about: CodedDetails = {},
 ): PubSubError {
@@ -97,7 +124,7 @@ function notConnected(
 }
 
 /** The state, how long there has been no connection, and what failed last, in words. */
-function standing({ apartSince, clock, lastFailure, state }: Driver): string {
+function standing({ apartSince, clock, lastFailure, state }: Client): string {
   const time = Math.round(clock.now() - apartSince);
   const apart = state === 'connected' ? '' : `, no connection for ${time} ms`;
   const why = lastFailure ? ` Last failure: ${reasonOf(lastFailure, state)}` : '';
@@ -105,13 +132,13 @@ function standing({ apartSince, clock, lastFailure, state }: Driver): string {
 }
 
 /** Why a publish was not sent in so many milliseconds. */
-export function unsent(driver: Driver, patience: number): string {
+export function unsent(driver: Client, patience: number): string {
   return `It could not be sent within ${patience} ms. ${standing(driver)}`;
 }
 
 /** A subscription without an answer, and whether it stays in force. */
 export function late(
-  driver: Driver,
+  driver: Client,
   patience: number,
   topic: string | undefined,
   stays: boolean,

@@ -1,28 +1,29 @@
-/** One message or several, from what a program hands to `publish` to what became of it. */
+/** One message, from what a program hands to `publish` to what became of it; batches build on it. */
 
 import { DEVELOPMENT } from '../build.js';
 import { OperationTimeout, PubSubError } from '../errors.js';
-import type { JsonObject, PublishResult } from '../generated/wire.js';
-import * as batches from '../session/batches.js';
-import type { Rejected } from '../session/ports.js';
+import {
+  isPublication,
+  type JsonObject,
+  type Publication,
+  type PublishResult,
+} from '../generated/wire.js';
+import type { Outcome, Rejected } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
 import { checkCall, checkChoice, invalid, kind } from '../settings/checks.js';
 import type { Published, Via } from '../values.js';
+import { messageId } from '../wire/ids.js';
+import { sizeOf } from '../wire/plain.js';
 import type { Driver } from './driver.js';
-import { operations } from './loading.js';
 import { PARTS } from './parts.js';
-import { type Prepared, prepare } from './prepare.js';
 import { rejected } from './rejected.js';
 import type { Waiting } from './waiting.js';
 
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
 const PRESENCE_UPDATE = 'presence.update';
 
-/** Messages of a batch, where the server does not say how many it takes. */
-const BATCH = 1_000;
-
-/** A batch is sent in frames of at most so many bytes of payload. */
-const BATCH_BYTES = 1 << 20;
+/** What a message may have. */
+const FIELDS = DEVELOPMENT ? ['topic', 'type', 'data', 'ttl', 'id', 'meta'] : [];
 
 const LATE = 'No answer arrived in time. The message may have been published.';
 
@@ -62,6 +63,46 @@ export function checkPublishing(options: PublishOptions): void {
   );
 }
 
+type Policies = Awaited<ReturnType<typeof PARTS.background>>;
+
+/** A publication that can be sent. */
+export interface Prepared {
+  readonly publication: Publication;
+  readonly id: string;
+  /** Bytes it holds of the queue. */
+  readonly size: number;
+}
+
+/**
+ * @internal Make a publication of one message, with an id.
+ *
+ * @param topic Where it goes; undefined where the message names it.
+ * @param message `{type, data}` with optional `ttl`, `id`, `meta`.
+ * @param limit Bytes of JSON its data may have.
+ * @param given `ttl` and `id` that go before the message's own.
+ * @returns Undefined where it cannot be published; `refuseMessage` knows why.
+ */
+export function prepare(
+  topic: string | undefined,
+  message: unknown,
+  limit: number,
+  given: PublishOptions = NONE,
+): Prepared | undefined {
+  const source: Readonly<Record<string, unknown>> = Object(message);
+  const { topic: named = topic, type, data, meta } = source;
+  const ttl = given.ttl ?? source['ttl'];
+  const id = given.id || (source['id'] as string | undefined) || messageId();
+  const publication: Record<string, unknown> = { topic: named, type, data, id };
+  if (ttl !== undefined) publication['ttl'] = ttl;
+  if (meta !== undefined) publication['meta'] = meta;
+  const bytes = sizeOf(data);
+  const more = meta === undefined ? 0 : sizeOf(meta);
+  const fits = bytes <= limit && more <= limit && (topic ?? named) === named;
+  if (!fits || !isPublication(publication)) return undefined;
+  if (DEVELOPMENT && !Object.keys(source).every((name) => FIELDS.includes(name))) return undefined;
+  return { publication, id, size: bytes + more };
+}
+
 /** @internal Publish one message; see `PubSub.publish`. */
 export async function publish(
   driver: Driver,
@@ -71,90 +112,40 @@ export async function publish(
 ): Promise<Published> {
   driver.refuseEnded();
   checkPublishing(options);
-  const one =
-    prepare(topic, message, driver.maxPayload, options) ??
-    (await driver.part(PARTS.arguments(), options)).refuseMessage(
-      topic,
-      message,
-      driver.maxPayload,
-      options,
-    );
+  const { maxPayload } = driver;
+  const one = prepare(topic, message, maxPayload, options);
+  if (!one) {
+    const { refuseMessage } = await driver.part(PARTS.arguments(), options);
+    return refuseMessage(topic, message, maxPayload, options);
+  }
   const { data, type } = one.publication;
   if (type === PRESENCE_UPDATE && options.via !== 'rest') {
-    const { updatePresence } = await driver.part(operations(), options);
-    await updatePresence(driver, topic, data as JsonObject, options);
+    const { updatePresence } = await driver.part(PARTS.background(), options);
+    await updatePresence(driver, topic, data as JsonObject, options, PARTS.arguments);
     return { id: one.id, timestamp: undefined, seq: undefined, duplicate: false };
   }
-  const [result] = await send(driver, [one], options, false);
+  const [result] = await send(driver, [one], options);
   if (!result || result instanceof PubSubError) throw result;
   return result;
 }
 
-/** @internal Publish several, in frames that the server takes; see `PubSub.publishMany`. */
-export async function publishMany(
-  driver: Driver,
-  messages: readonly unknown[],
-  options: PublishOptions,
-): Promise<(Published | PubSubError)[]> {
-  const { maxPayload, session } = driver;
-  session.publishes.batches ??= batches;
-  if (typeof Object(messages)[Symbol.iterator] !== 'function') {
-    return (await driver.part(PARTS.arguments(), options)).refuseMany(messages);
-  }
-  const items: Prepared[] = [];
-  for (const given of messages) {
-    const [topic, message] =
-      Array.isArray(given) && given.length === 2 ? given : [undefined, given];
-    const item = prepare(topic, message, maxPayload);
-    if (item) items.push(item);
-    else (await driver.part(PARTS.arguments(), options)).refuseMessage(topic, message, maxPayload);
-  }
-  return sendAll(driver, items, options);
-}
-
-/** Publish frame by frame; what is published meanwhile comes after the first, and is not held up. */
-async function sendAll(
+/**
+ * @internal Publish what fits into one frame, over the connection or HTTP.
+ *
+ * @param batch One answer for each message.
+ * @param hasTurn What was published before it has entered the queue.
+ * @returns One result per message, in order.
+ */
+export async function send(
   driver: Driver,
   items: readonly Prepared[],
   options: PublishOptions,
+  batch: boolean = false,
+  hasTurn: boolean = false,
 ): Promise<(Published | PubSubError)[]> {
+  const { signal, via } = options;
   const { clock } = driver;
-  const deadline = clock.now() + driver.patience(options.timeout);
-  const most = driver.peer?.limits?.max_batch || BATCH;
-  // What goes in one frame is granted as a whole.
-  const count = firstFrame(items, Math.min(most, driver.session.context.peer?.burst || most));
-  const results = count ? await send(driver, items.slice(0, count), options, true) : [];
-  const rest = items.slice(count);
-  if (!rest.length) return results;
-  try {
-    const timeout = Math.max(0, deadline - clock.now());
-    return [...results, ...(await sendAll(driver, rest, { ...options, timeout }))];
-  } catch (error) {
-    // What became of the messages before is not lost with these.
-    if (!(error instanceof PubSubError)) throw error;
-    return [...results, ...rest.map((item) => refused(error, item))];
-  }
-}
-
-/** How many of these one frame takes. */
-function firstFrame(items: readonly Prepared[], most: number): number {
-  let bytes = 0;
-  const end = items.findIndex(({ size }, n) => {
-    bytes += size;
-    return n && (n >= most || bytes > BATCH_BYTES);
-  });
-  return end < 0 ? items.length : end;
-}
-
-/** Publish what fits into one frame, after what was published before it. */
-async function send(
-  driver: Driver,
-  items: readonly Prepared[],
-  { timeout, signal, key, background, via }: PublishOptions,
-  batch: boolean,
-): Promise<(Published | PubSubError)[]> {
-  const patience = driver.patience(timeout);
-  const { clock } = driver;
+  const patience = driver.patience(options.timeout);
   const end = clock.now() + patience;
   signal?.throwIfAborted();
   // A peer of plain HIP-56 acknowledges nothing on a socket, but answers a request.
@@ -167,26 +158,34 @@ async function send(
   }
   driver.connect();
   const { sendPolicy: policy } = driver.options;
-  const blocks = policy === 'block';
-  if (background || policy === 'latest' || policy === 'drop_oldest') {
-    driver.session.publishes.policies ??= await driver.part(PARTS.policies(), limits);
-  }
-  const request: Publish = {
+  const { key, background } = options;
+  const publish: Publish = {
     ref: driver.number(),
     messages: items.map(({ publication }) => publication),
     size: items.reduce((sum, { size }) => sum + size, 0),
-    policy: blocks ? 'error' : policy,
+    policy: policy === 'block' ? 'error' : policy,
     key,
     batch,
     background,
   };
-  const outcome = blocks
-    ? await (await driver.part(driver.backpressure(), limits)).publish(request, end, signal)
-    : await driver.publish(request, end, signal);
+  const enter = (parts?: Policies): Promise<Outcome> => {
+    if (parts) {
+      const { Backpressure, makeRoom, turnOf } = parts;
+      driver.backpressure ??= new Backpressure(driver);
+      driver.session.publishes.policies ??= { makeRoom, turnOf };
+    }
+    const waiter = policy === 'block' ? driver.backpressure : undefined;
+    return (waiter ?? driver).publish(publish, end, signal);
+  };
+  const lacks = (policy !== 'error' || background) && !driver.backpressure;
+  const outcome =
+    lacks || (driver.turn && !hasTurn)
+      ? await inTurn(driver, lacks ? PARTS.background() : undefined, limits, enter)
+      : await enter();
   if (outcome.kind === 'acked') return items.map((item, n) => published(outcome.results[n], item));
   if (outcome.kind === 'rejected') {
     const isLate = outcome.code === 'timeout';
-    const message = isLate ? (await operations()).unsent(driver, patience) : outcome.message;
+    const message = isLate ? (await PARTS.background()).unsent(driver, patience) : outcome.message;
     return items.map((item) => refused({ ...outcome, message }, item));
   }
   const late = clock.now() >= end;
@@ -197,6 +196,34 @@ async function send(
   });
 }
 
+/**
+ * @internal Load a part that a publish needs; what is published meanwhile waits for that, and for
+ * its turn.
+ *
+ * @param enter Hands the publish to the session before it returns.
+ */
+export async function inTurn<Part, Result>(
+  driver: Driver,
+  loading: Promise<Part> | Part,
+  limits: Waiting,
+  enter: (part: Part) => Promise<Result>,
+): Promise<Result> {
+  const before = driver.turn;
+  let pass = (): void => {};
+  const entered = new Promise<void>((resolve) => {
+    pass = resolve;
+  });
+  const turn = Promise.all([before, entered]);
+  driver.turn = turn;
+  try {
+    const [part] = await driver.part(Promise.all([loading, before]), limits);
+    return enter(part);
+  } finally {
+    pass();
+    if (driver.turn === turn) driver.turn = undefined;
+  }
+}
+
 /** What became of one publish, as the program gets it. */
 function published(result: PublishResult = {}, item: Prepared): Published | PubSubError {
   const { error, id = item.id, timestamp, seq, duplicate = false } = result;
@@ -204,7 +231,10 @@ function published(result: PublishResult = {}, item: Prepared): Published | PubS
   return { id, timestamp, seq, duplicate };
 }
 
-/** The error of one message, of what was said of it or of its batch. */
-function refused(refusal: Omit<Rejected, 'kind'>, { id, publication }: Prepared): PubSubError {
+/** @internal The error of one message, of what was said of it or of its batch. */
+export function refused(
+  refusal: Omit<Rejected, 'kind'>,
+  { id, publication }: Prepared,
+): PubSubError {
   return rejected(refusal, publication.topic, id);
 }

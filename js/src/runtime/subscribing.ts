@@ -4,7 +4,8 @@ import { DEVELOPMENT } from '../build.js';
 import type { Subscribe } from '../session/requests.js';
 import { isSignal } from '../settings/checks.js';
 import { checkReceiveQueue } from '../settings/option_checks.js';
-import { type ReceiveQueue, readReceiveQueue } from '../settings/options.js';
+import type { ReceiveQueue } from '../settings/options.js';
+import { readReceiveQueue } from '../settings/read_options.js';
 import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, JsonObject, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
@@ -18,8 +19,7 @@ import {
   type StateLoader,
 } from './handlers.js';
 import { Inbox } from './inbox.js';
-import { operations } from './loading.js';
-import { background, PARTS } from './parts.js';
+import { PARTS } from './parts.js';
 import { Subscription } from './subscription.js';
 import { onAbort, type Waiting, within } from './waiting.js';
 
@@ -149,13 +149,13 @@ export async function subscribe<Data>(
   if (!(await within(inbox.answered, signal, clock, patience))) {
     // Without a handler, no one could read it any more.
     if (!onMessage) end();
-    throw (await operations()).late(driver, patience, request.topics[0], Boolean(onMessage));
+    throw (await PARTS.background()).late(driver, patience, request.topics[0], Boolean(onMessage));
   }
   signal?.throwIfAborted();
   if (inbox.error) throw inbox.error;
   const { limits } = driver.peer ?? {};
   if (history && limits && history > Number(limits.history_max)) {
-    background().then(
+    PARTS.background().then(
       ({ retained }) => driver.options.logger.warn(retained(request, limits)),
       () => {},
     );

@@ -6,7 +6,7 @@ import type { TransportName } from '../session/ports.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Transport } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
-import { background } from './parts.js';
+import { PARTS } from './parts.js';
 import type { Watched } from './watch.js';
 
 /** Time, randomness, transports and the platform. */
@@ -68,7 +68,7 @@ export const platform: Surroundings = {
   },
   watch(client) {
     // Without it, an unanswered ping detects the loss.
-    background().then(
+    PARTS.background().then(
       ({ watch }) => watch(client),
       () => {},
     );

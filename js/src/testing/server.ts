@@ -10,8 +10,7 @@ import type { Clock } from '../clock.js';
 import { fromCode, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { parse } from '../http/problems.js';
-import { operations } from '../runtime/loading.js';
-import { background, PARTS } from '../runtime/parts.js';
+import { PARTS } from '../runtime/parts.js';
 import { platform } from '../runtime/surroundings.js';
 import type { TransportName } from '../session/ports.js';
 import { checkNumber } from '../settings/checks.js';
@@ -101,9 +100,8 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   /** Start: load what clients would load later, so that no file is waited for in virtual time. */
   async start(): Promise<this> {
     await Promise.all([
-      operations(),
-      background(),
       ...Object.values(PARTS).map((load) => load()),
+      import('../runtime/batches.js'),
       import('../runtime/http_operations.js'),
       import('../transports/sse.js'),
       import('../wire/lenient.js'),

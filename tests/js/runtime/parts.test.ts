@@ -24,6 +24,11 @@ async function loading<Name extends keyof typeof PARTS>(
   }
 }
 
+interface Batch {
+  readonly message?: { readonly data: unknown };
+  readonly messages?: readonly { readonly data: unknown }[];
+}
+
 const broken = () => Promise.reject(new ConnectionFailed('A part of the client did not load.'));
 
 test('messages are delivered while presence loads for another subscription', async () => {
@@ -97,5 +102,52 @@ test('a connection whose part does not load in time is given up and tried again'
   });
   await clock.advance(60_000);
   assert.equal(ps.state, 'connected');
+  await ps.close();
+});
+
+for (const [what, options] of [
+  ['in the background', {}],
+  ['with a policy', { sendQueue: { policy: 'latest' } }],
+  ['with backpressure', { sendQueue: { policy: 'block' } }],
+] as const) {
+  test(`what follows a publish ${what} does not overtake it while its part loads`, async () => {
+    const { ps, peer } = virtualClient(options);
+    await ps.connect();
+    const gate = deferred<void>();
+    const load = (usual: typeof PARTS.background) => gate.promise.then(usual);
+    await loading('background', load, async () => {
+      const published = [
+        ps.publish('a.b', { data: 1 }, { background: what === 'in the background' }),
+        ps.publish('a.b', { data: 2 }),
+        ps.publishMany([['a.b', { data: 3 }]]),
+        ps.publish('a.b', { data: 4 }),
+      ];
+      await turns();
+      assert.deepEqual(peer.socket.frames('publish'), []);
+      gate.resolve();
+      await Promise.all(published);
+    });
+    const sent = peer.socket.frames('publish').flatMap((frame) => {
+      const { message, messages = [message] } = frame as unknown as Batch;
+      return messages.map((one) => one?.data);
+    });
+    assert.deepEqual(sent, [1, 2, 3, 4]);
+    await ps.close();
+  });
+}
+
+test('a publish that does not get its part in time does not stop those that wait for it', async () => {
+  const { ps, peer, clock } = virtualClient();
+  await ps.connect();
+  const never = () => new Promise<never>(() => {});
+  await loading('background', never, async () => {
+    const first = ps.publish('a.b', { data: 1 }, { background: true, timeout: 1_000 });
+    const second = ps.publish('a.b', { data: 2 });
+    const failed = assert.rejects(first, { code: 'connection_failed' });
+    await clock.advance(1_000);
+    await failed;
+    await second;
+  });
+  assert.equal(peer.socket.frames('publish').length, 1);
   await ps.close();
 });

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import type { ClientFrame, ServerFrame } from '../../../js/src/generated/wire.js';
-import { readOptions } from '../../../js/src/settings/options.js';
+import { readOptions } from '../../../js/src/settings/read_options.js';
 import { SseTransport } from '../../../js/src/transports/sse.js';
 import type { TransportEnd } from '../../../js/src/transports/transport.js';
 import { turns, VirtualClock } from './virtual.js';

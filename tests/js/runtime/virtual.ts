@@ -7,14 +7,13 @@ import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 
 // Loaded ahead, so that `import()` in the client takes a turn and no file has to be read.
 await Promise.all([
-  import('../../../js/src/runtime/operations.js'),
   import('../../../js/src/runtime/arguments.js'),
   import('../../../js/src/runtime/http_operations.js'),
   import('../../../js/src/runtime/recovery.js'),
   import('../../../js/src/runtime/background.js'),
+  import('../../../js/src/runtime/batches.js'),
   import('../../../js/src/dialects/plain/plain_dialect.js'),
   import('../../../js/src/session/presence_parts.js'),
-  import('../../../js/src/session/send_policies.js'),
   import('../../../js/src/wire/lenient.js'),
 ]);
 

@@ -5,7 +5,7 @@ import { after, afterEach, before, test } from 'node:test';
 import { WebSocketServer } from 'ws';
 
 import type { Message, PubSub, PubSubOptions } from '../../../js/src/index.js';
-import { readOptions } from '../../../js/src/settings/options.js';
+import { readOptions } from '../../../js/src/settings/read_options.js';
 import { groupOf } from '../../../js/src/tabs/group.js';
 import { BOUND, bounded, deferred, Server } from '../runtime/server.js';
 import { Locks } from './locks.js';
