@@ -19,7 +19,7 @@ _FIELD: Final = re.compile(
 _DEFAULT: Final = re.compile(r"[;,.]? ?\b[Dd]efault:? (?P<default>[^.;]+)")
 _NUMBERS: Final = {
     "2 ** 30": "1 GiB",
-    "LIMITS.historyPageMax": f"{LIMITS.history_page_max:,}",
+    "historyPageMax": f"{LIMITS.history_page_max:,}",
     "DAY": "a day",
 }
 _UNITS: Final = {"milliseconds": "ms", "a number": "", "bytes": "bytes", "messages": "messages"}
@@ -126,7 +126,7 @@ def _defaults() -> dict[tuple[str, str], int]:
 def _ranges() -> dict[str, str]:
     """Unit and range of each number, from the checks."""
     checks = (SOURCES / "settings/checks.ts").read_text(encoding="utf-8")
-    options = (SOURCES / OPTIONS).read_text(encoding="utf-8")
+    options = (SOURCES / "settings/option_checks.ts").read_text(encoding="utf-8")
     named = dict(re.findall(r"const ([A-Z]+): Range = \[(.*?)\];", checks + options))
     found: dict[str, str] = {}
     for name, kind in re.findall(r"^ +(\w+): ([A-Z]+|\[[^\]]+\]),$", options, re.MULTILINE):

@@ -7,7 +7,7 @@ import type { PubSubError } from './errors.js';
 import type { TopicInfo } from './generated/http.js';
 import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
-import type { Handler } from './runtime/handler.js';
+import type { Handler } from './runtime/handlers.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
 import { lazily, PARTS } from './runtime/parts.js';
 import {

@@ -38,7 +38,7 @@ export interface Filter {
 }
 
 /** What one subscription has got and not yet handed to the program. */
-export class Inbox extends Stream<SubscriptionEvent> {
+export class Inbox extends Stream {
   denied: readonly Denial[] = [];
   /** Set while a bound is reached; the reader of the transport then gives way. */
   full = false;
@@ -119,6 +119,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
     if (this.presence !== this) this.presence.finish();
   }
 
+  /** Give up what waits. */
   clear(): void {
     this._dropped = this._received - this._handled;
     this._events = [];
@@ -128,6 +129,7 @@ export class Inbox extends Stream<SubscriptionEvent> {
 
   // ---------------------------------------------------------------- the program's side
 
+  /** The next event, or undefined where none waits. */
   take(): SubscriptionEvent | undefined {
     const event = this._front.size ? this._takeFront() : this._shift();
     if (event?.kind === 'message') {

@@ -2,7 +2,7 @@
 
 import { PubSubError } from '../errors.js';
 import type { ClientEvents, Logger } from '../values.js';
-import { call, type Handler } from './handler.js';
+import { call, type Handler } from './handlers.js';
 import { Recent } from './stream.js';
 
 type Name = keyof ClientEvents;

@@ -3,19 +3,13 @@
 /** Changes of state or errors that wait for a slow reader; the oldest give way. */
 const RECENT = 256;
 
-/** Values that wait for one reader. */
-export abstract class Stream<Value> implements AsyncIterableIterator<Value> {
+/** Where readers wait for values, or for the end. */
+export class Stream {
   /** Nothing is added any more; what waits can still be taken. */
   finished = false;
   /** What the reader gets at the end. */
   error: Error | undefined;
   private _waiting: (() => void)[] = [];
-
-  /** The next value, or undefined where none waits. */
-  abstract take(): Value | undefined;
-
-  /** Give up what waits. */
-  abstract clear(): void;
 
   /** Add nothing any more. Does nothing at the second time. */
   finish(error?: Error): void {
@@ -34,31 +28,10 @@ export abstract class Stream<Value> implements AsyncIterableIterator<Value> {
   wake(): void {
     if (this._waiting.length) for (const wake of this._waiting.splice(0)) wake();
   }
-
-  async next(): Promise<IteratorResult<Value, undefined>> {
-    while (true) {
-      const value = this.take();
-      if (value !== undefined) return { done: false, value };
-      if (this.error) throw this.error;
-      if (this.finished) return { done: true, value: undefined };
-      await this.wait();
-    }
-  }
-
-  /** Read no further. */
-  async return(): Promise<IteratorResult<Value, undefined>> {
-    this.finish();
-    this.clear();
-    return { done: true, value: undefined };
-  }
-
-  [Symbol.asyncIterator](): this {
-    return this;
-  }
 }
 
 /** The newest of the values that were added. */
-export class Recent<Value> extends Stream<Value> {
+export class Recent<Value> extends Stream implements AsyncIterableIterator<Value> {
   private readonly _values: Value[] = [];
 
   /** Add a value. */
@@ -67,11 +40,22 @@ export class Recent<Value> extends Stream<Value> {
     this.wake();
   }
 
-  take(): Value | undefined {
-    return this._values.shift();
+  async next(): Promise<IteratorResult<Value, undefined>> {
+    while (!this._values.length) {
+      if (this.finished) return { done: true, value: undefined };
+      await this.wait();
+    }
+    return { done: false, value: this._values.shift() as Value };
   }
 
-  clear(): void {
+  /** Read no further. */
+  async return(): Promise<IteratorResult<Value, undefined>> {
+    this.finish();
     this._values.length = 0;
+    return { done: true, value: undefined };
+  }
+
+  [Symbol.asyncIterator](): this {
+    return this;
   }
 }

@@ -11,12 +11,12 @@ import type { AnyPayload, JsonObject, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
 import { HISTORY_MAX, isTime, PATTERNS_MAX } from './bounds.js';
 import type { Driver } from './driver.js';
-import {
-  type GapHandler,
+import type {
+  GapHandler,
   Handlers,
-  type MessageHandler,
-  type PresenceHandler,
-  type StateLoader,
+  MessageHandler,
+  PresenceHandler,
+  StateLoader,
 } from './handlers.js';
 import { Inbox } from './inbox.js';
 import { PARTS } from './parts.js';
@@ -131,8 +131,8 @@ export async function subscribe<Data>(
     special === undefined
       ? special
       : (await driver.part(PARTS.arguments(), options)).prepareInbox(driver, inbox, options);
-  const handlers = new Handlers(options, driver.listeners);
-  const subscription = new Subscription<Data>(inbox, handlers, () => {
+  const handlers = options as Handlers;
+  const subscription = new Subscription<Data>(inbox, handlers, driver.listeners, () => {
     ignore();
     driver.remove(request.sub);
   });
@@ -144,7 +144,7 @@ export async function subscribe<Data>(
   }
   driver.add(request, inbox);
   if (appear) void inbox.answered.then(appear);
-  if (onMessage || onPresence) void handlers.run(inbox.presence);
+  if (onMessage || onPresence) void subscription.run(inbox.presence);
   const { clock } = driver;
   if (!(await within(inbox.answered, signal, clock, patience))) {
     // Without a handler, no one could read it any more.

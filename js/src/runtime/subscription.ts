@@ -1,13 +1,18 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-/** `Subscription`: what a program holds of what it subscribed to. */
+/** `Subscription`: what a program holds of what it subscribed to, and what it gets of it. */
 
 import { DEVELOPMENT } from '../build.js';
 import { UsageError } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
-import type { AnyPayload, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
-import type { Handlers } from './handlers.js';
+import type { AnyPayload, Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
+import { call, type Handler, type Handlers } from './handlers.js';
 import type { Inbox } from './inbox.js';
+import type { Listeners } from './listeners.js';
+import { PARTS } from './parts.js';
+
+/** Topics of a subscription whose gap was logged; beyond that the oldest may be logged again. */
+const LOGGED = 1_000;
 
 /**
  * Messages of one or more topics: `for await (const message of sub)`, or handlers.
@@ -20,10 +25,13 @@ import type { Inbox } from './inbox.js';
 export class Subscription<Data = AnyPayload>
   implements AsyncIterable<Message<Data>>, AsyncDisposable
 {
+  private readonly _logged = new Set<string>();
+
   /** @internal `PubSub.subscribe` makes it. */
   constructor(
     private readonly _inbox: Inbox,
     private readonly _handlers: Handlers,
+    private readonly _listeners: Listeners,
     private readonly _leave: () => void,
   ) {}
 
@@ -58,7 +66,8 @@ export class Subscription<Data = AnyPayload>
    * Idempotent, and may be called from handlers.
    */
   async unsubscribe(): Promise<void> {
-    await this._inbox.return();
+    this._inbox.finish();
+    this._inbox.clear();
     this._leave();
   }
 
@@ -79,12 +88,31 @@ export class Subscription<Data = AnyPayload>
     await this.unsubscribe();
   }
 
+  /** @internal Hand everything of an inbox to the handlers until it has ended. */
+  async run(inbox: Inbox): Promise<void> {
+    const { onMessage, onPresence } = this._handlers;
+    while (true) {
+      for (let event = inbox.take(); event; event = inbox.take()) {
+        const called =
+          event.kind === 'message'
+            ? this._call(onMessage, event.message)
+            : event.kind === 'gap'
+              ? this._tell(event.gap)
+              : this._call(onPresence, event.presence.members, event.presence);
+        // What is not asynchronous is not waited for: the next message follows at once.
+        if (called) await called;
+      }
+      if (inbox.finished) return;
+      await inbox.wait();
+    }
+  }
+
   private _read<T>(
     pick: (event: SubscriptionEvent<Data>) => T | undefined,
     seesGaps?: boolean,
   ): AsyncIterableIterator<T> {
     const { _inbox: inbox, _handlers: handlers } = this;
-    if (handlers.given.onMessage) {
+    if (handlers.onMessage) {
       throw new UsageError(
         DEVELOPMENT ? 'This subscription hands its messages to `onMessage`.' : undefined,
         {
@@ -103,7 +131,7 @@ export class Subscription<Data = AnyPayload>
             await inbox.wait();
             continue;
           }
-          if (event.kind === 'gap') await handlers.gap(event.gap, inbox, seesGaps);
+          if (event.kind === 'gap') await this._tell(event.gap, seesGaps);
           const value = pick(event);
           if (value !== undefined) return { done: false, value };
         }
@@ -114,5 +142,32 @@ export class Subscription<Data = AnyPayload>
       },
     };
     return iterator;
+  }
+
+  /**
+   * Tell of a gap: load the state, then call `onGap`; log it where nothing handles it.
+   *
+   * @param seen Whether the program gets the gap itself.
+   * @throws MessagesMissed `onGap` is `raise`.
+   */
+  private async _tell(gap: Gap, seen?: boolean): Promise<void> {
+    const { stateLoader, onGap } = this._handlers;
+    const heard = this._listeners.tell('gap', gap);
+    await this._call(stateLoader, gap, this.positions);
+    if (onGap === 'raise') throw (await PARTS.background()).missed(gap);
+    await this._call(onGap, gap);
+    if (seen || heard || stateLoader || onGap) return;
+    const { _logged: logged, _listeners: listeners } = this;
+    if (logged.has(gap.topic)) return;
+    logged.add(gap.topic);
+    if (logged.size > LOGGED) logged.delete(logged.values().next().value as string);
+    await this._call(async () => listeners.logger.warn((await PARTS.background()).unseen(gap)));
+  }
+
+  private _call<A extends unknown[]>(
+    handler: Handler<A> | undefined,
+    ...given: A
+  ): Promise<void> | undefined {
+    return call(handler, given, (error) => this._listeners.report(error));
   }
 }

@@ -23,7 +23,16 @@ import { checkUrl } from './url_checks.js';
 
 const COUNT: Range = [1, 1_000_000, 'a number'];
 const BYTES: Range = [1, 2 ** 30, 'bytes'];
-const QUEUE = { messages: [1, 1_000_000, 'messages'], bytes: BYTES } as const;
+const MESSAGES: Range = [1, 1_000_000, 'messages'];
+const QUEUE = {
+  messages: MESSAGES,
+  bytes: BYTES,
+};
+const RETRY = {
+  base: TIME,
+  cap: TIME,
+  stableAfter: TIME,
+};
 
 const SETTINGS: Readonly<Record<keyof Settings, Kind>> = {
   fetchTimeout: TIME,
@@ -139,7 +148,7 @@ function checkSendQueue(given: NonNullable<PubSubOptions['sendQueue']>): void {
 }
 
 function checkRetry(given: NonNullable<PubSubOptions['retry']>): void {
-  checkGroup('retry', given, { base: TIME, cap: TIME, stableAfter: TIME });
+  checkGroup('retry', given, RETRY);
   const { base = CLIENT.retryBase, cap = CLIENT.retryCap } = given;
   if (cap < base)
     throw invalid('retry.cap', 'is below `retry.base`', 'Raise `cap` or lower `base`.');
