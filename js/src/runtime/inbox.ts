@@ -50,7 +50,10 @@ export class Inbox extends Stream {
   readonly answered: Promise<true>;
   readonly positions: Map<string, number>;
   private _answer: (answered: true) => void = () => {};
-  private _events: [event: SubscriptionEvent, size: number][] = [];
+  /** The first `_next` places are spent. */
+  private _events: (SubscriptionEvent | undefined)[] = [];
+  /** Bytes of each of them. */
+  private _sizes: number[] = [];
   private _next = 0;
   private _bytes = 0;
   /** What was overtaken by the loss of a message before it, one of a kind and topic. */
@@ -96,7 +99,8 @@ export class Inbox extends Stream {
     const size = OVERHEAD + (isMessage ? measure(event.message.data) : 0);
     if (isMessage) this._received += 1;
     if (event.kind === 'gap') this._gaps += 1;
-    this._events.push([event, size]);
+    this._events.push(event);
+    this._sizes.push(size);
     this._bytes += size;
     const { messages, bytes } = this._bounds;
     const length = this._events.length - this._next;
@@ -123,6 +127,7 @@ export class Inbox extends Stream {
   clear(): void {
     this._dropped = this._received - this._handled;
     this._events = [];
+    this._sizes = [];
     this._next = this._bytes = 0;
     this._front.clear();
   }
@@ -144,7 +149,7 @@ export class Inbox extends Stream {
 
   /** What the program has not taken yet, in order. */
   get waiting(): readonly SubscriptionEvent[] {
-    const left = this._events.slice(this._next).map(([event]) => event);
+    const left = this._events.slice(this._next) as SubscriptionEvent[];
     return [...this._front.values(), ...left];
   }
 
@@ -192,12 +197,14 @@ export class Inbox extends Stream {
   }
 
   private _shift(): SubscriptionEvent | undefined {
-    const [event, size] = this._events[this._next] ?? [];
-    if (!event || !size) return undefined;
+    const event = this._events[this._next];
+    if (!event) return undefined;
+    this._bytes -= this._sizes[this._next] as number;
+    this._events[this._next] = undefined;
     this._next += 1;
-    this._bytes -= size;
-    if (this._next === this._events.length || this._next > SPENT) {
-      this._events = this._events.slice(this._next);
+    if (this._next > SPENT) {
+      this._events.splice(0, this._next);
+      this._sizes.splice(0, this._next);
       this._next = 0;
     }
     // What a replay held beyond the bound shrinks as it is taken.

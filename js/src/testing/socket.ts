@@ -50,8 +50,8 @@ export class MemorySocket implements WebSocketLike, End {
   }
 
   /** As sockets of `ws` have it, which tell of pings. */
-  on(type: 'ping' | 'pong', listener: () => void): void {
-    this.addEventListener(type, listener);
+  on(type: string, listener: (data: string, isBinary: boolean) => void): void {
+    this.addEventListener(type, ({ data }: { data: string }) => listener(data, false));
   }
 
   send(data: string): void {

@@ -16,7 +16,7 @@ const LINGER = 1_000;
 
 /** What sockets of the package `ws` have beyond those of browsers. */
 interface NodeSocket {
-  on?(event: 'ping' | 'pong', listener: () => void): void;
+  on?(event: string, listener: (data: Uint8Array, isBinary: boolean) => void): void;
   terminate?(): void;
   /** The TCP socket beneath. */
   readonly _socket?: { cork?(): void; uncork(): void };
@@ -94,10 +94,16 @@ export class WebSocketTransport implements Transport {
     };
     this._socket = socket;
     socket.binaryType = 'arraybuffer';
-    for (const [name, listener] of Object.entries(events)) socket.addEventListener(name, listener);
-    if (!DEVELOPMENT) return; // the build for browsers, which answer pings in silence
-    socket.on?.('ping', hear);
-    socket.on?.('pong', hear);
+    const { message, ...others } = events;
+    for (const [name, listener] of Object.entries(others)) socket.addEventListener(name, listener);
+    if (!DEVELOPMENT || !socket.on) {
+      socket.addEventListener('message', message); // browsers answer pings in silence
+      return;
+    }
+    socket.on('ping', hear);
+    socket.on('pong', hear);
+    // `ws` makes an event of each message only for those who listen as in browsers.
+    socket.on('message', (data, isBinary) => message({ data: isBinary ? data : String(data) }));
   }
 
   send(frames: readonly ClientFrame[]): void {
