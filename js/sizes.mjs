@@ -28,10 +28,10 @@ const GOALS = {
   streams: 2.5 * KB,
 };
 const LIMITS = {
-  core: 24.25 * KB,
-  everything: 48.4 * KB,
-  chat: 32.2 * KB,
-  development: 28.6 * KB,
+  core: 23.6 * KB,
+  everything: 47.9 * KB,
+  chat: 31.6 * KB,
+  development: 28.5 * KB,
   streams: 2.5 * KB,
 };
 
