@@ -76,8 +76,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a way that was found is not looked for again': {
     file: 'session/routes.ts',
-    from: 'this._trie.insert(pattern, one);\n    this.known.clear();',
-    to: 'this._trie.insert(pattern, one);',
+    from: 'add(one));\n    }\n    this.known.clear();',
+    to: 'add(one));\n    }',
   },
 
   // ---------------------------------------------------------------- refusals and parts
