@@ -5,11 +5,14 @@
  */
 
 import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
-import { type Entry, PAUSE, type Publishes, RATE_LIMITED, resultOf } from './publishes.js';
-
-const UNANSWERED: PublishResult = {
-  error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
-};
+import {
+  type Entry,
+  PAUSE,
+  type Publishes,
+  RATE_LIMITED,
+  resultOf,
+  UNANSWERED,
+} from './publishes.js';
 
 /** Messages without an answer, by slot. */
 export function openOf({ _publish, _results }: Entry): [slot: number, message: Publication][] {

@@ -21,6 +21,11 @@ const MAX_PAUSE = 60_000;
 /** What lanes have saved up where none waited. */
 const NO_CREDIT: readonly number[] = [];
 
+/** The result of a message that the server left out of its answer. */
+export const UNANSWERED: PublishResult = {
+  error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
+};
+
 /** One publish. */
 export interface Entry {
   /** Its place in the order. */
@@ -201,12 +206,17 @@ export class Publishes {
     const entry = this._flight._entries.get(frame.ref ?? '');
     if (!entry) return false;
     const { batch, messages } = entry._publish;
-    if (batch || frame.results) {
+    if (batch) {
       this.batches?.batchAnswered(this, entry, frame);
+      return true;
+    }
+    const [result = UNANSWERED] = frame.results ?? [resultOf(frame)];
+    const { error, id = messages[0]?.id } = result;
+    if (error?.code === RATE_LIMITED) {
+      this._advance(entry, error.retry_after_ms || PAUSE);
     } else {
-      const result = resultOf(frame);
-      const id = result.id || messages[0]?.id;
-      this._settle(entry, { kind: 'acked', results: [{ ...result, id } as PublishResult] });
+      const known = error ? result : ({ ...result, id } as PublishResult);
+      this._settle(entry, { kind: 'acked', results: [known] });
       this.flush();
     }
     return true;
