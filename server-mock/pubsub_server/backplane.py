@@ -93,7 +93,7 @@ class Origin(Protocol):
 
 
 class Logs(Protocol):
-    """What a backplane has kept: where logs stand, and what is in them."""
+    """What a backplane has kept: the positions of logs, and what is in them."""
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
         """How to find the topics that a replay of these patterns begins with, piece by piece.
@@ -102,15 +102,13 @@ class Logs(Protocol):
         """
         ...
 
-    def names(
-        self, patterns: Sequence[str], allowed: Callable[[str], bool]
-    ) -> Sequence[str] | Awaitable[Sequence[str]]:
+    async def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
         """Topics with a log that the patterns match and that are allowed."""
         ...
 
-    def stand(
+    async def positions(
         self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
-    ) -> tuple[int, Sequence[Standing]] | Awaitable[tuple[int, Sequence[Standing]]]:
+    ) -> tuple[int, Sequence[Standing]]:
         """Return the positions of those of these topics that have a log.
 
         Args:
@@ -124,7 +122,7 @@ class Logs(Protocol):
         """
         ...
 
-    def page(
+    async def page(
         self,
         topic: str,
         *,
@@ -132,11 +130,11 @@ class Logs(Protocol):
         before: str | None,
         after: int | None,
         limit: int,
-    ) -> Page | Awaitable[Page]:
+    ) -> Page:
         """One page of one topic."""
         ...
 
-    def reports(self, prefix: str, limit: int) -> list[TopicReport] | Awaitable[list[TopicReport]]:
+    async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
         """Return topics with a log and this prefix, sorted by name; ``subscribers`` is 0."""
         ...
 

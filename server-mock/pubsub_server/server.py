@@ -14,7 +14,6 @@ from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.backplanes.mesh.opening import UnusableError, open_mesh
-from pubsub_server.backplanes.redis.options import node_options
 from pubsub_server.backplanes.retention import retention
 from pubsub_server.hub.faults import Faults
 from pubsub_server.hub.hub import Hub
@@ -570,7 +569,7 @@ async def _redis(settings: Settings) -> RedisBackplane:
             retention=retention(settings),
             ids=settings.ids_max,
             remember=settings.ids_max_age,
-            options=node_options(settings),
+            options=opening.node_options(settings),
         )
     except opening.UnusableError as error:
         raise StartError(f"{error.setting}: {error}") from None

@@ -11,7 +11,7 @@ import pytest
 
 from pubsub_server.backplane import Entry
 from pubsub_server.backplanes.redis.deliveries import Deliveries
-from pubsub_server.backplanes.redis.records import Log
+from pubsub_server.backplanes.redis.layout import Log
 from pubsub_server.backplanes.redis.tracks import Tracks
 from pubsub_server.tasks import Tasks
 from pubsub_server.testing import running_server

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from pubsub_server.backplane import Entry
+from pubsub_server.backplanes.redis.layout import Log
 from pubsub_server.backplanes.redis.reader import LEAP, Chosen, Wanted, choose, choose_without_log
-from pubsub_server.backplanes.redis.records import Log
 
 NOW = 9_000
 START = 9_000_000

@@ -298,7 +298,7 @@ async def test_a_log_is_not_ended_early_by_a_numbering_that_began_in_the_same_se
             _, last, *_ = await numbering(redis)
             await redis.pexpire("hanzo-pubsub:{0}:l:demo.x", SHORT)
             # Another node knows a position that this store has lost.
-            await backplane._reader.stands({"demo.x": int(last) + 5}, 3_600_000)
+            await backplane._reader.heads({"demo.x": int(last) + 5}, 3_600_000)
             _, _, began, *_ = await numbering(redis)
             (answer,) = await send(node, drafts(number, 1))
             assert isinstance(answer, Published)

@@ -11,7 +11,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from pubsub_server.backplanes.redis import wire as module
-from pubsub_server.backplanes.redis.wire import Wire, hang_up
+from pubsub_server.backplanes.redis.wire import Wire
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -115,6 +115,29 @@ async def test_a_server_that_does_not_answer_in_time_counts_as_lost(
     assert not wire.is_open
 
 
+async def test_a_subscription_that_is_refused_is_no_answer_to_the_call_behind_it(
+    fake: tuple[Fake, Redis],
+) -> None:
+    server, client = fake
+    pushed: list[list[Any]] = []
+    wire = Wire(client, lambda push: pushed.append(list(push)))
+    async with asyncio.timeout(BOUND):
+        await wire.open()
+        answers: list[Any] = []
+        wire.tell(("SSUBSCRIBE", "a", "b"))
+        wire.send(("GET", "1"), answers.append)
+        server.answers = b">3\r\n+ssubscribe\r\n+a\r\n:1\r\n>3\r\n+ssubscribe\r\n+b\r\n:2\r\n:7\r\n"
+        wire.tell(("SSUBSCRIBE", "c"))
+        await until(lambda: answers, [7])
+        wire.send(("GET", "2"), answers.append)
+        server.answers = b"-NOPERM no\r\n:8\r\n"
+        wire.send(("GET", "3"), answers.append)
+        with pytest.raises(ResponseError, match="no"):
+            await wire.ended()
+    assert [each[1] for each in pushed] == [b"a", b"b"]
+    assert [type(each) for each in answers[1:]] == [RedisConnectionError] * 2
+
+
 async def test_a_push_that_cannot_be_handled_ends_the_connection_with_its_error(
     fake: tuple[Fake, Redis],
 ) -> None:
@@ -181,7 +204,7 @@ async def test_a_connection_that_is_ended_while_it_is_dialed_stays_closed(
     async with asyncio.timeout(BOUND):
         calls = [asyncio.ensure_future(wire.execute_command("GET", n)) for n in "12"]
         await asyncio.sleep(0)
-        await hang_up(client, wire)
+        await wire.hang_up()
         for call in calls:
             with pytest.raises(RedisConnectionError, match="not used any more"):
                 await call

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from struct import unpack
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import MovedError, OutOfMemoryError, ReadOnlyError
 
-from pubsub_server.backplanes.redis.records import Parts
-from pubsub_server.backplanes.redis.writer import Item, Lane, Load, Memory
+from pubsub_server.backplanes.redis.layout import Parts
+from pubsub_server.backplanes.redis.writer import LINEAGE_EVERY, Item, Lane, Load, Memory
 from pubsub_server.backplanes.retention import Keep
 from pubsub_server.interfaces import Published
 from pubsub_server.shared.answers import Answer
@@ -32,6 +34,10 @@ class Store:
         self.asked = asyncio.Event()
         self.failures: list[tuple[str, Exception]] = []
         self.taken: list[str] = []
+        self.answer = b"n"
+
+    def connection(self, key: str) -> object | None:
+        return None
 
     def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
         """It has to be dialed each time."""
@@ -46,7 +52,7 @@ class Store:
             raise RedisConnectionError
         ids = [str(each) for each in arguments if str(each).startswith("id")]
         self.taken += ids
-        return [b"n %d 1" % len(self.taken) for _ in ids]
+        return [b"%b %d 1" % (self.answer, len(self.taken)) for _ in ids]
 
 
 class Open(Store):
@@ -55,11 +61,29 @@ class Open(Store):
     def __init__(self) -> None:
         super().__init__()
         self.done: Any = None
+        self.opened = object()
+        self.checks: list[bool] = []
+
+    def connection(self, key: str) -> object | None:
+        return self.opened
 
     def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
         self.done = done
+        self.checks.append(unpack("<dddd", arguments[0])[3] == 1)
         self.asked.set()
         return True
+
+
+class Clock:
+    """Time of the loop as the test sets it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time()
+        self.call_soon = self._loop.call_soon
+
+    def time(self) -> float:
+        return self.now
 
 
 class Place:
@@ -132,23 +156,18 @@ async def test_a_publisher_that_repeats_is_not_overtaken_by_what_its_former_conn
 
 async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -> None:
     loop = asyncio.get_running_loop()
-    now = [loop.time()]
     store, load = Store(), Load()
     tasks = Tasks(loop, logging.getLogger("test"), "writer")
     lane = lane_to(store, load, tasks)
 
-    class Clock:
-        time = staticmethod(lambda: now[0])
-        call_soon = staticmethod(loop.call_soon)
-
-    clock: Any = Clock
+    clock: Any = Clock()
     lane._loop = clock
     first = publish(lane, [item("id1", "ana")])
     await store.asked.wait()
-    now[0] += PATIENCE / 2
+    clock.now += PATIENCE / 2
     second, other = publish(lane, [item("id2", "ana")]), publish(lane, [item("id3", "ben")])
     # Only the first has waited too long.
-    now[0] += PATIENCE / 2
+    clock.now += PATIENCE / 2
     results = await first + await second
     assert {getattr(each, "code", "") for each in results} == {"unavailable"}
     store.away = False
@@ -220,26 +239,69 @@ async def test_an_answer_that_cannot_be_read_still_answers_every_publisher(
 async def test_a_publish_whose_time_is_used_up_by_a_stalled_call_is_refused_without_another(
     tasks: Tasks,
 ) -> None:
-    loop = asyncio.get_running_loop()
-    now = [loop.time()]
     store = Open()
     lane = lane_to(store, Load(), tasks)
-
-    class Clock:
-        time = staticmethod(lambda: now[0])
-        call_soon = staticmethod(loop.call_soon)
-
-    clock: Any = Clock
+    clock: Any = Clock()
     lane._loop = clock
     answer = publish(lane, [item("id1", "ana")])
     async with asyncio.timeout(PATIENCE):
         await store.asked.wait()
         store.asked.clear()
-        now[0] += PATIENCE
+        clock.now += PATIENCE
         failure = RedisConnectionError("no answer")
         store.done(failure)
         assert getattr((await answer)[0], "code", "") == "unavailable"
         assert not store.asked.is_set()
         # In a cluster another server may have the shard.
         assert store.failures == [("base", failure)]
+        await lane.close()
+
+
+async def test_the_lineage_of_a_shard_is_checked_on_each_new_connection_and_now_and_then(
+    tasks: Tasks,
+) -> None:
+    store = Open()
+    lane = lane_to(store, Load(), tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+
+    async def publish_one(number: int) -> bool:
+        store.asked.clear()
+        answer = publish(lane, [item(f"id{number}", "ana")])
+        await store.asked.wait()
+        store.done([b"n 1 1"])
+        await answer
+        return store.checks[-1]
+
+    async with asyncio.timeout(PATIENCE):
+        assert [await publish_one(n) for n in range(3)] == [True, False, False]
+        clock.now += LINEAGE_EVERY
+        assert [await publish_one(n) for n in range(3, 5)] == [True, False]
+        store.opened = object()
+        assert [await publish_one(n) for n in range(5, 7)] == [True, False]
+        await lane.close()
+
+
+@pytest.mark.parametrize(
+    ("error", "duplicate"),
+    [
+        (ReadOnlyError("no"), True),
+        (OutOfMemoryError("no"), True),
+        (MovedError("1 127.0.0.1:1"), True),
+        (RedisConnectionError("no answer"), False),
+    ],
+)
+async def test_a_repeat_is_a_duplicate_unless_this_very_publish_may_have_been_performed(
+    tasks: Tasks, error: Exception, duplicate: bool
+) -> None:
+    store = Open()
+    store.away, store.answer = False, b"d"
+    lane = lane_to(store, Load(), tasks)
+    answer = publish(lane, [item("id1", "ana")])
+    async with asyncio.timeout(PATIENCE):
+        await store.asked.wait()
+        store.done(error)
+        (result,) = await answer
+        assert isinstance(result, Published)
+        assert result.duplicate is duplicate
         await lane.close()

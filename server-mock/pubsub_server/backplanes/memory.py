@@ -38,18 +38,18 @@ class MemoryLogs:
         """See `backplane.Logs`."""
         return self.store.survey(patterns, allowed)
 
-    def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
+    async def names(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Sequence[str]:
         """See `backplane.Logs`."""
         return [topic for topic in self.store.named(patterns) if allowed(topic)]
 
-    def stand(
+    async def positions(
         self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
     ) -> tuple[int, Sequence[Standing]]:
         """See `backplane.Logs`; all is heard."""
         now = self._wall()
         return now, self.store.stand(topics, now, at)
 
-    def page(
+    async def page(
         self,
         topic: str,
         *,
@@ -63,7 +63,7 @@ class MemoryLogs:
             topic, self._wall(), since=since, before=before, after=after, limit=limit
         )
 
-    def reports(self, prefix: str, limit: int) -> list[TopicReport]:
+    async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
         """See `backplane.Logs`."""
         return self.store.reports(prefix, self._wall(), limit)
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import Counter
-from collections.abc import Awaitable
 from heapq import nsmallest
 from typing import TYPE_CHECKING, Final
 
@@ -170,8 +169,7 @@ class Positions:
             some = order[start : start + PIECE]
             if start:
                 await core.turns.wait(PIECE * TOPIC_UNITS)
-            answer = core.backplane.logs.stand(some, wanted.at, hear=hear)
-            now, stands = await answer if isinstance(answer, Awaitable) else answer
+            now, stands = await core.backplane.logs.positions(some, wanted.at, hear=hear)
             timestamp = now if timestamp is None else timestamp
             found.update((each.topic, each) for each in stands)
         positions = [found[topic] for topic in sorted(chosen) if topic in found]
@@ -183,8 +181,7 @@ class Positions:
         core = self._core
         survey = core.backplane.logs.survey(patterns, _any)
         if survey is None:
-            names = core.backplane.logs.names(patterns, allowed)
-            return await names if isinstance(names, Awaitable) else names
+            return await core.backplane.logs.names(patterns, allowed)
         try:
             await survey.run(core.turns.wait)
             survey.keep()

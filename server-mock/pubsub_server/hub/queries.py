@@ -54,10 +54,9 @@ class Queries:
             raise ServiceError(
                 "invalid_option", "`after` and `before` exclude each other", field="after"
             )
-        page = self._core.backplane.logs.page(
+        return await self._core.backplane.logs.page(
             topic, since=since, before=before, after=after, limit=limit
         )
-        return page if isinstance(page, Page) else await page
 
     async def presence(self, identity: Identity, topic: str) -> list[Member]:
         """See `service.Service`."""
@@ -73,8 +72,7 @@ class Queries:
             raise ServiceError("forbidden", "only an administrator may list topics")
         if not 1 <= limit <= TOPICS_MAX:
             raise ServiceError("invalid_option", f"`limit` is 1 to {TOPICS_MAX}", field="limit")
-        found = core.backplane.logs.reports(prefix, limit + 1)
-        stored = found if isinstance(found, list) else await found
+        stored = await core.backplane.logs.reports(prefix, limit + 1)
         known = {report.topic: report for report in stored}
         for topic in core.router.exact_topics():
             if topic.startswith(prefix) and topic not in known:

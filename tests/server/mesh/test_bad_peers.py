@@ -254,7 +254,9 @@ async def test_a_message_of_a_node_whose_clock_is_far_behind_arrives_once_and_is
         async with asyncio.timeout(BOUND):
             assert [(await anext(reader)).data for _ in range(2)] == [1, 2]
         assert (one.mesh.peers, one.mesh.counts.duplicates) == (1, 1)
-        page = one.backplane.logs.page("demo.a", since=None, before=None, after=None, limit=10)
+        page = await one.backplane.logs.page(
+            "demo.a", since=None, before=None, after=None, limit=10
+        )
         assert len(page.messages) == 2
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplanes.ids import scope
-from pubsub_server.backplanes.redis.catching_up import CatchingUp
-from pubsub_server.backplanes.redis.deliveries import Deliveries
+from pubsub_server.backplanes.redis.deliveries import CatchingUp, Deliveries
 from pubsub_server.backplanes.redis.feed import Feeds
+from pubsub_server.backplanes.redis.layout import split
 from pubsub_server.backplanes.redis.lease import Lease
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
 from pubsub_server.backplanes.redis.logs import PATIENCE, RedisLogs, away
@@ -24,7 +24,6 @@ from pubsub_server.backplanes.redis.reader import (
     choose_without_log,
     gather,
 )
-from pubsub_server.backplanes.redis.records import split
 from pubsub_server.backplanes.redis.roster import RedisRoster
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.tracks import Tracks
@@ -38,10 +37,9 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pubsub_server.backplane import Entry, Origin, Replay
-    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.layout import Layout, Log
     from pubsub_server.backplanes.redis.link import Link
-    from pubsub_server.backplanes.redis.options import NodeOptions
-    from pubsub_server.backplanes.redis.records import Log
+    from pubsub_server.backplanes.redis.opening import NodeOptions
     from pubsub_server.backplanes.redis.tracks import Journal
     from pubsub_server.backplanes.retention import Retention
     from pubsub_server.errors import ServiceError

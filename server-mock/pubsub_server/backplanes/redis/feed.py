@@ -17,17 +17,16 @@ from redis.exceptions import ResponseError
 
 from hanzoai.pubsub.topics import is_wildcard
 from pubsub_server.backplanes.redis.errors import RefusedError, cause, refusal
-from pubsub_server.backplanes.redis.pulse import Pulse
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError, broken
-from pubsub_server.backplanes.redis.wire import Wire, hang_up
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterable, Sequence
+    from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.servers import Server
+    from pubsub_server.backplanes.redis.wire import Wire
 
 logger = logging.getLogger(__name__)
 
@@ -38,6 +37,109 @@ AGAIN_AFTER: Final = 0.05
 AGAIN_AT_MOST: Final = 1.0
 TELL_EVERY: Final = 60.0
 """Seconds between two lines that Redis refuses to be listened to."""
+PROBES: Final = 8
+"""Probes without an answer after which a feed counts as silent."""
+LOST_AFTER: Final = 3
+"""Probes without an answer after which the connection that listens is dialed again."""
+LOST_AFTER_AT_MOST: Final = 48
+"""A connection that never answers doubles that for the next one, up to this: where dialing itself
+takes long, it has to succeed at some time."""
+
+
+class Probe:
+    """Proof that a feed hears what is published: the node publishes to itself.
+
+    Silence is counted in probes, not by the clock: a process that was stopped has not listened, so
+    that time proves nothing.
+
+    Args:
+        timeout: Seconds of silence after which a node does not hear what is published.
+        publish: Publishes to the node itself, on the way that messages take.
+        tasks: Keeps what sends.
+        changed: Called when `hears` changes.
+
+    Attributes:
+        every: Seconds between two probes.
+        hears: Whether the feed has heard its node within the timeout.
+        silences: Times that it had not.
+    """
+
+    def __init__(
+        self,
+        timeout: float,
+        publish: Callable[[], Awaitable[None]],
+        tasks: Tasks,
+        changed: Callable[[], None],
+    ) -> None:
+        self.every = timeout / PROBES
+        self.hears = True
+        self.silences = 0
+        self._publish = publish
+        self._tasks = tasks
+        self._changed = changed
+        self._sending: asyncio.Task[None] | None = None
+        self._answered = False
+        self._missed = 0
+        # Probes that the present connection did not answer.
+        self._lacking = 0
+        self._patience = LOST_AFTER
+        self._lost = asyncio.Event()
+
+    async def run(self) -> None:
+        """Send probes."""
+        while True:
+            self.send()
+            await asyncio.sleep(self.every)
+            self._look()
+
+    def send(self) -> None:
+        """Publish to the node itself, unless that is under way."""
+        if self._sending is None or self._sending.done():
+            self._sending = self._tasks.spawn(self._try_to_send())
+
+    def heard(self) -> None:
+        """What the node published to itself has come."""
+        self._answered = True
+        self._missed = self._lacking = 0
+        self._patience = LOST_AFTER
+        if not self.hears:
+            self.hears = True
+            self._changed()
+
+    def connect(self) -> None:
+        """A connection is dialed."""
+        self._lacking = 0
+        self._lost.clear()
+
+    async def watch(self) -> None:
+        """Wait until the present connection has missed too many probes in a row.
+
+        Raises:
+            RedisError: It has.
+        """
+        await self._lost.wait()
+        silent = self._patience * self.every
+        self._patience = min(LOST_AFTER_AT_MOST, self._patience * 2)
+        raise LINK_ERRORS[1](f"nothing was received for {silent:g} s")
+
+    def _look(self) -> None:
+        answered, self._answered = self._answered, False
+        if answered:
+            return
+        self._missed += 1
+        self._lacking += 1
+        if self._lacking >= self._patience:
+            self._lost.set()
+        if self.hears and self._missed >= PROBES:
+            self.hears = False
+            self.silences += 1
+            self._changed()
+
+    async def _try_to_send(self) -> None:
+        # What keeps it from being sent shows as silence.
+        with contextlib.suppress(TimeoutError, *LINK_ERRORS):
+            async with asyncio.timeout(self._patience * self.every):
+                await self._publish()
 
 
 class Feed:
@@ -98,7 +200,7 @@ class Feed:
         self._tell_again = 0.0
         self._started = False
         self._tasks = Tasks(self._loop, logger, "feed")
-        self._pulse = Pulse(timeout, self._send_to_itself, self._tasks, changed)
+        self._probe = Probe(timeout, self._send_to_itself, self._tasks, changed)
         self.up = False
         self.losses = 0
 
@@ -146,19 +248,19 @@ class Feed:
     @property
     def hears(self) -> bool:
         """Whether what the node publishes has come back to it within the timeout."""
-        return self._pulse.hears
+        return self._probe.hears
 
     @property
     def silences(self) -> int:
         """Times that nothing has."""
-        return self._pulse.silences
+        return self._probe.silences
 
     def start(self) -> None:
         """Begin, unless it has."""
         if not self._started:
             self._started = True
             self._tasks.keep(self._run)
-            self._tasks.keep(self._pulse.run)
+            self._tasks.keep(self._probe.run)
 
     async def close(self) -> None:
         """End."""
@@ -190,19 +292,18 @@ class Feed:
             pause = min(AGAIN_AT_MOST, pause * 2)
 
     async def _listen(self) -> None:
-        self._pulse.connect()
+        self._probe.connect()
         server = await self._link.server(self._own)
-        client = server.listener()
-        wire = Wire(client, self._take_push)
+        wire = server.listen(self._take_push)
         try:
-            await self._tasks.race(self._listen_by(server, wire), self._pulse.watch())
+            await self._tasks.race(self._listen_by(server, wire), self._probe.watch())
         except LINK_ERRORS as error:
             await self._link.failed(server, error)
             raise
         except ResponseError as error:
             raise refusal(error) or error from None
         finally:
-            await hang_up(client, wire)
+            await server.stop_listening(wire)
 
     async def _listen_by(self, server: Server, wire: Wire) -> None:
         with broken():
@@ -289,7 +390,7 @@ class Feed:
 
     def _message(self, channel: str, payload: bytes) -> None:
         if channel == self._own:
-            self._pulse.heard()
+            self._probe.heard()
             return
         if self._whole:
             base, named, _ = channel.partition(":t:")
@@ -320,7 +421,7 @@ class Feed:
             if self._missed:
                 self._missed = False
                 logger.warning("reconnected the feed to Redis")
-            self._pulse.beat()
+            self._probe.send()
             self._tasks.spawn(self._restored())
 
     def _went(self, channel: str) -> None:

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 FOLDER: Final = Path(__file__).parent
 REDIRECTIONS: Final = 3
 SHARED: Final = "shared.lua"
+CHANGES: Final = "changes.lua"
+CHANGING: Final = frozenset(("members.lua", "revoke.lua"))
+"""Scripts that need `changes.lua`."""
 
 _LOG: Final = logging.getLogger("pubsub_server.backplanes.redis")
 
@@ -41,7 +44,7 @@ Argument = str | bytes | int
 
 
 class _Script:
-    """A script after `shared.lua`, called by its digest; sent again where it is forgotten.
+    """A script behind what it shares; called by its digest, sent again where it is forgotten.
 
     Args:
         name: Of its file.
@@ -52,7 +55,8 @@ class _Script:
     """
 
     def __init__(self, name: str, *, durable: bool) -> None:
-        parts = (FOLDER.joinpath(each).read_text(encoding="utf-8") for each in (SHARED, name))
+        files = (SHARED, CHANGES, name) if name in CHANGING else (SHARED, name)
+        parts = (FOLDER.joinpath(each).read_text(encoding="utf-8") for each in files)
         self._source = "".join((f"local DURABLE = {str(durable).lower()}\n", *parts))
         self.digest = sha1(self._source.encode(), usedforsecurity=False).hexdigest()
 
@@ -77,7 +81,7 @@ class Link:
 
     Attributes:
         cluster: As given.
-        round_trips: Seconds of calls that were answered: `publish`, `read`, `stand`.
+        round_trips: Seconds of calls that were answered: `publish`, `read`, `heads`.
         failures: Calls that were not.
 
     Raises:
@@ -86,13 +90,13 @@ class Link:
 
     def __init__(self, url: str, *, cluster: bool, durable: bool) -> None:
         self.cluster = cluster
-        self.round_trips = {name: Distribution() for name in ("publish", "read", "stand")}
+        self.round_trips = {name: Distribution() for name in ("publish", "read", "heads")}
         self.failures = 0
         # All of them now: later there may be no descriptor for them, or an upgrade in their place.
         self._scripts = {
             path.name: _Script(path.name, durable=durable)
             for path in FOLDER.glob("*.lua")
-            if path.name != SHARED
+            if path.name not in (SHARED, CHANGES)
         }
         self._servers: One | Slots = Slots(url) if cluster else One(url)
 
@@ -115,6 +119,11 @@ class Link:
                 policy,
             )
         return str(info.get("valkey_version") or version)
+
+    def connection(self, key: str) -> object | None:
+        """What identifies the open connection that `send_publish` uses; None if there is none."""
+        server = self._servers.known(key)
+        return None if server is None else server.writer.connection
 
     def send_publish(self, keys: Sequence[str], arguments: Sequence[Argument], done: Done) -> bool:
         """As `publish`, at once and without a task, on a connection that is open.
@@ -160,9 +169,9 @@ class Link:
         """See `read.lua`."""
         return await self._timed("read", [base], arguments)
 
-    async def stand(self, base: str, arguments: Sequence[Argument]) -> list[bytes]:
-        """See `stand.lua`."""
-        return await self._timed("stand", [base], arguments)
+    async def heads(self, base: str, arguments: Sequence[Argument]) -> list[bytes]:
+        """See `heads.lua`."""
+        return await self._timed("heads", [base], arguments)
 
     async def call(
         self,

@@ -1,4 +1,4 @@
-"""What Redis has kept: where logs stand, pages, reports."""
+"""What Redis has kept: the positions of logs, pages, reports."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pubsub_server.errors import ServiceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from pubsub_server.backplanes.redis.catching_up import CatchingUp
+    from pubsub_server.backplanes.redis.deliveries import CatchingUp
     from pubsub_server.backplanes.redis.feed import Feeds
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Argument, Link
@@ -90,7 +90,7 @@ class RedisLogs:
             raise away() from None
         return [topic for topic in found if allowed(topic)]
 
-    async def stand(
+    async def positions(
         self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
     ) -> tuple[int, Sequence[Standing]]:
         """See `backplane.Logs`."""
@@ -149,7 +149,7 @@ class Positions:
         self._layout = layout
 
     async def read(self, topics: Sequence[str], at: int | None) -> tuple[int, list[Standing]]:
-        """See `backplane.Backplane.stand`."""
+        """See `backplane.Logs.positions`."""
         now: int | None = None
         found: list[Standing] = []
         for some in self._pieces(topics):

@@ -1,4 +1,4 @@
--- Where the logs of topics stand, all of one moment; what is too old at their beginning goes.
+-- Positions of the logs of topics, all of one moment. Expired messages at their beginning are trimmed.
 --
 -- KEYS  prefixes with the hash tag of a shard; all of one slot in a cluster
 -- ARGV  a time in ms, or -1; then two for each topic: index into KEYS, topic

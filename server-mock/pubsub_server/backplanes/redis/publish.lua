@@ -1,8 +1,10 @@
 -- Number, keep, trim, de-duplicate by id and fan out: the publishes of one loop turn of one node.
 --
 -- KEYS  prefixes with the hash tag of a shard, for example `hp:{17}`; all of one slot in a cluster
--- ARGV  packed numbers: ids remembered a shard and as many again, ms they are remembered as far as
---       there is room, ms a silent topic keeps its numbering; then seven for each message:
+-- ARGV  packed numbers: ids remembered per shard and as many again, ms they are remembered as far as
+--       there is room, ms a silent topic keeps its numbering, and whether to check the lineage of the
+--       shards (1) or to rely on the check of an earlier call on this connection (0); then seven for
+--       each message:
 --         packed numbers: index into KEYS, messages retained of the topic, ms a message is retained,
 --           ms this one is kept (-1 as long as the log allows, 0 not at all), highest position known
 --           to the caller (0 for none); and behind them the fingerprint of what is published
@@ -14,9 +16,10 @@
 -- Ids have two halves, `i` and `j`: when the newer one is full or old enough it becomes the older one.
 -- An id is known by what stands for it, its topic and its sender, with position, time and fingerprint.
 --
--- Each call of Redis and each number that is made text cost about a microsecond, so what need not be
--- looked at for every message is looked at with the first message of a topic in a second.
-local cap, remember, silence = struct.unpack('<ddd', ARGV[1])
+-- Each call of Redis and each number that becomes text cost about a microsecond. The script therefore
+-- checks expiries and sizes only with the first message of a topic in a second, and makes one call
+-- where two would do.
+local cap, remember, silence, check = struct.unpack('<dddd', ARGV[1])
 local SECOND = 1000
 -- Below this a second is too coarse to look at what ages.
 local COARSE = 8 * SECOND
@@ -33,7 +36,7 @@ local function text_of(number)
   return text
 end
 
--- What an id is remembered by, as `records.id_key` makes it.
+-- What an id is remembered by, as `layout.id_key` makes it.
 local function key_of(topic, scope, id)
   return string.sub(redis.sha1hex(topic .. ' ' .. scope .. ' ' .. id), 1, 20)
 end
@@ -92,14 +95,28 @@ local function turn_ids(base, since)
   end
 end
 
-local answers, unbroken = {}, {}
+-- Since when each shard has lost nothing, checked or as the last check noted it.
+local unbroken = {}
+local function since_of(base, noted)
+  local since = check == 0 and noted and tonumber(string.sub(noted, 83)) or lineage(base)
+  unbroken[base] = since
+  return since
+end
+
+local answers = {}
 for at = 2, #ARGV, 7 do
   local index, keep, age, ttl, floor, behind = struct.unpack('<Hdddd', ARGV[at])
   local print = string.sub(ARGV[at], behind)
   local base, topic, id, key = KEYS[index], ARGV[at + 1], ARGV[at + 2], ARGV[at + 3]
   local state, log = base .. ':s:' .. topic, base .. ':l:' .. topic
   local start, last, latest, lost, of = now * 1000, nil, now, 0, nil
-  local found = redis.call('GET', state)
+  local since, found, noted = unbroken[base], nil, nil
+  if since then
+    found = redis.call('GET', state)
+  else
+    local held = redis.call('MGET', state, base .. ':r')
+    found, noted = held[1], held[2]
+  end
   if found then
     start, last, latest, lost, of = read_state(found)
   else
@@ -121,11 +138,7 @@ for at = 2, #ARGV, 7 do
     redis.call('HSET', place, key, known)
     answer = (mark == print or mark == '') and ('d ' .. whole(seq) .. ' ' .. whole(time)) or 'c'
   else
-    local since = unbroken[base]
-    if not since then
-      since = lineage(base)
-      unbroken[base] = since
-    end
+    since = since or since_of(base, noted)
     local starts = base .. ':f'
     local start_known = not found and tonumber(redis.call('ZSCORE', starts, topic))
     if start_known and start_known > floor and start_known > (last or 0) then
@@ -156,28 +169,35 @@ for at = 2, #ARGV, 7 do
       body = ARGV[at + 4] .. stamp .. ARGV[at + 5] .. ',"seq":' .. number .. ARGV[at + 6]
       answer = 'n ' .. number .. ' ' .. stamp
       if ttl < 0 or ttl > age then ttl = age end
-      local held
+      local record = record_of(seq, time, time + ttl, topic, id, body)
       if keep > 0 and ttl > 0 then
-        held = redis.call('XLEN', log)
-        if held >= keep then
-          lost = math.max(lost, (times_of(redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1])))
-        elseif held == 0 and last >= start then
-          -- Its time was over, or it was evicted.
-          lost = math.max(lost, latest)
+        -- Positions of one numbering are contiguous, and `lost` covers what precedes it: this trims
+        -- what is not newer than this position.
+        if seq - start >= keep then
+          local trimmed = redis.call('XREVRANGE', log, whole(seq - keep), '-', 'COUNT', 1)[1]
+          if trimmed then lost = math.max(lost, (times_of(trimmed))) end
+        end
+        local limit, place_of = text_of(keep), number .. '-0'
+        local new = not redis.call('XADD', log, 'NOMKSTREAM', 'MAXLEN', limit, place_of, 'm', record)
+        if new then
+          redis.call('XADD', log, 'MAXLEN', limit, place_of, 'm', record)
+          -- The previous messages have expired or were evicted.
+          if last >= start then lost = math.max(lost, latest) end
+        end
+        -- It outlives its newest message, and is renewed far less often than messages come.
+        local slack = age < COARSE and 0 or SECOND
+        if (first or new or slack == 0) and redis.call('PTTL', log) < age + slack then
+          redis.call('PEXPIRE', log, whole(age + age / 8))
         end
       else
         lost = time
       end
-      local record = record_of(seq, time, time + ttl, topic, id, body)
-      if held then
-        redis.call('XADD', log, 'MAXLEN', text_of(keep), number .. '-0', 'm', record)
-        -- It outlives its newest message, and is renewed far less often than messages come.
-        local slack = age < COARSE and 0 or SECOND
-        if (first or held == 0 or slack == 0) and redis.call('PTTL', log) < age + slack then
-          redis.call('PEXPIRE', log, whole(age + age / 8))
-        end
+      local numbering = state_of(start, seq, time, lost, since)
+      if first then
+        redis.call('SET', state, numbering, 'PX', text_of(silence))
+      else
+        redis.call('SET', state, numbering, 'KEEPTTL')
       end
-      redis.call('SET', state, state_of(start, seq, time, lost, since), 'PX', text_of(silence))
       -- By the end of the second, so that all messages of that second are older.
       if first then
         redis.call('ZADD', base .. ':z', text_of(time - time % SECOND + SECOND - 1), topic)

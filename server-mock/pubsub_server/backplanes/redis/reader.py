@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pubsub_server.backplane import Entry, Replay
-from pubsub_server.backplanes.redis.records import Log, read_log
+from pubsub_server.backplanes.redis.layout import Log, read_log
 from pubsub_server.backplanes.replay_bounds import REPLAY_MESSAGES, bounded
 from pubsub_server.interfaces import Page, TopicReport
 
@@ -138,8 +138,8 @@ class Reader:
         now, unbroken, *names = await self._link.call("sweep.lua", [base], [since or "+inf"])
         return Sweep(int(now), int(unbroken), [name.decode() for name in names])
 
-    async def stands(self, known: Mapping[str, int], silence: int) -> dict[str, int]:
-        """Newest position of each topic; see `stand.lua`.
+    async def heads(self, known: Mapping[str, int], silence: int) -> dict[str, int]:
+        """Newest position of each topic; see `heads.lua`.
 
         Args:
             known: Topics, with the highest position that is known to have been given.
@@ -150,7 +150,7 @@ class Reader:
             arguments: list[Argument] = [silence]
             for topic in topics:
                 arguments += (topic, known[topic])
-            answers = await self._link.stand(base, arguments)
+            answers = await self._link.heads(base, arguments)
             found.update(zip(topics, map(int, answers), strict=True))
         return found
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
+from pubsub_server.backplanes.redis.layout import read_changes, read_members
 from pubsub_server.backplanes.redis.lease import EMPTIED_MS
-from pubsub_server.backplanes.redis.records import read_changes, read_members
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST, REFUSED_FOR
 from pubsub_server.errors import ServiceError
@@ -272,7 +272,7 @@ class RedisRoster:
         """A payload of a channel has come.
 
         Raises:
-            ValueError: See `records.read_changes`.
+            ValueError: See `layout.read_changes`.
         """
         if self._audience is not None:
             for change in read_changes(payload):

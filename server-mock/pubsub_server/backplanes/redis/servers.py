@@ -34,11 +34,11 @@ from redis.exceptions import RedisError as RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pubsub_server.backplanes.redis.errors import RefusedError
-from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire, hang_up
+from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Iterable, Sequence
+    from collections.abc import Callable, Generator, Iterable, Sequence
 
 logger = logging.getLogger(__name__)
 
@@ -94,13 +94,16 @@ class Server:
 
     Args:
         options: Of its connections.
+        shared: Whether the connection that publishes listens as well: each then reads and writes
+            once for a message that comes back to its node. The shards of a cluster move one by one,
+            so there each has its own connection to listen on.
 
     Attributes:
         writer: For publishing; the calls of all shards are in its order.
         readers: For all else.
     """
 
-    def __init__(self, options: dict[str, Any]) -> None:
+    def __init__(self, options: dict[str, Any], *, shared: bool) -> None:
         # Nothing is repeated in here: who asks knows what may be repeated, and how long.
         self._options = {
             "timeout": ANSWER_WITHIN,
@@ -108,14 +111,26 @@ class Server:
             "retry": Retry(NoBackoff(), 0),
             **options,
         }
-        self._client_of_writer = self.listener()
-        self.writer = Wire(self._client_of_writer)
+        self._shared = shared
+        self.writer = self._wire()
         self.readers = self._client(READERS)
 
-    def listener(self) -> Redis:
-        """A client of its own for a `Wire`; its owner closes it, and bounds what it awaits."""
-        # With a timeout redis-py sends by `asyncio.wait_for`, which may swallow a cancellation.
-        return self._client(1, socket_timeout=None, socket_connect_timeout=ANSWER_WITHIN)
+    def listen(self, pushed: Callable[[Sequence[Any]], None]) -> Wire:
+        """The connection to listen on; end it with `stop_listening`.
+
+        Args:
+            pushed: See `Wire`.
+        """
+        wire = self.writer if self._shared else self._wire()
+        wire.listen(pushed)
+        return wire
+
+    async def stop_listening(self, wire: Wire) -> None:
+        """Close a connection of `listen`. What is published next dials a shared one again."""
+        if wire is self.writer:
+            wire.close()
+        else:
+            await wire.hang_up()
 
     async def drop(self) -> None:
         """Dial again from now on: the others are lost as well, or lead to who may not write."""
@@ -124,8 +139,13 @@ class Server:
 
     async def close(self) -> None:
         """Close all connections."""
-        await hang_up(self._client_of_writer, self.writer)
+        await self.writer.hang_up()
         await self.readers.aclose()
+
+    def _wire(self) -> Wire:
+        # With a timeout redis-py sends by `asyncio.wait_for`, which may swallow a cancellation.
+        limits = {"socket_timeout": None, "socket_connect_timeout": ANSWER_WITHIN}
+        return Wire(self._client(1, **limits, protocol=3))
 
     def _client(self, connections: int, **more: float | None) -> Redis:
         pool = cast("Any", BlockingConnectionPool)
@@ -141,7 +161,7 @@ class One:
     """
 
     def __init__(self, url: str) -> None:
-        self._server = Server(dict(parse_url(url)))
+        self._server = Server(dict(parse_url(url)), shared=True)
 
     async def of(self, key: str) -> Server:
         """The server that has this key."""
@@ -242,7 +262,7 @@ class Slots:
         server = self._servers.get(address)
         if server is None:
             options = {**self._options, "host": address[0], "port": address[1]}
-            server = self._servers[address] = Server(options)
+            server = self._servers[address] = Server(options, shared=False)
         return server
 
     async def _learn(self) -> None:

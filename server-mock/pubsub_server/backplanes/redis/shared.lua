@@ -1,4 +1,5 @@
--- What the scripts have in common; `link` puts it before each.
+-- What the scripts have in common; `link` puts it before each. Each call builds these functions again,
+-- so what few scripts need is in files of its own.
 
 local clock = redis.call('TIME')
 -- The time of this call: microseconds, and ms.
@@ -16,7 +17,7 @@ local function state_of(start, last, latest, lost, of)
   return struct.pack('<ddddd', start, last, latest, lost, of)
 end
 
--- A message, as logs keep it and channels carry it: `records.py` reads the same.
+-- A message, as logs keep it and channels carry it: `layout.py` reads the same.
 local function record_of(seq, time, expires, topic, id, body)
   return 'm' .. struct.pack('<dddHHI', seq, time, expires, #topic, #id, #body) .. topic .. id .. body
 end
@@ -41,26 +42,8 @@ local function queue(base, topic, record)
 end
 local function send_queued()
   for _, channel in ipairs(channels) do
-    redis.call('SPUBLISH', channel, table.concat(queued[channel]))
-  end
-end
-
--- A member of a topic joined, changed, moved or left.
-local function queue_change(base, change, topic, client, id, body)
-  queue(base, topic, 'p' .. change .. ' ' .. whole(exactly) .. ' ' .. #topic .. ' ' .. #client ..
-    ' ' .. #id .. ' ' .. #body .. '\n' .. topic .. client .. id .. body)
-end
-
--- Take a member out; a topic without members is remembered for so many ms.
-local function remove_member(base, topic, client, remember)
-  local members = base .. ':p:' .. topic
-  redis.call('HDEL', members, client)
-  if redis.call('HLEN', members) == 0 then
-    redis.call('ZREM', base .. ':q', topic)
-    redis.call('ZADD', base .. ':e', whole(now), topic)
-    redis.call('ZREMRANGEBYSCORE', base .. ':e', '-inf', whole(now - remember))
-  else
-    redis.call('ZADD', base .. ':q', whole(now), topic)
+    local records = queued[channel]
+    redis.call('SPUBLISH', channel, records[2] and table.concat(records) or records[1])
   end
 end
 

@@ -1,4 +1,4 @@
-"""One connection to Redis, for the calls that a node makes all day and for what its channels bring.
+"""One RESP3 connection to Redis, for the calls that a node makes all day and for its channels.
 
 redis-py dials: it knows every option of a URL, TLS and credentials. From then on the parser of
 hiredis is fed directly, and answers go to callbacks. A call through the client of redis-py takes a
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     Word = str | bytes | int
     Done = Callable[[Any], None]
 
+CONFIRMATIONS: Final = frozenset((b"ssubscribe", b"sunsubscribe"))
+"""Kinds of pushes that answer `tell`."""
 ANSWER_WITHIN: Final = 5.0
 """Seconds. A Redis that has not answered by then counts as lost."""
 
@@ -48,7 +50,7 @@ class Wire:
     """One connection. Calls are answered in their order; what was not asked for is pushed.
 
     Args:
-        client: Names the server and its credentials; it has a pool of its own.
+        client: Names the server and its credentials; it has a pool of its own and speaks RESP3.
         pushed: Gets what channels bring, as Redis sends it: kind, channel, payload.
     """
 
@@ -63,8 +65,9 @@ class Wire:
         self._socket: _Socket | None = None
         self._transport: asyncio.Transport | None = None
         self._reader: Any = None
-        # What is called with each answer, and when the call counts as lost.
-        self._pending: deque[tuple[Done, float]] = deque()
+        # What is called with each answer, and when the call counts as lost. A channel that is to be
+        # confirmed has no callback.
+        self._pending: deque[tuple[Done | None, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._ended: asyncio.Future[None] | None = None
         self._error: Exception | None = None
@@ -74,6 +77,15 @@ class Wire:
     def is_open(self) -> bool:
         """Whether calls can be sent."""
         return self._transport is not None
+
+    @property
+    def connection(self) -> object | None:
+        """What identifies the present connection; another one after each dial, None if closed."""
+        return self._socket
+
+    def listen(self, pushed: Callable[[Sequence[Any]], None]) -> None:
+        """Give what channels bring to this callback from now on."""
+        self._pushed = pushed
 
     async def open(self) -> None:
         """Dial, unless it is open.
@@ -109,17 +121,23 @@ class Wire:
         Raises:
             RedisError: The connection is lost, and nothing was sent.
         """
-        self.tell(words)
-        self._pending.append((done, self._loop.time() + ANSWER_WITHIN))
-        if self._timer is None:
-            self._timer = self._loop.call_later(ANSWER_WITHIN, self._look)
+        self._write(words)
+        self._expect(done)
 
     def tell(self, words: tuple[Word, ...]) -> None:
-        """Send a command whose answer, if there is one, is pushed.
+        """Subscribe to channels or unsubscribe; a refusal ends the connection.
+
+        Args:
+            words: Command and channels. A push confirms each channel.
 
         Raises:
             RedisError: The connection is lost.
         """
+        self._write(words)
+        for _ in words[1:]:
+            self._expect(None)
+
+    def _write(self, words: tuple[Word, ...]) -> None:
         if self._transport is None:
             raise RedisConnectionError("the connection is lost")
         try:
@@ -128,6 +146,11 @@ class Wire:
             # uvloop raises it for a write to a transport that is closed already.
             self.close(RedisConnectionError(str(error)))
             raise RedisConnectionError(str(error)) from error
+
+    def _expect(self, done: Done | None) -> None:
+        self._pending.append((done, self._loop.time() + ANSWER_WITHIN))
+        if self._timer is None:
+            self._timer = self._loop.call_later(ANSWER_WITHIN, self._look)
 
     async def execute_command(self, *words: Word) -> Any:
         """Dial if necessary, send a command and wait for its answer.
@@ -186,34 +209,39 @@ class Wire:
             error if isinstance(error, RedisConnectionError) else RedisConnectionError(str(error))
         )
         for done, _ in pending:
-            done(lost)
+            if done is not None:
+                done(lost)
 
-    def end(self) -> None:
-        """Hang up, and dial no more."""
+    async def hang_up(self) -> None:
+        """Close the connection and its client; dial no more."""
         self._over = True
         self.close()
+        with contextlib.suppress(Exception):
+            await self._client.aclose()
 
     # ------------------------------------------------------------ what its socket brings
 
     def take(self, socket: _Socket, data: bytes) -> None:
         """Hand on every complete answer."""
         reader, incomplete, push = self._reader, _INCOMPLETE, hiredis.PushNotification
-        pushed = self._pushed
+        pushed, pending = self._pushed, self._pending
         try:
             if socket is self._socket:
                 reader.feed(data)
             # What is handed on may close the connection.
             while socket is self._socket and (answer := reader.gets()) is not incomplete:
                 if type(answer) is push:
+                    if answer[0] in CONFIRMATIONS and pending and pending[0][0] is None:
+                        pending.popleft()
                     pushed(answer)
-                elif self._pending:
-                    self._pending.popleft()[0](answer)
-                elif isinstance(answer, Exception):
-                    self.close(answer)
-                    return
-                else:
-                    # Before RESP3, what channels bring comes as an answer does.
-                    pushed(answer)
+                    continue
+                done = pending.popleft()[0] if pending else None
+                if done is not None:
+                    done(answer)
+                    continue
+                # Only a refusal answers what was not called.
+                self.close(answer if isinstance(answer, Exception) else InvalidResponse("no call"))
+                return
         except Exception as error:
             self.close(error)
 
@@ -259,10 +287,3 @@ class Wire:
             self.close(RedisConnectionError(f"no answer within {ANSWER_WITHIN:g} s"))
         else:
             self._timer = self._loop.call_at(due, self._look)
-
-
-async def hang_up(client: Redis, wire: Wire) -> None:
-    """Close the connection, and its client."""
-    wire.end()
-    with contextlib.suppress(Exception):
-        await client.aclose()

@@ -19,24 +19,31 @@ from functools import partial
 from struct import pack
 from typing import TYPE_CHECKING, Final, cast
 
-from redis.exceptions import NoScriptError, OutOfMemoryError
+from redis.exceptions import (
+    AskError,
+    BusyLoadingError,
+    MasterDownError,
+    MovedError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+)
 
 from pubsub_server.backplanes.redis.errors import RefusedError
-from pubsub_server.backplanes.redis.records import NUMBERS, id_key
+from pubsub_server.backplanes.redis.layout import NUMBERS, id_key
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
     from collections.abc import Set as AbstractSet
     from typing import Any
 
     from pubsub_server.backplane import Origin
-    from pubsub_server.backplanes.redis.layout import Layout
+    from pubsub_server.backplanes.redis.layout import Layout, Parts
     from pubsub_server.backplanes.redis.link import Link
-    from pubsub_server.backplanes.redis.records import Parts
     from pubsub_server.backplanes.retention import Retention
 
     Result = Published | ServiceError
@@ -50,6 +57,20 @@ WAITING_MESSAGES: Final = 50_000
 WAITING_BYTES: Final = 64 * 1_048_576
 REFUSED_FOR: Final = 1_000
 """Milliseconds after which a publisher may try again that was refused for want of Redis."""
+LINEAGE_EVERY: Final = 0.5
+"""Seconds for which the check of a shard's lineage holds on one connection. A server that begins
+again has other connections; one that is demoted, gets the data of another server and is promoted
+again needs longer."""
+UNPERFORMED: Final = (
+    NoScriptError,
+    ReadOnlyError,
+    OutOfMemoryError,
+    MovedError,
+    AskError,
+    BusyLoadingError,
+    MasterDownError,
+)
+"""Answers of a server that has performed nothing of a call."""
 AGAIN_AFTER: Final = 0.05
 AGAIN_AT_MOST: Final = 1.0
 TELL_EVERY: Final = 60.0
@@ -208,7 +229,10 @@ class Lane:
         self._link = link
         self._layout = layout
         self._retention = retention
-        self._memory = pack("<ddd", memory.ids, memory.remember, memory.silence)
+        numbers = memory.ids, memory.remember, memory.silence
+        self._relying, self._checking = (pack("<dddd", *numbers, check) for check in (0, 1))
+        # By prefix of a shard, the connection by which its lineage was checked, and when.
+        self._checked: dict[str, tuple[object, float]] = {}
         self._patience = patience
         self._load = load
         self._tasks = tasks
@@ -254,7 +278,12 @@ class Lane:
             return
         try:
             bases, arguments = self._call_of(groups)
-            sent = self._link.send_publish(bases, arguments, partial(self._answered, groups))
+            now, connection = self._loop.time(), self._link.connection(bases[0])
+            checks = not all(self._is_checked(base, connection, now) for base in bases)
+            if not checks:
+                arguments[0] = self._relying
+            noted = dict.fromkeys(bases, (connection, now)) if checks else {}
+            sent = self._link.send_publish(bases, arguments, partial(self._answered, groups, noted))
         except Exception as error:
             # The next ones wait for this call to end.
             _fail(groups, error)
@@ -263,13 +292,21 @@ class Lane:
         if not sent:
             self._tasks.spawn(self._try(groups))
 
-    def _answered(self, groups: Sequence[_Group], answer: Any) -> None:
+    def _is_checked(self, base: str, connection: object | None, now: float) -> bool:
+        by, at = self._checked.get(base, (None, 0.0))
+        return by is not None and by is connection and now - at < LINEAGE_EVERY
+
+    def _answered(
+        self,
+        groups: Sequence[_Group],
+        checked: Mapping[str, tuple[object, float]],
+        answer: Any,
+    ) -> None:
         if isinstance(answer, Exception):
-            # A server that does not know the script has performed nothing.
-            if not isinstance(answer, NoScriptError):
-                _tried(groups)
+            _tried(groups, answer)
             self._tasks.spawn(self._try(list(groups), answer))
             return
+        self._checked.update(checked)
         self._loop.call_soon(self._next)
         try:
             _settle_all(groups, answer)
@@ -345,8 +382,8 @@ class Lane:
         bases, arguments = self._call_of(groups)
         try:
             answers = await self._link.publish(bases, arguments)
-        except BaseException:
-            _tried(groups)
+        except BaseException as error:
+            _tried(groups, error)
             raise
         _settle_all(groups, answers)
 
@@ -354,7 +391,7 @@ class Lane:
         """Keys and arguments of `publish.lua`."""
         layout, retention = self._layout, self._retention
         bases: dict[str, int] = {}
-        arguments: list[str | bytes | int] = [self._memory]
+        arguments: list[str | bytes | int] = [self._checking]
         for group in groups:
             for item in group.items:
                 topic, parts = item.topic, item.parts
@@ -449,8 +486,10 @@ def _result(item: Item, answer: bytes) -> Result:
     return Published(item.id, time, seq or None, again)
 
 
-def _tried(groups: Sequence[_Group]) -> None:
-    """It may have been performed, though the answer is not known."""
+def _tried(groups: Sequence[_Group], error: BaseException) -> None:
+    """A call that ended with this error may have been performed."""
+    if isinstance(error, UNPERFORMED):
+        return
     for group in groups:
         for item in group.items:
             item.tried = True

@@ -1,9 +1,9 @@
--- Where topics stand; a numbering that has forgotten what the caller knows begins anew, beyond it.
+-- Heads of logs. A numbering that has lost positions that the caller knows is begun again, beyond them.
 --
 -- KEYS  one prefix with the hash tag of a shard
 -- ARGV  ms a silent topic keeps its numbering; then two for each topic: the topic, and the highest
 --       position known to the caller
--- gives the newest position of each topic, 0 for one without a log
+-- gives the head of each topic: its newest position, 0 for one without a log
 local base, silence = KEYS[1], ARGV[1]
 
 local since = lineage(base)
