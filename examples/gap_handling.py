@@ -1,4 +1,4 @@
-"""When messages can no longer be had, the client says it, in their place: load the state again.
+"""Handle a gap: if messages are no longer available, load the state again.
 
 Begins at a position that the server has long forgotten, as after a night without network.
 """

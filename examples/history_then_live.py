@@ -1,4 +1,4 @@
-"""What was said before, then what is said now: no hole and no repetition at the seam."""
+"""Read the history, then live messages, without a gap or a duplicate between them."""
 
 from __future__ import annotations
 

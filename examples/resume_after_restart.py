@@ -1,4 +1,4 @@
-"""Go on where the last run of the program ended: keep the positions, pass them as `after`.
+"""Continue where the last run of the program ended: store the positions, and pass them as `after`.
 
 python examples/resume_after_restart.py positions.json 5
 """

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 COPIED: Final = (
     "README.md",
     "docs",
+    "python/README.md",
+    "js/README.md",
+    "server-mock/README.md",
     "tests/__init__.py",
     "tests/docs",
     "tests/python/protocols/literal_peers.py",

@@ -1,4 +1,4 @@
-"""What the service answers: a model that needs no account. Pure.
+"""The answers of the service: a model without an account. Pure.
 
 Like a language model, it continues what is written: the next piece depends on the question and on
 the parts so far. So a process that takes over an answer continues it at the right word.

@@ -29,7 +29,7 @@ WRITER: Final = Path(__file__).with_name("writer.py")
 LIFE: Final = 600.0
 """Seconds that the token of a page is valid; the client renews it."""
 PAUSE: Final = 1.5
-"""Seconds before another process replaces one that died."""
+"""Seconds before another process replaces one that ended."""
 _NAME: Final = re.compile(r"[a-z0-9-]{1,20}")
 
 

@@ -29,7 +29,7 @@ AT_ONCE: Final = 8
 
 
 async def answer(ps: PubSubClient, question: Message, rate: float) -> None:
-    """Answer a question, or continue the answer of a process that died."""
+    """Answer a question, or continue the answer of a process that ended."""
     text = str(question.data["text"])
     wishes: list[tuple[str, str]] = []
 

@@ -116,7 +116,7 @@ class Reader:
 
 
 async def follow(stage: Stage, reading: Reading, reader: StreamReader) -> None:
-    """Show what each event says, to the end of the stream."""
+    """Show each event until the end of the stream."""
     async for event in reader:
         if isinstance(event, Delta):
             take(stage, reading, reading.text + event.text)

@@ -1,4 +1,4 @@
-"""Puts the show on, compares what was published with what was seen, and says it."""
+"""Runs the demonstration, and compares what was published with what was received."""
 
 from __future__ import annotations
 

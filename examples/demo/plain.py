@@ -45,7 +45,7 @@ async def show(stage: Stage) -> AsyncGenerator[None]:
 
 
 def figures(stage: Stage) -> str:
-    """Where the show stands, in one line."""
+    """The state of the demonstration, in one line."""
     slow = percentile(stage.reader.latencies, 0.99) * 1000
     return (
         f"{stage.elapsed:5.1f}s   {len(stage.ledger.words):,}/{stage.total:,} words, "

@@ -1,4 +1,4 @@
-"""After the show: a job on Spark that tells how it gets on, where Spark can run."""
+"""After the demonstration: a Spark job that reports its progress, if Spark can run."""
 
 from __future__ import annotations
 

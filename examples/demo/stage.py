@@ -97,7 +97,7 @@ class Stage:
         return (len(self.pace) - 1) / max(self.pace[-1] - self.pace[0], 1e-6)
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        """Wait until something is so; asked again whenever the show goes on."""
+        """Wait until a condition is true; it is checked whenever the demonstration advances."""
         if not reached():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((reached, future))

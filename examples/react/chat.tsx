@@ -1,4 +1,4 @@
-/** A chat room in React: messages, who is there and types, and whether the connection stands. */
+/** A chat room in React: messages, who is present, who types, and the state of the connection. */
 
 import type { PubSubOptions } from '@hanzoai/pubsub';
 import { createHooks } from '@hanzoai/pubsub/react';
@@ -8,7 +8,7 @@ const { PubSubProvider, useTopic, usePresence, useConnection } = createHooks<{
   [topic: `demo.chat.${string}`]: { readonly text: string };
 }>();
 
-/** Milliseconds without a key after which no one is shown as typing. */
+/** Milliseconds without a keystroke after which a user is no longer shown as typing. */
 const PAUSE = 3_000;
 
 /** Milliseconds after which a message that the server has not accepted is shown as failed. */

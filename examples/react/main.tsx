@@ -1,4 +1,4 @@
-/** The page: who someone is, where the server is, and the room. */
+/** The page: the user, the address of the server, and the room. */
 
 import { AuthRefused, type PubSubOptions, type Token } from '@hanzoai/pubsub';
 import { createRoot } from 'react-dom/client';

@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
 
-/** In a checkout the package is what is there; elsewhere it is installed. */
+/** In a checkout, use its package; elsewhere, the installed one. */
 const sources = fileURLToPath(new URL('../../js/src', import.meta.url));
 const alias = existsSync(sources)
   ? [

@@ -1,1 +1,1 @@
-"""Jobs on Spark that publish, read, and tell how they get on."""
+"""Spark jobs that publish, read, and report their progress."""

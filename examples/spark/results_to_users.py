@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def results(spark: SparkSession) -> DataFrame:
-    """Stands for a table of yours: 1,000 results of 50 users."""
+    """Represents a table of yours: 1,000 results of 50 users."""
     return spark.range(1000).selectExpr(
         "concat('u', id % 50) AS user_id", "id AS result_id", "round(rand(7) * 100) AS score"
     )

@@ -18,7 +18,7 @@ TOPIC = "demo.jobs.nightly"
 
 
 def work(spark: SparkSession, rows: int) -> int:
-    """Something that takes its time: two stages, 24 tasks, then 4."""
+    """A slow job: two stages, 24 tasks, then 4."""
     numbers = spark.range(0, rows, 1, 24).selectExpr("id % 5000 AS key", "sqrt(id) * sin(id) AS x")
     return numbers.repartition(4, "key").groupBy("key").avg("x").count()
 

@@ -9,7 +9,7 @@ export interface TimerHandle {
   cancel(): void;
 }
 
-/** Time, as a client lives by it. */
+/** The clock of a client. */
 export interface Clock {
   /** Milliseconds that only ever go forward, from an arbitrary start. */
   now(): number;

@@ -45,10 +45,10 @@ import type { Gap } from './session/ports.js';
 /** What a server sends is shown to people and written to logs: 2,000 characters of it are kept. */
 const TOO_LONG = /^(.{2000}).+/su;
 
-/** What stands between the words and topics of a message. */
+/** What separates the words and topics of a message. */
 const SEPARATORS = /[^\w.*-]+|\.(?![\w*-])/;
 
-/** What an error may tell beyond its message. */
+/** What an error may contain besides its message. */
 export interface ErrorDetails {
   /** What to do about it; default that of the code. */
   readonly remedy?: string | undefined;
@@ -125,7 +125,7 @@ export class PubSubError extends Error {
   }
 }
 
-/** An error whose class tells the code, so that the message comes first. */
+/** An error whose class determines the code, so that the message comes first. */
 class CodedError extends PubSubError {
   constructor(message?: string, details: CodedDetails = {}) {
     super(details.code ?? usualCode(new.target.prototype.name), message, details);
@@ -138,7 +138,7 @@ export interface ErrorClass<E extends PubSubError, Details = unknown> {
   new (message?: string, details?: CodedDetails & Details): E;
 }
 
-/** What a timeout may tell beyond its message. */
+/** What a timeout may contain besides its message. */
 export interface TimeoutDetails {
   readonly outcomeUnknown?: boolean | undefined;
   readonly id?: string | undefined;
@@ -237,7 +237,7 @@ export interface RequestTimeout extends OperationTimeout {
  * The error with which a responder answers a request.
  *
  * Throw it in the handler of `respond` with your own `code`; `request` then throws it with the same
- * code, message and data. The code `responder_failed` stands for any other exception of the
+ * code, message and data. The code `responder_failed` represents any other exception of the
  * handler.
  */
 export const ReplyError: ErrorClass<ReplyError, { readonly data?: unknown }> =
@@ -363,7 +363,7 @@ export interface InsecureUrl extends InvalidOption {
   readonly name: 'InsecureUrl';
 }
 
-/** There is nothing at this address. */
+/** This address does not exist. */
 export const NotFound: ErrorClass<NotFound> = /* @__PURE__ */ classOf('NotFound');
 export interface NotFound extends PubSubError {
   readonly name: 'NotFound';
@@ -417,7 +417,7 @@ export function fromCode(code: string, message?: string, details: ErrorDetails =
   return new (classOf(known.error))(message, { ...details, code });
 }
 
-/** The code that a class stands for: the first of those it has. */
+/** The code of a class: the first of its codes. */
 function usualCode(name: string): string {
   for (const { code, error } of CODES.values()) if (error === name) return code;
   return '';

@@ -6,7 +6,7 @@
  * `{"$base64": "…"}`.
  */
 
-/** The one key of an object that stands for bytes. */
+/** The only key of an object that represents bytes. */
 export const BASE64 = '$base64';
 
 /** Arrays and objects in each other; bytes with more are text, as not every JSON parser reads it. */

@@ -130,7 +130,7 @@ export interface StateChange {
   readonly attempt: number;
 }
 
-/** Messages of one topic that could not be delivered, told in their place in the order (REC-2). */
+/** Messages of one topic that could not be delivered, reported at their place (REC-2). */
 export interface Gap {
   /** The concrete topic, or the pattern where the topic is unknown. */
   readonly topic: string;
@@ -191,7 +191,7 @@ export interface SubscriptionStats {
   readonly queued: number;
   /** Their approximate size. */
   readonly queuedBytes: number;
-  /** Gaps told, for whatever reason. */
+  /** Reported gaps, for any reason. */
   readonly gaps: number;
 }
 

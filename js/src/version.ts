@@ -1,4 +1,4 @@
-/** The version of the package, as it tells servers. */
+/** The version of the package, which the client sends to servers. */
 
 declare const PACKAGE_VERSION: string | undefined;
 

@@ -1,4 +1,4 @@
-"""What the commands say of a failure: for people on a terminal, anywhere else one JSON per line."""
+"""How commands report a failure: as text on a terminal, elsewhere as one JSON per line."""
 
 from __future__ import annotations
 

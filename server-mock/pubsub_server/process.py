@@ -1,4 +1,4 @@
-"""One process with a server: its event loop, its signals, and the line that says it is ready."""
+"""One process with a server: its event loop, its signals, and its ready line."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _LOG: Final = logging.getLogger("pubsub_server")
 async def run(
     settings: Settings, out: TextIO | None = None, worker: tuple[Path, int] | None = None
 ) -> None:
-    """Runs a server until SIGTERM or SIGINT; says on standard output when it is ready.
+    """Runs a server until SIGTERM or SIGINT; prints the ready line to standard output.
 
     A worker ends, too, when its standard input does: its supervisor is gone.
 
@@ -67,7 +67,7 @@ async def run(
 
 
 def ready_line(server: Server) -> str:
-    """The JSON line that says where a server listens."""
+    """The JSON line with the addresses of a server."""
     fields = {
         "event": "ready",
         "http": server.http,

@@ -22,6 +22,8 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+PACKAGE_PAGE: Final = ROOT / "python" / "README.md"
+"""What a package index shows: it links to no other file of the repository."""
 
 _FENCE: Final = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)(?P<rest>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$",
@@ -93,7 +95,7 @@ def prelude(page: Path) -> str:
     return "\n".join(_PRELUDE.findall(page.read_text(encoding="utf-8")))
 
 
-WHOLE: Final = tuple(page for page in PAGES if not prelude(page))
+WHOLE: Final = (*(page for page in PAGES if not prelude(page)), PACKAGE_PAGE)
 """Pages whose blocks of Python are whole programs."""
 
 

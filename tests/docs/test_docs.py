@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.testing import ThreadedServer
-from tests.docs.blocks import PAGES, ROOT, WHOLE, anchors, blocks, links
+from tests.docs.blocks import PACKAGE_PAGE, PAGES, ROOT, WHOLE, anchors, blocks, links
 from tests.docs.page import Page, environment
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def folder(tmp_path: Path) -> Path:
 # A block that is ended in the midst of an iteration has no chance to unsubscribe.
 @pytest.mark.filterwarnings("ignore:.* was dropped without unsubscribe:ResourceWarning")
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("page", [p for p in PAGES if blocks(p)], ids=_name)
+@pytest.mark.parametrize("page", [p for p in (*PAGES, PACKAGE_PAGE) if blocks(p)], ids=_name)
 async def test_the_programs_of_a_page_run(
     page: Path,
     server: ThreadedServer,
@@ -103,6 +103,11 @@ def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
         assert file.is_relative_to(ROOT), link
         if anchor and file.suffix == ".md":
             assert anchor in anchors(file), link
+
+
+def test_pages_of_packages_link_only_to_the_web() -> None:
+    for page in (PACKAGE_PAGE, ROOT / "js" / "README.md", ROOT / "server-mock" / "README.md"):
+        assert [link for link in links(page) if not link.startswith("https://")] == [], page
 
 
 def test_tables_that_come_from_code_are_current() -> None:

@@ -1,4 +1,4 @@
-/** The room: what was said, the answers, and who is there. */
+/** The room: messages, answers, and who is present. */
 
 import type { Message } from '@hanzoai/pubsub';
 import { useConnection, usePresence, useTopic } from '@hanzoai/pubsub/react';

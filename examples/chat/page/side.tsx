@@ -1,4 +1,4 @@
-/** Beside the chat: who is there, and what you can break. */
+/** Beside the chat: who is present, and what you can break. */
 
 import type { PresenceMember } from '@hanzoai/pubsub';
 import { useState } from 'react';

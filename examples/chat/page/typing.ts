@@ -1,4 +1,4 @@
-/** Tells the others that the user of this tab types. */
+/** Shows other users that the user of this tab types. */
 
 import { useEffect, useRef } from 'react';
 

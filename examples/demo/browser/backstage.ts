@@ -11,11 +11,11 @@ export interface Show {
   readonly total: number;
   /** The name of this tab among those present. */
   readonly user: string;
-  /** Whether the server is there after the end. */
+  /** Whether the server keeps running after the end. */
   readonly stays: boolean;
 }
 
-/** Where the show stands, by the books of the publisher. */
+/** The state of the demonstration, as the publisher counts it. */
 export interface Progress {
   readonly published: number;
   readonly done: boolean;

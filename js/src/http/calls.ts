@@ -116,7 +116,7 @@ export function presence(topic: string): Call<PresenceMember[]> {
   };
 }
 
-/** The number of members of one topic; plain HIP-56 has no such operation. */
+/** The number of members of one topic; plain HIP-56 does not define this operation. */
 export function occupancy(topic: string): Call<Occupancy> {
   return {
     method: 'GET',
@@ -185,7 +185,7 @@ function batchItem(item: unknown, id: string | undefined): PublishResult {
   return compact<PublishResult>({ id, error: { code: code as ErrorInfo['code'], message: '' } });
 }
 
-/** HIP-56 does not say what a TopicInfo is: names alone will do. */
+/** HIP-56 does not define a TopicInfo, so accept names alone. */
 function topicInfo(entry: unknown): TopicInfo[] {
   const info = withoutNulls(entry);
   if (isTopicInfo(info)) return [info];

@@ -1,4 +1,4 @@
-/** What an HTTP error stands for. */
+/** The meaning of an HTTP error. */
 
 import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError } from '../errors.js';
@@ -6,7 +6,7 @@ import { CODES } from '../generated/errors.js';
 import { isObject, type JsonObject } from '../wire/guard.js';
 import { statusOf } from './request.js';
 
-/** What a status means where the body does not say it. */
+/** The meaning of a status whose body does not state it. */
 const MEANINGS: Readonly<Record<number, string>> = {
   400: 'invalid_option',
   401: 'unauthenticated',

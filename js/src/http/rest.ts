@@ -24,7 +24,7 @@ import { type Call, publish, publishBatch } from './calls.js';
 import { describeAnswer, readError } from './problems.js';
 import { ask, statusOf, textOf } from './request.js';
 
-/** The server says that it did nothing, and that later it may. */
+/** The server reports that it did nothing, and that a later attempt may succeed. */
 const NOT_DONE: readonly number[] = [429, 503];
 
 /** Codes of Node for a connection that never came about. */

@@ -4,9 +4,9 @@ import type { Piece } from '../streams/parts.js';
 
 /** Pieces of one answer; `pipe` reads from it why the model ended. */
 export interface ModelSource extends AsyncIterable<Piece> {
-  /** Why the model ended; undefined where it has not said. */
+  /** Why the model ended; undefined if it gave no reason. */
   readonly finishReason: string | undefined;
-  /** What it counted, as JSON; undefined where it has not said. */
+  /** Its usage as JSON; undefined if it reported none. */
   readonly usage: unknown;
 }
 

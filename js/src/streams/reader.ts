@@ -99,7 +99,7 @@ export interface ReadStreamOptions {
 /** @internal What a stream needs of a client. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'history' | 'slowed'>;
 
-/** @internal The clock that a client lives by. */
+/** @internal The clock of a client. */
 export const clockOf = (client: Client): Clock =>
   (client as unknown as { readonly _driver: { readonly clock: Clock } })._driver.clock;
 

@@ -277,7 +277,7 @@ export class Reading {
     addPiece(applied, piece);
   }
 
-  /** Say that tokens are missing; said once until the view is whole again. */
+  /** Report missing tokens, once until the view is complete again. */
   private _giveUp(effects: ReaderEffect[]): void {
     this._since = undefined;
     if (this.stale || !this._held.size) return;

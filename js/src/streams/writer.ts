@@ -26,7 +26,7 @@ interface Before {
 /** Types of the messages that readers send to the writer. */
 const WISHES = new Set(['stream.cancel', 'stream.steer']);
 
-/** Clients of which the log says already that readers cannot cancel. */
+/** Clients for which the warning that readers cannot cancel was logged. */
 const told = new WeakSet<Client>();
 
 /** Options of `writeStream`. */

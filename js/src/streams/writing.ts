@@ -129,7 +129,7 @@ export class Writing {
 
   // ---------------------------------------------------------------- the program's side
 
-  /** Begin: tell readers that the stream is there. */
+  /** Begin: publish the start of the stream. */
   open(at: number): WriterEffect[] {
     this._snapped = at;
     return this.tick(at);

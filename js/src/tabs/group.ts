@@ -1,24 +1,24 @@
-/** Which tabs share a connection, and what they say to each other. */
+/** Which tabs share a connection, and what they send to each other. */
 
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
 import { bareToken } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { TransportEnd } from '../transports/transport.js';
 
-/** What a tab says to the relay. */
+/** What a tab sends to the relay. */
 export interface Said {
-  /** Who says it. */
+  /** The sender. */
   readonly tab: string;
   readonly said: ClientFrame;
 }
 
 /** What a relay says. Without `begun`, `frame` and `end`: that it hears the tab. */
 export interface Told {
-  /** Who says it. */
+  /** The sender. */
   readonly relay: string;
   /** To whom; undefined for all tabs. */
   readonly to?: string | undefined;
-  /** It is there from now on. */
+  /** The relay has started. */
   readonly begun?: boolean;
   /** A frame of the server. */
   readonly frame?: ServerFrame;
@@ -60,7 +60,7 @@ export async function groupOf(options: ClientOptions, token: string): Promise<st
   return `hanzo-pubsub 1 ${new Uint8Array(digest)}`;
 }
 
-/** What a JWT says; undefined for a token of another kind. */
+/** The content of a JWT; undefined for a token of another kind. */
 function claimsOf(token: string): Record<string, unknown> | undefined {
   try {
     return JSON.parse(atob(String(token.split('.')[1]).replaceAll('-', '+').replaceAll('_', '/')));

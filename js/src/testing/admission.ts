@@ -42,7 +42,7 @@ export class Admission {
     return { type: 'auth.ok', ...this.describe(identity, connection.clientId) };
   }
 
-  /** What `auth.ok` says, and `GET /v1/session`. */
+  /** The content of `auth.ok` and of `GET /v1/session`. */
   describe(identity: Identity, clientId: string): SessionInfo & { readonly client_id: string } {
     const { clock, rates, settings } = this._core;
     const limits: Limits = {

@@ -1,4 +1,4 @@
-/** Tells the readers of a topic who is on it. */
+/** Sends presence to the readers of a topic. */
 
 import type { Envelope, JsonObject } from '../generated/wire.js';
 import { isWildcard } from '../topics.js';

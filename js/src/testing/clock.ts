@@ -47,7 +47,7 @@ interface Timer extends TimerHandle {
 }
 
 /**
- * Time that stands still until a test moves it: no test waits, and every run is the same.
+ * Time that only a test moves, so that no test waits and every run is the same.
  *
  * Give it to `MemoryServer`, whose clients then live by it, as it does itself.
  */
@@ -171,7 +171,7 @@ export class VirtualClock implements Clock {
   }
 }
 
-/** Give way until there is nothing to do. */
+/** Yield until nothing is left to do. */
 async function idle(): Promise<void> {
   for (let turn = 0; turn < TURNS; turn += 1) await new Promise<void>(inTurn);
 }

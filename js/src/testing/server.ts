@@ -51,7 +51,7 @@ export interface MemoryServerOptions<C extends Clock = VirtualClock>
 
 /** What is wrong until it is ended: by `end()`, or by the end of the block with `using`. */
 export interface Fault extends Disposable {
-  /** All is well again. Harmless when it has ended. */
+  /** End the fault. Has no effect if it has ended. */
   end(): void;
 }
 

@@ -17,7 +17,7 @@ import { checkChoice, checkNames } from '../settings/checks.js';
 import type { Token } from '../values.js';
 import { invalid, type Key, loadKey } from './keys.js';
 
-/** Milliseconds that a token lives unless you say otherwise. */
+/** Default lifetime of a token in milliseconds. */
 const TTL = 900_000;
 
 const TTL_MAX = 366 * 86_400_000;

@@ -9,7 +9,7 @@
  * - The `subscribe` frames of one turn are all there is: they open one stream that replaces the one
  *   before, which is read until the next one answers.
  * - `publish` and `presence.update` go through REST in their order; what waits goes in one batch.
- * - `ping` goes nowhere: keepalive comments say that the stream lives.
+ * - `ping` is not sent: keepalive comments show that the stream is open.
  */
 
 import type { Clock } from '../clock.js';
@@ -279,7 +279,7 @@ export class SseTransport implements Transport {
     }
   }
 
-  /** Tell the session what a refused stream means. */
+  /** Report a rejected stream to the session. */
   private _refuse(response: Response, body: string): void {
     const status = statusOf(response);
     const error = readError(response, body, this._clock.wallMs());

@@ -1,4 +1,4 @@
-"""The claims of a token that say whom it is for; signers write them, and the server reads them."""
+"""The claims of a token that identify its user; signers write them, and the server reads them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def identity_claims(
     agents: Sequence[str],
     bulk: bool,
 ) -> dict[str, object]:
-    """The claims that say whom a token is for; what is empty is left out."""
+    """The claims that identify the user of a token, without empty ones."""
     optional: dict[str, object] = {
         "name": name,
         "avatar_url": avatar_url,

@@ -671,7 +671,7 @@ class PubSubClient:
                 delivers the message with its JSON as ``data``.
 
         Raises:
-            InvalidOption: The model has no schema, or the policy is unknown.
+            InvalidOption: The model does not have a schema, or the policy is unknown.
         """
         from hanzoai.pubsub.topic import TopicHandle
 

@@ -51,7 +51,7 @@ _MESSAGE_MAX = 2_000
 """Characters kept of a message: what a server sends is shown to people and written to logs."""
 
 _WORDS = re.compile(r"[^\w.*-]+|\.(?![\w*-])")
-"""What stands between the words and topics of a message."""
+"""What separates the words and topics of a message."""
 
 
 class PubSubError(Exception):
@@ -78,7 +78,7 @@ class PubSubError(Exception):
     retry_after: float | None
 
     _names_topic: ClassVar[bool] = False
-    """Whether the message names the topic, even if what the server said does not."""
+    """Whether the message names the topic, even if the text of the server does not."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class PubSubError(Exception):
 
 
 class _CodedError(PubSubError):
-    """An error whose class tells the code, so that the message comes first."""
+    """An error whose class determines the code, so that the message comes first."""
 
     usual_code: ClassVar[str]
 
@@ -209,7 +209,7 @@ class ReplyError(_CodedError, code="responder_failed"):
     """The error with which a responder answers a request.
 
     Raise it in the handler of `respond` with your own `code`; `request` then raises it with the
-    same code, message and data. The code `responder_failed` stands for any other exception of the
+    same code, message and data. The code `responder_failed` represents any other exception of the
     handler.
 
     Attributes:

@@ -104,7 +104,7 @@ class Link:
         """Connect.
 
         Raises:
-            ConnectionFailed: No one listens, or TLS fails.
+            ConnectionFailed: Nothing listens there, or TLS fails.
             OperationTimeout: It took longer than `timeout` seconds.
         """
         try:

@@ -131,7 +131,7 @@ class _Hidden:
 
 
 def _shown(value: Model) -> Iterator[tuple[str, object]]:
-    """What a ``repr`` says of a value: nothing private, nor of values in it."""
+    """The ``repr`` of a value: nothing private, and no nested values."""
     for name in type(value).model_fields:
         field = getattr(value, name)
         if field is None and name != "data":

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 BASE64: Final = "$base64"
-"""The one key of an object that stands for bytes."""
+"""The only key of an object that represents bytes."""
 
 DEPTH_MAX: Final = 100
 """Arrays and objects in each other; bytes with more are text, as not every JSON parser reads it."""
@@ -46,7 +46,7 @@ def value_of(data: bytes) -> Any:
 
 
 def bytes_of(value: Any) -> bytes:
-    """The bytes that stand for a JSON value.
+    """The bytes that represent a JSON value.
 
     Raises:
         ValueError: The value cannot be written as JSON: NaN, an infinity, or half a character.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["TokenSigner"]
 
 TTL: Final = 900.0
-"""Seconds that a token lives unless you say otherwise."""
+"""Default lifetime of a token in seconds."""
 
 TTL_MAX: Final = 366 * 86_400.0
 

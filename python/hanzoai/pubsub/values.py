@@ -143,7 +143,7 @@ def _check_expiry(end: object) -> None:
     """Refuse what is not a time in seconds.
 
     Raises:
-        InvalidOption: As it says.
+        InvalidOption: The value is not valid.
     """
     if isinstance(end, datetime):
         if end.tzinfo is not None:

@@ -1,4 +1,4 @@
-/** Who is signed in: identity, token, limits; and how to be someone else. */
+/** Who is signed in: identity, token, limits; and how to sign in as another user. */
 
 import { now } from './clock.js';
 import type { Credentials } from './credentials.js';

@@ -60,7 +60,7 @@ export class Topics {
       if (this.listed.peek() !== false) await this._ask();
     } catch (error) {
       if (error instanceof PermissionDenied) this.listed.value = false;
-      // While the connection is down, its state says it already.
+      // While the connection is down, its state already shows it.
       else if (this._ps.state === 'connected') tell(error);
     } finally {
       this._asking = false;

@@ -1,4 +1,4 @@
-/** What a JWT says about itself, for display only: the server alone decides what it is worth. */
+/** The content of a JWT, for display only: only the server can verify it. */
 
 /** The claims that are shown. */
 export interface Claims {

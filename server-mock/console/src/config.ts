@@ -1,4 +1,4 @@
-/** What the server tells the page at its start. */
+/** What the server passes to the page when it loads. */
 
 /** Where things are, and what may be done. */
 export interface Config {

@@ -3,7 +3,7 @@
 import { h, replace } from './dom.js';
 import { icon } from './icons.js';
 
-/** A button that copies, and says for a moment that it did. */
+/** A button that copies, and confirms it for a moment. */
 export function copyButton(label: string, text: () => string, words = true): HTMLButtonElement {
   const button: HTMLButtonElement = h('button', {
     class: words ? 'ghost small' : 'ghost icon-only',

@@ -21,10 +21,10 @@ export interface TokenLife {
   readonly renewals: number;
 }
 
-/** A way to be someone. */
+/** A way to sign in. */
 export interface Credentials {
   readonly way: 'dev' | 'pasted';
-  /** The claims that the token tells about itself; for display only. */
+  /** The claims of the token, for display only. */
   readonly claims: Signal<Claims>;
   readonly life: Signal<TokenLife>;
   /** What `new PubSub` takes. */
@@ -59,7 +59,7 @@ export function devCredentials(user: string, kind: Kind): Credentials {
   return { way: 'dev', claims, life, options: { getToken }, current: () => current };
 }
 
-/** A token that someone pasted. */
+/** A token that the user pasted. */
 export function pastedCredentials(token: string): Credentials {
   const value = token.trim().replace(/^bearer\s+/i, '');
   const claims = readClaims(value) ?? { user: undefined, kind: undefined, orgs: [] };

@@ -39,7 +39,7 @@ interface Cast {
 
 /** What the demonstration needs of the page. */
 export interface Stage {
-  /** A client of someone, with the addresses of the page. */
+  /** A client for a user, with the addresses of the page. */
   client(user: string, kind: Kind): PubSub;
   /** Cuts a connection. Returns whether it was cut. */
   cut(clientId: string): Promise<boolean>;
@@ -59,7 +59,7 @@ export class Demonstration {
     onEnd(() => this.stop());
   }
 
-  /** Begin; it ends by itself. */
+  /** Begin; it ends automatically. */
   start(): void {
     if (this.running.peek()) return;
     this.running.value = true;

@@ -1,4 +1,4 @@
-/** The line that tells what the demonstration does, and the button that plays it. */
+/** The line that shows what the demonstration does, and the button that plays it. */
 
 import type { Demonstration } from './demonstration.js';
 import { h } from './dom.js';

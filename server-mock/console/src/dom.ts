@@ -3,7 +3,7 @@
 import { effect } from './reactive.js';
 
 type Value = string | number | boolean | null | undefined;
-/** What may stand inside an element. */
+/** What an element may contain. */
 export type Child = Node | string | number | null | undefined | false | (() => string | number);
 /** Attributes, and listeners under `on…`. */
 export type Attributes = Readonly<Record<string, Value | (() => Value) | ((event: never) => void)>>;

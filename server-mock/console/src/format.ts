@@ -102,7 +102,7 @@ export function preview(data: unknown, limit = PREVIEW_MAX): string {
   return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
 }
 
-/** Two letters for someone without a picture. */
+/** Two letters for a user without a picture. */
 export function initials(name: string): string {
   const words = name.split(/[\s._@-]+/).filter(Boolean);
   const letters = words.length > 1 ? [words[0], words.at(-1)] : [words[0]];

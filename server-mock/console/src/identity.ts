@@ -1,4 +1,4 @@
-/** What the server says of the identity that is signed in: `GET /v1/session`. */
+/** The signed-in identity, from `GET /v1/session`. */
 
 import type { Credentials } from './credentials.js';
 import { effect, Signal } from './reactive.js';

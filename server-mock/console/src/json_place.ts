@@ -1,4 +1,4 @@
-/** Where a text stops being JSON: browsers tell that in different words, or not at all. */
+/** Where a text stops being JSON: browsers report this in different words, or not at all. */
 
 /** A slip in a JSON text. */
 export interface JsonSlip {
@@ -6,7 +6,7 @@ export interface JsonSlip {
   readonly line: number;
   /** 1 for the first one. */
   readonly column: number;
-  /** What would have to stand there. */
+  /** What is expected there. */
   readonly expected: string;
 }
 

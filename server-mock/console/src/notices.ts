@@ -1,4 +1,4 @@
-/** What went wrong, said once, with its code and what to do. */
+/** Errors, each shown once, with its code and its remedy. */
 
 import { PubSubError } from '@hanzoai/pubsub';
 
@@ -33,7 +33,7 @@ export function problemOf(error: unknown): Problem {
   return { code: 'console', message, remedy: '' };
 }
 
-/** Tell of an error; the same one again only counts. */
+/** Show an error; a repeated one only increases its count. */
 export function tell(error: unknown): void {
   const problem = problemOf(error);
   const others = notices.peek().filter((each) => !same(each, problem));

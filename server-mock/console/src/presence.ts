@@ -9,7 +9,7 @@ const LOG_MAX = 30;
 /** Topics whose members are kept. */
 const TOPICS_MAX = 500;
 
-/** Someone came, changed or went. */
+/** A member joined, changed or left. */
 export interface Movement {
   readonly at: number;
   readonly topic: string;

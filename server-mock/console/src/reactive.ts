@@ -1,4 +1,4 @@
-/** Values that tell when they change, and what is done again then. */
+/** Values that notify of changes, and effects that run again then. */
 
 interface Run {
   readonly perform: () => void;
@@ -37,7 +37,7 @@ export class Signal<T> {
     return this._value;
   }
 
-  /** Tell that the inside of the value has changed. */
+  /** Notify that the inside of the value has changed. */
   touch(): void {
     for (const run of this._readers) schedule(run);
   }

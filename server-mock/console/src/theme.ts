@@ -1,4 +1,4 @@
-/** Light, dark, or as the system says; remembered in this browser. */
+/** Light, dark, or the setting of the system; stored in this browser. */
 
 import { recall, remember } from './storage.js';
 

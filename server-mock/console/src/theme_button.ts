@@ -1,4 +1,4 @@
-/** The button that changes between light, dark, and what the system says. */
+/** The button that switches between light, dark, and the setting of the system. */
 
 import { h, replace } from './dom.js';
 import { icon } from './icons.js';

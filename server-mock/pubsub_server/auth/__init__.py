@@ -1,1 +1,1 @@
-"""Who someone is: development tokens, JWTs by JWKS, API keys."""
+"""Authentication: development tokens, JWTs by JWKS, API keys."""

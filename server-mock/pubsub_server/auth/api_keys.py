@@ -94,7 +94,7 @@ class ApiKeys:
         self.on_withdrawn: OnWithdrawn | None = None
 
     def start(self) -> None:
-        """Look at the file regularly, even while no one shows a key."""
+        """Check the file regularly, even while no key is used."""
         self._timer = asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._look)
 
     def stop(self) -> None:

@@ -29,7 +29,7 @@ KEY_BYTES = 32
 
 
 class KeyFileError(ValueError):
-    """The development key cannot be read or is not safe to use; the text says why."""
+    """The development key cannot be read or is not safe to use; the text has the reason."""
 
 
 def default_key_file(environ: Mapping[str, str] = os.environ) -> Path:

@@ -1,4 +1,4 @@
-"""Who someone is: `Identity`, and how the claims of a token become one."""
+"""`Identity`, and how the claims of a token become one."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ MAX_SECONDS = 1e11
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Someone whose token was checked. HIP-56, Channel Access Control.
+    """The identity of a verified token. HIP-56, Channel Access Control.
 
     Attributes:
         user_id: Identifies the person, service or agent.

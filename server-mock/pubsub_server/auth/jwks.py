@@ -46,7 +46,7 @@ _LOG = logging.getLogger("pubsub_server.auth.jwks")
 
 
 class FetchFailed(Exception):
-    """The keys could not be fetched; the text says why."""
+    """The keys could not be fetched; the text has the reason."""
 
 
 class Fetch(Protocol):

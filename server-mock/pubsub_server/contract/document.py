@@ -29,7 +29,7 @@ class ContractError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What a contract says of the topics of one pattern.
+    """The contract for the topics of one pattern.
 
     Attributes:
         pattern: Literal segments, `<placeholder>`, `*` or `**`, as in access rules.
@@ -70,7 +70,7 @@ class Contract:
     definitions: Mapping[str, Any]
 
     def find(self, topic: str) -> Topic | None:
-        """What the contract says of a topic; None where it does not declare the topic."""
+        """The contract for a topic; None if it does not declare the topic."""
         for declared in self.topics:
             if rule_patterns.bind(declared.pattern, topic) is not None:
                 return declared

@@ -1,1 +1,1 @@
-"""The hub: connections, routing, delivery and presence; knows no socket and no node."""
+"""The hub: connections, routing, delivery and presence; without sockets and nodes."""

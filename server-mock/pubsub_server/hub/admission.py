@@ -202,7 +202,7 @@ class Admission:
         core.schedule(connection, self._next(connection, now))
 
     def answer(self, identity: Identity, client_id: str) -> AuthOk:
-        """What ``auth.ok`` says."""
+        """The content of ``auth.ok``."""
         return AuthOk(
             client_id=client_id,
             user_id=identity.user_id,

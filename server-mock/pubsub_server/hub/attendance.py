@@ -1,4 +1,4 @@
-"""Tells the members of a topic about each other."""
+"""Sends presence to the members of a topic."""
 
 from __future__ import annotations
 

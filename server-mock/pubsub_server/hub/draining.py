@@ -70,7 +70,7 @@ async def end_all(
 
     Args:
         opened: Those that are open; the set shrinks as they end.
-        end: Ends one, and says why.
+        end: Ends one, with a reason.
         unanswered: Publishes under way.
         seconds: For all of it.
         spread: Seconds between the first end and the last.

@@ -47,7 +47,7 @@ class End(Protocol):
     """How a connection is ended; see `hub.Hub.end`."""
 
     def __call__(self, connection: Connection, error: ServiceError, ref: str | None = None) -> None:
-        """Say why, then close."""
+        """Send the reason, then close."""
         ...
 
 

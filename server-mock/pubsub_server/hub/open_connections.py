@@ -36,7 +36,7 @@ class OpenConnections:
 
     Args:
         core: Of the hub.
-        end: Ends a connection, and says why.
+        end: Ends a connection, with a reason.
     """
 
     def __init__(self, core: Core, end: Callable[[Connection, ServiceError], None]) -> None:

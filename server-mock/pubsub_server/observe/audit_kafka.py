@@ -30,7 +30,7 @@ another producer does not know those numbers. So it is replaced late: where all 
 """
 HEARD: Final = 20
 OTHER_NAME: Final = frozenset({62, 64})
-"""What OpenSSL says of a certificate for another host or address."""
+"""The message of OpenSSL for a certificate of another host or address."""
 
 _PROTOCOLS: Final = {
     (False, False): "PLAINTEXT",

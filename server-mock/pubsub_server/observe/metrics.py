@@ -1,4 +1,4 @@
-"""What `/metrics` tells Prometheus: counters and timings, read when asked, and HTTP requests."""
+"""The content of `/metrics`: counters and timings, read on request, and HTTP requests."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def conflicts(settings: Settings) -> Iterator[str]:
-    """What is wrong with settings that are right each by itself, one line each."""
+    """Conflicts between settings that are each valid, one line each."""
     if (settings.tls_cert is None) != (settings.tls_key is None):
         given, missing = (
             ("tls_cert", "tls_key") if settings.tls_cert is not None else ("tls_key", "tls_cert")

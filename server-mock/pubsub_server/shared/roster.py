@@ -97,7 +97,7 @@ class Roster(Protocol):
     ids: ClientIds
 
     def attend(self, audience: Audience) -> None:
-        """Tell this from now on."""
+        """Report this from now on."""
         ...
 
     def join(self, topic: str, client_id: str, shown: bytes) -> Future[None]:

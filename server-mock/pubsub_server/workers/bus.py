@@ -1,4 +1,4 @@
-"""The bus of workers that are given no Redis: one of their own, which lives as long as they do."""
+"""The bus of workers without a Redis: a private one, which runs as long as they do."""
 
 from __future__ import annotations
 

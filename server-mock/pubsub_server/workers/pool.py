@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pubsub_server.workers.counted import Key
 
 ANSWER_WITHIN: Final = 1.0
-"""Seconds; a worker that says nothing for longer is left out."""
+"""Seconds; a worker that does not answer within them is left out."""
 LARGEST: Final = 4 * 1_048_576
 
 

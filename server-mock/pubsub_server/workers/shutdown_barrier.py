@@ -42,7 +42,7 @@ class ShutdownBarrier:
         return self._mark.exists()
 
     async def wait(self) -> None:
-        """Say that this worker takes no publish any more, and wait until none does."""
+        """Report that this worker accepts no more publishes, and wait until no worker does."""
         sys.stdout.buffer.write(QUIET)
         sys.stdout.buffer.flush()
         await self._released.wait()

@@ -21,12 +21,12 @@ def is_terminal(stdin: TextIO | None) -> bool:
 
 
 def binary_input(stdin: TextIO | None) -> BinaryIO:
-    """Standard input; Python has none where it was closed, and then there is nothing to read."""
+    """Standard input. If it was closed, Python has none, and there are no lines to read."""
     return io.BytesIO() if stdin is None else stdin.buffer
 
 
 def _can_be_waited_for(stream: BinaryIO) -> bool:
-    """Whether an event loop can tell when there is something to read.
+    """Whether an event loop can wait for input.
 
     Files and devices such as /dev/null are always ready, and no loop takes them.
     """
@@ -53,7 +53,7 @@ async def read_lines(stream: BinaryIO) -> AsyncIterator[bytes]:
         while line := await _next_line(reader):
             yield line
     finally:
-        # The setting belongs to the terminal or pipe, which others go on using.
+        # The setting belongs to the terminal or pipe, which other programs continue to use.
         os.set_blocking(stream.fileno(), True)
         transport.close()
 

@@ -107,7 +107,7 @@ class Output:
         console.print(table)
 
     def note(self, event: str, message: str, *, style: str = "dim", **fields: Any) -> None:
-        """Something said about the work, on standard error.
+        """One note about the work, on standard error.
 
         Args:
             event: Its name for programs: `error`, `warning`, `gap`, `state`, ...

@@ -145,7 +145,7 @@ class _Answerer:
         return Exit.OK
 
     async def _until_end(self) -> None:
-        """Serve until the count is reached, or no one reads standard output any more."""
+        """Serve until the count is reached, or until the reader of standard output ends."""
         over = asyncio.ensure_future(self._over.wait())
         leaving = asyncio.ensure_future(self._writer.reader_gone())
         try:

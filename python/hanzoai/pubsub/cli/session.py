@@ -169,7 +169,7 @@ def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, 
 
 def _log(verbosity: int) -> None:
     if not verbosity:
-        # Commands tell of errors themselves.
+        # Commands report errors themselves.
         logging.getLogger("hanzoai.pubsub").addHandler(logging.NullHandler())
     else:
         handler = logging.StreamHandler(sys.stderr)

@@ -141,7 +141,7 @@ class _Reader:
         return Exit.OK
 
     async def _until_end(self, ps: PubSubClient) -> None:
-        """Read until the count is reached or no one reads standard output any more."""
+        """Read until the count is reached, or until the reader of standard output ends."""
         reading = asyncio.ensure_future(self._consume(self._subscribe(ps)))
         leaving = asyncio.ensure_future(self._writer.reader_gone())
         try:

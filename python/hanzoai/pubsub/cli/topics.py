@@ -1,4 +1,4 @@
-"""`hanzo-pubsub topics`: what is going on where."""
+"""`hanzo-pubsub topics`: the active topics."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Writer:
-    """Standard output for a program that must go on living while no one reads it.
+    """Standard output for a program that must keep running while its output is not read.
 
     A full pipe suspends only the caller: the connection is kept, and Ctrl-C works. That the reader
     is gone is noticed at once, not at the next line.
@@ -37,7 +37,7 @@ class Writer:
         """Write and flush.
 
         Raises:
-            BrokenPipeError: No one reads any more.
+            BrokenPipeError: The reader has ended.
         """
         if self._fd is None:
             self._out.write(text)
@@ -64,7 +64,7 @@ class Writer:
             loop.remove_writer(fd)
 
     async def reader_gone(self) -> None:
-        """Wait until no one reads standard output any more; forever where that cannot be seen."""
+        """Wait until the reader of standard output ends; forever if this cannot be detected."""
         loop = asyncio.get_running_loop()
         gone: asyncio.Future[None] = loop.create_future()
         if self._fd is None or not stat.S_ISFIFO(os.fstat(self._fd).st_mode):

@@ -373,6 +373,6 @@ def _encode(topic: str | bytes, body: bytes) -> bytes:
 
 
 async def _discard(link: Link) -> None:
-    """Read what no one wants, so that the server never waits for this side."""
+    """Read and discard, so that the server never waits for this side."""
     while await link.read():
         pass

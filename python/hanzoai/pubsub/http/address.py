@@ -1,4 +1,4 @@
-"""What to say where something answers at the address of the HTTP API, and it is not that API."""
+"""The error text if another program answers at the address of the HTTP API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def doubt_address(error: E, options: ClientOptions, body: bytes = b"") -> E:
     """Have the remedy of an error name an address that was derived, where that may be wrong.
 
     Args:
-        error: Of a request: it found no one, or someone who does not know the path.
+        error: Of a request: nothing answered, or a server that does not have the path.
         options: With both addresses.
         body: What was answered; a problem document with a code comes from the API itself.
     """

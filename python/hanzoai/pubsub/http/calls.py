@@ -46,7 +46,7 @@ _MESSAGE_OVERHEAD: Final = 512
 _JSON: Final = "application/json"
 
 MISSING: Final = frozenset({404, 405, 501})
-"""Statuses by which a peer says that it has no such operation."""
+"""Statuses with which a peer reports that it does not have the operation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +168,7 @@ def presence(topic: str) -> Call[list[PresenceMember]]:
 
 
 def occupancy(topic: str) -> Call[Occupancy]:
-    """The number of members of one topic; plain HIP-56 has no such operation."""
+    """The number of members of one topic; plain HIP-56 does not define this operation."""
     return Call("GET", f"/v1/topics/{quote(topic, safe='')}/occupancy", _occupancy, topic=topic)
 
 
@@ -190,7 +190,7 @@ def positions(
     at: int | None = None,
     wait_ms: int = 0,
 ) -> Call[PositionList]:
-    """The positions of topics; plain HIP-56 has no such operation.
+    """The positions of topics; plain HIP-56 does not define this operation.
 
     Args:
         topics: Topics and patterns.
@@ -215,7 +215,7 @@ def positions(
 
 
 def session(client_id: str | None = None) -> Call[SessionInfo]:
-    """What `auth.ok` would say on a socket; plain HIP-56 has no such operation.
+    """The content of `auth.ok` on a socket; plain HIP-56 does not define this operation.
 
     Args:
         client_id: The client that the next event stream resumes. The answer names the id that the
@@ -344,7 +344,7 @@ def _topic_list(body: bytes) -> TopicList:
         return TopicList.model_validate_json(body)
     except ValidationError:
         pass
-    # HIP-56 does not say what a TopicInfo is: names alone will do.
+    # HIP-56 does not define a TopicInfo, so accept names alone.
     fields = _json_object(body)
     infos: list[TopicInfo] = []
     for entry in cast("list[object]", fields.get("topics", [])):

@@ -53,7 +53,7 @@ _NOT_SENT: Final = (
     httpx.UnsupportedProtocol,
 )
 _NOT_DONE: Final = frozenset({429, 503})
-"""The server says that it did nothing, and that later it may."""
+"""The server reports that it did nothing, and that a later attempt may succeed."""
 
 _END: Final = 1.0
 """Seconds that calls which were cut get to end."""
@@ -67,7 +67,7 @@ class Tokens(Protocol):
         ...
 
     async def replace(self, rejected: str) -> str | None:
-        """Another one, after the server refused `rejected`; None if there is none."""
+        """Another token, after the server rejected `rejected`; None if there is no other."""
         ...
 
 
@@ -270,7 +270,7 @@ class Performer:
         body: bytes,
         strange: ProtocolError,
     ) -> ProtocolError:
-        """The error of an answer that says success and is not that of a PubSub server."""
+        """The error of a successful answer that does not come from a PubSub server."""
         answered = describe_answer(status, headers, body)
         unknown = " Whether the message was published is unknown." if call.carries_ids else ""
         error = ProtocolError(

@@ -1,4 +1,4 @@
-"""What an HTTP error stands for, in every shape that a peer may give it."""
+"""The meaning of an HTTP error, in every form that a peer may use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CODES: Final[Mapping[int, str]] = {
     503: "unavailable",
     504: "unavailable",
 }
-"""What a status means where the body does not say it."""
+"""The meaning of a status whose body does not state it."""
 
 
 def read_error(
@@ -44,7 +44,7 @@ def read_error(
     *,
     host: str = "The server",
 ) -> PubSubError:
-    """The exception that an HTTP error stands for.
+    """The exception for an HTTP error.
 
     Reads `application/problem+json` (RFC 9457) and what plain peers send in its place: `{code,
     message}`, `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.

@@ -18,7 +18,7 @@ _WAIT_MAX: Final = 3_600.0
 
 
 def close_code_for(status: int) -> int | None:
-    """The close code that an HTTP status stands for; None where it says nothing about identity."""
+    """The close code for an HTTP status; None if the status is not about identity."""
     return _CLOSE_CODES.get(status)
 
 

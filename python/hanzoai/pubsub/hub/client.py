@@ -381,7 +381,7 @@ class HubSubscription:
     async def _change(
         self, request: Add | Remove, expected: type[Added | Removed]
     ) -> Added | Removed:
-        """Ask for more or fewer topics, and read until the answer is there."""
+        """Request more or fewer topics, and read until the answer arrives."""
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(self._timeout):

@@ -43,7 +43,7 @@ class Deliveries:
         self._inboxes[sub] = (inbox, presence_inbox)
 
     def remove(self, sub: int) -> bool:
-        """Route nothing to it any more. Says whether anything was."""
+        """Stop routing to it. Returns whether anything was routed to it."""
         return self._inboxes.pop(sub, None) is not None
 
     def remember_own(self, ids: Iterable[str]) -> None:
@@ -125,7 +125,7 @@ class Deliveries:
         member: PresenceMember | None,
         /,
     ) -> None:
-        """Someone came, changed or went."""
+        """A member joined, changed or left."""
         found = self._inboxes.get(sub)
         if found is not None:
             found[1].put_other(PresenceChange(topic, members, change, member))

@@ -58,7 +58,7 @@ class Failures:
 
     @property
     def transport(self) -> TransportName | None:
-        """The way of the present connection; None where there is none."""
+        """The transport of the current connection; None without a connection."""
         return self._way if self._connected else None
 
     # ------------------------------------------------------------ what happens
@@ -96,7 +96,7 @@ class Failures:
             if change.to in ("reconnecting", "suspended"):
                 self._tell_outage(change)
 
-    # ------------------------------------------------------------ what is said of it
+    # ------------------------------------------------------------ log lines
 
     def why(self, state: StateName) -> str:
         """Why there is no connection, in words."""
@@ -142,7 +142,7 @@ class Failures:
 
 
 def describe_failure(error: Exception) -> str:
-    """What is said of an exception of ``get_token``.
+    """The text about an exception of ``get_token``.
 
     The words of a stranger's exception may hold a secret; its class and where it was raised do not.
     """

@@ -81,7 +81,7 @@ class Handlers:
     _unseen: UnseenGaps = field(default_factory=UnseenGaps)
 
     async def gap(self, gap: Gap, positions: Mapping[str, int], *, seen: bool = False) -> None:
-        """Tell of a gap: load the state, then call ``on_gap``; log it where neither is given.
+        """Report a gap: load the state, then call ``on_gap``. Log it if neither is given.
 
         Args:
             gap: What is missing.

@@ -32,13 +32,13 @@ _OVERHEAD: Final = 400
 """Bytes of a decoded message beside its payload."""
 
 _TOPICS: Final = 1_000
-"""Topics whose gaps are reported one by one while no one reads; further gaps are combined."""
+"""Topics whose gaps are kept separately while the program does not read; others are combined."""
 
 _NAMED: Final = 5
 """Refused topics that an error names beside the first."""
 
 _POSITIONS: Final = 100_000
-"""Topics whose position is kept; the one not heard of for longest is forgotten."""
+"""Topics whose position is kept; the one without messages for longest is removed."""
 
 
 class Inbox:

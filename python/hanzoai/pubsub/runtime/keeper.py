@@ -21,7 +21,7 @@ class TaskKeeper:
     """The tasks of one client.
 
     Args:
-        clock: For the patience at the close.
+        clock: For the timeout of the close.
     """
 
     def __init__(self, clock: Clock) -> None:

@@ -175,7 +175,7 @@ class Operations:
             stream.finish()
 
     def abandon(self) -> bool:
-        """The client was dropped: end without waiting. Says whether there was anything to end."""
+        """The client was dropped: end without waiting. Returns whether anything was open."""
         if self._driver.is_finished or self._driver.state == "initialized" or self.loop.is_closed():
             return False
         self.loop.call_soon_threadsafe(self._driver.abort)
@@ -191,20 +191,20 @@ class Operations:
         return stream
 
     def report(self, error: Exception, topic: str | None) -> None:
-        """Tell the program of an error that no call can raise (ERR-1)."""
+        """Report an error that no call can raise to the program (ERR-1)."""
         if self._error_listener is not None:
             if topic is not None and not isinstance(error, PubSubError):
                 error.add_note(f"topic: {topic}")
             self._error_listener.tell(error)
         elif isinstance(error, PubSubError):
-            # A server that is restarted says it, and no one has to do anything.
+            # A restarting server sends this, and no action is needed.
             level = logging.WARNING if error.code == "going_away" else logging.ERROR
             logger.log(level, "%s: %s (topic %s)", error.code, error, topic)
         else:
             logger.error("A handler of topic %s raised an exception", topic, exc_info=error)
 
     def report_end(self, error: PubSubError, topics: tuple[str, ...]) -> None:
-        """Tell of the error that ended a subscription with handlers, where no one awaits it.
+        """Report the error that ended a subscription with handlers, if nothing awaits it.
 
         An error that ended the client ends all of them, and is reported once.
         """
@@ -331,7 +331,7 @@ class Operations:
             raise _refusal(outcome, topic)
 
     def appear(self, topic: str, data: Mapping[str, Any]) -> None:
-        """Say how this client appears, now or with the next connection; report a refusal."""
+        """Set the presence of this client, now or with the next connection; report a rejection."""
         settled = self._driver.update_presence(topic, dict(data))
 
         def report(settled: asyncio.Future[Outcome]) -> None:

@@ -114,7 +114,7 @@ class Portal:
         outcome.add_done_callback(given_up)
 
     def check(self) -> None:
-        """Refuse a thread or process that would wait for itself or for no one.
+        """Reject a thread or process that would wait for itself, or without end.
 
         Raises:
             UsageError: It is the loop's own thread, or a forked process.
@@ -161,7 +161,7 @@ class Portal:
         return await result if inspect.isawaitable(result) else result
 
     def release_handler(self) -> None:
-        """The handler of this thread ends the client: no one is to wait for the handler."""
+        """The handler of this thread ends the client: nothing may wait for the handler."""
         release = getattr(self._inside, "release", None)
         if release is not None:
             release()

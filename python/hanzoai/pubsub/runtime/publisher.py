@@ -102,7 +102,7 @@ class Publisher:
         return prepare(topic, message, self.max_payload, ttl=ttl, id=id)
 
     def prepare_items(self, items: Iterable[object]) -> list[Prepared]:
-        """Check the items of ``publish_many``; the error of one says which it is."""
+        """Check the items of ``publish_many``; an error names the item."""
         prepared: list[Prepared] = []
         for number, item in enumerate(items):
             try:
@@ -123,7 +123,7 @@ class Publisher:
         timeout: Duration | None,
         via: Via,
     ) -> Published:
-        """Publish one message, or change the presence that it stands for."""
+        """Publish one message, or update presence if the message does that."""
         if via != "auto":
             check_choice("via", via, get_args(Via))
         driver = self._driver

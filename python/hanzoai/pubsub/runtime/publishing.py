@@ -90,7 +90,7 @@ def prepare(
 
     Raises:
         InvalidTopic: The topic is not valid.
-        InvalidPayload: It has no data, or data that is not JSON.
+        InvalidPayload: The message does not have data, or its data is not JSON.
         PayloadTooLarge: The data is over the limit.
         InvalidOption: Another field is not valid; ``field`` names it.
     """

@@ -73,7 +73,7 @@ class Receiver(Protocol):
         """It is gone, or did not open; ``retry_after`` in milliseconds."""
 
     def blocking_inboxes(self) -> list[Inbox]:
-        """Inboxes that are full and say ``block``."""
+        """Full inboxes with the policy ``block``."""
         ...
 
     def expect(self, largest: int | None) -> None:

@@ -18,7 +18,7 @@ class StateStream:
     """An async iterator over changes of state; ends when the client has ended.
 
     Args:
-        ended: Called when no one reads it any more.
+        ended: Called when the reader has ended.
     """
 
     def __init__(self, ended: Callable[[StateStream], None]) -> None:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _STAND_IN: Final = "ws://127.0.0.1:1/ws"
 
 _OPENED: Final[set[str]] = set()
-"""Those of this process, whichever client opened them."""
+"""Those of this process, for all of its clients."""
 
 
 @dataclass(frozen=True, slots=True)

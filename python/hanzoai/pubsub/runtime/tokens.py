@@ -26,7 +26,7 @@ class TokenSource:
 
     Args:
         options: ``token`` or ``get_token``.
-        clock: Tells whether a token has ended.
+        clock: Determines whether a token has expired.
     """
 
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
@@ -88,7 +88,7 @@ class TokenSource:
         return token
 
     def learn(self, milliseconds_left: int) -> None:
-        """Take note of how long the server says that the token still lasts.
+        """Record the remaining lifetime of the token, as stated by the server.
 
         Tokens of one issuer live equally long, as a rule. So the next one that does not tell its
         end is not kept for longer, and one that ended while the client was offline is renewed
@@ -126,7 +126,7 @@ class TokenSource:
         return token.value
 
     async def replace(self, rejected: str) -> str | None:
-        """Another token instead of one that the server refused; None where there is none."""
+        """Another token instead of the rejected one; None if there is no other."""
         if self._callback is None:
             return None
         if self._current is None or self._current.value == rejected:

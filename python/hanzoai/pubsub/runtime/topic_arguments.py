@@ -35,7 +35,7 @@ def pattern_list(topics: object) -> tuple[str, ...]:
 
 
 def one_topic(name: str) -> str:
-    """A topic whose history or members are asked for; of a pattern there are none."""
+    """A topic whose history or members are requested; a pattern has neither."""
     try:
         return validate_topic(name)
     except InvalidTopic as error:

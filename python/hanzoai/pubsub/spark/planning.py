@@ -21,7 +21,7 @@ BEGIN: Final = "@from"
 
 
 class Standing(NamedTuple):
-    """Where the log of a topic stands.
+    """The positions of the log of a topic.
 
     Attributes:
         first: Position of the oldest message that is retained; `last + 1` where none is.
@@ -36,7 +36,7 @@ class Standing(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Offset:
-    """Where a stream stands.
+    """The position of a stream.
 
     Attributes:
         read: Position that was read last, by topic.
@@ -115,7 +115,7 @@ def advance(
 
     Args:
         start: Where it begins.
-        standings: Where the topics stand.
+        standings: The positions of the topics.
         most: Rows of the batch, in fair shares; None for all there are.
         target: Positions that no topic goes beyond; topics that it lacks stay where they are.
         forgotten: Topics that are gone for long; they leave with the next change.

@@ -29,7 +29,7 @@ logger = logging.getLogger("hanzoai.pubsub.spark")
 CLOSING: Final = 5.0
 """Seconds that the end of the block may wait for the last messages."""
 _SETTLING: Final = 1.5
-"""Seconds of them for Spark to tell how the last job or query ended."""
+"""Seconds for Spark to report how the last job or query ended."""
 _SETTLING_STEP: Final = 0.05
 
 
@@ -117,7 +117,7 @@ class PubSubProgress:
         """Stop reporting. `with` calls this. It takes at most 5 seconds, and usually less than one.
 
         Args:
-            failed: Whether to tell that the job failed.
+            failed: Whether to report that the job failed.
         """
         if self._thread is None or self._ended.is_set():
             return

@@ -34,7 +34,7 @@ class Report(NamedTuple):
 
 @dataclass(slots=True)
 class QueryStanding:
-    """Where one streaming query stands, over all of its events.
+    """The state of one streaming query, over all of its events.
 
     Attributes:
         id: Of the query; the same after a restart from its checkpoint.
@@ -78,7 +78,7 @@ class QueryStanding:
         return self._report("progress", "running")
 
     def idle(self) -> Report:
-        """There is nothing to do."""
+        """No action is needed."""
         return self._report("idle", "idle")
 
     def terminated(self, error: str | None, *, failed: bool) -> Report:
@@ -115,7 +115,7 @@ class StageStanding:
 
 
 def job_report(job: int | str, state: str, stages: list[StageStanding], *, first: bool) -> Report:
-    """Where a Spark job stands.
+    """The state of a Spark job.
 
     Args:
         job: Its number; its operation's id on Spark Connect.

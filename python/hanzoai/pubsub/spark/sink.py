@@ -43,7 +43,7 @@ _STREAM_WRITER: Any = getattr(
 
 @dataclass
 class Published(datasource.WriterCommitMessage):
-    """What a task tells the driver."""
+    """What a task reports to the driver."""
 
     stats: PublishStats
 

@@ -154,7 +154,7 @@ class Jobs:
         return not self._running
 
     def look(self) -> None:
-        """Tell what has changed."""
+        """Report what has changed."""
         for id in self._begun():
             self._running[id] = _Job(id)
         for job in list(self._running.values()):
@@ -245,7 +245,7 @@ class Operations:
         return not self._known
 
     def look(self) -> None:
-        """Nothing: operations tell of themselves."""
+        """Nothing: operations report themselves."""
 
     def _told(
         self,

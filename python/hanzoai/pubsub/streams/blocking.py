@@ -157,7 +157,7 @@ class BlockingStreamReader:
         self._call(lambda: self._reader.steer(data))
 
     def close(self) -> None:
-        """Leave: the stream goes on without this reader."""
+        """Leave the stream, which continues for other readers."""
         self._call(self._reader.close)
 
     def __iter__(self) -> Iterator[StreamEvent]:

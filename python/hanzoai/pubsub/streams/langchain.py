@@ -45,7 +45,7 @@ class _Answer:
             self._silent.add(run)
 
     def token(self, run: UUID, token: Any, chunk: Any) -> Sequence[Piece]:
-        """A model says something."""
+        """A model produced a token."""
         if run in self._silent:
             return ()
         self._streamed.add(run)
@@ -86,12 +86,12 @@ class _Streaming:
 
     @property
     def finish_reason(self) -> str:
-        """Why the last model ended; ``stop`` where it has not said."""
+        """Why the last model ended; ``stop`` if it gave no reason."""
         return self._answer.events.finish_reason or "stop"
 
     @property
     def usage(self) -> Any:
-        """What all models of the run counted together; None where none has said."""
+        """The sum of the usage of all models of the run; None if no model reported any."""
         return self._answer.events.usage
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -104,7 +104,7 @@ class _Streaming:
 
 
 class StreamCallback(_Streaming, AsyncCallbackHandler):
-    """Writes what models say into a stream; for ``ainvoke`` and the like.
+    """Writes the output of models into a stream; for ``ainvoke`` and similar calls.
 
     When a reader cancels the stream, the run ends with ``StreamCancelled``, which the block of the
     writer takes. Leaving the block completes the stream; call ``complete`` to pass on the finish
@@ -147,7 +147,7 @@ class StreamCallback(_Streaming, AsyncCallbackHandler):
         await self._write(self._answer.end(run_id, response))
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Forget the model; its error goes on to the caller."""
+        """Forget the model. The caller receives its error."""
         self._answer.failed(run_id)
 
     async def on_tool_end(self, output: Any, **_: Any) -> None:
@@ -192,7 +192,7 @@ class BlockingStreamCallback(_Streaming, BaseCallbackHandler):
         self._write(self._answer.end(run_id, response))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Forget the model; its error goes on to the caller."""
+        """Forget the model. The caller receives its error."""
         self._answer.failed(run_id)
 
     def on_tool_end(self, output: Any, **_: Any) -> None:

@@ -58,7 +58,7 @@ class ModelEvents(Protocol):
 
 
 class _Growth:
-    """Which part of an answer grows: says whether a piece begins a part or continues the last."""
+    """The growing part of an answer: decides whether a piece begins a part or continues it."""
 
     def __init__(self) -> None:
         self._open: object = None

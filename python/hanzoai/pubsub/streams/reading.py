@@ -334,7 +334,7 @@ class Reading:
         effects.append({"kind": "snapshot"})
 
     def _give_up(self, effects: list[ReaderEffect]) -> None:
-        """Say that tokens are missing; said once until the view is whole again."""
+        """Report missing tokens, once until the view is complete again."""
         self._since = None
         if not self.stale and self._held:
             self.stale = True

@@ -21,7 +21,7 @@ async def sse(reader: StreamReader, *, keepalive: float = KEEPALIVE) -> AsyncIte
     With FastAPI or Starlette: ``StreamingResponse(sse(stream_reader(ps, topic)),
     media_type="text/event-stream")``. The names of the events are ``started``, ``delta``,
     ``snapshot``, ``gap``, ``stalled``, ``done`` and ``aborted``, their data the attributes as JSON.
-    When the response ends the reader is closed; the stream goes on.
+    When the response ends, the reader is closed. The stream continues.
 
     Args:
         reader: What ``stream_reader`` gives, not read elsewhere.

@@ -48,7 +48,7 @@ RETAINED: Final = 100
 """Messages of a topic that are asked for: what a server keeps by default."""
 
 _told: Final[weakref.WeakSet[PubSubClient]] = weakref.WeakSet()
-"""Clients of which the log says already that readers cannot cancel."""
+"""Clients for which the warning that readers cannot cancel was logged."""
 
 _PARTING: Final = 5.0
 """Seconds that a program that is interrupted waits for the abort to be published."""

@@ -41,7 +41,7 @@ LARGEST: Final = 196_608
 PATIENCE: Final = 60_000
 """Milliseconds without a successful publish after which the writer gives up."""
 SLOW: Final = 1_000
-"""Milliseconds that a publish may be held back before the writer says it."""
+"""Milliseconds that a publish may wait before the writer reports it."""
 TTL: Final = 120
 """Seconds that tokens and snapshots are kept."""
 TTL_END: Final = 3_600
@@ -173,7 +173,7 @@ class Writing:
     # ---------------------------------------------------------------- the program's side
 
     def open(self, at: int) -> list[WriterEffect]:
-        """Begin: tell readers that the stream is there."""
+        """Begin: publish the start of the stream."""
         self._snapped = at
         return self._pump(at)
 
@@ -306,7 +306,7 @@ class Writing:
         self.due = None
 
     def _pump(self, at: int) -> list[WriterEffect]:
-        """Publish what is to go out now; say when to look again."""
+        """Publish what is due now. Returns when to look again."""
         self.due = self._again
         if self.ended:
             self.due = None

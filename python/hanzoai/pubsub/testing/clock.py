@@ -157,7 +157,7 @@ class VirtualClock:
 
 
 async def _idle() -> None:
-    """Give way until the event loop has nothing to do."""
+    """Yield until the event loop has nothing to do."""
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
     if ready is None:  # a loop that does not show what is ready, such as uvloop's
         for _ in range(_TURNS):

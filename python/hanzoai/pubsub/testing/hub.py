@@ -93,7 +93,7 @@ class _Open:
 
 
 class MemoryHub:
-    """A hub that lives by a given clock.
+    """A hub on a given clock.
 
     Args:
         clock: Its time.

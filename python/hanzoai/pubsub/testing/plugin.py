@@ -70,7 +70,7 @@ def pubsub_server(request: pytest.FixtureRequest) -> Iterator[ThreadedServer]:
 
 @_asynchronous()
 async def pubsub_memory(request: pytest.FixtureRequest) -> AsyncIterator[MemoryServer]:
-    """A server in memory, and time that stands still until the test moves it."""
+    """A server in memory, and a clock that only the test moves."""
     from hanzoai.pubsub.testing.server import MemoryServer
 
     async with MemoryServer(**_settings(request)) as server:

@@ -1,4 +1,4 @@
-"""Reports a test that waits for time that no one moves.
+"""Reports a test that waits for virtual time that does not advance.
 
 With a virtual clock a call that waits for a timer waits forever, unless the test lets time pass,
 and a test that hangs does not say what for. This looks at the clock in real time.
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.testing.clock import VirtualClock
 
 PATIENCE: Final = 5.0
-"""Real seconds in which nothing happens before it is said."""
+"""Real seconds without activity after which this is reported."""
 
 
 class _Timer(Protocol):

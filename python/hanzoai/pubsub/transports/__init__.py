@@ -105,7 +105,7 @@ class Transport(Protocol):
 
 
 def ignore(reason: str) -> None:
-    """What is called while no one wants to know."""
+    """Called while nothing is registered."""
 
 
 __all__ = ["Incoming", "Transport", "TransportClosed", "TransportFailed", "ignore"]

@@ -217,7 +217,7 @@ class PicowsConnection(WSListener):
             self.arrived_bytes += len(data)
 
     def _closed(self, transport: WSTransport, frame: WSFrame) -> None:
-        """The server says goodbye: answer, and let it close the connection."""
+        """The server sent a close frame: answer, and let it close the connection."""
         if not transport.is_close_frame_sent:
             code = frame.get_close_code()
             transport.send_close(WSCloseCode.OK if code == WSCloseCode.NO_INFO else code, b"")

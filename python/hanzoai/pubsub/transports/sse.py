@@ -8,7 +8,7 @@ For networks that let no WebSocket through. The session speaks the same frames a
 - The `subscribe` frames of one loop turn are all there is: they open one stream instead of the
   one before, which is read until the next one answers.
 - `publish` and `presence.update` go through REST in their order; what waits goes in one batch.
-- `ping` goes nowhere: keepalive comments say that the stream lives.
+- `ping` is not sent: keepalive comments show that the stream is open.
 """
 
 from __future__ import annotations
@@ -380,7 +380,7 @@ class SseTransport:
         )
 
     def _refuse(self, refused: StreamRefused) -> bool:
-        """Tell the session what a refused stream means; False if it is the end of the transport."""
+        """Report a rejected stream to the session; False if the transport ends."""
         error = read_error(refused.status, refused.headers, refused.body)
         if refused.status == 401:
             self._put(auth_error(error, None))

@@ -30,7 +30,7 @@ _RUN: Final = 1_000
 """Messages taken from the queue for one request."""
 
 _LOST: Final = frozenset({"connection_failed", "outcome_unknown", "timeout"})
-"""Codes that say nothing of the message, only that no answer came."""
+"""Codes that mean only that no answer arrived."""
 
 
 class StreamPublisher:

@@ -149,7 +149,7 @@ class WebSocketTransport:
                 return frames
 
     async def close(self, code: int = 1000) -> None:
-        """Say goodbye, wait at most a second for the answer, then cut."""
+        """Send a close frame, wait at most a second for the answer, then cut the connection."""
         if self._closed:
             return
         self._closed = True

@@ -103,7 +103,7 @@ def read_envelope(value: object) -> Envelope | str:
 
 
 def read_member(value: object) -> wire.PresenceMember | None:
-    """Read one presence member; None for what names no one (ambiguity A7)."""
+    """Read one presence member; None if it names no client (ambiguity A7)."""
     fields = _object(value)
     if fields is None:
         return None

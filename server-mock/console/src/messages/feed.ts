@@ -100,7 +100,7 @@ export class Feed {
     this._touch();
   }
 
-  /** Stop what is shown, or go on. */
+  /** Pause the view, or continue. */
   pause(on: boolean): void {
     this.paused.value = on;
     if (!on) this._schedule();

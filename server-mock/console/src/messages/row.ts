@@ -38,7 +38,7 @@ export function row(entry: Entry, toneOf: (topic: string) => number): HTMLElemen
   );
 }
 
-/** What a gap says in words. */
+/** The text of a gap. */
 export function gapText({ topic, from, to, missed, reason }: Gap): string {
   const count = missed === undefined ? 'Messages' : plural(missed, 'message');
   const where =

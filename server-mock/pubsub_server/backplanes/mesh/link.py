@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 
 class Owner(Protocol):
-    """What a link tells the mesh."""
+    """What a link reports to the mesh."""
 
     def opened(self, link: Link) -> None:
-        """The connection is there."""
+        """The connection is open."""
 
     def on_event(self, link: Link, event: Event) -> None:
         """The peer has said something.

@@ -493,7 +493,7 @@ class Mesh:
             self._loop.call_soon(self._send_members)
 
     def _send_members(self) -> None:
-        """Tell every node which other nodes there are."""
+        """Send the list of nodes to every node."""
         self._sending_members = False
         nodes = [Member(each.node, each.address) for each in self._remotes if not each.plain]
         for remote in self._remotes:

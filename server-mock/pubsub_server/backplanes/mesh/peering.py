@@ -250,7 +250,7 @@ class Peering:
         self._out.append(codec.frame(_ACKS[opcode], codec.OK if ok else codec.REFUSED))
 
     def send_members(self, members: Sequence[Member]) -> None:
-        """Tell the peer which nodes this one is connected to."""
+        """Send the list of connected nodes to the peer."""
         self._out.append(codec.members(members))
 
     def leave(self) -> None:

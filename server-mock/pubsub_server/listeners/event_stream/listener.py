@@ -49,7 +49,7 @@ class EventStreamListener(ByteListener):
         return EventSession(self)
 
     def tell(self, event: HookEvent, topic: bytes, size: int | None = None) -> None:
-        """Tell the webhooks that want it."""
+        """Notify the webhooks that select it."""
         hooks, name = self._webhooks, shown(topic)
         if hooks is not None and hooks.wants(event, name):
             body: dict[str, object] = {"topic": name}

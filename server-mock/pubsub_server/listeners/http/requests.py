@@ -1,4 +1,4 @@
-"""What an HTTP request says: its token, its query, its body; each slip named by field."""
+"""The content of an HTTP request: token, query and body. Errors name the field."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a token says of itself, read without its key and therefore proving nothing.
+"""The content of a token, read without its key, so that it proves nothing.
 
 Only times and the algorithm are ever shown, never the token and none of its names.
 """
@@ -28,7 +28,7 @@ class Claims:
 
 
 def read_claims(token: str) -> Claims | None:
-    """The claims of a JWT; None where the token is none."""
+    """The claims of a JWT; None if the token is not a JWT."""
     token = token.strip().removeprefix("Bearer ").strip()
     parts = token.split(".")
     if len(parts) != 3 or len(token) > _TOKEN_MAX:

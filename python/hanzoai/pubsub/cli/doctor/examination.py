@@ -216,7 +216,7 @@ def judge_clock(welcome: Welcome | None, http_offset: float | None) -> Finding:
     """Do both machines agree on the time?
 
     Args:
-        welcome: What `auth.ok` said, if it came.
+        welcome: The content of `auth.ok`, if it arrived.
         http_offset: The difference by the `Date` header, seconds.
     """
     exact = welcome.offset if welcome is not None else None

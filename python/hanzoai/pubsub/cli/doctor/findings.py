@@ -27,7 +27,7 @@ class Finding:
         message: What was found, in words.
         remedy: What to do about it; empty where nothing is to be done.
         code: What was found, for programs; stable.
-        milliseconds: How long it took, where that tells something.
+        milliseconds: How long the check took, if this is of interest.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""The WebSocket: its handshake, what the server says to `auth`, what size passes."""
+"""The WebSocket: its handshake, the answer to `auth`, and the frame size that passes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _STRIPPED: Final = frozenset({200, 400, 405, 411, 426, 501, 505})
 
 @dataclass(frozen=True, slots=True)
 class Welcome:
-    """What `auth.ok` said.
+    """The content of `auth.ok`.
 
     Attributes:
         user: Whom the token names; empty where the server does not report it.

@@ -257,7 +257,7 @@ class Web:
         return ok("access", f"{allowed}{'' if len(rights) == 2 else ', not publish'}")
 
     async def _access_by_history(self, topic: str) -> Finding:
-        """A server that knows HIP-56 and nothing more tells by refusing."""
+        """A server that implements only HIP-56 shows it by rejecting the request."""
         if "*" in topic:
             return skipped("access", f"{topic}: this server does not report access to patterns")
         try:
