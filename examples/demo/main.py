@@ -95,7 +95,7 @@ def _parser() -> argparse.ArgumentParser:
         help="also empty the history during the first cut: the next snapshot repairs the text",
     )
     parser.add_argument(
-        "--spark", action="store_true", help="afterwards a job on Spark that tells how it gets on"
+        "--spark", action="store_true", help="afterwards a Spark job that reports its progress"
     )
     parser.add_argument(
         "--stay",

@@ -392,7 +392,7 @@ class PositionList:
     """Positions of topics, by name.
 
     Attributes:
-        positions: One a topic.
+        positions: One per topic.
         timestamp: Time of the store when it was asked, Unix ms.
         has_more: More topics match.
     """

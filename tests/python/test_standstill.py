@@ -48,7 +48,9 @@ async def test_a_standstill_is_told_once_and_another_one_again() -> None:
     for _ in range(4):
         real.passes()
     assert len(said) == 1
-    assert said[0].startswith("virtual time stands still, 2 timers are pending: advance the clock")
+    assert said[0].startswith(
+        "virtual time does not advance, 2 timers are pending: advance the clock"
+    )
     await clock.advance(1)
     for _ in range(4):
         real.passes()
@@ -96,7 +98,7 @@ def test_a_test_that_hangs_says_why_though_pytest_keeps_its_output(
     result = pytester.runpytest_subprocess("-p", "no:cacheprovider")
     assert result.ret == 3
     result.stderr.fnmatch_lines(
-        ["*::test_it_hangs: virtual time stands still, * pending: advance*"]
+        ["*::test_it_hangs: virtual time does not advance, * pending: advance*"]
     )
 
 

@@ -49,7 +49,7 @@ interface Timer extends TimerHandle {
 /**
  * Time that only a test moves, so that no test waits and every run is the same.
  *
- * Give it to `MemoryServer`, whose clients then live by it, as it does itself.
+ * Pass it to `MemoryServer`, which uses it, as its clients do.
  */
 export class VirtualClock implements Clock {
   private _now = 0;
@@ -153,7 +153,7 @@ export class VirtualClock implements Clock {
     return this._now - began;
   }
 
-  /** Suspend the machine: the wall clock goes on, all else stands still. */
+  /** Suspend the machine: only the wall clock moves. */
   async machineSleeps(milliseconds: number): Promise<void> {
     await this.settle();
     this._wall += milliseconds;

@@ -128,7 +128,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   // ---------------------------------------------------------------- what a test uses
 
   /**
-   * A client of this server, which lives by its clock, and is closed with it.
+   * A client of this server, which uses its clock and is closed with it.
    *
    * @param options As `new PubSub` takes them; without a token it is a service.
    * @throws UsageError The server is not running.
@@ -151,7 +151,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   }
 
   /**
-   * What a program needs that makes its own `new PubSub(server.options)`: such a client lives by
+   * What a program needs that makes its own `new PubSub(server.options)`: such a client uses
    * real time, so give the server `clock: new SystemClock()`.
    */
   get options(): PubSubOptions & { readonly token: string } {

@@ -4,7 +4,7 @@
  * For networks that let no WebSocket through. The session speaks the same frames as on a socket:
  *
  * - `auth` asks `GET /v1/session`, and its answer becomes `auth.ok` or `auth.error`; a peer without
- *   that operation knows HIP-56 and nothing more. A further `auth` reopens the stream with its
+ *   that operation implements only HIP-56. A further `auth` reopens the stream with its
  *   token; what passes meanwhile is replayed as messages, and the session drops what it knows.
  * - The `subscribe` frames of one turn are all there is: they open one stream that replaces the one
  *   before, which is read until the next one answers.

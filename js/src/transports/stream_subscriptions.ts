@@ -35,7 +35,7 @@ export interface StreamRequest {
 /** The set that the next stream carries. */
 export class StreamSubscriptions {
   /**
-   * The peer knows HIP-56 and nothing more: one `GET` with all topics and the least `since`, one
+   * The peer implements only HIP-56: one `GET` with all topics and the least `since`, one
    * `subscribed` for all of them, no `ref`.
    */
   plain = false;

@@ -50,7 +50,7 @@ export function status(connection: Connection): readonly [button: HTMLElement, p
       'aria-label': 'Connection',
     },
     h('h2', {}, 'Connection'),
-    h('p', { class: 'quiet' }, () => explain(connection.last.value, now.value) || 'All is well.'),
+    h('p', { class: 'quiet' }, () => explain(connection.last.value, now.value) || 'No problems.'),
     h('h3', {}, 'What happened'),
     steps,
   );
@@ -60,8 +60,9 @@ export function status(connection: Connection): readonly [button: HTMLElement, p
 /** The line below the bar while there is no connection. */
 export function statusLine(connection: Connection): HTMLElement {
   return h(
-    'div',
+    'section',
     {
+      'aria-label': 'Connection state',
       class: () => `status-line ${tone(connection.state.value)}`,
       // The first connection also takes a moment, which needs no notice.
       hidden: () =>

@@ -150,7 +150,7 @@ class Rest(Performer):
         return await self.perform(call, timeout=seconds + wait_ms / 1000)
 
     async def session(self, *, timeout: float | None = None) -> SessionInfo | None:
-        """What the token may do; None from a peer that knows HIP-56 and nothing more."""
+        """What the token may do; None from a peer that implements only HIP-56."""
         try:
             return await self.perform(rest_calls.session(), timeout=timeout)
         except (NotFound, Unsupported):

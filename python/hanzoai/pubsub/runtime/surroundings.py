@@ -1,7 +1,7 @@
 """What a client is on: the clock, randomness, and how it reaches a server.
 
 A URL ``memory://NAME`` names a server of ``hanzoai.pubsub.testing`` in this process. The client
-then lives by the server's clock and uses no socket, so the program under test need not be changed.
+then uses the server's clock and no socket, so the program under test need not be changed.
 """
 
 from __future__ import annotations

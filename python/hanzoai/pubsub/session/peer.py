@@ -21,7 +21,7 @@ class Peer:
         features: What it says that it can do; empty for a plain peer.
         limits: What it says that it allows.
         token_left: Milliseconds until the token ends, if it says it.
-        plain: It knows HIP-56 and nothing more, so it is sent nothing more.
+        plain: It implements only HIP-56, so it is sent nothing more.
         ref: It echoes `ref`.
         ack: It answers `publish`, with the `ref` that it was given.
         seq: It numbers the messages of a topic.

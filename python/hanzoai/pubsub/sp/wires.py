@@ -53,7 +53,7 @@ class Wire(Protocol):
         ...
 
     def finish(self) -> None:
-        """Say goodbye, where the protocol has a word for it."""
+        """Send a close frame, if the protocol has one."""
         ...
 
 

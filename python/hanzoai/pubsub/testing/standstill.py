@@ -66,7 +66,7 @@ class Standstill:
             self._told = True
             timers = "1 timer is" if pending == 1 else f"{pending} timers are"
             self._tell(
-                f"virtual time stands still, {timers} pending: advance the clock "
+                f"virtual time does not advance, {timers} pending: advance the clock "
                 "(`await server.clock.advance(seconds)`)"
             )
         self._seen = seen

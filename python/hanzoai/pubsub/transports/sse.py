@@ -3,7 +3,7 @@
 For networks that let no WebSocket through. The session speaks the same frames as on a socket:
 
 - `auth` asks `GET /v1/session`, and its answer becomes `auth.ok` or `auth.error`; a peer without
-  that operation knows HIP-56 and nothing more. A further `auth` opens the stream again with its
+  that operation implements only HIP-56. A further `auth` opens the stream again with its
   token; what passes meanwhile is replayed as messages, and the session drops what it knows.
 - The `subscribe` frames of one loop turn are all there is: they open one stream instead of the
   one before, which is read until the next one answers.

@@ -54,7 +54,7 @@ class StreamSubscriptions:
         overlap_ms: How long before the newest message a peer without `seq` is asked to replay.
 
     Attributes:
-        plain: The peer knows HIP-56 and nothing more: one `GET` with all topics and the least
+        plain: The peer implements only HIP-56: one `GET` with all topics and the least
             `since`, one `subscribed` for all of them, no `ref`.
         generation: Counts the sets.
     """

@@ -63,7 +63,7 @@ class SocketSession:
             self._relay.add(self)
 
     def receive(self, data: bytes) -> None:
-        """See `endpoints.Receiver`. What a subscriber sends goes nowhere."""
+        """See `endpoints.Receiver`. Data from a subscriber is ignored."""
         parameters = self.asked.parameters
         if parameters is None or self._gone or self.connection.closed:
             return

@@ -98,7 +98,7 @@ class BrokerDecoder:
         return len(self._unparsed)
 
     def feed(self, data: bytes) -> None:
-        """Append bytes from the peer. What a subscriber sends goes nowhere."""
+        """Append bytes from the peer. Data from a subscriber is ignored."""
         if self._opening is None or self._opening.writes:
             self._unparsed.feed(data)
 

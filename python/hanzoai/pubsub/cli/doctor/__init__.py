@@ -114,7 +114,7 @@ def _conclude(output: Output, report: Report, patient: Patient) -> None:
     if cause is None:
         warnings = sum(finding.status is Status.WARNING for finding in report.findings)
         ending = "" if not warnings else f" {warnings} warning{'s' * (warnings > 1)} above."
-        output.line(("All is well.", "bold green"), ending)
+        output.line(("No problems found.", "bold green"), ending)
         return
     output.item([("First cause: ", "bold red")], (cause.message, "bold"))
     if cause.remedy:

@@ -51,7 +51,7 @@ class Finding:
 
 
 def ok(name: str, message: str, milliseconds: float | None = None) -> Finding:
-    """All is well."""
+    """No problems found."""
     return Finding(name, Status.OK, message, milliseconds=milliseconds)
 
 

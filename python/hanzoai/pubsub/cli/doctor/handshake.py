@@ -39,7 +39,7 @@ class Welcome:
         user: Whom the token names; empty where the server does not report it.
         offset: The server's clock minus this machine's, seconds; None where it does not tell.
         max_payload: Bytes; None where it does not tell.
-        plain: Whether this server knows HIP-56 and nothing more.
+        plain: Whether this server implements only HIP-56.
     """
 
     user: str

@@ -1,4 +1,4 @@
-"""Where a subscription stands against a peer that knows HIP-56 and nothing more.
+"""Where a subscription stands against a peer that implements only HIP-56.
 
 It asks from before its mark and drops the ids that it knows.
 """
