@@ -4,7 +4,7 @@
     python examples/spark/orders_live.py
 
 Open the server's address in a browser and watch `demo.**`: each shop has a topic,
-`demo.dashboard.<shop>`, with its present window, and `demo.jobs.orders` reports the progress of the job.
+`demo.dashboard.<shop>`, with its present window. `demo.jobs.orders` has the progress of the job.
 """
 
 from __future__ import annotations

@@ -293,7 +293,7 @@ class Inbox:
                 self._front[PresenceChange, entry.topic] = entry
 
     def _to_front(self, gap: Gap) -> bool:
-        """Keep a gap before the oldest message, one per topic; returns whether it is another one."""
+        """Keep a gap before the oldest message, one per topic; return whether it is a new one."""
         topic = gap.topic
         if (Gap, topic) not in self._front and len(self._front) >= _TOPICS:
             topic = " ".join(self.topics)

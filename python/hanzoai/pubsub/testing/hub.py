@@ -132,7 +132,7 @@ class MemoryHub:
         core = self.hub.core
 
         def call_at(at: float, run: Callable[[], None]) -> asyncio.TimerHandle:
-            # A moment later than asked: time does not advance, and a float may fall short of its tick
+            # A moment later than requested: a float may fall short of the tick of the fixed clock
             # forever. The wheel only ever cancels what it gets.
             return cast("asyncio.TimerHandle", clock.call_later(at - clock.now() + 0.001, run))
 
