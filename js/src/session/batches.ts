@@ -4,20 +4,16 @@
  * The part of a client that publishes batches.
  */
 
-import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
+import type { ErrorFrame, PublishedFrame, PublishResult } from '../generated/wire.js';
 import {
   type Entry,
+  openOf,
   PAUSE,
   type Publishes,
   RATE_LIMITED,
   resultOf,
   UNANSWERED,
 } from './publishes.js';
-
-/** Messages without an answer, by slot. */
-export function openOf({ _publish, _results }: Entry): [slot: number, message: Publication][] {
-  return [..._publish.messages.entries()].filter(([slot]) => !_results[slot]);
-}
 
 /** The server answered: one result for each message that had none. */
 export function batchAnswered(publishes: Publishes, entry: Entry, frame: PublishedFrame): void {

@@ -75,7 +75,6 @@ export interface SendPolicies {
 
 /** The part that sends and settles several messages as one publish. */
 export interface Batches {
-  openOf(entry: Entry): [slot: number, message: Publication][];
   batchAnswered(publishes: Publishes, entry: Entry, frame: PublishedFrame): void;
   slotAnswered(
     publishes: Publishes,
@@ -297,7 +296,7 @@ export class Publishes {
     if (this._held - entry._since >= PAUSE) this.slowed += 1;
     entry._since = this._held;
     const [message] = _publish.messages;
-    const messages = _publish.batch && this.batches?.openOf(entry).map(([, open]) => open);
+    const messages = _publish.batch && openOf(entry).map(([, open]) => open);
     ports.send(messages ? { type: 'publish', messages, ref } : { type: 'publish', message, ref });
     if (peer?.acks) return;
     const results = _publish.messages.map(({ id }) => ({ id }) as PublishResult);
@@ -353,4 +352,9 @@ export class Publishes {
 /** What the answer to one message says became of it. */
 export function resultOf({ id, timestamp, seq, duplicate }: PublishedFrame): PublishResult {
   return { id, timestamp, seq, duplicate } as PublishResult;
+}
+
+/** Messages without an answer, by slot. */
+export function openOf({ _publish, _results }: Entry): [slot: number, message: Publication][] {
+  return [..._publish.messages.entries()].filter(([slot]) => !_results[slot]);
 }

@@ -251,7 +251,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'attempts are counted from the first for ever': {
     file: 'session/lifecycle.ts',
-    from: 'this.attempts._failed = this.attempts._outage = 0;',
+    from: 'this._attempts._failed = this._attempts._outage = 0;',
     to: '',
     silent: true,
   },

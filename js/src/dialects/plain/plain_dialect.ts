@@ -14,9 +14,9 @@ import type {
   ServerFrame,
   SubscribedFrame,
 } from '../../generated/wire.js';
-import { openOf } from '../../session/batches.js';
 import { BY_SEQ, type Cursors } from '../../session/cursor.js';
 import type { Peer } from '../../session/peer.js';
+import { openOf } from '../../session/publishes.js';
 import type { Session } from '../../session/session.js';
 import type { SubscriptionState } from '../../session/subscription_state.js';
 import type { Loose } from '../../wire/compact.js';
