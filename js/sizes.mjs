@@ -28,10 +28,10 @@ const GOALS = {
   streams: 2.5 * KB,
 };
 const LIMITS = {
-  core: 23.6 * KB,
+  core: 23.3 * KB,
   everything: 47.9 * KB,
-  chat: 31.6 * KB,
-  development: 28.5 * KB,
+  chat: 31.4 * KB,
+  development: 28.3 * KB,
   streams: 2.5 * KB,
 };
 
