@@ -57,6 +57,13 @@ def test_a_subscriber_that_is_ahead_of_its_node_is_told_of_a_new_numbering_once(
     assert behind(9, 7, START, START + 1) == ([], START - 1, False, True)
 
 
+def test_a_subscriber_that_is_ahead_of_its_node_gets_nothing_that_it_has() -> None:
+    log = (START, START + 1)
+    assert behind(START, START - 1, *log) == ([], START, False, False)
+    assert behind(START + 1, START - 1, *log) == ([], START + 1, False, False)
+    assert behind(START - 1, START, *log) == ([START], START, False, False)
+
+
 def test_a_log_that_is_lost_with_messages_that_were_delivered_here_is_told() -> None:
     former, between = 3_000_000, 6_000_000
     wanted = Wanted(None, {"demo.x": former}, None)

@@ -223,6 +223,43 @@ async def test_what_a_node_finds_in_a_log_during_a_replay_comes_once(
         assert await heard(coming, last) == [*missed[len(read) :], last]
 
 
+@pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
+@pytest.mark.parametrize("early", [False, True], ids=["found first", "log read first"])
+async def test_what_a_node_finds_in_a_log_comes_to_no_one_who_resumes_behind_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, pattern: str, *, early: bool
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as there,
+        peer(node, node.token("bob")) as coming,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await there.subscribe("demo.*")
+        with deaf(node) as gone:
+            missed = [await publish(publisher, number) for number in (1, 2, 3)]
+            await until(lambda: len(gone), 3)
+        if pattern == TOPIC:
+            # Its topic is being discovered when it comes.
+            backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+            backplane._deliveries.doubt(TOPIC)
+        slow = SlowRead(node, monkeypatch)
+        frame = {"type": "subscribe", "topics": [pattern], "after": {TOPIC: missed[1]}}
+        await coming.send(frame)
+        await slow.asked.wait()
+        if early:
+            slow.may_read.set()
+            await slow.read.wait()
+        await find(node)
+        slow.may_read.set()
+        slow.may_end.set()
+        answer = await coming.until("subscribed")
+        last = await publish(publisher, 4)
+        assert await heard(there, last) == [*missed, last]
+        seqs = [each["seq"] for each in answer["history"]]
+        assert [*seqs, *await heard(coming, last)] == [missed[2], last]
+
+
 @pytest.mark.parametrize("noticed", [False, True])
 async def test_a_replay_to_one_hides_nothing_that_a_deaf_node_owes_to_patterns(
     store: Store, *, noticed: bool
