@@ -311,7 +311,7 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
         # new one begins here. At an older position, it would report the restart twice.
         return Chosen(topic, (), log.start - 1, truncated=False, reset=True)
     if stood is not None and stood < position and position >= log.start:
-        # What the subscriber has already does not come again, though the node delivers it to others.
+        # The node delivers more to others; what the subscriber has already does not come again.
         position = stood if mark is None or anew else max(stood, mark)
         entries = [entry for entry in entries if (entry.seq or 0) <= position]
     return Chosen(topic, entries, position or None, short, anew)
