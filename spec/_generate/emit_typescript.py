@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from spec._generate.text import camel, header, single, typescript_name, union
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from spec._generate.defaults import Constant, Group
     from spec._generate.errors import Errors, Record
 
@@ -143,7 +141,3 @@ def _constant_doc(constant: Constant, indent: str) -> list[str]:
 def _words(record: Record) -> list[str]:
     """The remedy, and the meaning where the client itself says no more."""
     return [record.remedy, record.meaning] if record.code in _SAID_ALONE else [record.remedy]
-
-
-def _array(values: Iterable[str]) -> str:
-    return f"[{', '.join(map(single, values))}]"
