@@ -355,6 +355,21 @@ async def test_what_cannot_be_read_is_left_out_and_told() -> None:
     assert [reason for reason in told if "UTF-8" in reason] == ["not UTF-8"] * 2
 
 
+async def test_an_answer_to_a_publish_is_read_in_every_shape_that_peers_send() -> None:
+    async def talk(connection: ServerConnection) -> None:
+        await connection.send('{"type":"published","id":"m1","ref":5}')
+        await connection.send('{"type":"published","id":"m1","timestamp":"soon","ref":"p6"}')
+        await connection.send('{"type":"published",')
+        await connection.send('{"type":"published","id":"m1","ref":"p7"}')
+
+    told: list[str] = []
+    async with opened(talk) as transport:
+        transport.malformed = told.append
+        found = await collect(transport, 3)
+        assert [getattr(one, "ref", None) for one in found] == ["5", "p6", "p7"]
+        assert len(told) == 1
+
+
 async def test_compression_is_used_where_it_is_asked_for() -> None:
     seen: list[str | None] = []
 

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 from msgspec.structs import asdict
+from pydantic import ValidationError
 from pydantic_core import to_json as plain_json
 
 from hanzoai.pubsub.errors import InvalidTopic
@@ -104,8 +105,13 @@ def _write(fields: object) -> bytes:
 @cache
 def fast_codec() -> Codec:
     """The codec with msgspec."""
-    invalid = (msgspec.MsgspecError, _Refused, UnicodeDecodeError, RecursionError)
-    return Codec(read_message, published_validator(), invalid, partial(encode, write=_write))
+    of_messages = (msgspec.MsgspecError, _Refused, UnicodeDecodeError, RecursionError)
+    return Codec(
+        read_message,
+        published_validator(),
+        (*of_messages, ValidationError),
+        partial(encode, write=_write),
+    )
 
 
 def _check_topic(topic: str) -> None:
