@@ -10,6 +10,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from pubsub_server.backplanes.redis.layout import Layout, split
+from pubsub_server.backplanes.redis.link import Link
+from pubsub_server.backplanes.redis.writer import Item, Memory, Writer
+from pubsub_server.backplanes.retention import Keep, Retention
+from pubsub_server.interfaces import Published
+from pubsub_server.shared.answers import Answer
+from pubsub_server.shared.requests import Draft
 from tests.cluster.fleet import nodes, peer
 from tests.cluster.front import front
 from tests.cluster.redis_cluster import redis_cluster
@@ -23,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hanzoai.pubsub import PubSubClient
+    from pubsub_server.errors import ServiceError
     from pubsub_server.testing import RunningServer
     from tests.cluster.front import Front
 
@@ -176,6 +184,43 @@ async def test_a_snapshot_that_lacks_messages_gives_no_position_twice(tmp_path: 
             task.cancel()
             assert ascending(positions)
     finally:
+        await store.end()
+
+
+async def test_a_repeat_that_comes_first_after_a_snapshot_does_not_stand_for_its_lineage(
+    tmp_path: Path,
+) -> None:
+    store = Store("redis", tmp_path / "store")
+    store.folder.mkdir()
+    await store.start()
+    link = Link(store.url, cluster=False, durable=False)
+    layout, retention = Layout("test", 1), Retention(Keep(10, 3_600_000))
+    # A node that no one listens to, so that nothing else asks for the lineage.
+    writer = Writer(link, layout, retention, Memory(100, 3_600_000, 7_200_000), BOUND)
+
+    async def send(id: str) -> Published:
+        draft = Draft("demo.x", "row", b"1", None, id, None)
+        parts = split(draft, id, ("service", "spark"))
+        answer: Answer[list[Published | ServiceError]] = Answer()
+        writer.publish([Item("demo.x", id, "spark", -1, parts, 0)], answer)
+        (result,) = await answer
+        assert isinstance(result, Published)
+        return result
+
+    try:
+        async with asyncio.timeout(BOUND):
+            await send("first")
+            await store.command("SAVE")
+            lost = await send("second")
+            await store.end()
+            await store.start()
+            # The first of these dials, and gives the server the script.
+            for _ in range(2):
+                assert (await send("first")).duplicate
+            assert ((await send("third")).seq or 0) > (lost.seq or 0)
+    finally:
+        await writer.close()
+        await link.close()
         await store.end()
 
 

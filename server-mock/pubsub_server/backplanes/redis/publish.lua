@@ -95,10 +95,14 @@ local function turn_ids(base, since)
   end
 end
 
--- Since when each shard has lost nothing, checked or as the last check noted it.
+-- Since when each shard has lost nothing, checked or as the last check noted it. A check includes a
+-- shard that gets only repeats: the caller relies on it for the publishes that follow.
 local unbroken = {}
+if check == 1 then
+  for _, base in ipairs(KEYS) do unbroken[base] = lineage(base) end
+end
 local function since_of(base, noted)
-  local since = check == 0 and noted and tonumber(string.sub(noted, 83)) or lineage(base)
+  local since = noted and tonumber(string.sub(noted, 83)) or lineage(base)
   unbroken[base] = since
   return since
 end
