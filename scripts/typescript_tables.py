@@ -16,7 +16,7 @@ _FIELD: Final = re.compile(
     r"^  (?:/\*\*(?P<said>(?:(?!\*/).)*)\*/\n  )?readonly (?P<name>\w+)\??: (?P<type>[^;]+);$",
     re.MULTILINE | re.DOTALL,
 )
-_DEFAULT: Final = re.compile(r"[;,.]? ?\b[Dd]efault:? (?P<default>[^.;]+)")
+_DEFAULT: Final = re.compile(r"[;,.]? ?\b[Dd]efault:? (?P<default>(?:`[^`]*`|[^.;`])+)")
 _NUMBERS: Final = {
     "2 ** 30": "1 GiB",
     "historyPageMax": f"{LIMITS.history_page_max:,}",

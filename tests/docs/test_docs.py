@@ -110,6 +110,14 @@ def test_pages_of_packages_link_only_to_the_web() -> None:
         assert [link for link in links(page) if not link.startswith("https://")] == [], page
 
 
+@pytest.mark.parametrize("page", PAGES, ids=_name)
+def test_code_in_a_table_ends_in_the_cell_in_which_it_begins(page: Path) -> None:
+    text = re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    rows = [line for line in text.splitlines() if line.startswith("| ")]
+    cells = [cell for row in rows for cell in re.split(r"(?<!\\)\|", row)]
+    assert [cell for cell in cells if cell.count("`") % 2] == []
+
+
 def test_tables_that_come_from_code_are_current() -> None:
     script = ROOT / "scripts" / "write_tables.py"
     done = subprocess.run(
