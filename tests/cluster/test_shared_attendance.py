@@ -161,6 +161,22 @@ async def test_a_list_that_could_not_be_read_is_shown_when_it_can(
         assert users(await snapshot(bob)) == ["ann", "bob"]
 
 
+async def test_a_list_that_a_pattern_got_late_is_shown_again_after_the_store_lost_its_data(
+    store: Store,
+) -> None:
+    async with meeting(store, ["bob"], ["ann"]) as ((a, _), (bob, ann)):
+        reading = Reading(a)
+        await ann.subscribe(TOPIC)
+        reading.failures = 1
+        await bob.subscribe("demo.*")
+        while users(await snapshot(bob)) != ["ann"]:
+            pass
+        await bob.fence()
+        # The store names no topic, because it has lost them.
+        reading.attendance.missed([], anything=True)
+        assert users(await snapshot(bob)) == ["ann"]
+
+
 async def test_more_changes_than_are_held_while_one_is_greeted_bring_the_list_anew(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -372,10 +372,13 @@ class SharedAttendance(Attendance):
                 # A later change was sent already: this one is outdated.
                 self._stale[topic] = everyone or self._stale.get(topic, False)
                 continue
-            if not present.members[topic]:
+            hearing = core.router.hearing(topic)
+            if hearing and present.members[topic]:
+                self._remember(topic)
+            else:
                 self._known.pop(topic, None)
             encoded: dict[Encoder, bytes] = {}
-            for connection in core.router.hearing(topic):
+            for connection in hearing:
                 encoder = connection.encoder
                 if not everyone and encoder.presence is Attends.CHANGES:
                     continue
