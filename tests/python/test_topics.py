@@ -14,6 +14,7 @@ from hanzoai.pubsub.topics import (
     TopicTrie,
     is_wildcard,
     matches,
+    valid_topics,
     validate_pattern,
     validate_topic,
 )
@@ -91,6 +92,15 @@ def test_a_valid_name_comes_back(name: str) -> None:
 def test_a_valid_pattern_comes_back(pattern: str) -> None:
     assert validate_pattern(pattern) == pattern
     assert is_wildcard(pattern)
+
+
+def test_a_name_may_be_a_str_of_another_class() -> None:
+    class Compared(str):
+        __slots__ = ()
+        __hash__ = None  # type: ignore[assignment] # as of a class that defines only `__eq__`
+
+    assert validate_topic(Compared("other.class")) == "other.class"
+    assert "other.class" not in valid_topics
 
 
 @given(st.text(max_size=300))

@@ -43,9 +43,10 @@ def validate_topic(name: str) -> str:
     """
     given = cast("object", name)
     if isinstance(given, str) and len(given) <= MAX_TOPIC and _NAME.fullmatch(given):
-        if len(valid_topics) >= _REMEMBERED:
-            valid_topics.clear()
-        valid_topics.add(given)
+        if type(given) is str:  # a subclass may not have a hash
+            if len(valid_topics) >= _REMEMBERED:
+                valid_topics.clear()
+            valid_topics.add(given)
         return given
     raise _invalid(name, "topic")
 
