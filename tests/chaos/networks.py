@@ -55,6 +55,8 @@ class Wire:
         self.target = target
         self.port = free_port()
         self._server: asyncio.Server | None = None
+        # Bound, and not listening: the port refuses connections, and stays ours.
+        self._held_port: socket.socket | None = None
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         # How many faults of a kind are in force: they may overlap.
@@ -66,12 +68,14 @@ class Wire:
 
     async def start(self) -> None:
         """Take connections."""
+        self._release_port()
         self._server = await asyncio.start_server(self._serve, HOST, self.port, backlog=512)
 
     async def end(self) -> None:
         """Cut everything."""
         if self._server is not None:
             self._server.close()
+        self._release_port()
         self.reset()
         for task in self._tasks:
             task.cancel()
@@ -100,9 +104,22 @@ class Wire:
         if on and self._refusing == 1 and self._server is not None:
             self._server.close()
             self._server = None
+            self._hold_port()
             self.reset()
         elif not self._refusing and self._server is None:
             await self.start()
+
+    def _hold_port(self) -> None:
+        held = self._held_port = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Another process may have been faster.
+        with contextlib.suppress(OSError):
+            held.bind((HOST, self.port))
+
+    def _release_port(self) -> None:
+        if self._held_port is not None:
+            self._held_port.close()
+            self._held_port = None
 
     def blackhole(self, on: bool) -> None:
         """Swallow what passes; connections of that time stay dead without notice."""
