@@ -35,8 +35,14 @@ def run(command: Sequence[str]) -> int:
     """
     adopt_orphans()
     process = subprocess.Popen(command)
+
+    def forward(number: int, _: object) -> None:
+        # `Popen.send_signal` would take the exit code that the loop below waits for.
+        with suppress(ProcessLookupError):
+            os.kill(process.pid, number)
+
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda given, _: process.send_signal(given))
+        signal.signal(number, forward)
     while process.returncode is None:
         pid, status = os.waitpid(-1, 0)
         if pid == process.pid:

@@ -114,6 +114,25 @@ def test_ctrl_c_ends_the_suites_too(tmp_path: Path) -> None:
     wait_for_the_end_of(began.read_text(encoding="utf-8"))
 
 
+def test_a_signal_that_comes_when_the_program_has_just_ended_does_not_change_its_code() -> None:
+    ends = (sys.executable, "-c", "raise SystemExit(3)")
+    code = (
+        "import os, signal\n"
+        "from scripts import reaper\n"
+        "real = os.waitpid\n"
+        "def waitpid(pid, options):\n"
+        "    if not options:\n"
+        "        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOWAIT)\n"
+        "        os.kill(os.getpid(), signal.SIGINT)\n"
+        "    return real(pid, options)\n"
+        "os.waitpid = waitpid\n"
+        f"raise SystemExit(reaper.run({ends!r}))"
+    )
+    command = (sys.executable, "-c", code)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 3, done.stderr.decode()
+
+
 def test_what_a_suite_leaves_running_is_ended_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
