@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from pubsub_server.backplanes.redis import wire as module
-from pubsub_server.backplanes.redis.wire import Wire
+from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -113,6 +114,33 @@ async def test_a_server_that_does_not_answer_in_time_counts_as_lost(
             await wire.execute_command("GET", "1")
     assert server.commands == 1
     assert not wire.is_open
+
+
+async def test_an_answer_behind_many_messages_is_waited_for_as_long_as_they_come(
+    fake: tuple[Fake, Redis],
+) -> None:
+    server, client = fake
+    pushed: list[Any] = []
+    answers: list[Any] = []
+    wire = Wire(client, pushed.append)
+    async with asyncio.timeout(BOUND):
+        await wire.open()
+        loop, late = wire._loop, 0.0
+        clock: Any = SimpleNamespace(
+            time=lambda: loop.time() + late, call_later=loop.call_later, call_at=loop.call_at
+        )
+        wire._loop = clock
+        wire.send(("GET", "1"), answers.append)
+        await until(lambda: server.commands, 1)
+        late = ANSWER_WITHIN
+        assert server.writer is not None
+        server.writer.write(b">3\r\n+smessage\r\n+c\r\n+x\r\n")
+        await until(lambda: len(pushed), 1)
+        wire._look()
+        assert wire.is_open
+        late *= 2
+        wire._look()
+        assert [type(each) for each in answers] == [RedisConnectionError]
 
 
 async def test_a_subscription_that_is_refused_is_no_answer_to_the_call_behind_it(

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 CONFIRMATIONS: Final = frozenset((b"ssubscribe", b"sunsubscribe"))
 """Kinds of pushes that answer `tell`."""
 ANSWER_WITHIN: Final = 5.0
-"""Seconds. A Redis that has not answered by then counts as lost."""
+"""Seconds. A Redis that owes an answer and sends nothing within this time counts as lost. While it
+sends something, the answer may be behind it."""
 
 _INCOMPLETE: Final = object()
 _pack = cast("Callable[[tuple[Word, ...]], bytes]", hiredis.pack_command)  # pyright: ignore[reportUnknownMemberType]
@@ -69,6 +70,7 @@ class Wire:
         # confirmed has no callback.
         self._pending: deque[tuple[Done | None, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._heard = 0.0
         self._ended: asyncio.Future[None] | None = None
         self._error: Exception | None = None
         self._over = False
@@ -227,6 +229,7 @@ class Wire:
         pushed, pending = self._pushed, self._pending
         try:
             if socket is self._socket:
+                self._heard = self._loop.time()
                 reader.feed(data)
             # What is handed on may close the connection.
             while socket is self._socket and (answer := reader.gets()) is not incomplete:
@@ -282,7 +285,7 @@ class Wire:
         self._timer = None
         if not self._pending:
             return
-        due = self._pending[0][1]
+        due = max(self._pending[0][1], self._heard + ANSWER_WITHIN)
         if due <= self._loop.time():
             self.close(RedisConnectionError(f"no answer within {ANSWER_WITHIN:g} s"))
         else:
