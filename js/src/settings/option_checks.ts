@@ -98,10 +98,9 @@ export function checkOptions(
     );
   }
   checkUrl(url, 'url', ['ws:', 'wss:', 'http:', 'https:']);
-  const restUrl = given.restUrl ?? (given.url === undefined && environ['HANZO_PUBSUB_REST_URL']);
-  if (restUrl !== undefined && restUrl !== false && restUrl !== '') {
-    checkUrl(restUrl, 'restUrl', ['http:', 'https:']);
-  }
+  let { restUrl } = given;
+  if (given.url === undefined) restUrl ??= environ['HANZO_PUBSUB_REST_URL'] || undefined;
+  if (restUrl !== undefined) checkUrl(restUrl, 'restUrl', ['http:', 'https:']);
   checkFunction('getToken', getToken);
   const token = given.token ?? (getToken ? undefined : environ['HANZO_PUBSUB_TOKEN'] || undefined);
   if (getToken && token !== undefined) {

@@ -31,7 +31,7 @@ export interface Endpoints {
  * @throws InvalidOption One of them is not such a URL, or holds a user, a password or a token.
  */
 export function endpoints(url: unknown, restUrl?: unknown): Endpoints {
-  const { protocol, host, hostname, port, pathname, search } = read(url, 'url', /^(?:ws|http)s?:/);
+  const { protocol, host, hostname, port, pathname, search } = read(url, 'url', /^(ws|http)s?:/);
   const path = withoutSlash(pathname);
   const isHttp = protocol.startsWith('h');
   const [usual, other] = isHttp ? [HTTP_PORT, SOCKET_PORT] : [SOCKET_PORT, HTTP_PORT];
@@ -57,7 +57,7 @@ export function endpoints(url: unknown, restUrl?: unknown): Endpoints {
 export function refusePlaintext(urls: Readonly<Record<string, string>>): void {
   for (const field in urls) {
     const { protocol, hostname } = new URL(urls[field] as string);
-    if (!/s:$/.test(protocol) && !isLoopback(hostname)) {
+    if (/^(ws|http):/.test(protocol) && !isLoopback(hostname)) {
       throw new InsecureUrl(`The token would go unencrypted to ${hostname} over ${protocol}//.`, {
         field,
       });
@@ -65,9 +65,9 @@ export function refusePlaintext(urls: Readonly<Record<string, string>>): void {
   }
 }
 
-/** Whether a host is this machine by its very name or address; names are not looked up. */
+/** Whether the host of a URL, in lower case, is this machine by its very name or address. */
 function isLoopback(hostname: string): boolean {
-  return /^(?:(?:.*\.)?localhost\.?|127(?:\.\d{1,3}){3}\.?|\[::1\]|\[::ffff:7f[0-9a-f]{2}:[0-9a-f]{1,4}\])$/i.test(
+  return /^((.*\.)?localhost\.?|127(\.\d{1,3}){3}\.?|\[::1\]|\[::ffff:7f[0-9a-f]{2}:[0-9a-f]{1,4}\])$/.test(
     hostname,
   );
 }

@@ -1,0 +1,25 @@
+/** Options that protect: what `new PubSub` refuses before anything is sent. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { PubSub } from '../../js/src/index.js';
+
+const token = 'x';
+
+for (const [field, urls] of [
+  ['url', { url: 'ws://example.com/ws', restUrl: 'https://example.com' }],
+  ['url', { url: 'ws://example.com/ws' }],
+  ['url', { url: 'http://example.com' }],
+  ['restUrl', { url: 'wss://example.com/ws', restUrl: 'http://example.com' }],
+] as const) {
+  test(`no token goes unencrypted to ${Object.values(urls).join(' and ')}`, () => {
+    assert.throws(() => new PubSub({ ...urls, token }), { code: 'insecure_url', field });
+    assert.ok(new PubSub({ ...urls, token, allowInsecure: true }));
+  });
+}
+
+test('an empty `restUrl` is refused in words', () => {
+  const options = { url: 'wss://example.com/ws', restUrl: '', token };
+  assert.throws(() => new PubSub(options), { field: 'restUrl', message: /is empty/ });
+});
