@@ -9,13 +9,13 @@ import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
 import type { Handler } from './runtime/handlers.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
-import { lazily, PARTS } from './runtime/parts.js';
+import { PARTS } from './runtime/parts.js';
 import {
   checkPublishing,
-  inTurn,
   NONE,
   type PublishOptions,
   publish,
+  publishMany,
 } from './runtime/publishing.js';
 import { type SubscribeOptions, subscribe } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
@@ -39,8 +39,6 @@ import type {
 } from './values.js';
 
 const EVENTS: readonly (keyof ClientEvents)[] = ['state', 'gap', 'error'];
-
-const batches = lazily(() => import('./runtime/batches.js'));
 
 /**
  * The client of Hanzo PubSub (HIP-56, Client SDK).
@@ -246,9 +244,7 @@ export class PubSub<Topics extends object = AnyTopics> {
   ): Promise<(Published | PubSubError)[]> {
     const driver = this._live;
     checkPublishing(options);
-    return inTurn(driver, batches(), options, ({ publishMany }) =>
-      publishMany(driver, messages, options),
-    );
+    return publishMany(driver, messages, options);
   }
 
   /**

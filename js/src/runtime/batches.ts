@@ -4,8 +4,7 @@ import { PubSubError } from '../errors.js';
 import * as batches from '../session/batches.js';
 import type { Published } from '../values.js';
 import type { Driver } from './driver.js';
-import { PARTS } from './parts.js';
-import { type Prepared, type PublishOptions, prepare, refused, send } from './publishing.js';
+import { type Prepared, type PublishOptions, refused, send } from './publishing.js';
 
 /** Messages of a batch, where the server does not say how many it takes. */
 const BATCH = 1_000;
@@ -13,46 +12,31 @@ const BATCH = 1_000;
 /** A batch is sent in frames of at most so many bytes of payload. */
 const BATCH_BYTES = 1 << 20;
 
-/** Publish several, whose turn it is, in frames that the server takes; see `PubSub.publishMany`. */
-export async function publishMany(
-  driver: Driver,
-  messages: readonly unknown[],
-  options: PublishOptions,
-): Promise<(Published | PubSubError)[]> {
-  const { maxPayload, session } = driver;
-  session.publishes.batches ??= batches;
-  if (typeof Object(messages)[Symbol.iterator] !== 'function') {
-    return (await driver.part(PARTS.arguments(), options)).refuseMany(messages);
-  }
-  const items: Prepared[] = [];
-  for (const given of messages) {
-    const [topic, message] =
-      Array.isArray(given) && given.length === 2 ? given : [undefined, given];
-    const item = prepare(topic, message, maxPayload);
-    if (item) items.push(item);
-    else (await driver.part(PARTS.arguments(), options)).refuseMessage(topic, message, maxPayload);
-  }
-  return sendAll(driver, items, options, true);
-}
-
-/** Publish frame by frame; what is published meanwhile comes after the first, and is not held up. */
-async function sendAll(
+/**
+ * Publish frame by frame; what is published meanwhile comes after the first, and is not held up.
+ *
+ * @param end Time, by the clock; then the rest is given up.
+ * @param hasTurn What was published before has entered the queue.
+ */
+export async function sendAll(
   driver: Driver,
   items: readonly Prepared[],
   options: PublishOptions,
+  end: number,
   hasTurn: boolean,
 ): Promise<(Published | PubSubError)[]> {
-  const { clock } = driver;
-  const deadline = clock.now() + driver.patience(options.timeout);
-  const most = driver.peer?.limits?.max_batch || BATCH;
+  const { peer, session } = driver;
+  session.publishes.batches ??= batches;
+  const most = peer?.limits?.max_batch || BATCH;
   // What goes in one frame is granted as a whole.
-  const count = firstFrame(items, Math.min(most, driver.session.context.peer?.burst || most));
-  const results = count ? await send(driver, items.slice(0, count), options, true, hasTurn) : [];
+  const count = firstFrame(items, Math.min(most, session.context.peer?.burst || most));
+  const timeout = Math.max(0, Math.round(end - driver.clock.now()));
+  const limited = { ...options, timeout };
+  const results = count ? await send(driver, items.slice(0, count), limited, true, hasTurn) : [];
   const rest = items.slice(count);
   if (!rest.length) return results;
   try {
-    const timeout = Math.max(0, deadline - clock.now());
-    return [...results, ...(await sendAll(driver, rest, { ...options, timeout }, false))];
+    return [...results, ...(await sendAll(driver, rest, options, end, false))];
   } catch (error) {
     // What became of the messages before is not lost with these.
     if (!(error instanceof PubSubError)) throw error;

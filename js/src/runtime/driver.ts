@@ -93,7 +93,7 @@ export class Driver implements Ports, Owner {
   readonly over: AbortSignal = this._over.signal;
   private _started = false;
   private _closing = false;
-  private _drain: number | undefined;
+  private _drain = 0;
   private _fetching: AbortController | undefined;
   private _numbers = 0;
   /** By subscription. */
@@ -233,7 +233,7 @@ export class Driver implements Ports, Owner {
   }
 
   startTimer(name: TimerName, after: number): void {
-    const wait = name === 'drain' ? (this._drain ?? after) : after;
+    const wait = name === 'drain' ? this._drain : after;
     const fire = (): void => {
       this.tell((session) => session.timerFired(name, this._idle));
       const { slowed } = this.session.publishes;
@@ -398,10 +398,15 @@ export class Driver implements Ports, Owner {
 
   /** Settle the publishes and end. */
   async close(milliseconds: number | undefined): Promise<void> {
+    const { clock, turn } = this;
+    const time = milliseconds ?? this.options.closeTimeout;
+    const end = clock.now() + time;
     const states = this.states();
     this._closing = true;
-    this._drain = milliseconds;
-    this.tell((session) => (milliseconds === 0 ? session.abort() : session.close()));
+    // What waits for a part of the client was published before.
+    if (turn) await within(turn, undefined, clock, time);
+    this._drain = end - clock.now();
+    this.tell((session) => (time ? session.close() : session.abort()));
     for await (const _ of states);
   }
 
@@ -453,9 +458,8 @@ export class Driver implements Ports, Owner {
     });
   }
 
-  /** Keep messages of this client from its own subscriptions, where `echo` is off. */
+  /** Keep messages of this client from its own subscriptions: `echo` is off. */
   rememberOwn(messages: Publish['messages']): void {
-    if (this.options.echo) return;
     for (const { id } of messages) this._own.add(id);
     for (const id of this._own) {
       if (this._own.size <= OWN_IDS) break;

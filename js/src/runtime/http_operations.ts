@@ -73,7 +73,7 @@ export class HttpApi {
     const turn = this._order.then(async () => {
       const there = certain || (await this._isThere(messages[0]?.topic ?? '', options));
       if (!there) return undefined;
-      this._client.rememberOwn(messages);
+      if (!this._client.options.echo) this._client.rememberOwn(messages);
       return this._api.publish(messages, this._limits(options));
     });
     this._order = turn.catch(() => {});

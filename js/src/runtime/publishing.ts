@@ -15,7 +15,7 @@ import type { Published, Via } from '../values.js';
 import { messageId } from '../wire/ids.js';
 import { sizeOf } from '../wire/plain.js';
 import type { Driver } from './driver.js';
-import { PARTS } from './parts.js';
+import { lazily, PARTS } from './parts.js';
 import { rejected } from './rejected.js';
 import type { Waiting } from './waiting.js';
 
@@ -63,7 +63,9 @@ export function checkPublishing(options: PublishOptions): void {
   );
 }
 
-type Policies = Awaited<ReturnType<typeof PARTS.background>>;
+const batches = lazily(() => import('./batches.js'));
+
+type Batches = Awaited<ReturnType<typeof batches>>;
 
 /** A publication that can be sent. */
 export interface Prepared {
@@ -122,11 +124,34 @@ export async function publish(
   if (type === PRESENCE_UPDATE && options.via !== 'rest') {
     const { updatePresence } = await driver.part(PARTS.background(), options);
     await updatePresence(driver, topic, data as JsonObject, options, PARTS.arguments);
-    return { id: one.id, timestamp: undefined, seq: undefined, duplicate: false };
+    return published({}, one) as Published;
   }
   const [result] = await send(driver, [one], options);
   if (!result || result instanceof PubSubError) throw result;
   return result;
+}
+
+/** @internal Publish several messages, as they are at the call; see `PubSub.publishMany`. */
+export async function publishMany(
+  driver: Driver,
+  messages: readonly unknown[],
+  options: PublishOptions,
+): Promise<(Published | PubSubError)[]> {
+  const { clock, maxPayload } = driver;
+  if (typeof Object(messages)[Symbol.iterator] !== 'function') {
+    return (await driver.part(PARTS.arguments(), options)).refuseMany(messages);
+  }
+  const items: Prepared[] = [];
+  for (const given of messages) {
+    const [topic, message] =
+      Array.isArray(given) && given.length === 2 ? given : [undefined, given];
+    const item = prepare(topic, message, maxPayload);
+    if (item) items.push(item);
+    else (await driver.part(PARTS.arguments(), options)).refuseMessage(topic, message, maxPayload);
+  }
+  const end = clock.now() + driver.patience(options.timeout);
+  const enter = (part: Batches) => part.sendAll(driver, items, options, end, true);
+  return inTurn(driver, options, enter, batches());
 }
 
 /**
@@ -143,14 +168,14 @@ export async function send(
   batch: boolean = false,
   hasTurn: boolean = false,
 ): Promise<(Published | PubSubError)[]> {
-  const { signal, via } = options;
+  const { signal, via, key, background } = options;
   const { clock } = driver;
   const patience = driver.patience(options.timeout);
   const end = clock.now() + patience;
   signal?.throwIfAborted();
   // A peer of plain HIP-56 acknowledges nothing on a socket, but answers a request.
   const certain = via === 'rest';
-  const limits = { timeout: patience, signal };
+  const limits = { timeout: patience, signal, background };
   if (certain || (via !== 'socket' && !driver.acknowledges)) {
     const api = await driver.part(driver.http(), limits);
     const results = await api.publish(items, limits, certain);
@@ -158,7 +183,6 @@ export async function send(
   }
   driver.connect();
   const { sendPolicy: policy } = driver.options;
-  const { key, background } = options;
   const publish: Publish = {
     ref: driver.number(),
     messages: items.map(({ publication }) => publication),
@@ -168,24 +192,20 @@ export async function send(
     batch,
     background,
   };
-  const enter = (parts?: Policies): Promise<Outcome> => {
-    if (parts) {
-      const { Backpressure, makeRoom, turnOf } = parts;
-      driver.backpressure ??= new Backpressure(driver);
-      driver.session.publishes.policies ??= { makeRoom, turnOf };
-    }
+  const enter = (): Promise<Outcome> => {
     const waiter = policy === 'block' ? driver.backpressure : undefined;
     return (waiter ?? driver).publish(publish, end, signal);
   };
-  const lacks = (policy !== 'error' || background) && !driver.backpressure;
   const outcome =
-    lacks || (driver.turn && !hasTurn)
-      ? await inTurn(driver, lacks ? PARTS.background() : undefined, limits, enter)
+    !hasTurn && (driver.turn || lacksPolicies(driver, limits))
+      ? await inTurn(driver, limits, enter)
       : await enter();
   if (outcome.kind === 'acked') return items.map((item, n) => published(outcome.results[n], item));
   if (outcome.kind === 'rejected') {
     const isLate = outcome.code === 'timeout';
-    const message = isLate ? (await PARTS.background()).unsent(driver, patience) : outcome.message;
+    const message = isLate
+      ? (await driver.part(PARTS.background(), limits)).unsent(driver, patience)
+      : outcome.message;
     return items.map((item) => refused({ ...outcome, message }, item));
   }
   const late = clock.now() >= end;
@@ -196,32 +216,42 @@ export async function send(
   });
 }
 
+/** Whether a publish needs the part that knows policies, lanes and backpressure. */
+function lacksPolicies(driver: Driver, { background }: PublishOptions): boolean | undefined {
+  return !driver.backpressure && (background || driver.options.sendPolicy !== 'error');
+}
+
 /**
- * @internal Load a part that a publish needs; what is published meanwhile waits for that, and for
- * its turn.
+ * Load the parts that a publish needs; what is published meanwhile waits for that, and for its turn.
  *
  * @param enter Hands the publish to the session before it returns.
+ * @param loading The part that `enter` gets.
  */
-export async function inTurn<Part, Result>(
+async function inTurn<Part, Result>(
   driver: Driver,
-  loading: Promise<Part> | Part,
-  limits: Waiting,
+  options: PublishOptions,
   enter: (part: Part) => Promise<Result>,
+  loading?: Promise<Part>,
 ): Promise<Result> {
-  const before = driver.turn;
-  let pass = (): void => {};
-  const entered = new Promise<void>((resolve) => {
-    pass = resolve;
-  });
-  const turn = Promise.all([before, entered]);
-  driver.turn = turn;
-  try {
-    const [part] = await driver.part(Promise.all([loading, before]), limits);
-    return enter(part);
-  } finally {
-    pass();
+  const { turn: before } = driver;
+  const policies = lacksPolicies(driver, options) ? PARTS.background() : undefined;
+  const entering = driver
+    .part(Promise.all([loading as Promise<Part>, policies, before]), options)
+    .then(([part, policy]) => {
+      if (policy) {
+        driver.backpressure ??= new policy.Backpressure(driver);
+        driver.session.publishes.policies ??= policy;
+      }
+      // In a list: the turn passes before there is a result.
+      return [enter(part)] as const;
+    });
+  // A publish that fails gives up its own turn, not those before it.
+  const turn = Promise.allSettled([before, entering]).then(() => {
     if (driver.turn === turn) driver.turn = undefined;
-  }
+  });
+  driver.turn = turn;
+  const [result] = await entering;
+  return result;
 }
 
 /** What became of one publish, as the program gets it. */

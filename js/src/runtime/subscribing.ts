@@ -149,7 +149,8 @@ export async function subscribe<Data>(
   if (!(await within(inbox.answered, signal, clock, patience))) {
     // Without a handler, no one could read it any more.
     if (!onMessage) end();
-    throw (await PARTS.background()).late(driver, patience, request.topics[0], Boolean(onMessage));
+    const { late } = await driver.part(PARTS.background(), options);
+    throw late(driver, patience, request.topics[0], Boolean(onMessage));
   }
   signal?.throwIfAborted();
   if (inbox.error) throw inbox.error;

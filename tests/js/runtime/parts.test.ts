@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { ConnectionFailed } from '../../../js/src/errors.js';
 import { PARTS } from '../../../js/src/runtime/parts.js';
 import { deferred } from './server.js';
-import { turns, virtualClient } from './virtual.js';
+import { type FakePeer, turns, virtualClient } from './virtual.js';
 
 /** Have a part loaded in another way while `body` runs. */
 async function loading<Name extends keyof typeof PARTS>(
@@ -29,6 +29,15 @@ interface Batch {
   readonly messages?: readonly { readonly data: unknown }[];
 }
 
+/** The data of each message that was published, in order. */
+function published({ socket }: FakePeer): unknown[] {
+  return socket.frames('publish').flatMap((frame) => {
+    const { message, messages = [message] } = frame as unknown as Batch;
+    return messages.map((one) => one?.data);
+  });
+}
+
+const never = () => new Promise<never>(() => {});
 const broken = () => Promise.reject(new ConnectionFailed('A part of the client did not load.'));
 
 test('messages are delivered while presence loads for another subscription', async () => {
@@ -127,11 +136,7 @@ for (const [what, options] of [
       gate.resolve();
       await Promise.all(published);
     });
-    const sent = peer.socket.frames('publish').flatMap((frame) => {
-      const { message, messages = [message] } = frame as unknown as Batch;
-      return messages.map((one) => one?.data);
-    });
-    assert.deepEqual(sent, [1, 2, 3, 4]);
+    assert.deepEqual(published(peer), [1, 2, 3, 4]);
     await ps.close();
   });
 }
@@ -139,7 +144,6 @@ for (const [what, options] of [
 test('a publish that does not get its part in time does not stop those that wait for it', async () => {
   const { ps, peer, clock } = virtualClient();
   await ps.connect();
-  const never = () => new Promise<never>(() => {});
   await loading('background', never, async () => {
     const first = ps.publish('a.b', { data: 1 }, { background: true, timeout: 1_000 });
     const second = ps.publish('a.b', { data: 2 });
@@ -149,5 +153,105 @@ test('a publish that does not get its part in time does not stop those that wait
     await second;
   });
   assert.equal(peer.socket.frames('publish').length, 1);
+  await ps.close();
+});
+
+test('a publish that is given up while a part loads does not let others overtake', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  const gate = deferred<void>();
+  await loading(
+    'background',
+    (usual) => gate.promise.then(usual),
+    async () => {
+      const stop = new AbortController();
+      const first = ps.publish('a.b', { data: 1 }, { background: true });
+      const second = ps.publish('a.b', { data: 2 }, { signal: stop.signal });
+      stop.abort();
+      await assert.rejects(second, { name: 'AbortError' });
+      const third = ps.publish('a.b', { data: 3 });
+      await turns();
+      gate.resolve();
+      await Promise.all([first, third]);
+    },
+  );
+  assert.deepEqual(published(peer), [1, 3]);
+  await ps.close();
+});
+
+for (const policy of ['latest', 'drop_oldest', 'block'] as const) {
+  test(`what follows a first batch with the policy ${policy} does not overtake it`, async () => {
+    const { ps, peer } = virtualClient({ sendQueue: { policy } });
+    await ps.connect();
+    await Promise.all([
+      ps.publishMany([
+        ['a.b', { data: 1 }],
+        ['a.b', { data: 2 }],
+      ]),
+      ps.publish('a.b', { data: 3 }),
+    ]);
+    assert.deepEqual(published(peer), [1, 2, 3]);
+    await ps.close();
+  });
+}
+
+test('a batch has the messages that its list had at the call', async () => {
+  const { ps, peer } = virtualClient();
+  const pending = [{ topic: 'a.b', data: 1 }];
+  const results = ps.publishMany(pending);
+  pending.length = 0;
+  assert.equal((await results).length, 1);
+  assert.deepEqual(published(peer), [1]);
+  await ps.close();
+});
+
+test('closing sends what waits for a part of the client', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  const gate = deferred<void>();
+  await loading(
+    'background',
+    (usual) => gate.promise.then(usual),
+    async () => {
+      const all = [
+        ps.publish('a.b', { data: 1 }, { background: true }),
+        ps.publishMany([['a.b', { data: 2 }]]),
+      ];
+      const closed = ps.close();
+      await assert.rejects(ps.publish('a.b', { data: 3 }), { code: 'closed' });
+      gate.resolve();
+      await Promise.all([...all, closed]);
+    },
+  );
+  assert.deepEqual(published(peer), [1, 2]);
+  assert.equal(ps.state, 'closed');
+});
+
+test('closing waits for a part that does not load no longer than for an answer', async () => {
+  const { ps, clock } = virtualClient({ closeTimeout: 2_000 });
+  await ps.connect();
+  await loading('background', never, async () => {
+    const publish = ps.publish('a.b', { data: 1 }, { background: true, timeout: 5_000 });
+    const failed = assert.rejects(publish, { code: 'connection_failed' });
+    const closed = ps.close();
+    await clock.advance(2_000);
+    await closed;
+    await clock.advance(3_000);
+    await failed;
+  });
+  assert.equal(clock.pending, 0);
+});
+
+test('calls that are late end although the part with the words does not load', async () => {
+  const { ps, peer, clock } = virtualClient();
+  peer.isDown = true;
+  await loading('background', never, async () => {
+    const failed = Promise.all([
+      assert.rejects(ps.publish('a.b', { data: 1 }, { timeout: 1_000 }), ConnectionFailed),
+      assert.rejects(ps.subscribe('a.b', { timeout: 1_000 }), ConnectionFailed),
+    ]);
+    await clock.advance(2_000);
+    await failed;
+  });
   await ps.close();
 });
