@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
-from redis.exceptions import ResponseError
+from redis.exceptions import ReadOnlyError, ResponseError
 
 from pubsub_server.backplanes.redis import wire as module
+from pubsub_server.backplanes.redis.servers import One
 from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire
 from tests.cluster.waiting import until
 
@@ -238,3 +239,20 @@ async def test_a_connection_that_is_ended_while_it_is_dialed_stays_closed(
                 await call
     assert not wire.is_open
     assert server.commands == 0
+
+
+@pytest.mark.parametrize(
+    ("error", "stays"),
+    [(RedisConnectionError("No connection available."), True), (ReadOnlyError("replica"), False)],
+)
+async def test_a_reader_that_fails_ends_the_connection_that_listens_only_on_a_replica(
+    fake: tuple[Fake, Redis], error: Exception, stays: bool
+) -> None:
+    _, client = fake
+    one = One(f"redis://127.0.0.1:{client.connection_pool.connection_kwargs['port']}")
+    async with asyncio.timeout(BOUND):
+        server = await one.of("any")
+        await server.writer.open()
+        await one.failed(server, error)
+        assert server.writer.is_open is stays
+        await one.close()

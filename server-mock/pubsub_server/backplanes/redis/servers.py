@@ -132,9 +132,17 @@ class Server:
         else:
             await wire.hang_up()
 
-    async def drop(self) -> None:
-        """Dial again from now on: the others are lost as well, or lead to who may not write."""
-        self.writer.close()
+    async def drop(self, error: Exception) -> None:
+        """Dial again from now on.
+
+        The connection that listens notices by itself when it is lost. A reader that is lost, or
+        that was not free in time, does not end it: messages that are not kept would be missed.
+
+        Args:
+            error: `DIAL_ANEW`.
+        """
+        if isinstance(error, ReadOnlyError):
+            self.writer.close()
         await self.readers.connection_pool.disconnect(inuse_connections=False)
 
     async def close(self) -> None:
@@ -178,7 +186,7 @@ class One:
     async def failed(self, server: Server, error: Exception) -> bool:
         """A call failed; whether another server is to be asked instead."""
         if isinstance(error, DIAL_ANEW):
-            await server.drop()
+            await server.drop(error)
         return False
 
     async def close(self) -> None:
@@ -247,7 +255,7 @@ class Slots:
         if not isinstance(error, (AskError, OutOfMemoryError)):
             self._doubted, self._stale = asked, True
         if isinstance(error, DIAL_ANEW):
-            await server.drop()
+            await server.drop(error)
         return False
 
     async def close(self) -> None:
