@@ -123,7 +123,6 @@ export class RecordedSession {
     this.session = new Session(options, this._ports(), random);
     this.session.addPresence({ Presence, OwnPresence });
     this.session.publishes.policies = { makeRoom, turnOf };
-    this.session.publishes.batches = batches;
   }
 
   /** Hand an event to the session; what it does, in order. */
@@ -182,6 +181,8 @@ export class RecordedSession {
         session.unsubscribe(event.sub);
         break;
       case 'publish':
+        // A client has that part from its first batch on.
+        if (event.batch) session.publishes.batches = batches;
         session.publish(event);
         break;
       case 'expire':
