@@ -145,7 +145,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: 'if (false) return',
   },
   'a batch is sent again whole': {
-    file: 'session/batches.ts',
+    file: 'session/publishes.ts',
     from: 'filter(([slot]) => !_results[slot])',
     to: 'filter(() => true)',
   },
