@@ -9,7 +9,7 @@ import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
 import type { Handler } from './runtime/handlers.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
-import { PARTS } from './runtime/parts.js';
+import { lazily, PARTS } from './runtime/parts.js';
 import {
   checkPublishing,
   NONE,
@@ -37,6 +37,8 @@ import type {
   StateChange,
   StateName,
 } from './values.js';
+
+const batches = lazily(() => import('./runtime/batches.js'));
 
 const EVENTS: readonly (keyof ClientEvents)[] = ['state', 'gap', 'error'];
 
@@ -244,7 +246,7 @@ export class PubSub<Topics extends object = AnyTopics> {
   ): Promise<(Published | PubSubError)[]> {
     const driver = this._live;
     checkPublishing(options);
-    return publishMany(driver, messages, options);
+    return publishMany(driver, messages, options, batches);
   }
 
   /**

@@ -15,7 +15,7 @@ import type { Published, Via } from '../values.js';
 import { messageId } from '../wire/ids.js';
 import { sizeOf } from '../wire/plain.js';
 import type { Driver } from './driver.js';
-import { lazily, PARTS } from './parts.js';
+import { PARTS } from './parts.js';
 import { rejected } from './rejected.js';
 import type { Waiting } from './waiting.js';
 
@@ -62,10 +62,6 @@ export function checkPublishing(options: PublishOptions): void {
     'Give any text that names what is replaced.',
   );
 }
-
-const batches = lazily(() => import('./batches.js'));
-
-type Batches = Awaited<ReturnType<typeof batches>>;
 
 /** A publication that can be sent. */
 export interface Prepared {
@@ -131,11 +127,27 @@ export async function publish(
   return result;
 }
 
-/** @internal Publish several messages, as they are at the call; see `PubSub.publishMany`. */
+/** The part that sends batches. */
+interface Batches {
+  sendAll(
+    driver: Driver,
+    items: readonly Prepared[],
+    options: PublishOptions,
+    end: number,
+    hasTurn: boolean,
+  ): Promise<(Published | PubSubError)[]>;
+}
+
+/**
+ * @internal Publish several messages, as they are at the call; see `PubSub.publishMany`.
+ *
+ * @param batches Loads the part that sends them.
+ */
 export async function publishMany(
   driver: Driver,
   messages: readonly unknown[],
   options: PublishOptions,
+  batches: () => Promise<Batches>,
 ): Promise<(Published | PubSubError)[]> {
   const { clock, maxPayload } = driver;
   if (typeof Object(messages)[Symbol.iterator] !== 'function') {
