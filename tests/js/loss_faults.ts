@@ -59,7 +59,7 @@ export const FAULTS: readonly LossFault[] = [
     becomes: "if (onGap === 'raise') return;",
   },
   {
-    breaks: 'The next page is another client, and begins anew.',
+    breaks: 'The next page is another client that starts over.',
     file: 'runtime/recovery.test.ts',
     tests: [
       'the next page presents the same client, and goes on behind what the last one has taken',
