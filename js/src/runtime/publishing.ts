@@ -273,7 +273,7 @@ function published(result: PublishResult = {}, item: Prepared): Published | PubS
   return { id, timestamp, seq, duplicate };
 }
 
-/** @internal The error of one message, of what was said of it or of its batch. */
+/** @internal The error of one message, from a refusal of it or of its batch. */
 export function refused(
   refusal: Omit<Rejected, 'kind'>,
   { id, publication }: Prepared,

@@ -56,7 +56,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     '',
   ),
   'a call given up is no failure': replaced('credentials.ts', 'this._failed += 1;'),
-  'failures count for ever': replaced('credentials.ts', 'this._failed = 0;\n    this', 'this'),
+  'failures are never forgotten': replaced('credentials.ts', 'this._failed = 0;\n    this', 'this'),
   'a token never ends': replaced('credentials.ts', "timers.limit('expiry', left);"),
   'a token of the callback never ends': replaced(
     'credentials.ts',
