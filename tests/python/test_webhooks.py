@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import pickle
@@ -156,10 +157,10 @@ def test_a_memory_of_no_time_is_refused(tolerance: float) -> None:
 
 
 async def test_webhooks_of_a_real_server_are_verified() -> None:
-    deliveries: list[WebhookDelivery] = []
+    deliveries: asyncio.Queue[WebhookDelivery] = asyncio.Queue()
 
     async def receive(request: web.Request) -> web.Response:
-        deliveries.append(verify(await request.read(), request.headers, SECRET))
+        deliveries.put_nowait(verify(await request.read(), request.headers, SECRET))
         return web.Response(status=204)
 
     app = web.Application()
@@ -174,9 +175,11 @@ async def test_webhooks_of_a_real_server_are_verified() -> None:
         with ThreadedServer(webhooks=[{**hook, "events": ["publish"]}]) as server:
             async with PubSubClient(**server.options, token=server.token()) as ps:
                 await ps.publish("demo.orders", {"data": {"amount": 5}})
+                # To leave a ThreadedServer blocks this loop, which the receiver needs.
+                delivery = await asyncio.wait_for(deliveries.get(), 30)
     finally:
         await runner.cleanup()
-    [event] = [event for delivery in deliveries for event in delivery.events]
+    [event] = delivery.events
     assert (event.event, event.topic, event.data["data"]) == (
         "publish",
         "demo.orders",

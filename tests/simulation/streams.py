@@ -352,7 +352,7 @@ class StreamRun:
             elif kind == "delta" and not replaced:
                 for piece in effect["pieces"]:
                     grow(reader.view, piece)
-            elif kind in ("snapshot", "done", "aborted"):
+            elif kind == "snapshot":
                 replaced = True
         if replaced:
             reader.view = json.loads(json.dumps(reading.parts))

@@ -293,8 +293,11 @@ export class Reading {
     count: number,
     effects: ReaderEffect[],
   ): void {
-    if (parts) this._replace(parts, count);
-    else this.stale ||= count !== this.next;
+    if (parts) {
+      // Deltas alone do not show the tokens that were lost before the end.
+      if (JSON.stringify(parts) !== JSON.stringify(this.parts)) effects.push({ kind: 'snapshot' });
+      this._replace(parts, count);
+    } else this.stale ||= count !== this.next;
     this._since = this._heard = undefined;
     this._held.clear();
     this.ended = true;

@@ -351,6 +351,9 @@ class Reading:
         if parts is None:
             self.stale = self.stale or count != self.next
         else:
+            if parts != self.parts:
+                # Deltas alone do not show the tokens that were lost before the end.
+                effects.append({"kind": "snapshot"})
             self.parts = parts
             self.stale = False
             self.next = count
