@@ -295,7 +295,7 @@ export class Reading {
   ): void {
     if (parts) {
       // Deltas alone do not show the tokens that were lost before the end.
-      if (JSON.stringify(parts) !== JSON.stringify(this.parts)) effects.push({ kind: 'snapshot' });
+      if (count !== this.next || textOf(parts) !== this.text) effects.push({ kind: 'snapshot' });
       this._replace(parts, count);
     } else this.stale ||= count !== this.next;
     this._since = this._heard = undefined;

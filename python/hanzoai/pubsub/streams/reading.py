@@ -351,7 +351,7 @@ class Reading:
         if parts is None:
             self.stale = self.stale or count != self.next
         else:
-            if parts != self.parts:
+            if count != self.next or text_of(parts) != self.text:
                 # Deltas alone do not show the tokens that were lost before the end.
                 effects.append({"kind": "snapshot"})
             self.parts = parts
