@@ -362,7 +362,7 @@ async def test_life_6_a_burst_of_twenty_megabytes_is_no_silence(
         asyncio.timeout(60),
         slow_line(options["url"]) as url,
         PubSubClient(
-            token=token, **{**options, "url": url}, ping_interval=0.25, pong_timeout=1
+            url, token, rest_url=options["rest_url"], ping_interval=0.25, pong_timeout=1
         ) as ps,
         PubSubClient(token=token, **options) as publisher,
         ps.subscribe("demo.big") as sub,
