@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import importlib
+import os
 import random
 import shutil
 import signal
 import socket
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any, cast
+from functools import cache
+from pathlib import Path
+from tempfile import gettempdir
+from typing import IO, TYPE_CHECKING, Any, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -18,7 +23,6 @@ from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-    from pathlib import Path
 
 BOUND = 60
 _GIVEN: set[int] = set()
@@ -41,21 +45,38 @@ def program(kind: str) -> str:
 
 
 def free_port() -> int:
-    """A port that nobody listens on, nor an outgoing connection takes while its server is away.
+    """Find a port that no program uses, and keep it from outgoing connections and other tests.
 
     Raises:
         OSError: There is none.
     """
-    for port in random.sample(BELOW_OUTGOING, 100):
+    for port in random.sample(BELOW_OUTGOING, min(100, len(BELOW_OUTGOING))):
         with socket.socket() as probe:
             try:
                 probe.bind(("127.0.0.1", port))
             except OSError:
                 continue
-        if port not in _GIVEN:
+        if port not in _GIVEN and _reserve(port):
             _GIVEN.add(port)
             return port
     raise OSError("no port is free")
+
+
+def _reserve(port: int) -> bool:
+    """Lock the byte of a port in a file that all test processes of a user share.
+
+    The lock lasts as long as this process. A server that is away for a while keeps its port.
+    """
+    try:
+        fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
+    except OSError:
+        return False
+    return True
+
+
+@cache
+def _reservations() -> IO[bytes]:
+    return (Path(gettempdir()) / f"hanzo-pubsub-test-ports-{os.getuid()}").open("ab")
 
 
 class Store:
