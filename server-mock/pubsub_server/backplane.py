@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 
 
 class Entry(msgspec.Struct, gc=False):
-    """One stored or passing message: its position, and its envelope's JSON, encoded once.
+    """One message: its position, and the JSON of its envelope, encoded once.
 
     Attributes:
-        topic: Where.
+        topic: Its topic.
         id: Its id.
-        timestamp: Unix ms, never less than that of an earlier one of the topic.
-        seq: Its position; None for one that is not kept.
-        expires: Unix ms when it leaves the log.
+        timestamp: Unix ms, not less than that of the previous message of the topic.
+        seq: Its position; None if it is not stored.
+        expires: Unix ms at which it leaves the log.
         body: The envelope as JSON.
-        given: Whether its publisher gave the id, and may send the message again under it.
-        sender: Kind and id of the publisher, whose ids are apart from those of others; empty where
-            another node keeps the log.
+        given: Whether its publisher chose the id, and may repeat the message with it.
+        sender: Kind and id of the publisher; ids are unique per publisher. Empty if another node
+            keeps the log.
     """
 
     topic: str
@@ -48,12 +48,12 @@ class Replay:
 
     Attributes:
         entries: Messages, oldest first.
-        positions: Newest position by topic. A topic without a message has one too, if it was named:
-            the one before its first message.
-        truncated: Topics whose log does not reach back to what was asked for.
-        reset: Topics whose numbering began after the position that was asked for.
-        unbroken: Unix ms since when the store has lost nothing that it acknowledged.
-        overlapping: Topics of which this node may still deliver messages up to ``positions``.
+        positions: Newest position by topic. A topic without a message also has one, if it was
+            subscribed to by name: the position before its first message.
+        truncated: Topics whose log does not reach back to the requested position.
+        reset: Topics whose numbering began after the requested position.
+        unbroken: Unix ms since which the store has lost no acknowledged message.
+        overlapping: Topics for which this node may still deliver messages up to ``positions``.
     """
 
     entries: Sequence[Entry]
@@ -69,11 +69,11 @@ class Standing:
     """The positions of the log of a topic.
 
     Attributes:
-        topic: Which.
-        first: Position of the oldest message that is retained; ``last + 1`` where none is.
-        last: Newest position that was ever given in this log; 0 where there is no log.
-        at: Position of the first retained message that is not older than the time asked for;
-            ``last + 1`` where there is none. None where no time was asked for.
+        topic: Name of the topic.
+        first: Position of the oldest retained message; ``last + 1`` if there is none.
+        last: Newest position that was assigned in this log; 0 if there is no log.
+        at: Position of the first retained message that is not older than the requested time; ``last
+            + 1`` if there is none. None if no time was requested.
     """
 
     topic: str
@@ -86,19 +86,19 @@ class Origin(Protocol):
     """Where a publish comes from.
 
     Attributes:
-        closed: Whether its answer cannot be sent any more.
+        closed: Whether the answer can no longer be sent.
     """
 
     closed: bool
 
 
 class Logs(Protocol):
-    """What a backplane has kept: the positions of logs, and what is in them."""
+    """The logs that a backplane keeps: their positions and messages."""
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
-        """How to find the topics that a replay of these patterns begins with, piece by piece.
+        """The topics that a replay of these patterns begins with, to be found step by step.
 
-        None where `Backplane.replay` is fast, or takes its time without holding up others.
+        None if `Backplane.replay` is fast, or does not delay others.
         """
         ...
 
@@ -114,11 +114,11 @@ class Logs(Protocol):
         Args:
             topics: Concrete topics.
             at: Unix ms; see `Standing.at`.
-            hear: Topics and patterns that were joined: what of them is published after this is
-                delivered.
+            hear: Topics and patterns that were joined: messages published on them after this call
+                are delivered.
 
         Returns:
-            The time of the store when it was asked, Unix ms, and the positions in any order.
+            The time of the store at the query, Unix ms, and the positions in any order.
         """
         ...
 
@@ -143,60 +143,61 @@ class Logs(Protocol):
         ...
 
     def evict(self, topic: str | None, *, log_too: bool) -> None:
-        """Drop retained messages (of all topics for None), for tests; the numbering too."""
+        """Drop retained messages and the numbering (of all topics for None), for tests."""
         ...
 
 
 class Backplane(Protocol):
     """Keeps the logs and joins the nodes.
 
-    A backplane gives every published message a position, keeps it, and calls ``deliver`` on every
-    node, this one too, in the order of positions a topic. `MemoryBackplane` does all in the call;
-    one that goes over a network gathers what one loop turn publishes and answers later.
+    A backplane assigns a position to every published message, stores it, and calls ``deliver`` on
+    every node, including this one, in the order of positions within each topic. `MemoryBackplane`
+    does everything in the call; a backplane with a network batches the publishes of one loop turn
+    and answers later.
 
     Attributes:
-        lasting: Whether what it keeps outlives this process, for others to read.
+        lasting: Whether its logs outlive this process, so that others can read them.
     """
 
     lasting: bool
 
     @property
     def logs(self) -> Logs:
-        """What it has kept."""
+        """Its logs."""
         ...
 
     @property
     def node(self) -> str | None:
-        """Whose positions it gives: the id of this node; None where they hold on every node."""
+        """Id of the node whose clients can use its positions; None for every node."""
         ...
 
     def start(
         self, deliver: Callable[[Entry], None], lack: Callable[[str], None] | None = None
     ) -> None:
-        """Begin to deliver; called again, deliver to another from then on.
+        """Start delivery; a second call replaces the callbacks.
 
         Args:
             deliver: Called with each message.
-            lack: Called with a topic before the first message behind a hole that no log fills. None
-                leaves the one of the call before.
+            lack: Called with a topic before the first message after a gap that no log fills. None
+                keeps the callback of the previous call.
         """
         ...
 
     @property
     def hears(self) -> bool:
-        """Whether what is published reaches this node."""
+        """Whether published messages reach this node."""
         ...
 
     def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call this with `hears` whenever it changes."""
+        """Call this with `hears` each time it changes."""
         ...
 
     def join(self, pattern: str) -> None:
-        """Some client of this node subscribes to this topic or pattern; the first of them."""
+        """The first client of this node has subscribed to this topic or pattern."""
         ...
 
     def leave(self, pattern: str) -> None:
-        """No client of this node does any more."""
+        """The last client of this node has unsubscribed from it."""
         ...
 
     def publish(
@@ -206,14 +207,15 @@ class Backplane(Protocol):
         done: Callable[[list[Published | ServiceError]], None],
         origin: Origin | None = None,
     ) -> None:
-        """Number, keep and deliver. An id that this sender has used is not delivered again.
+        """Number, store and deliver messages, except those with an id that this sender has used.
 
         Args:
-            drafts: Checked and allowed publications.
+            drafts: Validated and authorized publications.
             sender: Kind and id of the publisher.
-            done: Called once, with one answer for each: at once, or when the store has answered.
-            origin: The connection of a publisher that repeats what is not acknowledged. What waits
-                when it closes may be refused.
+            done: Called once, with one answer per draft: immediately, or when the store has
+                answered.
+            origin: The connection of a publisher that repeats unacknowledged messages. If it
+                closes, waiting messages may be rejected.
         """
         ...
 
@@ -227,7 +229,7 @@ class Backplane(Protocol):
         newest: int | None,
         allowed: Callable[[str], bool],
     ) -> Replay | Awaitable[Replay]:
-        """Retained messages of the topics and of whatever the patterns match, oldest first.
+        """Retained messages of the topics, and of all topics that match the patterns, oldest first.
 
         From this call on, ``deliver`` gets each message that the replay does not include. If the
         answer takes time, it also gets messages that the replay includes, until the answer and,
@@ -248,5 +250,5 @@ class Backplane(Protocol):
         ...
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop the backplane."""
         ...

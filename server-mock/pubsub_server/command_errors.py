@@ -1,4 +1,4 @@
-"""How commands report a failure: as text on a terminal, elsewhere as one JSON per line."""
+"""Reports failures of commands: as text on a terminal, otherwise as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LONGEST: Final = 366 * 86400.0
 
 
 def report_error(text: str, code: int = FAILED) -> int:
-    """Say on standard error what went wrong, line by line, and answer the exit code."""
+    """Write the failure to standard error, line by line, and return the exit code."""
     for line in text.splitlines():
         if sys.stderr.isatty():
             said = f"hanzo-pubsub: {line}"
@@ -33,15 +33,15 @@ def report_error(text: str, code: int = FAILED) -> int:
 
 
 class Parser(argparse.ArgumentParser):
-    """A parser whose errors are those of the commands."""
+    """A parser that reports errors in the format of the commands."""
 
     def error(self, message: str) -> NoReturn:
-        """Say it and exit with 2."""
+        """Report the error and exit with 2."""
         raise SystemExit(report_error(f"{message} (see `{self.prog} --help`)", USAGE))
 
 
 def duration(text: str) -> float:
-    """Seconds of `500ms`, `60s`, `5m`, `1h`, `2d`; a bare number is seconds."""
+    """Parse `500ms`, `60s`, `5m`, `1h` or `2d` to seconds; a plain number is seconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 500ms, 60s, 5m or 1h")

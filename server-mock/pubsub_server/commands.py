@@ -40,9 +40,9 @@ class Command:
     """A command of the program `hanzo-pubsub`.
 
     Attributes:
-        name: Behind `hanzo-pubsub`.
+        name: The word after `hanzo-pubsub`.
         help: One line.
-        run: Takes the arguments behind the name, answers the exit code.
+        run: Takes the arguments after the name and returns the exit code.
     """
 
     name: str
@@ -50,7 +50,7 @@ class Command:
     run: Callable[[Sequence[str]], int]
 
     def __call__(self, argv: Sequence[str]) -> int:
-        """Runs the command and answers the exit code: 0, 1 for a failure, 2 for wrong usage."""
+        """Runs the command and returns the exit code: 0, 1 for a failure, 2 for wrong usage."""
         try:
             return self.run(argv)
         except SystemExit as end:
@@ -73,7 +73,7 @@ def _serve(argv: Sequence[str]) -> int:
         help="print the effective settings and all problems, and exit with 0 or 2; does not"
         " connect to IAM, Redis or other machines",
     )
-    # What a supervisor gives its workers: its folder, and which one.
+    # A supervisor passes its folder and the worker's number.
     parser.add_argument("--worker", nargs=2, help=argparse.SUPPRESS)
     config_sources.add_flags(parser)
     parsed, unknown = parser.parse_known_args(argv)

@@ -8,18 +8,18 @@ _MESSAGE_MAX: Final = 500
 
 
 class ServiceError(Exception):
-    """Something that a client asked for was refused, or the server could not do it.
+    """A request of a client was rejected, or the server could not perform it.
 
     Code, meaning, remedy, HTTP status and close code come from ``spec/errors.yaml``; a listener
-    makes an ``error`` frame, a close or a problem document of it.
+    renders it as an ``error`` frame, a close or a problem document.
 
     Attributes:
         code: One of the wire codes of ``spec/errors.yaml``.
-        message: What went wrong, in words; never holds a token or a payload.
-        topic: The topic or pattern it concerns.
+        message: The problem in words; never contains a token or a payload.
+        topic: The topic or pattern that it is about.
         field: The field at fault, as a path such as ``messages.3.topic``.
         retry_after_ms: Earliest time to try again, milliseconds from now.
-        remedy: What to do about it, where that of the table says less.
+        remedy: What to do about it, if it is more specific than in the table.
     """
 
     def __init__(

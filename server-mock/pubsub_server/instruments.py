@@ -1,4 +1,4 @@
-"""What the parts of the server measure of themselves; `observe.metrics` shows it to Prometheus."""
+"""Metrics of the parts of the server; `observe.metrics` exports them to Prometheus."""
 
 from __future__ import annotations
 
@@ -26,17 +26,19 @@ SECONDS: Final = (
     2.5,
     5.0,
 )
-"""Upper ends of the buckets of durations."""
+"""Upper bounds of the duration buckets, seconds."""
 
 SWITCHES: Final = frozenset({"ready", "feed_up"})
-"""Readings that are 1 or 0; of several workers the least counts: one that is deaf must show."""
+"""Gauges of value 0 or 1. Several workers report the minimum, so that one failing worker is
+visible.
+"""
 
 
 class Distribution:
-    """How often values were how large; an observation costs a fraction of a microsecond.
+    """A histogram; an observation costs a fraction of a microsecond.
 
     Args:
-        bounds: Upper ends of the buckets, ascending; what is larger goes into one more.
+        bounds: Upper bounds of the buckets, ascending; larger values go into an extra bucket.
 
     Attributes:
         counts: Observations of each bucket.
@@ -51,19 +53,19 @@ class Distribution:
         self.total = 0.0
 
     def observe(self, value: float) -> None:
-        """Note one value."""
+        """Record one value."""
         self.counts[bisect_left(self.bounds, value)] += 1
         self.total += value
 
     @property
     def count(self) -> int:
-        """Observations."""
+        """Number of observations."""
         return sum(self.counts)
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One number, read when it is asked for.
+    """One number, read on demand.
 
     Attributes:
         name: Without the prefix of the server; a counter's without `_total`.
@@ -85,7 +87,7 @@ class Timing:
     Attributes:
         name: Without the prefix of the server.
         help: One sentence.
-        of: The durations, by the value of ``label``; by an empty text where there is none.
+        of: The durations by the value of ``label``; by an empty text without a label.
         label: A label with few values.
     """
 

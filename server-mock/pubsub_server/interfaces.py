@@ -1,8 +1,8 @@
 """The interfaces between the parts of the server.
 
-Listeners know the `Service` of `service.py`; the hub knows `Sink`, the `Backplane` of
-`backplane.py`, and who, what may be and how much: `Identity`, `Authenticator`, `Policy`,
-`RateLimiter`, `ConnectionLimiter`, `Audit`, `Webhooks`.
+Listeners use the `Service` of `service.py`. The hub uses `Sink`, the `Backplane` of `backplane.py`,
+and for identities, permissions and limits: `Identity`, `Authenticator`, `Policy`, `RateLimiter`,
+`ConnectionLimiter`, `Audit`, `Webhooks`.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ class Caller(NamedTuple):
     """Where a token comes from.
 
     Attributes:
-        address: The client's IP address; None where it is not known.
-        request_id: Of an HTTP request; None over a WebSocket.
+        address: The client's IP address; None if unknown.
+        request_id: Id of an HTTP request; None over a WebSocket.
     """
 
     address: str | None
@@ -51,7 +51,7 @@ class Authenticator(Protocol):
 
 
 class Policy(Protocol):
-    """The access rules. Every answer is immediate and the same until the identity changes."""
+    """The access rules. Answers are immediate, and constant until the identity changes."""
 
     def may_subscribe(self, identity: Identity, topic: str) -> bool:
         """Whether this identity may read this concrete topic."""
@@ -60,8 +60,8 @@ class Policy(Protocol):
     def may_subscribe_pattern(self, identity: Identity, pattern: str) -> bool:
         """Whether a subscription to a pattern with `*` or `**` is allowed at all.
 
-        What it delivers is filtered by `may_subscribe` for each concrete topic; False refuses the
-        pattern outright.
+        Its messages are filtered by `may_subscribe` for each concrete topic; False denies the whole
+        pattern.
         """
         ...
 
@@ -75,17 +75,18 @@ class Policy(Protocol):
 
 
 class Inspector(Protocol):
-    """Looks at publications before the hub accepts them.
+    """Checks publications before the hub accepts them.
 
-    The hub asks each inspector after the access rules and the rate, for every publication of every
-    listener, in one turn of the loop.
+    The hub calls each inspector after the access rules and the rate, for every publication of every
+    listener, within one turn of the loop.
     """
 
     def inspect(self, draft: Draft) -> None:
         """Accept a publication by returning.
 
         Raises:
-            ServiceError: It is refused; the publisher gets this error, and no subscriber hears it.
+            ServiceError: It is rejected; the publisher gets this error, and no subscriber receives
+                it.
         """
         ...
 
@@ -97,30 +98,30 @@ class RateLimiter(Protocol):
         """Take up to ``count`` publishes from the budget.
 
         Args:
-            identity: Who publishes.
-            client_id: The connection.
-            count: How many messages.
+            identity: The publisher.
+            client_id: Its connection.
+            count: Number of messages.
 
         Returns:
-            How many are granted (the first ones), and in how many milliseconds the next one would
-            be (0 where all are granted).
+            The number of granted messages (the first ones), and the milliseconds until the next
+            would be granted (0 if all are).
         """
         ...
 
     async def share(
         self, identity: Identity, count: int, *, batch: bool = False
     ) -> tuple[int, int]:
-        """As `take`, over REST: of the budget that all nodes share.
+        """Like `take`, for REST: from the budget that all nodes share.
 
         Args:
-            identity: Who publishes.
-            count: How many messages.
-            batch: They come as one batch; who publishes in bulk has a budget for these alone.
+            identity: The publisher.
+            count: Number of messages.
+            batch: Whether they are one batch; a bulk publisher has a separate budget for batches.
         """
         ...
 
     def rate(self, identity: Identity, *, batch: bool = False) -> int:
-        """Publishes per second of this identity, as in ``auth.ok.limits``; or by batches."""
+        """Publishes per second of this identity, as in ``auth.ok.limits``; or for batches."""
         ...
 
     def forget(self, identity: Identity, client_id: str) -> None:
@@ -135,11 +136,11 @@ class ConnectionLimiter(Protocol):
         """Count one connection.
 
         Args:
-            identity: Whose it is.
-            held: As whom it is counted already, where it authenticates again.
+            identity: Its identity.
+            held: The identity under which it is already counted, at a reauthentication.
 
         Returns:
-            What has to be awaited before it is granted, and may raise; None where it is.
+            An awaitable that grants it or raises; None if it is granted immediately.
 
         Raises:
             ServiceError: `connection_limit`.
@@ -150,8 +151,8 @@ class ConnectionLimiter(Protocol):
         """Release one connection. Called once for each `acquire` that did not raise.
 
         Args:
-            identity: As whom it was counted.
-            kept: As whom it goes on to be counted.
+            identity: The identity under which it was counted.
+            kept: The identity under which it remains counted.
         """
         ...
 
@@ -173,7 +174,7 @@ HookEvent = Literal[
 
 
 class Audit(Protocol):
-    """Keeps records of what happens to sensitive topics, HIP-56 Security 9. Never blocks."""
+    """Writes audit records of sensitive topics, HIP-56 Security 9. Never blocks."""
 
     def record(
         self,
@@ -185,7 +186,7 @@ class Audit(Protocol):
         message_id: str | None = None,
         refused: str | None = None,
     ) -> None:
-        """Note one operation; ``refused`` is the error code where it was not allowed."""
+        """Record one operation; ``refused`` is the error code if it was denied."""
         ...
 
     def auth(
@@ -196,12 +197,12 @@ class Audit(Protocol):
         client_id: str | None = None,
         refused: str | None = None,
     ) -> None:
-        """Note that a token was taken, or refused with an error code.
+        """Record that a token was accepted, or rejected with an error code.
 
         Args:
-            identity: Whom the token names; None where no one knows.
-            caller: From where it came.
-            client_id: The connection, or the one that should be resumed; None for a request.
+            identity: The identity of the token; None if unknown.
+            caller: Its origin.
+            client_id: The connection, or the one to resume; None for a request.
             refused: The error code.
         """
         ...
@@ -214,11 +215,11 @@ class Audit(Protocol):
         client_id: str,
         refused: str | None = None,
     ) -> None:
-        """Note that an administrator closed a connection, or was refused with an error code.
+        """Record that an administrator closed a connection, or was denied with an error code.
 
         Args:
-            identity: Who asked for it.
-            caller: From where the request came.
+            identity: The administrator.
+            caller: The origin of the request.
             client_id: The connection.
             refused: The error code.
         """
@@ -236,29 +237,29 @@ class Webhooks(Protocol):
         """Queue one event.
 
         Args:
-            event: What happened.
-            topic: Where.
-            body: JSON: the envelope of a publish or presence message, the user otherwise.
+            event: The kind of event.
+            topic: Its topic.
+            body: JSON: the envelope of a publish or presence message, otherwise the user.
         """
         ...
 
 
 class Tracing(Protocol):
-    """Follows messages that carry a trace context."""
+    """Traces messages that carry a trace context."""
 
     def publishing(
         self,
         items: Sequence[Draft | ServiceError],
         done: Callable[[list[Published | ServiceError]], None],
     ) -> Callable[[list[Published | ServiceError]], None]:
-        """Note that these are published, and with the answers how that went.
+        """Record a publish and its result.
 
         Args:
-            items: What is published.
-            done: What the answers are for.
+            items: The messages.
+            done: The callback for the answers.
 
         Returns:
-            What gets the answers instead.
+            The callback to use instead.
         """
         ...
 
@@ -269,20 +270,21 @@ class Tracing(Protocol):
 
 @dataclass(slots=True)
 class Stats:
-    """What the hub counts and times; `/metrics` reads it when asked. Never reset.
+    """Counters and durations of the hub; `/metrics` reads them on demand. Never reset.
 
     Attributes:
-        connections: The open ones, by the name of their encoder.
+        connections: Open connections, by the name of their encoder.
         refused: Requests, by error code.
         tokens_refused: Tokens, by error code.
         local: Messages of a byte protocol that stayed among its own subscribers, by listener.
-        denied: Publishes of a byte protocol that the access rules do not allow, by listener.
+        denied: Publishes of a byte protocol that the access rules deny, by listener.
         broken: Connections of a byte protocol that the server closed, by listener and reason.
-        answering: Seconds from a publish to its answer, where the backplane answers later.
+        answering: Seconds from a publish to its answer, if the backplane answers later.
         writing: Seconds from the first bytes that a loop turn has to send to the end of its
             writes.
-        publish_to_write: Seconds from the time in the first message that a loop turn delivers to
-            the end of its writes; a millisecond fine, and as right as the clocks of the nodes.
+        publish_to_write: Seconds from the timestamp of the first message that a loop turn delivers
+            to the end of its writes, with millisecond resolution; its accuracy depends on the
+            clocks of the nodes.
     """
 
     connections: dict[str, int] = field(default_factory=dict[str, int])
@@ -310,7 +312,7 @@ class Stats:
     publish_to_write: Distribution = field(default_factory=Distribution)
 
     def token(self, refused: str | None) -> None:
-        """Count a token that was checked; ``refused`` is the error code if it was."""
+        """Count a checked token; ``refused`` is the error code if it was rejected."""
         self.tokens += 1
         if refused is not None:
             self.tokens_refused[refused] = self.tokens_refused.get(refused, 0) + 1
@@ -324,15 +326,15 @@ class Sink(Protocol):
 
     @property
     def caller(self) -> Caller | None:
-        """Address of the client; None without a network."""
+        """Address of the client; None on a Unix socket."""
         ...
 
     def write(self, data: bytes) -> None:
-        """Pass encoded bytes to the transport at once; called once per connection and loop turn.
+        """Pass encoded bytes to the transport; called once per connection and loop turn.
 
-        A sink whose transport has more unsent bytes than it should calls `Service.pause`, and
-        `Service.resume` when they are gone; the hub keeps what comes in between. Pings and the
-        comments that keep a stream alive come this way too. After the end it does nothing.
+        A sink with too many unsent bytes calls `Service.pause`, and `Service.resume` when they are
+        sent; the hub queues messages in between. Pings and keep-alive comments also use this
+        method. After the end it does nothing.
         """
         ...
 
@@ -341,7 +343,7 @@ class Sink(Protocol):
         ...
 
     def close(self, code: int, reason: str) -> None:
-        """Send what was written, then end the connection with this close code."""
+        """Send the written bytes, then end the connection with this close code."""
         ...
 
     def hold(self, on: bool) -> None:
@@ -355,7 +357,7 @@ class Sink(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class AuthOk:
-    """What a client learns when it is authenticated."""
+    """The answer to a successful authentication."""
 
     client_id: str
     user_id: str
@@ -393,7 +395,7 @@ class PositionList:
 
     Attributes:
         positions: One per topic.
-        timestamp: Time of the store when it was asked, Unix ms.
+        timestamp: Time of the store at the query, Unix ms.
         has_more: More topics match.
     """
 
@@ -408,16 +410,16 @@ class ConnectionReport:
 
     Attributes:
         client_id: Identifies it.
-        user_id: Whose it is.
+        user_id: Its user.
         kind: `user`, `service`, `admin` or `agent`.
         name: Display name of the user.
         transport: Its protocol, as in the label of the metrics.
-        address: IP address of the client; None where it is not known.
-        connected_at: When it was authenticated first, Unix ms.
+        address: IP address of the client; None if unknown.
+        connected_at: Time of the first authentication, Unix ms.
         patterns: The first topics and patterns that it is subscribed to.
-        subscriptions: How many there are.
-        queued_bytes: Bytes that the client has not taken yet.
-        queue_limit: Bytes that may wait before the server closes the connection.
+        subscriptions: Total number of subscriptions.
+        queued_bytes: Bytes that the client has not read yet.
+        queue_limit: Maximum queued bytes before the server closes the connection.
         stalled: Whether it accepts no data now.
     """
 

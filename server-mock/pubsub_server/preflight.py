@@ -1,4 +1,4 @@
-"""What would keep a server from starting, found without starting one."""
+"""Finds problems that would prevent a start, without starting a server."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from pubsub_server.settings.config import Settings
 
 HIDDEN_TAB: Final = 75_000
-"""Milliseconds in which a page whose timers run once a minute sends a ping and hears the answer."""
+"""Milliseconds for a ping and its answer on a page whose timers run once per minute."""
 
 
 def problems(settings: Settings) -> list[str]:
-    """Everything that is wrong with settings and the files that they name, one line each.
+    """All problems of the settings and of the files that they name, one line each.
 
-    Nothing is made, opened for writing or connected to: whether ports are free and IAM and Redis
-    answer shows at the start.
+    It creates nothing, opens nothing for writing and connects to nothing: only a start shows
+    whether ports are free, and IAM and Redis answer.
     """
     return [line for look in _LOOKS for line in look(settings)]
 
 
 def warnings(settings: Settings) -> list[str]:
-    """What a server starts with, and is likely to be meant otherwise, one line each."""
+    """Warnings about valid settings that are probably a mistake, one line each."""
     return [*_doubts(settings)]
 
 
@@ -73,7 +73,7 @@ def _expired_keys(file: Path) -> Iterator[str]:
     try:
         keys = api_keys.load(file)
     except api_keys.ApiKeysError:
-        # This keeps the server from starting, and is said there.
+        # This prevents a start, so it is reported as a problem.
         return
     for _, identity in keys.values():
         if identity.expires_at is not None and identity.expires_at <= time.time() * 1000:
@@ -103,7 +103,7 @@ def _authenticator(settings: Settings) -> None:
 
 
 def _dev_key(settings: Settings) -> None:
-    # One that does not exist yet is made at the start.
+    # A file that does not exist is created at the start.
     if settings.dev_key_file is not None and settings.dev_key_file.exists():
         access.build_dev_key(settings)
 

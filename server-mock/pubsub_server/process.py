@@ -30,7 +30,7 @@ async def run(
 ) -> None:
     """Runs a server until SIGTERM or SIGINT; prints the ready line to standard output.
 
-    A worker ends, too, when its standard input does: its supervisor is gone.
+    A worker also stops when its standard input closes, because its supervisor has ended.
 
     Raises:
         StartError: As `Server.start`.

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 OPENAPI: Final = Path(__file__).with_name("generated") / "openapi.json"
 
 BARRIER: Final = 0.5
-"""Of the time for the end, at most, in which workers wait for each other."""
+"""Maximum part of the shutdown time in which workers wait for each other."""
 
 
 class Server:
@@ -76,15 +76,15 @@ class Server:
         settings: Checked by `access.check`.
         dev_key: Signs development tokens, where `dev_key_file` names no file; the file of this
             user otherwise.
-        worker: Of a supervisor: its folder, and which one.
+        worker: Folder of the supervisor and number of the worker, if there is one.
 
     Attributes:
         settings: As given.
         dev_key: Signs development tokens; None without `dev`.
         http: Base URL of the HTTP API, after `start`.
         ws: URL of the WebSocket, after `start`.
-        others: URLs of the other listeners that are on, by name of their setting, after `start`.
-        faults: What can be made to go wrong, with the setting `faults`.
+        others: URLs of the other enabled listeners, by name of their setting, after `start`.
+        faults: Fault injection, with the setting `faults`.
         console: The page at `/`, after `start`.
     """
 
@@ -126,7 +126,7 @@ class Server:
         """The hub of a started server.
 
         Raises:
-            RuntimeError: It was not.
+            RuntimeError: It has not been started.
         """
         if self._hub is None:
             raise RuntimeError("the server has not been started")
@@ -138,7 +138,7 @@ class Server:
         return self._ready and self.hub.hears
 
     async def start(self) -> None:
-        """Start to listen; `http` and `ws` then have the addresses.
+        """Start listening; `http` and `ws` then contain the addresses.
 
         Raises:
             StartError: The settings do not allow it, a file is wrong, or a port is in use.
@@ -150,7 +150,7 @@ class Server:
             raise
 
     async def stop(self) -> None:
-        """Accept nothing new, let open work end within `drain_timeout`, and close everything."""
+        """Reject new work, let open work finish within `drain_timeout`, and close everything."""
         settings = self.settings
         if self._ready and settings.drain_notice:
             self._ready = False
@@ -199,7 +199,7 @@ class Server:
         await asyncio.gather(*(sink.close() for sink in self._audit_streams))
 
     def hurry(self) -> None:
-        """End immediately what `stop` spreads over time."""
+        """Finish immediately what `stop` spreads over time."""
         self._hurry.set()
 
     async def _start(self) -> None:
@@ -424,7 +424,7 @@ class Server:
         return found
 
     def _limiters(self) -> list[PreAuthLimiter]:
-        # Read late: the listeners need the metrics.
+        # Read on demand: the listeners are created after the metrics.
         listeners = (self._http_listener, self._ws_listener)
         return [each.pre_auth for each in listeners if each is not None]
 

@@ -78,9 +78,9 @@ class Service(Protocol):
         """End a connection: send the error, then close with its code.
 
         Args:
-            connection: Which.
-            error: Why.
-            ref: Of the frame that this answers.
+            connection: The connection.
+            error: The reason.
+            ref: The `ref` of the frame that this answers.
         """
         ...
 
@@ -100,9 +100,9 @@ class Service(Protocol):
         """Return the content of `auth.ok` for this identity, for its event stream.
 
         Args:
-            identity: Of the caller, who has no connection yet.
-            client_id: The client that the stream resumes. The answer names another one where
-                this identity may not resume it.
+            identity: Identity of the caller, which has no connection yet.
+            client_id: The client that the stream resumes. The answer has another id if this
+                identity may not resume it.
         """
         ...
 
@@ -112,7 +112,7 @@ class Service(Protocol):
         """Authenticate the connection, initially or to renew its token.
 
         Args:
-            connection: Of `open`.
+            connection: From `open`.
             token: With or without ``Bearer``.
             client_id: The connection that this one resumes, for presence.
 
@@ -152,7 +152,8 @@ class Service(Protocol):
     def closed(self, connection: Connection, code: int | None = None) -> None:
         """Note that the connection is closed; `code` is None without a close handshake. Idempotent.
 
-        Presence leaves at once for a close code 1000 or 1001 from the client, else after the grace.
+        The client leaves presence immediately if it closes with 1000 or 1001, otherwise after the
+        grace period.
         """
         ...
 
@@ -167,10 +168,10 @@ class Service(Protocol):
         """Publish in order; returns one answer per item.
 
         Args:
-            identity: Who publishes.
-            drafts: What, its form checked.
-            connection: By which; None over REST.
-            batch: Over REST, as one batch.
+            identity: The publisher.
+            drafts: The validated publications.
+            connection: The connection; None over REST.
+            batch: Whether they are one REST batch.
         """
         ...
 
@@ -181,7 +182,7 @@ class Service(Protocol):
         connection: Connection,
         done: Callable[[list[Published | ServiceError]], None],
     ) -> None:
-        """As `publish`; ``done`` is called once, and at once where the backplane needs no time."""
+        """Like `publish`; calls ``done`` once, immediately if the backplane can."""
         ...
 
     def send(self, connection: Connection, data: bytes) -> None:
@@ -191,10 +192,10 @@ class Service(Protocol):
     def budget(self, connection: Connection, count: int) -> tuple[int, int]:
         """Take up to ``count`` publishes from the rate of a connection that has an identity.
 
-        For what a listener delivers itself; `put` does it for what goes through the hub.
+        For messages that a listener delivers itself; `put` does it for messages through the hub.
 
         Returns:
-            How many are granted, and in how many milliseconds the next one would be.
+            The number of granted messages, and the milliseconds until the next would be granted.
         """
         ...
 
@@ -208,10 +209,10 @@ class Service(Protocol):
         """Audit and count an operation that a listener performs or rejects itself.
 
         Args:
-            action: What the client asked for.
-            connection: Who; it has an identity.
-            topic: Where.
-            refused: The error code, if it was refused.
+            action: The operation.
+            connection: The client's connection, which has an identity.
+            topic: The topic.
+            refused: The error code, if it was rejected.
         """
         ...
 
@@ -229,7 +230,7 @@ class Service(Protocol):
         after: int | None = None,
         limit: int | None = None,
     ) -> Page:
-        """One page of a topic's retained messages: the newest, or the first behind ``after``.
+        """One page of a topic's retained messages: the newest, or the first after ``after``.
 
         Raises:
             ServiceError: `forbidden`, `invalid_topic`, `invalid_option`.
@@ -242,9 +243,9 @@ class Service(Protocol):
         """Return the positions of topics; if requested, wait until one of them changes.
 
         Args:
-            identity: Who asks.
-            wanted: What for.
-            gone: Done when no one waits for the answer any more.
+            identity: The caller.
+            wanted: The request.
+            gone: A future that is done when the caller no longer waits for the answer.
 
         Raises:
             ServiceError: `forbidden`, `connection_limit`, `unavailable`.
@@ -280,13 +281,13 @@ class Service(Protocol):
         """Open connections of this node, those with the longest queues first.
 
         Args:
-            identity: Who asks.
-            user: Only those of this user.
-            topic: Only those that are subscribed to this topic, also by a pattern.
+            identity: The caller.
+            user: Only connections of this user.
+            topic: Only connections that are subscribed to this topic, also by a pattern.
             limit: Maximum number of reports.
 
         Returns:
-            The reports, and how many connections match in all.
+            The reports, and the total number of matching connections.
 
         Raises:
             ServiceError: `forbidden`, `invalid_option`, `invalid_topic`.
@@ -307,9 +308,9 @@ class Service(Protocol):
         """Reject new work, answer received publishes, and close every connection with 1001.
 
         Args:
-            seconds: For all of it.
-            spread: Seconds between the first end and the last; at most 3/4 of all.
-            hurry: When it is set, the rest ends at once.
+            seconds: Maximum time in total.
+            spread: Seconds between the first end and the last; at most 3/4 of `seconds`.
+            hurry: Set it to end the rest immediately.
         """
         ...
 

@@ -1,7 +1,7 @@
-"""How many token streams one service can publish at once under the settings of a server.
+"""Calculates how many token streams one service can publish at the same time.
 
-The rates are those of the SDK's writers: one token a window, and a snapshot of the whole text every
-1.5 seconds, less often where the window is wide.
+The rates are those of the SDK's writers: one token per window, and a snapshot of the whole text
+every 1.5 seconds, less often with a wide window.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ WINDOWS: Final = (40, 100, 500)
 """Milliseconds between two tokens, from the writers' default to their widest window."""
 
 SNAPSHOT_EVERY: Final = 41
-"""Messages of a stream among which one snapshot is, at most."""
+"""Maximum messages of a stream per snapshot."""
 
 
 def streams_at_once(rate: float, window: int) -> int:
-    """Streams that fit into this publish rate per second, for a window in milliseconds."""
+    """Number of streams within this publish rate per second, for a window in milliseconds."""
     between_snapshots = max(1_500, min(5_000, 1_500 * window // 40))
     return int(rate / (1_000 / window + 1_000 / between_snapshots))
 
 
 def describe(settings: Settings) -> str:
-    """What a service can stream, in one line."""
+    """The streaming capacity of a service, in one line."""
     rate = settings.publish_rate_service
     counts = [(streams_at_once(rate, window), window) for window in WINDOWS]
     fits = [f"{count} with new text every {window} ms" for count, window in counts if count]

@@ -1,8 +1,9 @@
-"""The tasks of the server. This module alone starts them, so that none ends unnoticed.
+"""The tasks of the server.
 
-Each part has a `Tasks`. A task that ends as no one asked it to is logged with its name and with
-what follows, and counted. The awaits in here are bounded: a task may swallow its cancellation,
-as `asyncio.wait_for` does on Python 3.11 where the result comes at the same time.
+Only this module starts tasks, so that none ends unnoticed. Each part has a `Tasks`. A task that
+ends unexpectedly is logged with its name and the consequence, and counted. All waits are bounded: a
+task may swallow its cancellation, as `asyncio.wait_for` does on Python 3.11 if the result arrives
+at the same time.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ if TYPE_CHECKING:
 
 AGAIN_AFTER: Final = 0.05
 AGAIN_AT_MOST: Final = 5.0
-"""Seconds before a kept task runs again; each wait is twice the one before, up to this."""
+"""Maximum seconds before a kept task restarts; each wait is twice the previous one."""
 STABLE: Final = 10.0
-"""Seconds that a kept task has to run until its next restart comes without a longer wait."""
+"""Seconds of running after which a kept task's restart wait is reset."""
 CANCEL_EVERY: Final = 0.5
-"""Seconds that a cancelled task has for its end before it is cancelled again."""
+"""Seconds for a cancelled task to end before it is cancelled again."""
 END_WITHIN: Final = 5.0
-"""Seconds after which a task that does not end is left to itself."""
+"""Seconds after which a task that does not end is abandoned."""
 
 _T = TypeVar("_T")
 
@@ -44,7 +45,7 @@ FAILURES: Final = Failures()
 
 @dataclass(slots=True, eq=False)
 class _Kept:
-    """What runs until its owner stops it."""
+    """A task that runs until its owner stops it."""
 
     work: Callable[[], Coroutine[Any, Any, None]]
     pause: float = AGAIN_AFTER
@@ -54,8 +55,8 @@ class Tasks:
     """The tasks of one part of the server.
 
     Args:
-        loop: In which they run.
-        logger: Of the part.
+        loop: The event loop.
+        logger: Logger of the part.
         owner: Name of the part, for the log.
     """
 
@@ -66,7 +67,7 @@ class Tasks:
         # asyncio itself holds tasks weakly.
         self._running: dict[asyncio.Task[Any], Callable[[asyncio.Task[Any]], object]] = {}
         self._waiting: dict[_Kept, asyncio.TimerHandle] = {}
-        # A cancellation may end as the error of a call that it cuts short.
+        # A cancelled task may end with the error of the call that was interrupted.
         self._asked: set[asyncio.Task[Any]] = set()
         self._stopping = False
 
@@ -85,8 +86,8 @@ class Tasks:
         """Run this once. If it fails, the failure is logged and counted. It does not run again.
 
         Args:
-            work: What to run.
-            expected: Failures that another awaits, and that are not logged.
+            work: The coroutine to run.
+            expected: Failures that a caller awaits, which are not logged.
         """
 
         def ended(task: asyncio.Task[Any]) -> None:
@@ -97,7 +98,7 @@ class Tasks:
         return self._start(work, ended)
 
     def keep(self, work: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Run this until `stop`. Whatever ends it before, it is run again after a growing wait.
+        """Run this until `stop`. If it ends earlier, restart it after a growing wait.
 
         Args:
             work: Called for each run.
@@ -119,29 +120,29 @@ class Tasks:
             task.result()
 
     def begin_end(self) -> None:
-        """From now on a kept task that ends is not run again."""
+        """Stop restarting kept tasks."""
         self._stopping = True
         for timer in self._waiting.values():
             timer.cancel()
         self._waiting.clear()
 
     async def wait(self, seconds: float) -> None:
-        """Wait until the present tasks have ended, for this many seconds at most."""
+        """Wait until the current tasks have ended, for at most this many seconds."""
         if self._running:
             await asyncio.wait(list(self._running), timeout=seconds)
 
     def cancel(self) -> None:
-        """Ask every task to end."""
+        """Cancel every task."""
         self.begin_end()
         self._cancel(self._running)
 
     async def stop(self, seconds: float = END_WITHIN) -> None:
-        """End every task, and wait until they have ended, for this many seconds at most."""
+        """Cancel every task, and wait until they have ended, for at most this many seconds."""
         self.begin_end()
         await self.end(*self._running, seconds=seconds)
 
     async def end(self, *tasks: asyncio.Task[Any], seconds: float = END_WITHIN) -> None:
-        """End these, and wait until they have ended, for this many seconds at most."""
+        """Cancel these tasks, and wait until they have ended, for at most this many seconds."""
         late = {task for task in tasks if not task.done()}
         last = self._loop.time() + seconds
         while late and self._loop.time() < last:
@@ -203,5 +204,5 @@ class Tasks:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> BaseException | None:
-    """The failure of a task that has ended, if it failed; asyncio does not log it any more."""
+    """The failure of an ended task, if there is one; asyncio then does not log it."""
     return None if task.cancelled() else task.exception()

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunningServer:
-    """A server that runs.
+    """A running server.
 
     Attributes:
         http: Base URL of the HTTP API.
@@ -41,12 +41,12 @@ class RunningServer:
 
     @property
     def stats(self) -> Stats:
-        """What its hub counts."""
+        """The counters of its hub."""
         return self.server.hub.stats
 
     @property
     def faults(self) -> Faults:
-        """What it can be made to do wrong.
+        """Fault injection.
 
         Raises:
             RuntimeError: The server runs without `faults`.
@@ -76,7 +76,7 @@ class RunningServer:
             user: The user id.
             kind: `user`, `service`, `admin` or `agent`.
             orgs: Organizations the user is a member of.
-            ttl: Seconds until it ends.
+            ttl: Seconds until it expires.
             name: Display name.
             sessions_owned: Chat sessions the user owns.
             sessions_shared: Chat sessions shared with the user.
@@ -133,8 +133,8 @@ class RunningServer:
 async def running_server(**settings: object) -> AsyncGenerator[RunningServer, None]:
     """Runs a server while the context is open.
 
-    It listens on free ports; by default it is a development server with a key of its
-    own that no file holds, may inject faults, and drains within a second.
+    It listens on free ports; by default it is a development server with a temporary key, with fault
+    injection, and drains within a second.
 
     Args:
         **settings: Settings by name, as in a settings file.

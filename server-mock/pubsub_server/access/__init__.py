@@ -1,1 +1,1 @@
-"""What an identity may do: access rules, first match wins."""
+"""Access rules: what an identity may read and publish. The first match decides."""

@@ -1,9 +1,9 @@
-"""What an identity may do: access rules, first match wins. HIP-56, Channel Access Control.
+"""Access rules: what an identity may read and publish. HIP-56, Channel Access Control.
 
-A file is `rules:` with a list of `{pattern, require, publish}`. A rule whose pattern takes the
-topic decides alone; where none does, nothing is allowed. `publish` is apart from `require`:
-absent, services may publish; `true`, services and users who meet `require`; `false`, no one;
-`{require: …}`, users who meet that requirement. Administrators may do everything.
+A file is `rules:` with a list of `{pattern, require, publish}`. The first rule whose pattern
+matches a topic decides; without a match, nothing is allowed. `publish` does not depend on
+`require`: if absent, services may publish; `true`, services and users who meet `require`; `false`,
+no one; `{require: …}`, users who meet that requirement. Administrators may do everything.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ DEFAULT_RULES = Path(__file__).with_name("default_rules.yaml")
 DEV_RULES = Path(__file__).with_name("dev_rules.yaml")
 MAX_RULES = 10_000
 MAX_KNOWN = 10_000
-"""Topics whose deciding rule is remembered."""
+"""Maximum topics for which the matching rule is cached."""
 
 
 class RulesError(ValueError):
@@ -57,7 +57,7 @@ class Rule:
 
     @property
     def title(self) -> str:
-        """How it is named to people."""
+        """Its name in messages: the file and the number of the rule."""
         return f"rule {self.number} of {self.source} (`{self.pattern.text}`)"
 
 
@@ -72,7 +72,7 @@ class Access:
 
 
 class Policy:
-    """The rules, indexed by their first segment. Every method is pure and immediate."""
+    """The rules, indexed by their first segment. No method does I/O or waits."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self.rules = tuple(rules)
@@ -109,9 +109,9 @@ class Policy:
         return requirements.met(rule.publish, identity, bindings)
 
     def may_subscribe_pattern(self, identity: Identity, pattern: str) -> bool:
-        """Whether a subscription to a pattern may stand; what it delivers is filtered by topic.
+        """Whether to accept a subscription to a pattern; its messages are filtered by topic.
 
-        False only where no rule could ever let this identity read a topic of the pattern.
+        False only if no rule can allow this identity to read any topic of the pattern.
         """
         return identity.admin or any(
             rule_patterns.may_overlap(rule.pattern, pattern, way)
@@ -120,7 +120,7 @@ class Policy:
         )
 
     def unfiltered(self, identity: Identity, pattern: str) -> bool:
-        """Whether this identity may read every topic of the pattern, so that none is filtered."""
+        """Whether this identity may read every topic of the pattern, without filtering."""
         if identity.admin:
             return True
         for rule in self._candidates(pattern):

@@ -21,7 +21,7 @@ _FLAGS = ("authenticated", "service", "admin")
 _NAMED = ("org_membership", "session_owner", "session_shared", "agent_access", "user_id")
 
 Alternative = Mapping[str, frozenset[str]]
-"""One way to meet a requirement: what the placeholders have to stand for."""
+"""One way to meet a requirement: the values that the placeholders must have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Flag:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """One of an identity's lists has to hold a literal value or a placeholder's."""
+    """One of an identity's lists must contain a literal value, or the value of a placeholder."""
 
     name: str
     value: str
@@ -43,14 +43,14 @@ class Named:
 
 @dataclass(frozen=True, slots=True)
 class Any:
-    """One of these."""
+    """At least one of these requirements."""
 
     parts: tuple[Requirement, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Each of these."""
+    """All of these requirements."""
 
     parts: tuple[Requirement, ...]
 
@@ -62,7 +62,7 @@ def parse(value: object, placeholders: frozenset[str]) -> Requirement:
     """Parses the value of `require`: several keys are `all`.
 
     Raises:
-        ValueError: Something is unknown, mistyped, or names a placeholder that the pattern lacks.
+        ValueError: A name or type is wrong, or a placeholder does not occur in the pattern.
     """
     items = documents.mapping(value)
     if not items:
@@ -78,9 +78,9 @@ def parse(value: object, placeholders: frozenset[str]) -> Requirement:
 
 
 def met(requirement: Requirement, identity: Identity, bindings: Bindings) -> bool:
-    """Whether the identity meets it, the placeholders standing for `bindings`.
+    """Whether the identity meets it, with the placeholders replaced by `bindings`.
 
-    A placeholder that is absent from the bindings meets nothing.
+    A requirement on a placeholder without a binding is not met.
     """
     match requirement:
         case Flag(name, wanted):
@@ -95,7 +95,7 @@ def met(requirement: Requirement, identity: Identity, bindings: Bindings) -> boo
 
 
 def alternatives(requirement: Requirement, identity: Identity) -> list[Alternative]:
-    """Every way in which this identity could meet it; empty where there is none."""
+    """Every way in which this identity can meet it; empty if there is none."""
     match requirement:
         case Flag(name, wanted):
             return [{}] if _flag(name, identity) is wanted else []
@@ -114,7 +114,7 @@ def alternatives(requirement: Requirement, identity: Identity) -> list[Alternati
 
 
 def held(name: str, identity: Identity) -> frozenset[str]:
-    """What an identity has under the name of a requirement."""
+    """The values of an identity that a requirement of this name compares."""
     match name:
         case "org_membership":
             return identity.orgs
@@ -129,7 +129,7 @@ def held(name: str, identity: Identity) -> frozenset[str]:
 
 
 def describe(requirement: Requirement, bindings: Bindings) -> str:
-    """In words, for people who ask why."""
+    """The requirement in words, for explanations of a decision."""
     match requirement:
         case Flag(name, wanted):
             return name if wanted else f"not {name}"

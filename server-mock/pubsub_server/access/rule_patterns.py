@@ -1,6 +1,6 @@
 """Patterns of access rules: segments that are literal, `<placeholder>`, `*` or `**`; pure.
 
-`bind` finds what the placeholders stand for in a topic; `may_overlap` and `covers` compare a
+`bind` finds the values of the placeholders in a topic; `may_overlap` and `covers` compare a
 rule's pattern with the pattern of a subscription.
 """
 
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from functools import cache
 
 Bindings = Mapping[str, str]
-"""What each placeholder stands for in one topic."""
+"""The value of each placeholder in one topic."""
 
 Allowed = Mapping[str, Collection[str]]
-"""What each placeholder may stand for; one that is absent may stand for anything."""
+"""The allowed values of each placeholder; a placeholder that is absent may have any value."""
 
 _LITERAL = re.compile(r"[a-zA-Z0-9_-]+")
 _PLACEHOLDER = re.compile(r"<([a-zA-Z_][a-zA-Z0-9_]*)>")
@@ -41,8 +41,8 @@ def parse(text: str) -> RulePattern:
     """Parses the pattern of a rule.
 
     Raises:
-        ValueError: A segment is none of the four kinds, or a placeholder stands between two
-            `**`, where it would have no certain place.
+        ValueError: A segment is none of the four kinds, or a placeholder is between two `**`, where
+            its position would be ambiguous.
     """
     if not text or len(text) > MAX_PATTERN:
         raise ValueError(f"a pattern has 1 to {MAX_PATTERN} characters")
@@ -65,7 +65,7 @@ def parse(text: str) -> RulePattern:
 
 
 def bind(pattern: RulePattern, topic: str) -> dict[str, str] | None:
-    """What the placeholders stand for, or None where the pattern does not take the topic."""
+    """The values of the placeholders, or None if the pattern does not match the topic."""
     parts = topic.split(".")
     segments = pattern.segments
     if "**" not in segments:
@@ -86,9 +86,10 @@ def bind(pattern: RulePattern, topic: str) -> dict[str, str] | None:
 
 
 def may_overlap(pattern: RulePattern, subscription: str, allowed: Allowed) -> bool:
-    """Whether some topic of the subscription is taken with placeholders within `allowed`.
+    """Whether the pattern matches some topic of the subscription, with values from `allowed`.
 
-    May say yes too often (a placeholder named twice is compared by place only), never no too often.
+    The answer may be a false yes (a placeholder that occurs twice is compared by position only),
+    but never a false no.
     """
     theirs = tuple(subscription.split("."))
     ours = pattern.segments
@@ -102,16 +103,16 @@ def may_overlap(pattern: RulePattern, subscription: str, allowed: Allowed) -> bo
             return False
         if meet(i + 1, j + 1):
             return True
-        # A `**` takes one segment more of the other side.
+        # A `**` matches one more segment of the other side.
         return (mine == "**" and meet(i, j + 1)) or (other == "**" and meet(i + 1, j))
 
     return meet(0, 0)
 
 
 def covers(pattern: RulePattern, subscription: str) -> dict[str, str] | None:
-    """Bindings that hold for every topic of the subscription, if the rule takes all of them.
+    """Bindings that are valid for every topic of the subscription, if the rule matches all of them.
 
-    Placeholders that stand opposite a wildcard are absent from the bindings.
+    The bindings do not contain placeholders that are opposite a wildcard.
     """
     theirs = tuple(subscription.split("."))
     ours = pattern.segments

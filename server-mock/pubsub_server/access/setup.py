@@ -1,4 +1,4 @@
-"""Who may come in, joined from the settings: policy, authenticators, and what a start needs."""
+"""Builds the access policy, the authenticators and TLS from the settings, and checks them."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ class StartError(Exception):
 
 
 def check(settings: Settings) -> None:
-    """Refuses what must not be started. HIP-56 Security 1 and 3.
+    """Rejects insecure settings. HIP-56 Security 1 and 3.
 
     Raises:
-        StartError: Development elsewhere than on loopback, plaintext, or no one who could come in.
+        StartError: Development mode outside loopback, plaintext, or no way to authenticate.
     """
     problems = [*_problems(settings)]
     if problems:
@@ -94,7 +94,7 @@ def _problems(settings: Settings) -> Iterator[str]:
 
 
 def build_policy(settings: Settings) -> Policy:
-    """The access rules: those of the file or of HIP-56, and in development a place to play.
+    """The access rules: those of the file or of HIP-56, and in development those of the playground.
 
     Raises:
         StartError: A rules file is wrong.
@@ -111,7 +111,7 @@ def build_policy(settings: Settings) -> Policy:
 def build_authenticator(
     settings: Settings, dev_key: bytes | None, on_auth: OnAuth | None = None
 ) -> tuple[TokenRouter, JwksAuthenticator | None, ApiKeys | None]:
-    """What checks tokens, and the parts of it that have a life of their own.
+    """The authenticator, and those of its parts that have background tasks.
 
     Raises:
         StartError: The file of API keys is wrong.
@@ -126,7 +126,7 @@ def build_authenticator(
                 _Fetcher(settings.jwks_url, settings.jwks_timeout / 1000),
                 max_age=settings.jwks_max_age / 1000,
                 min_interval=settings.jwks_min_interval / 1000,
-                # A client hears `unavailable` before `auth_deadline` ends its connection.
+                # A client receives `unavailable` before `auth_deadline` ends its connection.
                 patience=min(settings.jwks_timeout, settings.auth_deadline / 2) / 1000,
             ),
             audiences=settings.jwt_audience,
@@ -149,7 +149,7 @@ def build_dev_key(settings: Settings) -> bytes | None:
     """The development key, in development.
 
     Raises:
-        StartError: It cannot be read or made.
+        StartError: It cannot be read or created.
     """
     if not settings.dev:
         return None
@@ -180,7 +180,7 @@ def build_tls(settings: Settings) -> ssl.SSLContext | None:
 
 
 def build_listener_tls(settings: Settings) -> ssl.SSLContext | None:
-    """As `build_tls`, for the listeners of byte protocols: these may demand certificates.
+    """As `build_tls`, for the listeners of byte protocols, which can require client certificates.
 
     Raises:
         StartError: As `build_tls`, or the authorities cannot be read.

@@ -1,4 +1,4 @@
-"""Signed topics: what is published there must be signed by the topic's owner."""
+"""Signed topics: the topic's owner must sign each message."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""API keys: a file holds their SHA-256 and what each may; the keys themselves are nowhere.
+"""API keys: a file contains their SHA-256 and permissions; the keys themselves are not stored.
 
-A key is `hpk_` and 43 characters of 256 random bits, so a plain hash is enough: there is nothing
-to guess. The file is a YAML or JSON mapping `keys:` with a list of
-`{id, sha256, user, kind, name, orgs, sessions_owned, sessions_shared, agents, bulk, expires_at}`;
-`id`, `sha256` and `user` are needed. It is read again when it changes.
+A key is `hpk_` and 43 characters of 256 random bits, so a plain hash is enough: keys cannot be
+guessed. The file is a YAML or JSON mapping `keys:` with a list of `{id, sha256, user, kind, name,
+orgs, sessions_owned, sessions_shared, agents, bulk, expires_at}`; `id`, `sha256` and `user` are
+required. The server reads the file again when it changes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 PREFIX = "hpk_"
 MAX_KEYS = 100_000
 CHECK_INTERVAL = 1.0
-"""Seconds between two looks at the file's time of change."""
+"""Seconds between two checks of the file's modification time."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _FIELDS = frozenset(
@@ -43,7 +43,7 @@ _LOG = logging.getLogger("pubsub_server.auth.api_keys")
 _Keys = dict[str, tuple[str, Identity]]
 
 OnWithdrawn = Callable[[Sequence[Identity], Sequence[Identity]], object]
-"""Gets identities in use: those whose key was removed, and those whose entry changed."""
+"""Receives identities in use: those whose key was removed, and those whose entry changed."""
 
 
 class ApiKeysError(ValueError):
@@ -51,7 +51,7 @@ class ApiKeysError(ValueError):
 
 
 def generate() -> tuple[str, str]:
-    """A new key and the hash of it that goes into the file."""
+    """A new key, and its hash for the file."""
     key = PREFIX + secrets.token_urlsafe(32)
     return key, hash_key(key)
 
@@ -62,19 +62,19 @@ def hash_key(key: str) -> str:
 
 
 class ApiKeys:
-    """An authenticator that takes the keys of one file.
+    """An authenticator that accepts the keys of one file.
 
     Args:
         file: YAML or JSON.
         clock: Unix seconds.
-        monotonic: Seconds, for the interval between two looks at the file.
+        monotonic: Seconds, for the interval between two checks of the file.
 
     Attributes:
         on_withdrawn: Called when entries were removed or changed and the file is stable again.
 
     Raises:
-        ApiKeysError: The file is wrong. Later, a file that has become wrong is reported in the
-            log and the keys read before stay.
+        ApiKeysError: The file is wrong. If a later version is wrong, the server logs it and keeps
+            the keys that it has.
     """
 
     def __init__(
@@ -94,11 +94,11 @@ class ApiKeys:
         self.on_withdrawn: OnWithdrawn | None = None
 
     def start(self) -> None:
-        """Check the file regularly, even while no key is used."""
+        """Check the file regularly, even if no key is used."""
         self._timer = asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._look)
 
     def stop(self) -> None:
-        """Look no more."""
+        """Stop checking the file."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -111,8 +111,8 @@ class ApiKeys:
         self._refresh()
         digest = hash_key(strip_bearer(token))
         known = self._keys.get(digest[:16])
-        # The table is looked up by a part of the hash, the rest is compared in constant time:
-        # what an attacker can time is a hash that he cannot steer towards another.
+        # The table is indexed by a part of the hash, and the rest is compared in constant time:
+        # an attacker who measures time cannot choose keys with a hash close to another.
         if known is None or not hmac.compare_digest(known[0], digest):
             raise ServiceError("token_invalid", "the API key is unknown")
         identity = known[1]
@@ -136,13 +136,13 @@ class ApiKeys:
             _LOG.error("keeping the previous API keys: %s", error)
             return
         self._former.append(self._keys)
-        # What stays the same stays the identity that was handed out.
+        # An unchanged entry keeps its identity object: connections refer to it.
         for keys in self._former:
             found.update((at, entry) for at, entry in keys.items() if found.get(at) == entry)
         self._keys = found
 
     def _settle(self) -> None:
-        # Not before the file has come to rest: it may have been read while it was written.
+        # Wait until the file is stable: it may have been read while it was written.
         if not self._former:
             return
         former, self._former = self._former, []
@@ -165,10 +165,10 @@ class ApiKeys:
 
 
 def load(file: Path) -> _Keys:
-    """Hash and identity of each key of a file, by the first 16 characters of the hash.
+    """The hash and identity of each key of a file, by the first 16 characters of the hash.
 
     Raises:
-        ApiKeysError: Naming the file, the key and what is wrong.
+        ApiKeysError: Names the file, the key and the problem.
     """
     try:
         loaded = documents.mapping(documents.parse(documents.read(file)))

@@ -1,4 +1,4 @@
-"""Which authenticator checks a token: API keys by their prefix, everything else as a JWT."""
+"""Selects the authenticator of a token: API keys by their prefix, all others are JWTs."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ if TYPE_CHECKING:
     from pubsub_server.interfaces import Authenticator
 
 MAX_TOKEN = 16_384
-"""Characters of a token."""
+"""Maximum characters of a token."""
 
 MAX_REMEMBERED = 10_000
-"""Tokens whose identity is remembered."""
+"""Maximum tokens whose identity is cached."""
 
 OnAuth = Callable[[Identity | None, str | None], None]
-"""Gets each attempt: the identity, or the error code."""
+"""Receives each attempt: the identity, or the error code."""
 
 
 class RememberedTokens:
-    """Remembers for a moment whom a token named, so that a burst of requests is checked once.
+    """Caches the identity of a token for a short time, so that a burst of requests is checked once.
 
-    Held are hashes of tokens, never tokens; a token that ends is refused at once anyway.
+    The cache contains hashes of tokens, never tokens. It does not delay the expiry of a token.
 
     Args:
         inner: Checks tokens.
-        seconds: How long an answer holds; so much later a withdrawn key is noticed.
+        seconds: Lifetime of a cached answer, and so the maximum delay after which the removal of a
+            key takes effect.
         monotonic: Seconds.
         clock: Unix seconds.
     """
@@ -71,12 +72,12 @@ class RememberedTokens:
 
 
 class TokenRouter:
-    """Hands a token to the authenticator for its kind.
+    """Passes a token to the authenticator for its kind.
 
     Args:
-        jwts: Takes JWTs, if any are accepted.
-        api_keys: Takes API keys, if any are accepted.
-        on_auth: Gets each attempt, for counters.
+        jwts: Checks JWTs, if any are accepted.
+        api_keys: Checks API keys, if any are accepted.
+        on_auth: Receives each attempt, for counters.
     """
 
     def __init__(

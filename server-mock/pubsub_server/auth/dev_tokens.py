@@ -1,7 +1,8 @@
-"""Development tokens: signed and checked with a key that lies on this machine only.
+"""Development tokens: signed and checked with a key that is only on this machine.
 
-They are JWTs (HS256) of the issuer `hanzo-pubsub-dev`; only a server started with `--dev` takes
-them, and it listens on loopback alone. The key is made on first use, readable by its owner only.
+They are JWTs (HS256) of the issuer `hanzo-pubsub-dev`. Only a server started with `--dev` accepts
+them, and it listens on loopback only. The key is created on first use, and only its owner can read
+it.
 """
 
 from __future__ import annotations
@@ -29,21 +30,21 @@ KEY_BYTES = 32
 
 
 class KeyFileError(ValueError):
-    """The development key cannot be read or is not safe to use; the text has the reason."""
+    """The development key cannot be read or is not safe to use; the text gives the reason."""
 
 
 def default_key_file(environ: Mapping[str, str] = os.environ) -> Path:
-    """Where the key is: `hanzo-pubsub/dev.key` in the user's state directory (XDG_STATE_HOME)."""
+    """Path of the key: `hanzo-pubsub/dev.key` in the user's state directory (XDG_STATE_HOME)."""
     base = environ.get("XDG_STATE_HOME", "")
     root = Path(base) if base.startswith("/") else Path.home() / ".local" / "state"
     return root / "hanzo-pubsub" / "dev.key"
 
 
 def load_key(file: Path) -> bytes:
-    """The key in a file, which is made with mode 0600 if there is none.
+    """The key in a file, which is created with mode 0600 if it does not exist.
 
     Raises:
-        KeyFileError: It cannot be made or read, is too short, or others may read it.
+        KeyFileError: It cannot be created or read, is too short, or other users can read it.
     """
     try:
         return _read(file)
@@ -56,7 +57,8 @@ def load_key(file: Path) -> bytes:
         try:
             with os.fdopen(descriptor, "w", encoding="ascii") as out:
                 out.write(secrets.token_hex(KEY_BYTES) + "\n")
-            # Two programs may get here at once: the first link wins, both then read the same key.
+            # Two programs may get here at the same time: the first link counts, and both read that
+            # key.
             os.link(scratch, file)
         except FileExistsError:
             pass
@@ -87,13 +89,13 @@ def mint(
     """A development token.
 
     Args:
-        key: Of `load_key`.
+        key: From `load_key`.
         user: The `user_id`.
         kind: What the token is for.
         orgs: Organizations the user is a member of.
-        ttl: Seconds until it ends; may be negative, for tests.
-        name: Display name; the user id where absent.
-        avatar_url: Picture.
+        ttl: Seconds until it expires; may be negative, for tests.
+        name: Display name; the user id if absent.
+        avatar_url: URL of a picture.
         sessions_owned: Chat sessions the user owns.
         sessions_shared: Chat sessions shared with the user.
         agents: Agents the user has access to.
@@ -122,10 +124,10 @@ def mint(
 
 
 class DevTokens:
-    """An authenticator that takes development tokens.
+    """An authenticator that accepts development tokens.
 
     Args:
-        key: Of `load_key`.
+        key: From `load_key`.
         clock: Unix seconds.
     """
 

@@ -17,15 +17,15 @@ Kind = Literal["user", "service", "admin", "agent"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 MAX_ID = 128
-"""Characters of an identifier in a token."""
+"""Maximum characters of an identifier in a token."""
 
 MAX_NAMES = 10_000
-"""Organizations, sessions or agents that one token may list."""
+"""Maximum organizations, sessions or agents that one token may list."""
 
 NOBODY: frozenset[str] = frozenset()
 
 MAX_SECONDS = 1e11
-"""Unix seconds that a token may name."""
+"""Range of Unix seconds in a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Identity:
 
     @property
     def service(self) -> bool:
-        """Whether it may publish where the rules say nothing. HIP-56, Publish permissions."""
+        """Whether it may publish if no rule decides. HIP-56, Publish permissions."""
         return self.kind == "service"
 
     @property
@@ -73,18 +73,18 @@ class Identity:
 
 
 def strip_bearer(token: str) -> str:
-    """The token without the word `Bearer`, which may be there or not. HIP-56 WebSocket."""
+    """The token without the optional word `Bearer`. HIP-56 WebSocket."""
     return re.sub(r"^\s*bearer\s+", "", token, flags=re.IGNORECASE).strip()
 
 
 def identity_from_claims(
     claims: Mapping[str, object], names: Mapping[str, str] = CLAIMS
 ) -> Identity:
-    """The identity that checked claims tell.
+    """The identity in verified claims.
 
     Args:
-        claims: Payload of a token whose signature holds.
-        names: Claim by field of `Identity`; what is missing has the default name.
+        claims: Payload of a token whose signature is valid.
+        names: Claim by field of `Identity`; a missing field has the default name.
 
     Raises:
         ServiceError: `token_invalid` for a missing or mistyped claim, naming it.
@@ -131,7 +131,7 @@ def _text(claims: Mapping[str, object], claim: str, limit: int = MAX_ID) -> str 
 
 
 def _encodable(value: str) -> bool:
-    """Whether it can be sent at all: JSON lets lone surrogates through, UTF-8 does not."""
+    """Whether it can be sent: JSON accepts lone surrogates, UTF-8 does not."""
     try:
         value.encode()
     except UnicodeEncodeError:
@@ -154,7 +154,7 @@ def _texts(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:
 
 def _names(claims: Mapping[str, object], claim: str) -> frozenset[str]:
     names = _texts(claims, claim)
-    # An empty set of its own costs a connection 216 bytes, and most claims name no one.
+    # Share one empty set: a separate one costs 216 bytes per connection, and most lists are empty.
     return frozenset(names) if names else NOBODY
 
 

@@ -1,8 +1,8 @@
 """JWTs of IAM, checked against its JWKS: RS256, ES256 and EdDSA, never a shared secret or `none`.
 
-`KeySet` fetches the keys in the background: at the start, whenever they are older than `max_age`,
-and when a token names a key that is not known, because keys rotate while the server runs. A token
-whose key is known never waits for IAM. The known keys stay in use while fetches fail.
+`KeySet` fetches the keys in the background: at the start, when they are older than `max_age`,
+and when a token names an unknown key, because keys rotate while the server runs. A token whose key
+is known never waits for IAM. The known keys remain in use while fetches fail.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LOG = logging.getLogger("pubsub_server.auth.jwks")
 
 
 class FetchFailed(Exception):
-    """The keys could not be fetched; the text has the reason."""
+    """The keys could not be fetched; the text gives the reason."""
 
 
 class Fetch(Protocol):
@@ -113,7 +113,7 @@ class KeySet:
         if known:
             return known
         if self._fetching is not None:
-            # Neither a timeout nor a cancelled caller ends the fetch: others wait for it.
+            # Neither a timeout nor a cancelled caller ends the fetch: other callers wait for it.
             await asyncio.wait([self._fetching], timeout=self._patience)
             known = self._known(kid, algorithm)
         if not known and (self._fetching is not None or self._failures or self._fetched is None):
@@ -125,7 +125,7 @@ class KeySet:
         return known
 
     async def close(self) -> None:
-        """End a running fetch and start no other."""
+        """Cancel a running fetch, and start no more."""
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -158,7 +158,7 @@ class KeySet:
     def _refresh_on_time(self) -> None:
         self._refresh()
         if self._fetching is None:
-            # A login has made a fetch shortly before.
+            # Another sign-in has just fetched the keys.
             self._schedule(self._pause())
 
     def _schedule(self, seconds: float) -> None:
@@ -187,10 +187,10 @@ class KeySet:
 
 
 class JwksAuthenticator:
-    """An authenticator that takes JWTs signed with a key of a `KeySet`.
+    """An authenticator that accepts JWTs signed with a key of a `KeySet`.
 
     Args:
-        keys: Where the keys are.
+        keys: The accepted keys.
         audiences: Accepted values of `aud`, of which a token needs one; empty accepts any.
         issuer: Required `iss`, if any.
         leeway: Seconds by which `nbf` and `iat` may lie ahead.
@@ -243,7 +243,7 @@ class JwksAuthenticator:
         self._keys.start()
 
     async def close(self) -> None:
-        """End a running fetch of keys and start no other."""
+        """Cancel a running fetch of keys, and start no more."""
         await self._keys.close()
 
     def _decode(self, token: str, algorithm: str, keys: Sequence[PublicKey]) -> dict[str, object]:

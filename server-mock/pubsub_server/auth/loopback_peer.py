@@ -1,4 +1,4 @@
-"""Whose process is at the other end of a connection within this machine, where Linux tells."""
+"""Finds the owner of the process at the other end of a local connection, on Linux."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def owner_of_peer(
         tables: The kernel's tables of TCP connections, by version of IP; proc(5).
 
     Returns:
-        None where the system has no such table, or the connection is not in it.
+        None if the system has no such table, or the connection is not in it.
     """
     wanted = [_entry(peer), _entry(here)]
     try:
@@ -39,7 +39,7 @@ def owner_of_peer(
 
 
 def _entry(address: Address) -> str:
-    """As the kernel writes it: words of 32 bits in the machine's byte order, then the port."""
+    """An address in the kernel's format: 32-bit words in native byte order, then the port."""
     packed = ipaddress.ip_address(address[0]).packed
     words = (packed[at : at + 4] for at in range(0, len(packed), 4))
     host = "".join(f"{int.from_bytes(word, sys.byteorder):08X}" for word in words)

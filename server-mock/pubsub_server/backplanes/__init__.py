@@ -1,1 +1,1 @@
-"""What keeps the logs and joins the nodes."""
+"""Backplanes: they keep the logs and connect the nodes."""

@@ -1,7 +1,7 @@
 """The bounded log of each topic: append, number, trim, de-duplicate, replay.
 
-HIP-56 Message History and Replay; H-100 … H-104. Everything here is bounded: messages by count,
-age, ttl and bytes, logs by number, remembered ids by number. No clock: every call gets the time.
+HIP-56 Message History and Replay; H-100 … H-104. Everything is bounded: messages by count, age, ttl
+and bytes, logs and remembered ids by number. There is no clock: the caller passes the time.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
     from pubsub_server.shared.requests import Draft
 
 SEQ_PER_MS: Final = 1000
-"""A log that begins is numbered from the time, so that its numbers exceed those of a lost one."""
+"""A new log is numbered from the current time, so that its numbers exceed those of a lost log."""
 ENTRY_BYTES: Final = 420
-"""What an entry costs beside its body."""
+"""Bytes of an entry in addition to its body."""
 
 
 class MemoryStore:
@@ -39,12 +39,12 @@ class MemoryStore:
 
     Args:
         retention: What each log keeps.
-        ids: Known after their messages have left the logs, or that were never kept.
-        max_bytes: Retained in all.
-        max_topics: Logs; the one written least recently goes first.
-        born: Unix ms; what was acknowledged before is not here.
-        origin: Added to the number that a log begins with. Nodes that number for themselves have
-            different ones, so that the positions of one are none of another.
+        ids: Ids of messages that have left the logs, or were never stored.
+        max_bytes: Maximum bytes retained in total.
+        max_topics: Maximum logs; the one written least recently is removed first.
+        born: Unix ms; messages acknowledged earlier are not in this store.
+        origin: Added to the number that a log begins with. Nodes with separate numbering have
+            different origins, so that a position of one node is invalid on another.
     """
 
     def __init__(
@@ -61,32 +61,32 @@ class MemoryStore:
         self._max_bytes = max_bytes
         self._max_topics = max_topics
         self._logs: OrderedDict[str, TopicLog] = OrderedDict()
-        # Those with messages, by age of retention, in the order of their newest: what expires or
-        # must go is in front.
+        # Logs with messages, by age of retention, in the order of their newest message: the ones to
+        # expire or evict first are in front.
         self._filled: dict[int, OrderedDict[str, TopicLog]] = {
             keep.age: OrderedDict() for keep in retention.keeps
         }
-        # The last in both of these orders, as messages of one topic often come together.
+        # The last in both orders: messages of one topic often arrive together.
         self._latest: TopicLog | None = None
         self._index = TopicIndex()
         self._ids = ids
         self._bytes = 0
         self._last_ms = 0
-        # Beyond every number of a log that is gone, by more than one: a jump must be seen.
+        # Exceeds every number of a removed log by more than one, so that the jump is visible.
         self._floor = 0
         self._born = born
         self._origin = origin
-        # Where the log of a topic will start that was subscribed to before its first message. Its
-        # subscribers know that position, so that a loss of the log shows as a jump.
+        # The first position of each topic that was subscribed to before its first message. Its
+        # subscribers know this position, so that a loss of the log is visible as a jump.
         self._starts: OrderedDict[str, int] = OrderedDict()
 
     @property
     def size(self) -> int:
-        """Bytes retained."""
+        """Number of bytes retained."""
         return self._bytes
 
     def __len__(self) -> int:
-        """Logs."""
+        """Number of logs."""
         return len(self._logs)
 
     # ------------------------------------------------------------ append
@@ -100,20 +100,20 @@ class MemoryStore:
         stamp: int | None = None,
         given: bool | None = None,
     ) -> Entry | Published | ServiceError:
-        """Number and keep a message; it gets an id where its publisher gave none.
+        """Number and store a message, and create an id if its publisher gave none.
 
         Args:
-            draft: What is published.
+            draft: The publication.
             sender: Kind and id of the publisher.
             now: Unix ms.
             stamp: Its timestamp at another node that it was published on. Kept unless it is later
                 than now, earlier than that of another message of the topic, or so early that the
-                message would have expired: the clock of that node is then wrong.
+                message would have expired: these show that the clock of that node is wrong.
             given: Whether the publisher gave the id of such a message.
 
         Returns:
-            The entry to deliver; or what was answered before, if the id is known; or `conflict`,
-            if this sender has used it for something else.
+            The entry to deliver; or the previous answer, if the id is known; or `conflict`, if this
+            sender has used the id for another message.
         """
         if now < self._last_ms:
             now = self._last_ms
@@ -242,7 +242,7 @@ class MemoryStore:
     # ------------------------------------------------------------ forget
 
     def expire(self, now: int) -> None:
-        """Let go of messages whose age has come, so that idle topics hold no memory."""
+        """Remove expired messages, so that idle topics use no memory."""
         for age, filled in self._filled.items():
             while filled:
                 topic, log = next(iter(filled.items()))
@@ -252,11 +252,11 @@ class MemoryStore:
         self._ids.expire(now)
 
     def evict(self, topic: str | None = None, *, log_too: bool = False) -> None:
-        """Drop retained messages as if they had been too many.
+        """Drop retained messages, as when a log is full.
 
         Args:
-            topic: Of this topic alone; None for all.
-            log_too: The numbering too, as if the store had been lost.
+            topic: Only of this topic; None for all.
+            log_too: Also drop the numbering, as if the store had been lost.
         """
         for name in [topic] if topic is not None else list(self._logs):
             log = self._logs.get(name)
@@ -275,10 +275,10 @@ class MemoryStore:
                 self._starts.pop(topic, None)
 
     def break_off(self, topics: Iterable[str], now: int) -> None:
-        """Messages of these topics may be missing here: report it when clients resume.
+        """Report a gap to clients that resume these topics, as messages may be missing here.
 
-        What is retained stays. The numbering jumps, and a resumed position from before the jump is
-        one of another log.
+        Retained messages stay. The numbering jumps, and a position from before the jump counts as a
+        position of another log.
 
         Args:
             topics: Which.
@@ -306,10 +306,10 @@ class MemoryStore:
         newest: int | None = None,
         allowed: Callable[[str], bool] = lambda topic: True,
     ) -> Replay:
-        """What a subscription begins with.
+        """The replay of a subscription.
 
-        A topic named in ``after`` resumes behind that position, the others with what is newer than
-        ``since``; ``newest`` limits each topic. Without all three nothing is replayed.
+        A topic in ``after`` resumes after that position, the others with the messages newer than
+        ``since``; ``newest`` limits each topic. Without any of them nothing is replayed.
 
         Args:
             topics: Concrete topics, already allowed.
@@ -376,9 +376,10 @@ class MemoryStore:
             topic: Which topic.
             now: Unix ms.
             since: Only what is newer, Unix ms.
-            before: Id of the message that the page ends before; one that is gone gives none.
-            after: Position that the page begins behind.
-            limit: Messages of the page.
+            before: Id of the message that the page ends before; the page is empty if this message
+                is gone.
+            after: Position after which the page begins.
+            limit: Maximum messages of the page.
         """
         log = self._logs.get(topic)
         if log is None:
@@ -399,16 +400,16 @@ class MemoryStore:
         )
 
     def named(self, patterns: Sequence[str]) -> list[str]:
-        """Topics with a log that any of the patterns matches."""
+        """Topics with a log that match any of the patterns."""
         return self._index.matching(patterns)
 
     def stand(self, topics: Iterable[str], now: int, at: int | None) -> list[Standing]:
-        """Where those of the topics stand that have a log; see `backplane.Standing`."""
+        """Positions of those of the topics that have a log; see `backplane.Standing`."""
         logs = ((topic, self._logs.get(topic)) for topic in topics)
         return [stand(topic, log, now, at) for topic, log in logs if log is not None]
 
     def reports(self, prefix: str, now: int, limit: int) -> list[TopicReport]:
-        """Topics with a log whose name begins so: the first by name."""
+        """Topics with a log and this prefix, the first by name."""
         names = nsmallest(limit, (topic for topic in self._logs if topic.startswith(prefix)))
         logs = [(name, self._logs[name]) for name in names]
         return [

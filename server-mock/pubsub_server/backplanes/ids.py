@@ -1,4 +1,4 @@
-"""Ids that are remembered though their messages may be gone, so that each publish counts once."""
+"""Remembers message ids after the messages are gone, so that each publish counts once."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ _PACKED: Final = struct.Struct("<QQq")
 
 @lru_cache(maxsize=4096)
 def scope(sender: tuple[str, str]) -> str:
-    """What keeps the ids of a sender, by kind and id, apart from those of every other sender."""
+    """Separates the ids of a sender (its kind and id) from those of all other senders."""
     kind, user = sender
     return f"{kind} {len(user.encode())} {user}"
 
 
 def id_key(topic: str, sender: tuple[str, str], id: str) -> bytes:
-    """What stands for an id that a sender uses in a topic: 16 bytes."""
+    """The key of a sender's id in a topic: 16 bytes."""
     return blake2b(f"{topic} {scope(sender)} {id}".encode(), digest_size=KEY_BYTES).digest()
 
 
 class Seen(NamedTuple):
-    """What became of a publish.
+    """The result of a publish.
 
     Attributes:
         timestamp: Unix ms.
-        seq: 0 where the message has no position.
-        mark: The hash of its envelope: another message has another one, in this process.
+        seq: 0 if the message has no position.
+        mark: The hash of its envelope, valid in this process.
     """
 
     timestamp: int
@@ -38,14 +38,14 @@ class Seen(NamedTuple):
 
 
 class IdMemory:
-    """Remembers the newest ids: so many at least, twice as many at most.
+    """Remembers the newest ids: at least ``most``, at most twice as many.
 
-    There are two halves. When the newer one is full or old enough it becomes the older one, and
-    what that held is forgotten at once.
+    There are two halves. When the newer half is full or old enough, it replaces the older half,
+    whose ids are forgotten.
 
     Args:
-        most: Ids of one half.
-        age: Milliseconds an id is remembered, as far as there is room.
+        most: Maximum ids of one half.
+        age: Milliseconds for which an id is remembered, if there is room.
     """
 
     def __init__(self, most: int, age: int) -> None:
@@ -53,7 +53,7 @@ class IdMemory:
         self._age = age
         self._newer: dict[bytes, bytes] = {}
         self._older: dict[bytes, bytes] = {}
-        # When the newer half began, and the last id of the older one came.
+        # Start of the newer half, and time of the last id of the older half.
         self._began = 0
         self._ended = 0
 
@@ -61,7 +61,7 @@ class IdMemory:
         return len(self._newer) + len(self._older)
 
     def get(self, topic: str, sender: tuple[str, str], id: str, now: int) -> Seen | None:
-        """What is known of an id that a sender uses in a topic."""
+        """The result remembered for an id that a sender uses in a topic."""
         key = id_key(topic, sender, id)
         packed = self._newer.get(key) or self._older.get(key)
         if packed is None:
@@ -79,7 +79,7 @@ class IdMemory:
         self._newer[id_key(topic, sender, id)] = _PACKED.pack(*seen)
 
     def expire(self, now: int) -> None:
-        """Forget what is old; called now and then."""
+        """Forget old ids; called periodically."""
         if self._newer and self._began + self._age <= now:
             self._turn(now)
         if self._older and self._ended + self._age <= now:

@@ -1,4 +1,4 @@
-"""One node, everything in this process: each call answers at once."""
+"""A single node: everything is in this process, and each call answers immediately."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class MemoryLogs:
     async def positions(
         self, topics: Sequence[str], at: int | None, *, hear: Sequence[str]
     ) -> tuple[int, Sequence[Standing]]:
-        """See `backplane.Logs`; all is heard."""
+        """See `backplane.Logs`; there is nothing to join."""
         now = self._wall()
         return now, self.store.stand(topics, now, at)
 
@@ -104,10 +104,10 @@ class MemoryBackplane:
         self._deliver = deliver
 
     def join(self, pattern: str) -> None:
-        """Everything is here already."""
+        """No interest to announce: there is no other node."""
 
     def leave(self, pattern: str) -> None:
-        """Everything is here still."""
+        """No interest to withdraw: there is no other node."""
 
     def publish(
         self,
@@ -116,13 +116,13 @@ class MemoryBackplane:
         done: Callable[[list[Published | ServiceError]], None],
         origin: Origin | None = None,
     ) -> None:
-        """See `backplane.Backplane`; the answers come at once."""
+        """See `backplane.Backplane`; calls ``done`` immediately."""
         done(self.append(drafts, sender))
 
     def append(
         self, drafts: Sequence[Draft], sender: tuple[str, str]
     ) -> list[Published | ServiceError]:
-        """Number, keep and deliver."""
+        """Number, store and deliver."""
         now = self._wall()
         results: list[Published | ServiceError] = []
         for draft in drafts:
@@ -183,7 +183,7 @@ class MemoryBackplane:
         """Nothing waits."""
 
     async def close(self) -> None:
-        """Nothing to end."""
+        """No connection to close."""
 
 
 def open_memory(settings: Settings, wall: Callable[[], int], origin: int = 0) -> MemoryBackplane:

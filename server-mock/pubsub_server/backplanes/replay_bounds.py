@@ -1,4 +1,4 @@
-"""How much one replay has at most, whatever keeps the logs."""
+"""Limits of one replay, for every backplane."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Entry
 
 REPLAY_MESSAGES: Final = 10_000
-"""Messages of one replay; the newest ones, each topic that lacks some is truncated."""
+"""Maximum messages of one replay: the newest; topics with missing messages are truncated."""
 REPLAY_TOPICS: Final = 10_000
 
 
 def bounded(
     logs: Sequence[Sequence[Entry]], truncated: Sequence[str]
 ) -> tuple[list[Entry], list[str]]:
-    """The messages of all logs by time, at most `REPLAY_MESSAGES`, and which topics lack some.
+    """Merges logs by time, up to `REPLAY_MESSAGES`, and names the topics with missing messages.
 
     Args:
         logs: Messages of each topic, oldest first.
-        truncated: Topics that lack some already.
+        truncated: Topics that already have missing messages.
     """
     entries = [entry for log in logs for entry in log]
     if len(logs) > 1:

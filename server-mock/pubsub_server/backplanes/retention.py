@@ -1,4 +1,4 @@
-"""How much the log of a topic keeps: one answer for most topics, others for certain patterns."""
+"""Retention of each topic's log: one default, and other values for certain patterns."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ if TYPE_CHECKING:
     from pubsub_server.settings.config import Settings
 
 MAX_KNOWN: Final = 100_000
-"""Topics whose answer is remembered."""
+"""Maximum topics whose retention is cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """What a log keeps.
+    """The retention of a log.
 
     Attributes:
-        messages: So many, the newest.
-        age: Milliseconds of each; its own ``ttl`` may say less.
+        messages: Maximum messages; the newest are kept.
+        age: Maximum age in milliseconds; a message's ``ttl`` may be shorter.
     """
 
     messages: int
@@ -30,14 +30,14 @@ class Keep:
 
 
 class Retention:
-    """What the log of each topic keeps.
+    """The retention of every topic.
 
     Args:
-        keep: Of topics that no pattern matches.
-        classes: Patterns and what is kept of topics that one of them matches; the first counts.
+        keep: Default, for topics that no pattern matches.
+        classes: Retention by pattern; the first match counts.
 
     Attributes:
-        keeps: All answers there are; that of topics without a class is the first.
+        keeps: All distinct values; the first is the default.
     """
 
     def __init__(self, keep: Keep, classes: Iterable[tuple[Sequence[str], Keep]] = ()) -> None:
@@ -51,11 +51,11 @@ class Retention:
 
     @property
     def longest(self) -> int:
-        """The greatest age, milliseconds."""
+        """The maximum age in milliseconds."""
         return max(keep.age for keep in self.keeps)
 
     def number(self, topic: str) -> int:
-        """Which of `keeps` is that of the topic."""
+        """The index in `keeps` for a topic."""
         if len(self.keeps) == 1:
             return 0
         known = self._known.get(topic)
@@ -66,12 +66,12 @@ class Retention:
         return known
 
     def of(self, topic: str) -> Keep:
-        """What the log of the topic keeps."""
+        """The retention of a topic."""
         return self.keeps[self.number(topic)]
 
 
 def retention(settings: Settings) -> Retention:
-    """What the log of each topic keeps by the settings."""
+    """The retention of the settings."""
     messages, age = settings.history_max_messages, settings.history_max_age
     return Retention(
         Keep(messages, age * 1000),

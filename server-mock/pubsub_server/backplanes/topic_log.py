@@ -1,4 +1,4 @@
-"""The log of one topic in memory, and what is read from it."""
+"""The log of one topic in memory."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class TopicLog:
 
     Attributes:
         start: Position of the first message that this log numbered.
-        last: Position of the newest one; ``start - 1`` before there is any.
-        keep: How much it keeps.
+        last: Position of the newest one; ``start - 1`` before the first.
+        keep: Its retention.
         by_id: Retained messages by sender and id.
         lost_at: Timestamp of the newest message that has left the log; 0 for none.
     """
@@ -37,11 +37,11 @@ class TopicLog:
         self.by_id: dict[tuple[tuple[str, str], str], Entry] = {}
 
     def alive(self, now: int) -> list[Entry]:
-        """What is retained at this time, oldest first."""
+        """Messages that are retained at this time, oldest first."""
         return [entry for entry in self.entries if entry.expires > now]
 
     def lost_since(self, now: int) -> int:
-        """Timestamp of the newest message that is retained no more; 0 for none."""
+        """Timestamp of the newest message that is no longer retained; 0 for none."""
         expired = [entry.timestamp for entry in self.entries if entry.expires <= now]
         return max(self.lost_at, expired[-1]) if expired else self.lost_at
 
@@ -70,11 +70,11 @@ def read(
 
 
 def behind(log: TopicLog, now: int, after: int, limit: int) -> tuple[list[Entry], bool, bool, bool]:
-    """The first messages behind a position; 0 is before all.
+    """The first messages after a position; 0 is before all messages.
 
     Returns:
-        Those messages; whether there are more; whether a position up to the last of them (of the
-        log, where there is none) is missing; whether the log began after the position.
+        The messages; whether there are more; whether a position up to the last of them (or of the
+        log, if there are none) is missing; whether the log began after the position.
     """
     anew = after != 0 and (after < log.start - 1 or after > log.last)
     mark = log.start - 1 if anew or not after else after

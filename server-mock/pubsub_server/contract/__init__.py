@@ -1,1 +1,1 @@
-"""Topic contracts: which payloads each topic carries, enforced by the server and made into code."""
+"""Topic contracts: the payloads of each topic, enforced by the server and turned into code."""

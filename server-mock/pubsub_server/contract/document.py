@@ -34,7 +34,7 @@ class Topic:
     Attributes:
         pattern: Literal segments, `<placeholder>`, `*` or `**`, as in access rules.
         name: Name of the payload's type in generated code.
-        description: What the messages tell.
+        description: Meaning of the messages.
         schema: JSON Schema 2020-12 of `data`, with `$ref` into `#/$defs/`.
         publishers: `services`, `subscribers` (those and services), `admins`, or a requirement of
             access rules.
@@ -57,9 +57,9 @@ class Contract:
         title: Title of the AsyncAPI document.
         version: Version of the AsyncAPI document.
         description: Description of the AsyncAPI document.
-        allow_undeclared: Whether topics that no pattern takes may be published to.
-        topics: In the order of the file; the first pattern that takes a topic decides.
-        definitions: The schemas that others refer to, by name.
+        allow_undeclared: Whether clients may publish to topics that no pattern matches.
+        topics: In the order of the file; the first pattern that matches a topic decides.
+        definitions: Shared schemas, by name.
     """
 
     title: str
@@ -77,7 +77,7 @@ class Contract:
         return None
 
     def full_schema(self, topic: Topic) -> dict[str, Any]:
-        """The schema of a topic, with all that it refers to."""
+        """The schema of a topic, including all definitions that it refers to."""
         return {"$defs": dict(self.definitions), **topic.schema}
 
 
@@ -85,7 +85,7 @@ def load(file: Path) -> Contract:
     """Read and check a contract.
 
     Raises:
-        ContractError: The file cannot be read, or something in it is wrong.
+        ContractError: The file cannot be read or is not valid.
     """
     try:
         return _contract(documents.parse(documents.read(file)))

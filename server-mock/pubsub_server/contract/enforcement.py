@@ -1,4 +1,4 @@
-"""Publications against the contract: refused before any subscriber gets them."""
+"""Checks publications against the contract, before any subscriber receives them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from pubsub_server.shared.requests import Draft
 
 _KNOWN: Final = 10_000
-"""Topics whose validator is remembered."""
+"""Maximum topics whose validator is cached."""
 
 
 class ContractInspector:
     """See `interfaces.Inspector`: only payloads that match the contract are published.
 
     Args:
-        contract: What topics carry.
+        contract: The contract.
 
     Raises:
         ContractError: A schema of the contract is not valid.

@@ -26,7 +26,7 @@ _WRITERS: Mapping[str, tuple[str, Callable[[Contract], str]]] = {
 
 
 def run(argv: Sequence[str]) -> int:
-    """Write the files that the flags name; exit code 2 where contract or flags are wrong."""
+    """Write the files that the flags name; exit code 2 if the contract or a flag is wrong."""
     parser = Parser(
         prog="hanzo-pubsub generate",
         description="Generates code and documents from a topic contract. Without a flag it only "

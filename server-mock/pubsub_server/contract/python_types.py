@@ -66,7 +66,7 @@ def python_types(contract: Contract) -> str:
 
 
 def definitions(contract: Contract) -> dict[str, Any]:
-    """Every type of a contract by name: the schemas, and the payloads that have their own."""
+    """Every type of a contract by name: shared schemas, and schemas of single topics."""
     found = dict(contract.definitions)
     for topic in contract.topics:
         if topic.name not in found:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def inspector(file: Path) -> Inspector:
-    """What checks publications against a contract file.
+    """The inspector for a contract file.
 
     Raises:
         StartError: The file is wrong, or `jsonschema-rs` is not installed.
@@ -30,7 +30,7 @@ def load(file: Path) -> Contract:
     """Read a contract, and check its schemas.
 
     Raises:
-        ContractError: Something in it is wrong, or `jsonschema-rs` is not installed.
+        ContractError: It is not valid, or `jsonschema-rs` is not installed.
     """
     contract = document.load(file)
     _checked(contract)

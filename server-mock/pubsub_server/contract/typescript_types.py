@@ -1,4 +1,4 @@
-"""TypeScript types of a contract: an interface or type a schema, and the map `Topics`."""
+"""TypeScript types of a contract: an interface or type for each schema, and the map `Topics`."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _declaration(name: str, schema: Mapping[str, Any]) -> str:
 
 
 def _topic_key(topic: Topic) -> str:
-    """A name, or where segments are open a template of texts."""
+    """A topic name, or a template literal type if segments are open."""
     segments = topic.pattern.segments
     if all(re.fullmatch(r"[A-Za-z0-9_-]+", segment) for segment in segments):
         return json.dumps(topic.pattern.text)

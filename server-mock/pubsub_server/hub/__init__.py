@@ -1,1 +1,1 @@
-"""The hub: connections, routing, delivery and presence; without sockets and nodes."""
+"""The hub: connections, routing, delivery and presence. It knows no sockets or other nodes."""

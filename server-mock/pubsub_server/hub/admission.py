@@ -1,4 +1,4 @@
-"""Who a connection is: authentication, first and again, and the end of a token.
+"""The identity of a connection: authentication, reauthentication, and token expiry.
 
 HIP-56 Security 1, 7, 10; H-140, H-141, H-148, H-152 … H-154.
 """
@@ -25,17 +25,17 @@ logger = logging.getLogger(__name__)
 
 VERSION: Final = 1
 TOGETHER: Final = 0.2
-"""Seconds between two beats at which pings leave: so much later than asked they may be."""
+"""Seconds between two rounds of pings, and so the maximum delay of a ping."""
 FEATURES: Final = ("ref", "ack", "seq", "idempotency", "batch", "resume", "meta")
 
 
 class Admission:
-    """Gives a connection its identity and takes it away.
+    """Gives a connection its identity and removes it.
 
     Args:
         core: The parts of the hub.
         end: Ends a connection with an error and its close code.
-        drop_pattern: Ends a subscription that is allowed no longer.
+        drop_pattern: Ends a subscription that is no longer allowed.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class Admission:
         self._end = end
         self._drop_pattern = drop_pattern
         settings = core.settings
-        # Seconds. Read for every connection at every ping, and a setting is slow to read.
+        # Seconds. Cached, because it is read for every connection at every ping.
         self._ping = settings.server_ping_interval / 1000
         self._comment = settings.sse_keepalive / 1000
         self._timeout = settings.presence_timeout / 1000
@@ -57,7 +57,7 @@ class Admission:
         self._together = min(TOGETHER, self._ping / 50)
 
     def expect(self, connection: Connection) -> None:
-        """A connection has come and must authenticate in time."""
+        """A connection has opened and must authenticate in time."""
         connection.deadline = self._core.clock() + self._core.settings.auth_deadline / 1000
         self._core.schedule(connection, connection.deadline)
 
@@ -77,13 +77,13 @@ class Admission:
     async def admit(
         self, connection: Connection, token: str, client_id: str | None = None
     ) -> AuthOk:
-        """Identify a connection, first or again.
+        """Authenticate a connection, or reauthenticate it.
 
         Raises:
             ServiceError: `token_invalid`, `token_expired`, `connection_limit`, `unavailable`.
         """
         audit = self._core.audit
-        # A transport that is gone does not know it any more.
+        # A closed transport no longer has the address.
         caller = None if audit is None else connection.sink.caller
         identity: Identity | None = None
         try:
@@ -99,7 +99,7 @@ class Admission:
         return self.answer(identity, connection.client_id)
 
     async def enter(self, connection: Connection, identity: Identity) -> None:
-        """Let a connection be this identity, which needs no token; see `service.Service`."""
+        """Give a connection an identity without a token; see `service.Service`."""
         audit = self._core.audit
         caller = None if audit is None else connection.sink.caller
         try:
@@ -114,7 +114,7 @@ class Admission:
     async def _take(
         self, connection: Connection, identity: Identity, client_id: str | None
     ) -> None:
-        """Let the connection be this one, first or again.
+        """Give the connection this identity, initially or again.
 
         Raises:
             ServiceError: `token_invalid`, `connection_limit`, `unavailable`.
@@ -146,7 +146,7 @@ class Admission:
         connection.client_id = self.client_id(identity, client_id)
         replaced = core.connections.get(connection.client_id)
         if replaced is not None:
-            # The old connection is dead without the server knowing: the client is here.
+            # The client is here, so its old connection is dead, even if the server has not noticed.
             self._end(replaced, ServiceError("replaced", "another connection replaced this one"))
         connection.identity = identity
         connection.since = core.wall()
@@ -197,7 +197,7 @@ class Admission:
         else:
             left = max(0, identity.expires_at - core.today()) / 1000
             connection.deadline = now + left
-            # A short-lived token gets its notice at once, and so does one that replaces it.
+            # A short-lived token and its replacement get the notice immediately.
             connection.notice_at = connection.deadline - min(self._notice, left / 2)
         core.schedule(connection, self._next(connection, now))
 
@@ -228,9 +228,9 @@ class Admission:
         }
 
     def withdraw(self, gone: Sequence[Identity], other: Sequence[Identity]) -> None:
-        """End the connections that were let in as these: the key of each is gone, or is another.
+        """End the connections with these identities: their keys were removed or changed.
 
-        Who has a key with another entry comes back at once, and then is what that says.
+        A client whose key was changed reconnects immediately, with the new permissions.
         """
         whose = {id(identity): True for identity in gone}
         whose |= {id(identity): False for identity in other}
@@ -252,14 +252,14 @@ class Admission:
     # ------------------------------------------------------------ deadlines
 
     def expire_in(self, connection: Connection, seconds: float) -> None:
-        """Let the token end, as a fault for tests."""
+        """Expire the token, as a fault for tests."""
         now = self._core.clock()
         connection.deadline = now + seconds
         connection.notice_at = connection.deadline - self._notice if seconds > 0 else NEVER
         self._core.schedule(connection, self._next(connection, now))
 
     def check(self, connection: Connection, now: float) -> float | None:
-        """Look after one connection; see `wheel.Waiting.due`."""
+        """Check one connection; see `wheel.Waiting.due`."""
         if connection.closed or connection.next_check > now:
             return None
         connection.next_check = NEVER
@@ -297,7 +297,7 @@ class Admission:
         asked = min(
             connection.last_heard + min(wait, self._timeout), connection.last_spoke + self._program
         )
-        # Up to the next beat: pings that leave together cost half of what single ones do.
+        # Wait for the next round: pings sent together cost half as much as single ones.
         asked = -(-asked // self._together) * self._together
         return asked if asked < at else at
 

@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from pubsub_server.shared.roster import Change
 
 SNAPSHOTS_MAX = 1_000
-"""Snapshots that one subscription by pattern brings."""
+"""Maximum snapshots for one subscription by pattern."""
 
 
 class Attendance:
-    """Joins `presence.Presence` with the connections.
+    """Connects `presence.Presence` to the connections.
 
     Args:
         core: The parts of the hub.
@@ -46,18 +46,18 @@ class Attendance:
             self._tell("join", topic, member, but=connection)
 
     def quit(self, connection: Connection, topic: str) -> None:
-        """It has ended this subscription."""
+        """The connection has ended this subscription."""
         member = self._core.presence.leave(connection.client_id, topic)
         if member is not None:
             self._tell("leave", topic, member, but=connection)
 
     def depart(self, client_id: str) -> None:
-        """The client is gone permanently."""
+        """The client has left permanently."""
         for topic, member in self._core.presence.leave_all(client_id):
             self._tell("leave", topic, member)
 
     def lose(self, connection: Connection, grace: float) -> None:
-        """The connection broke: others learn it after the grace, if it does not come back."""
+        """The connection broke. Members are notified after the grace period, unless it returns."""
         core = self._core
         silence = core.clock() - connection.last_heard
         until = core.clock() + grace
@@ -66,7 +66,7 @@ class Attendance:
             core.wheel.add(_Lost(self, client), until)
 
     def lapse(self, client: Client, now: float) -> float | None:
-        """The grace of a lost client is over, unless it came back."""
+        """The grace period of a lost client is over, unless it has returned."""
         if client.lost_until is None or self._core.presence.client(client.client_id) is not client:
             return None
         if client.lost_until > now:
@@ -76,15 +76,15 @@ class Attendance:
         return None
 
     async def members(self, topic: str) -> list[Member]:
-        """Everybody on a topic.
+        """All members of a topic.
 
         Raises:
-            ServiceError: `unavailable`, where nodes share presence and the store is away.
+            ServiceError: `unavailable`, if nodes share presence and the store is unavailable.
         """
         return self.local(topic)
 
     def local(self, topic: str) -> list[Member]:
-        """Everybody on a topic who is connected to this node."""
+        """All members of a topic that are connected to this node."""
         return self._core.presence.members(topic, self._seen)
 
     def _seen(self, client_id: str) -> int | None:
@@ -113,25 +113,25 @@ class Attendance:
         return id, now
 
     def expect(self, connection: Connection) -> None:
-        """It is about to be greeted; see `greet`."""
+        """A greeting of the connection begins; see `greet`."""
 
     async def greet(
         self, connection: Connection, joined: Sequence[str], shown: Sequence[str]
     ) -> Iterable[bytes] | None:
-        """Where nodes share presence: enter these topics, and gather what `show` would send.
+        """If nodes share presence: enter these topics, and collect the snapshots of `show`.
 
         Args:
-            connection: Who.
+            connection: The subscriber.
             joined: Topics that it becomes a member of.
-            shown: Topics and patterns whose members it is shown.
+            shown: Topics and patterns whose members it sees.
 
         Returns:
-            What follows the answer to its subscription; None where `enter` and `show` do it.
+            The frames after the answer to its subscription; None if `enter` and `show` send them.
         """
         return None
 
     def greeted(self, connection: Connection) -> None:
-        """Its greeting is over, whether it came or not."""
+        """The greeting has ended, successfully or not."""
 
     def show(
         self, connection: Connection, topics: Sequence[str], found: Sequence[str] | None = None
@@ -139,9 +139,9 @@ class Attendance:
         """Send snapshots of the topics that a new subscription covers.
 
         Args:
-            connection: To whom.
+            connection: The subscriber.
             topics: Topics and patterns of the subscription.
-            found: Topics of the patterns that may be read, where they have been searched for.
+            found: Readable topics of the patterns, if they have been searched.
         """
         core = self._core
         patterns = [topic for topic in topics if is_wildcard(topic)]
@@ -182,7 +182,7 @@ class Attendance:
         body = change_bytes(change, topic, member_json(member), member.kind, now, id)
         if hooks is not None and hooked:
             hooks.notify(change, topic, body)
-        # Made for the first that wants it.
+        # Created for the first subscriber that needs it.
         encoded: dict[Encoder, bytes] = {}
         for connection in hearing:
             if connection is but:
@@ -199,7 +199,7 @@ class Attendance:
 
 
 class _Lost:
-    """A lost client in the wheel."""
+    """A lost client in the timer wheel."""
 
     __slots__ = ("attendance", "client")
 
@@ -220,7 +220,7 @@ def change_bytes(
     now: int,
     id: str | None,
 ) -> bytes:
-    """The envelope of a change of presence."""
+    """The envelope of a presence change."""
     return orjson.dumps(
         {
             "id": id or message_id(),
@@ -234,12 +234,12 @@ def change_bytes(
 
 
 def change_entry(topic: str, body: bytes, now: int) -> Entry:
-    """A change of presence as a message that is not kept."""
+    """A presence change as a message that is not stored."""
     return Entry(topic, "", now, None, 0, body)
 
 
 def snapshot_bytes(encoder: Encoder, topic: str, members: Sequence[Mapping[str, object]]) -> bytes:
-    """A frame with everybody on a topic."""
+    """A frame with all members of a topic."""
     return encoder.frame({"type": "presence.snapshot", "topic": topic, "members": members})
 
 

@@ -42,19 +42,19 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Core:
-    """One of each part, connected by `hub.Hub`.
+    """The parts of the hub, connected by `hub.Hub`.
 
     Attributes:
         presence: Members that are connected to this node.
-        inspectors: Look at publications before they are accepted.
+        inspectors: Check publications before they are accepted.
         echoes: Messages that must not come back to their publisher.
-        floors: Messages that connections have from replays.
-        roster: Those of all nodes; None for a node alone.
+        floors: Positions that connections have from replays.
+        roster: Members of all nodes; None for a single node.
         ids: Issues and recognizes client ids.
-        connections: The authenticated ones, by client id.
+        connections: Authenticated connections, by client id.
         clock: Monotonic seconds.
-        wall: Unix ms, never going back: of messages.
-        today: Unix ms as the machine has it, by which tokens end.
+        wall: Unix ms for messages; never decreases.
+        today: Unix ms of the machine, for the expiry of tokens.
     """
 
     settings: Settings
@@ -105,7 +105,7 @@ class Core:
             self.wheel.add(connection, at)
 
     def may_read(self, connection: Connection, topic: str) -> bool:
-        """Whether a connection may read what one of its patterns matches; cached."""
+        """Whether a connection may read a topic that one of its patterns matches; cached."""
         verdicts = connection.verdicts
         if verdicts is None:
             verdicts = connection.verdicts = {}

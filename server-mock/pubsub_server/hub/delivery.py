@@ -1,8 +1,8 @@
-"""From a message to the writes: encoded once, joined, one write for a connection and loop turn.
+"""Delivers messages: encodes once, joins, and writes once per connection and loop turn.
 
-Messages that follow one another to the same route form a run: their bytes are joined once for all
-of its connections. Nothing is written before the loop turn ends, so what a burst of publishes
-brings to a connection leaves in one system call.
+Consecutive messages to the same route form a run: their bytes are joined once for all of its
+connections. Nothing is written before the loop turn ends, so a burst of publishes reaches a
+connection in one system call.
 """
 
 from __future__ import annotations
@@ -27,18 +27,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 RUN_BYTES: Final = 262_144
-"""A run is closed at this size, so that no connection copies or waits for more in one piece."""
+"""Bytes at which a run is closed. This limits what a connection copies or waits for at once."""
 JOIN_BYTES: Final = 65_536
-"""More than this for one connection is written piece by piece: the pieces are shared, joined
-bytes would be its own."""
+"""Bytes for one connection above which the pieces are written separately: pieces are shared between
+connections, joined bytes are not.
+"""
 HELD_PIECES: Final = 100_000
 BACKLOGS: Final = 10_000
 CROWDED: Final = 32
-"""Replays that wait for one connection before it is asked to read first."""
+"""Maximum replays that wait for one connection before the server stops reading from it."""
 
 
 class _Nothing(list[bytes]):
-    """Takes what a connection that is gone is given, for the runs that still name it."""
+    """Discards the bytes of a closed connection, for runs that still contain it."""
 
     def append(self, data: bytes, /) -> None:
         pass
@@ -52,8 +53,8 @@ class Delivery:
 
     Args:
         call_soon: Calls back at the end of this loop turn.
-        queue_bytes: What a stalled connection may have waiting.
-        slow: Gets a connection that exceeds it.
+        queue_bytes: Maximum bytes that wait for a stalled connection.
+        slow: Called with a connection that exceeds it.
         stats: Counters.
     """
 
@@ -85,7 +86,7 @@ class Delivery:
         Args:
             route: Of its topic.
             entry: The message.
-            but: A connection of the route that does not get it.
+            but: A connection of the route to skip.
         """
         if route is not self._route or but is not self._but:
             self.settle()
@@ -103,16 +104,16 @@ class Delivery:
             self._schedule()
 
     def settle(self) -> None:
-        """Close the run: give its bytes to the connections.
+        """Close the run: queue its bytes for the connections.
 
-        Needed before a subscription changes, as the route of the run holds no longer then.
+        Call it before a subscription changes, because the change invalidates the route of the run.
         """
         for connections, data in self._end_run():
             for connection in connections:
                 self._give(connection, data)
 
     def _end_run(self) -> Sequence[tuple[Iterable[Connection], bytes]]:
-        """What the run brings, and to whom."""
+        """The bytes of the run, and their connections."""
         route, self._route = self._route, NOWHERE
         but, self._but = self._but, None
         self._run_bytes = 0
@@ -121,7 +122,7 @@ class Delivery:
             pieces = group.pieces
             if not pieces:
                 continue
-            # A connection that is cut while it is given these settles too, and finds nothing.
+            # A connection that is cut during this loop also settles, and finds an empty run.
             group.pieces = []
             connections = group.connections
             if but is not None and but in connections:
@@ -142,11 +143,11 @@ class Delivery:
                 self._hold(connection, len(data))
 
     def _write_run(self) -> None:
-        """Close the run when nothing more can come: who has nothing waiting gets it at once."""
+        """Close the run at the end of a turn: connections without waiting bytes get it directly."""
         stats = self._stats
         for connections, data in self._end_run():
             writes = 0
-            # A copy: a connection that its write cuts leaves the route.
+            # Iterate over a copy: a failed write removes its connection from the route.
             for connection in list(connections):
                 if connection.pending is not None or connection.stalled:
                     self._give(connection, data)
@@ -178,7 +179,7 @@ class Delivery:
     def send_now(self, connection: Connection, data: bytes) -> None:
         """Send bytes to one connection before this turn ends, if nothing waits for it.
 
-        For what goes to thousands of idle connections in one turn: it costs half of `send`.
+        For sending to thousands of idle connections in one turn: it costs half as much as `send`.
         """
         if connection.closed or connection.pending is not None or connection.stalled:
             self.send(connection, data)
@@ -189,12 +190,12 @@ class Delivery:
             _cut(connection, error)
 
     def await_replay(self, connection: Connection) -> None:
-        """Its replay comes later: write what it had before, and keep what comes meanwhile."""
+        """Its replay follows: write earlier messages, and hold later ones."""
         self._write_pending(connection)
         connection.stalled |= REPLAYING
 
     def replay(self, connection: Connection, frames: Iterator[bytes]) -> None:
-        """Send frames that are made one by one, when there is room; then what came meanwhile."""
+        """Send frames, created one by one as room permits, then the held messages."""
         if connection.closed or connection.pending is _GONE:
             return
         if connection.backlog is None:
@@ -208,21 +209,21 @@ class Delivery:
             self._pump(connection)
 
     def crowded(self, connection: Connection) -> bool:
-        """Whether so many replays wait that it should read some before it asks for more."""
+        """Whether so many replays wait that the client must read some before it requests more."""
         return connection.backlog is not None and len(connection.backlog) >= CROWDED
 
     async def room(self, connection: Connection) -> None:
-        """Wait until its replays are sent, or it is gone."""
+        """Wait until its replays are sent, or it is closed."""
         if self.crowded(connection):
             connection.room = asyncio.get_running_loop().create_future()
             await connection.room
 
     def stall(self, connection: Connection, why: int) -> None:
-        """Write nothing more to it for this reason."""
+        """Pause writing to it for this reason."""
         connection.stalled |= why
 
     def release(self, connection: Connection, why: int) -> None:
-        """This reason is gone; write what waits if it was the last one."""
+        """Remove this reason to pause, and write waiting bytes if it was the last one."""
         if not connection.stalled & why:
             return
         connection.stalled &= ~why
@@ -232,25 +233,25 @@ class Delivery:
             self._write_pending(connection)
 
     def finish(self, connection: Connection) -> None:
-        """Write what waits before the connection is closed."""
+        """Write waiting bytes before the connection is closed."""
         connection.stalled = 0
         connection.backlog = None
         self._write_pending(connection)
 
     def drop(self, connection: Connection) -> None:
-        """Forget what waits, and write again."""
+        """Discard waiting bytes, and write again."""
         connection.pending = None
         connection.backlog = None
         connection.held = connection.stalled = 0
         _has_room(connection)
 
     def forget(self, connection: Connection) -> None:
-        """The connection is gone: nothing waits for it, now or later."""
+        """The connection is closed: discard its bytes, now and later."""
         self.drop(connection)
         connection.pending = _GONE
 
     def flush(self) -> None:
-        """Write now what waits; called by itself at the end of each loop turn with something."""
+        """Write waiting bytes; runs automatically at the end of each loop turn with messages."""
         self._scheduled = False
         self._write_run()
         dirty, self._dirty = self._dirty, []
@@ -315,7 +316,7 @@ class Delivery:
                 return
 
     def _write(self, connection: Connection, data: bytes) -> bool:
-        """Write, and say whether more may follow at once."""
+        """Write, and return whether more may follow immediately."""
         self._stats.writes += 1
         self._stats.bytes_out += len(data)
         connection.sink.write(data)

@@ -1,4 +1,4 @@
-"""Letting clients go: connections end over a while, each when what it published is answered."""
+"""Drains connections: they end over a period, each after its publishes are answered."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ if TYPE_CHECKING:
 STEP: Final = 0.05
 """Seconds between two groups of connections that end."""
 SHARE: Final = 0.75
-"""Of the time for all of it, at most, over which ends are spread; the rest is for what is open."""
+"""Maximum part of the drain time over which ends are spread; the rest is for open requests."""
 SHUTTING_DOWN: Final = "the server is shutting down"
 
 
 class Unanswered:
-    """The publishes under way."""
+    """The publishes in progress."""
 
     def __init__(self) -> None:
         self._under_way: set[object] = set()
         self._waiting: list[tuple[set[object], asyncio.Future[None]]] = []
 
     def begin(self, publish: object) -> None:
-        """One more."""
+        """A publish begins."""
         self._under_way.add(publish)
 
     def end(self, publish: object) -> None:
-        """It is answered."""
+        """A publish is answered."""
         self._under_way.discard(publish)
         for awaited, future in self._waiting:
             awaited.discard(publish)
@@ -41,7 +41,7 @@ class Unanswered:
                 future.set_result(None)
 
     async def wait(self, seconds: float) -> None:
-        """Wait until those that are under way now are answered, for this many seconds at most."""
+        """Wait until the current publishes are answered, for at most this many seconds."""
         if not self._under_way:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -69,13 +69,13 @@ async def end_all(
     that time is cut short, a connection is asked to stay away for the rest of its share.
 
     Args:
-        opened: Those that are open; the set shrinks as they end.
-        end: Ends one, with a reason.
-        unanswered: Publishes under way.
-        seconds: For all of it.
+        opened: The open connections; the set shrinks as they end.
+        end: Ends a connection with a reason.
+        unanswered: Publishes in progress.
+        seconds: Maximum time in total.
         spread: Seconds between the first end and the last.
-        hurry: Set: the rest ends at once.
-        why: Message of the error `going_away` that each is sent.
+        hurry: Set it to end the rest immediately.
+        why: Message of the error `going_away` that each client receives.
     """
     loop = asyncio.get_running_loop()
     began = loop.time()
@@ -90,7 +90,7 @@ async def end_all(
         until = len(order) if whole else min(len(order), int(passed / share) + 1)
         some = [each for each in order[ended:until] if not each.closed]
         for connection in some:
-            # What is read no more is not acknowledged: its publisher sends it elsewhere.
+            # Unread publishes are not acknowledged, so their publisher sends them to another node.
             connection.sink.hold(True)
         if some:
             await unanswered.wait(max(0.0, seconds - passed))

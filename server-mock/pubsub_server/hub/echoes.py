@@ -1,4 +1,4 @@
-"""Messages on their way that must not come back to the connection that published them."""
+"""Messages in transit that must not return to the connection that published them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from pubsub_server.shared.requests import Draft
 
 AWAITED_MAX: Final = 65_536
-"""Messages that are awaited at once; the oldest is forgotten, and would come back."""
+"""Maximum messages in transit; the oldest is dropped, and may return to its publisher."""
 
 
 class Echoes:
-    """Knows the publishers of messages until the backplane delivers these.
+    """Remembers the publishers of messages until the backplane delivers them.
 
     Args:
-        router: Says whether a publisher would get its own message.
+        router: Knows whether a publisher would receive its own message.
     """
 
     def __init__(self, router: Router) -> None:
@@ -32,7 +32,7 @@ class Echoes:
         return len(self._publishers)
 
     def expect(self, connection: Connection, drafts: Iterable[Draft]) -> None:
-        """Note who publishes these, before the backplane gets them; each is given an id."""
+        """Record the publisher of messages and give each an id, before the backplane gets them."""
         if connection.encoder.echoes:
             return
         for draft in drafts:
@@ -44,5 +44,5 @@ class Echoes:
                 self._publishers[draft.id] = connection
 
     def publisher(self, id: str) -> Connection | None:
-        """Who must not get this message; asked once."""
+        """The connection that must not receive this message; call it once."""
         return self._publishers.pop(id, None)

@@ -1,7 +1,7 @@
-"""What can go wrong, on demand: the control door of a server under test (`--faults`).
+"""Fault injection for a server under test (`--faults`).
 
-Everything is off until it is asked for, and costs nothing then: `Faults` stands between backplane
-and hub only where it was made. A schedule is a pure function of its seed, so a run can be repeated.
+Without `--faults` there is no cost: only then is `Faults` between backplane and hub. A schedule is
+a pure function of its seed, so a run can be repeated.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ class Drop(_Fault):
     """Cut connections without a close frame.
 
     Attributes:
-        user: Of this user alone.
+        user: Only of this user.
         after: Cut a connection after this many more messages, not now.
-        times: With ``after``: how many connections are cut so, those yet to come included.
+        times: With ``after``: number of connections to cut, including future ones.
     """
 
     fault: Literal["drop"] = "drop"
@@ -64,8 +64,8 @@ class Evict(_Fault):
     """Remove retained messages.
 
     Attributes:
-        topic: Of this topic alone.
-        log: The numbering too, as if the store had been lost.
+        topic: Only of this topic.
+        log: Also remove the numbering, as if the store had been lost.
     """
 
     fault: Literal["evict"] = "evict"
@@ -77,8 +77,8 @@ class Expire(_Fault):
     """Expire the tokens of open connections.
 
     Attributes:
-        user: Of this user alone.
-        ms: In so many milliseconds; ``auth.expiring`` comes as ever, at 0 there is no time for it.
+        user: Only of this user.
+        ms: In this many milliseconds; ``auth.expiring`` is sent before, except at 0.
     """
 
     fault: Literal["expire"] = "expire"
@@ -97,8 +97,8 @@ class Freeze(_Fault):
     """Stop reading from and writing to open connections, or continue.
 
     Attributes:
-        on: Whether.
-        user: Of this user alone.
+        on: True to stop, False to continue.
+        user: Only of this user.
     """
 
     fault: Literal["freeze"] = "freeze"
@@ -116,9 +116,9 @@ class Play(_Fault):
     """Run the schedule `plan(seed, ms, steps)`.
 
     Attributes:
-        seed: Of the schedule.
-        ms: How long it takes.
-        steps: How many faults.
+        seed: Seed of the schedule.
+        ms: Its duration in milliseconds.
+        steps: Number of faults.
     """
 
     fault: Literal["play"] = "play"
@@ -138,7 +138,7 @@ class Freezable(Protocol):
     """A sink that can stop reading."""
 
     def freeze(self, frozen: bool) -> None:
-        """Read nothing, or read again."""
+        """Stop reading, or continue."""
         ...
 
 
@@ -151,9 +151,9 @@ class _Cut:
 
 
 def plan(seed: int, ms: int, steps: int) -> list[tuple[int, Fault]]:
-    """A schedule: when (milliseconds from its start) what goes wrong; the same for the same seed.
+    """A schedule of faults, each with its time in milliseconds; the same for the same seed.
 
-    It ends with `Clear`, so that what comes after runs undisturbed.
+    It ends with `Clear`, so that the faults end with it.
     """
     chance = random.Random(seed)
     schedule: list[tuple[int, Fault]] = []
@@ -182,8 +182,8 @@ class Faults:
     """Performs faults on a hub.
 
     Args:
-        hub: Whose connections and logs.
-        seed: Of the jitter.
+        hub: The hub to disturb.
+        seed: Seed of the jitter.
     """
 
     def __init__(self, hub: Hub, seed: int = 0) -> None:
@@ -198,10 +198,10 @@ class Faults:
         hub.core.backplane.start(self.deliver)
 
     def perform(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        """Do what the body of a request says, for example ``{"fault": "drop", "user": "alice"}``.
+        """Perform the fault of a request, for example ``{"fault": "drop", "user": "alice"}``.
 
         Returns:
-            What was done: ``connections`` concerned, or the ``plan``.
+            The number of affected ``connections``, or the ``plan``.
 
         Raises:
             ServiceError: `invalid_frame`, naming the field.
@@ -220,7 +220,7 @@ class Faults:
         return {"connections": self.inject(fault)}
 
     def inject(self, fault: Fault) -> int:
-        """Do one thing; answers how many connections it concerns now."""
+        """Perform one fault and return the number of affected connections."""
         match fault:
             case Drop():
                 return self._drop(fault)
@@ -242,7 +242,7 @@ class Faults:
         return 0
 
     def play(self, schedule: Sequence[tuple[int, Fault]]) -> None:
-        """Inject each at its time, in milliseconds from now; a former schedule ends."""
+        """Inject each fault at its time, in milliseconds from now; replaces a running schedule."""
         self._stop()
         loop = asyncio.get_running_loop()
         start = loop.time()
@@ -250,7 +250,7 @@ class Faults:
             self._timers.append(loop.call_at(start + at / 1000, self.inject, fault))
 
     def deliver(self, entry: Entry) -> None:
-        """Takes the place of `Hub.deliver`."""
+        """Replaces `Hub.deliver`."""
         wait = self._delay.ms + (
             self._chance.randrange(self._delay.jitter) if self._delay.jitter else 0
         )
@@ -259,7 +259,7 @@ class Faults:
             return
         loop = asyncio.get_running_loop()
         self._late.append(entry)
-        # Never before the one in front of it.
+        # Keep the order of messages.
         self._due = max(self._due, loop.time() + wait / 1000)
         loop.call_at(self._due, self._next)
 

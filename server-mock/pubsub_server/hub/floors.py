@@ -1,9 +1,9 @@
-"""Joins replays and live messages: a connection gets what follows its replay, and nothing twice.
+"""Joins replays and live messages without gaps and duplicates.
 
-A node may be about to deliver what a replay includes: messages that are still on their way from the
-store, or that it missed and reads from a log. While a replay is being read, messages of the topics
-that begin with it wait. Then those go out that follow the replay. Nothing is kept for a topic once
-a message that follows its replays is delivered.
+A node may still deliver messages that a replay includes: they are in transit from the store, or the
+node missed them and reads them from a log. While a replay is being read, messages of its topics
+wait; afterwards the node sends those that follow the replay. State for a topic is removed when a
+message after its replays is delivered.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from pubsub_server.shared.connection import Connection
 
 FLOORS_MAX: Final = 50_000
-"""Positions kept, of all connections together. Beyond that, those of the topics that have been
-silent longest are forgotten: their subscribers may get a message twice."""
+"""Maximum positions kept, for all connections together. Beyond that, those of the topics without
+messages for the longest time are removed, and their subscribers may receive a message twice.
+"""
 
 
 class _Beginning:
@@ -32,14 +33,15 @@ class _Beginning:
 
     def __init__(self, connection: Connection, fresh: Collection[str]) -> None:
         self.fresh = fresh
-        # What these match comes at once: older subscriptions have no replay to wait for.
+        # Messages that these match are sent immediately: older subscriptions have no replay to wait
+        # for.
         older = (each for each in connection.patterns if each not in fresh)
         self.wild = [each for each in older if is_wildcard(each)]
         self.waiting: list[Entry] = []
         self.size = 0
 
     def concerns(self, connection: Connection, topic: str) -> bool:
-        """Whether a topic comes to the connection by these subscriptions alone."""
+        """Whether the connection gets a topic only by these subscriptions."""
         if topic in connection.patterns and topic not in self.fresh:
             return False
         return not any(matches(each, topic) for each in self.wild)
@@ -49,8 +51,8 @@ class Floors:
     """Positions up to which a topic is not delivered to a connection.
 
     Args:
-        queue_bytes: What may wait for a connection.
-        full: Gets a connection for which more waits.
+        queue_bytes: Maximum bytes that wait for a connection.
+        full: Called with a connection that exceeds it.
     """
 
     def __init__(self, queue_bytes: int, full: Callable[[Connection], None]) -> None:
@@ -65,19 +67,19 @@ class Floors:
         self._wild: dict[Connection, None] = {}
 
     def __len__(self) -> int:
-        """Positions kept."""
+        """Number of positions kept."""
         return self._size
 
     @property
     def idle(self) -> bool:
-        """Whether every connection gets every message of its topics at once."""
+        """Whether every connection gets every message of its topics immediately."""
         return not self._topics and not self._beginning
 
     def begin(self, connection: Connection, fresh: Collection[str]) -> None:
         """A replay is requested.
 
         Args:
-            connection: Whose.
+            connection: The subscriber.
             fresh: The topics and patterns that it was not subscribed to before.
         """
         if not fresh:
@@ -95,12 +97,12 @@ class Floors:
         """A replay has been read.
 
         Args:
-            connection: Whose.
-            positions: Newest position by topic, of the replay.
-            topics: Those of which messages up to there may still be delivered.
+            connection: The subscriber.
+            positions: Newest position of the replay, by topic.
+            topics: Topics of which messages up to these positions may still be delivered.
 
         Returns:
-            What waited and follows the replay, oldest first.
+            The waiting messages that follow the replay, oldest first.
         """
         beginning = self._end(connection)
         if beginning is None or connection.closed:
@@ -124,7 +126,7 @@ class Floors:
         Args:
             route: Of its topic.
             entry: The message.
-            but: A connection that does not get it.
+            but: A connection to skip.
         """
         topic, seq = entry.topic, entry.seq
         without: set[Connection] = set()
@@ -148,7 +150,7 @@ class Floors:
         return rest if rest.groups else NOWHERE
 
     def forget(self, connection: Connection) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         self._end(connection)
         for topic in tuple(self._connections.get(connection, ())):
             self._drop(connection, topic)

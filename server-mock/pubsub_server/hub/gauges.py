@@ -1,4 +1,4 @@
-"""What the hub measures beside its counters: numbers that are taken when they are asked for."""
+"""Gauges of the hub, in addition to its counters; read on demand."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def gauges(core: Core, connections: Collection[Connection], held: Sized) -> Sequ
     """The gauges of a hub.
 
     Args:
-        core: Of the hub.
-        connections: All open connections; read again each time.
-        held: Requests for positions that wait.
+        core: The parts of the hub.
+        connections: All open connections; read on each call.
+        held: Number of held requests for positions.
     """
     return (
         Reading(

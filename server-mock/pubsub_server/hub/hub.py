@@ -1,4 +1,4 @@
-"""The hub: connects clients, access rules, logs and presence, without any socket."""
+"""The hub: connects clients, access rules, logs and presence, without sockets."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ CLEAN: Final = frozenset({1000, 1001, 4408})
 class Hub:
     """See `service.Service`, which documents each method.
 
-    Made and used inside a running event loop.
+    Create and use it inside a running event loop.
 
     Args:
         settings: Limits and deadlines.
@@ -101,14 +101,14 @@ class Hub:
         rates: The publish rates.
         limiter: The limits of connections.
         backplane: Keeps the logs and connects the nodes.
-        roster: Presence of all nodes, where there are several.
+        roster: Presence of all nodes, if there are several.
         audit: Records of sensitive topics.
-        webhooks: Get the events of the hub.
-        tracing: Follows messages that carry a trace context.
-        inspectors: Look at publications before they are accepted.
+        webhooks: Receive the events of the hub.
+        tracing: Traces messages that carry a trace context.
+        inspectors: Check publications before they are accepted.
         clock: Monotonic seconds; the loop's by default.
-        wall: Unix ms of messages, which never goes back; the backplane has the same.
-        today: Unix ms of the machine, which may go back.
+        wall: Unix ms for messages, which never decreases; the backplane uses the same clock.
+        today: Unix ms of the machine, which may decrease.
 
     Attributes:
         refusing: Reject new connections.
@@ -209,7 +209,7 @@ class Hub:
         return self.core.stats
 
     def due(self, now: float) -> float:
-        """See `wheel.Waiting`: old messages go, again and again."""
+        """See `wheel.Waiting`: remove expired messages periodically."""
         self.core.backplane.logs.expire()
         self._positions.expire()
         return now + EXPIRE_EVERY
@@ -297,9 +297,9 @@ class Hub:
         """End a connection: send the error, then close with its code.
 
         Args:
-            connection: Which.
-            error: Why.
-            ref: Of the frame that this answers.
+            connection: The connection.
+            error: The reason.
+            ref: The `ref` of the frame that this answers.
         """
         if connection.closed:
             return
@@ -390,7 +390,7 @@ class Hub:
             self.publishing.publish(identity, drafts, connection, done)
 
     def _ended(self, drafts: Sequence[Draft]) -> list[Published | ServiceError]:
-        """Refusals, where the node ends and its listeners would miss these; otherwise empty."""
+        """Rejections if the node is stopping and its listeners would miss these, else empty."""
         if self._draining and not self.core.backplane.lasting:
             return [ServiceError("going_away", "the server is shutting down") for _ in drafts]
         return []
@@ -530,12 +530,12 @@ class Hub:
     # ------------------------------------------------------------ end
 
     async def conclude(self, barrier: Callable[[], Awaitable[None]]) -> None:
-        """Before `drain`, where all nodes end together, and with them what they have kept.
+        """Call it before `drain` if all nodes stop together and their logs are lost.
 
-        Afterwards no node acknowledges a publish, and what was acknowledged is delivered.
+        Afterwards no node acknowledges a publish, and all acknowledged messages are delivered.
 
         Args:
-            barrier: Called when this node takes no publish any more; returns when no node does.
+            barrier: Called when this node accepts no more publishes; returns when no node does.
         """
         backplane = self.core.backplane
         backplane.lasting = False

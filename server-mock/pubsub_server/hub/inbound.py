@@ -1,4 +1,4 @@
-"""Frames of clients: read, checked, performed, answered."""
+"""Handles frames of clients: decodes, checks, performs and answers them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 BAD_FRAMES: Final = 20
-"""Unreadable frames in a row that end a connection."""
+"""Number of consecutive unreadable frames that end a connection."""
 WAITING_FRAMES: Final = 256
 """Inbound frames kept while the first ``auth`` is being checked."""
 WAITING_BYTES: Final = 1_048_576
@@ -44,7 +44,7 @@ WAITING_BYTES: Final = 1_048_576
 
 
 class End(Protocol):
-    """How a connection is ended; see `hub.Hub.end`."""
+    """Ends a connection; see `hub.Hub.end`."""
 
     def __call__(self, connection: Connection, error: ServiceError, ref: str | None = None) -> None:
         """Send the reason, then close."""
@@ -52,7 +52,7 @@ class End(Protocol):
 
 
 class Inbound:
-    """Takes the frames of all connections.
+    """Handles the frames of all connections.
 
     Args:
         core: The parts of the hub.
@@ -61,7 +61,7 @@ class Inbound:
         publishes: Performs `publish`.
         attendance: Performs `presence.update`.
         end: Ends a connection.
-        spawn: Runs what must wait in a task.
+        spawn: Runs asynchronous work in a task.
     """
 
     def __init__(
@@ -84,14 +84,14 @@ class Inbound:
         self._surveying = asyncio.Lock()
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
-        """Take one frame; see `service.Service`."""
+        """Handle one frame; see `service.Service`."""
         if connection.closed:
             return
         core = self._core
         core.stats.frames_in += 1
         connection.last_spoke = connection.last_heard
         if connection.busy:
-            # No more is read until it is done, so these are few.
+            # Reading stops until it is done, so these are few.
             _wait(connection, data)
         elif connection.authenticating and connection.identity is None:
             waiting = connection.waiting or ()
@@ -104,7 +104,7 @@ class Inbound:
             self._take(connection, data)
 
     def subscribe(self, connection: Connection, request: SubscribeRequest) -> None:
-        """Perform a subscribe, at once or in its turn; see `service.Service`."""
+        """Perform a subscribe, immediately or in its turn; see `service.Service`."""
         core = self._core
         if connection.busy:
             _wait(connection, request)
@@ -137,7 +137,7 @@ class Inbound:
     async def _finish(
         self, connection: Connection, request: SubscribeRequest, work: Awaitable[None]
     ) -> None:
-        """Await a subscribe that takes its time, and go on with what came meanwhile."""
+        """Await a slow subscribe, then handle the frames that arrived in the meantime."""
         try:
             await work
         except ServiceError as error:
@@ -159,7 +159,7 @@ class Inbound:
 
         async def turn(units: int) -> None:
             await core.turns.wait(units)
-            # The server does not read what the client sends meanwhile.
+            # The server stops reading from the client in the meantime.
             connection.last_heard = connection.last_spoke = core.clock()
             if connection.closed:
                 raise ServiceError("unauthenticated", "the connection has ended")
@@ -171,7 +171,7 @@ class Inbound:
                 await turn(0)
                 rest = self._subscriptions.subscribe(connection, request)
             else:
-                # One at a time: each holds the names of all topics while it runs.
+                # Only one at a time: each holds the names of all topics in memory.
                 async with self._surveying:
                     await groundwork.run(turn)
                     rest = self._subscriptions.subscribe(connection, request, groundwork)
@@ -179,7 +179,7 @@ class Inbound:
             await rest
 
     def _go_on(self, connection: Connection) -> None:
-        """Take what has waited, until something of it takes its time again."""
+        """Handle waiting frames, until one of them is slow again."""
         waiting = connection.waiting
         while waiting and not connection.busy and not connection.closed:
             frame = waiting.popleft()
@@ -253,7 +253,7 @@ class Inbound:
             )
         connection.authenticating = True
         if connection.identity is None:
-            # It may send anything, and who sends it is not known yet.
+            # An unauthenticated client may send anything.
             connection.sink.hold(True)
         self._spawn(self._authenticate(connection, request))
 
@@ -298,7 +298,7 @@ class Inbound:
         if first:
             self._end(connection, error, ref)
             return
-        # The old token holds until its end.
+        # The old token is valid until it expires.
         connection.authenticating = False
         self._core.count(error)
         self._core.send(connection, error_frame(error, ref, type="auth.error"))

@@ -1,4 +1,4 @@
-"""Topics and patterns that this node asks its backplane for, with a count of their users."""
+"""Topics and patterns that this node requests from its backplane, with use counts."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ if TYPE_CHECKING:
 
 
 class Interests:
-    """Topics and patterns, each joined once while someone wants it.
+    """Joins each topic or pattern once, while it has users.
 
     Args:
-        join: Gets one with its first user; see `backplane.Backplane.join`.
-        leave: Gets one that has lost its last user.
+        join: Called with its first user; see `backplane.Backplane.join`.
+        leave: Called without its last user.
     """
 
     def __init__(self, join: Callable[[str], None], leave: Callable[[str], None]) -> None:
         self._join = join
         self._leave = leave
-        # Those that several want: most have one.
+        # Counts above one only: most topics have one user.
         self._others: dict[str, int] = {}
         self._wanted: set[str] = set()
 
     def join(self, pattern: str) -> None:
-        """One more wants it."""
+        """Add a user."""
         if pattern in self._wanted:
             self._others[pattern] = self._others.get(pattern, 0) + 1
         else:
@@ -32,7 +32,7 @@ class Interests:
             self._join(pattern)
 
     def leave(self, pattern: str) -> None:
-        """One less."""
+        """Remove a user."""
         others = self._others.get(pattern)
         if others is None:
             self._wanted.discard(pattern)

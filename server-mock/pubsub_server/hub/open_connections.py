@@ -1,4 +1,4 @@
-"""Open connections for administrators: who is connected, how far behind, and the cut of one."""
+"""Open connections for administrators: lists them with their lag, and closes one."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from pubsub_server.shared.connection import Connection
 
 CONNECTIONS_MAX: Final = 1_000
-"""Connections of one answer."""
+"""Maximum connections of one answer."""
 PATTERNS_SHOWN: Final = 20
-"""Subscriptions of one connection in an answer."""
+"""Maximum subscriptions of one connection in an answer."""
 PIECE: Final = 1_000
-"""Connections that are read in one turn of the loop."""
+"""Maximum connections that are read in one turn of the loop."""
 CUT: Final = "an administrator closed this connection; reconnect to continue"
 
 logger = logging.getLogger(__name__)
@@ -35,8 +35,8 @@ class OpenConnections:
     """The authenticated connections of this node.
 
     Args:
-        core: Of the hub.
-        end: Ends a connection, with a reason.
+        core: The parts of the hub.
+        end: Ends a connection with a reason.
     """
 
     def __init__(self, core: Core, end: Callable[[Connection, ServiceError], None]) -> None:
@@ -61,7 +61,7 @@ class OpenConnections:
                 raise ServiceError(
                     "invalid_topic", error.message, topic=topic, field="topic"
                 ) from None
-        # Ids instead of the dictionary itself, which changes between two turns.
+        # Copy the ids: the dictionary changes between two turns.
         ids = iter(tuple(core.connections))
         found: list[tuple[int, int, str]] = []
         total = 0
@@ -125,7 +125,7 @@ class OpenConnections:
 
 
 def _queued(connection: Connection) -> int:
-    """Bytes that the client has not taken: those that wait here, and those of the transport."""
+    """Bytes that the client has not read: those in the hub's queue and in the transport."""
     return connection.held + connection.sink.buffered()
 
 

@@ -1,7 +1,8 @@
-"""Where logs stand, for readers that go by position; held until one moves, where they wait for it.
+"""Positions of logs, for readers by position.
 
-A held request costs a future and its place in two tables, no task. What it waits for stays joined
-for a while after its answer, because its caller is about to ask again.
+A request can wait until a position changes. A held request costs a future and an entry in two
+tables, no task. Its topics stay joined for a while after the answer, because the caller usually
+asks again.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ if TYPE_CHECKING:
     from pubsub_server.shared.requests import PositionsRequest
 
 ANSWER_TOPICS: Final = 10_000
-"""Topics of one answer."""
+"""Maximum topics of one answer."""
 PIECE: Final = 500
-"""Topics that are asked about in one go."""
+"""Maximum topics of one backplane query."""
 TOPIC_UNITS: Final = 3
-"""What one costs; see `turns`."""
+"""Cost of one topic; see `turns`."""
 LINGER: Final = 10.0
-"""Seconds that a topic or pattern stays joined when no one waits for it any more."""
+"""Seconds for which a topic or pattern stays joined after its last request."""
 LINGERING_MAX: Final = 10_000
 RETRY_MS: Final = 1_000
-"""For a caller with too many held requests."""
+"""Retry time for a caller with too many held requests, milliseconds."""
 
 
 class _Held:
-    """A request that waits."""
+    """A held request."""
 
     __slots__ = ("after", "allowed", "woken")
 
@@ -58,11 +59,11 @@ class _Held:
 
 
 class Positions:
-    """Answers, and holds.
+    """Answers requests for positions, and holds them.
 
     Args:
         core: The parts of the hub.
-        interests: What this node hears.
+        interests: Topics and patterns that this node receives.
     """
 
     def __init__(self, core: Core, interests: Interests) -> None:
@@ -73,12 +74,12 @@ class Positions:
         self._exact: dict[str, dict[_Held, None]] = {}
         self._patterns: dict[str, dict[_Held, None]] = {}
         self._trie: TopicTrie[str] = TopicTrie()
-        # Joined though no one waits for it, and until when.
+        # Joined topics without a request, and until when.
         self._lingering: dict[str, float] = {}
         self._ended = False
 
     def __len__(self) -> int:
-        """Requests that are held."""
+        """Number of held requests."""
         return len(self._held)
 
     async def answer(
@@ -110,7 +111,7 @@ class Positions:
             self._release(identity, wanted, held)
 
     def moved(self, entry: Entry) -> None:
-        """A message has its place: wake who waits for that."""
+        """A message has its position: answer the requests that wait for it."""
         seq = entry.seq
         if seq is None:
             return
@@ -122,7 +123,7 @@ class Positions:
                     held.hear(entry.topic, seq)
 
     def expire(self) -> None:
-        """Leave what no one has waited for recently; called now and then."""
+        """Leave topics without a recent request; called periodically."""
         now = self._core.clock()
         while self._lingering:
             pattern, until = next(iter(self._lingering.items()))
@@ -132,7 +133,7 @@ class Positions:
             self._interests.leave(pattern)
 
     def end(self) -> None:
-        """Answer what is held, and hold nothing from now on."""
+        """Answer all held requests, and hold no more."""
         self._ended = True
         for held in self._held:
             held.wake()

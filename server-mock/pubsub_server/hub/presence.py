@@ -1,7 +1,7 @@
-"""Who is on a topic: members, their state, and what is left of them for a while after a cut.
+"""Presence: the members of topics, their state, and lost members during the grace period.
 
 HIP-56 Presence; H-080 … H-086. A client is a member of the topics that it subscribes to by name.
-Pure state: the times are given, what has changed is returned, telling others is the hub's work.
+Pure state: the caller passes times, methods return changes, and the hub sends them.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pubsub_server.interfaces import Identity
 
 METADATA_BYTES: Final = 16_384
-"""Bytes of JSON of a member's metadata."""
+"""Maximum bytes of JSON of a member's metadata."""
 TEXT_LIMITS: Final = {"status": 64, "name": 256, "avatar_url": 2048}
-"""Characters of a member's own fields."""
+"""Maximum characters of a member's own fields."""
 
 
 class Place:
@@ -40,7 +40,7 @@ class Place:
         self.avatar_url: str | None = None
 
     def member(self) -> Member:
-        """What the others see."""
+        """The public state of the member."""
         client = self.client
         return Member(
             client_id=client.client_id,
@@ -56,14 +56,14 @@ class Place:
 
 
 class Client:
-    """One connected client, or one whose connection was lost a moment ago.
+    """One connected client, or one whose connection was lost recently.
 
     Attributes:
         client_id: Identifies it.
-        identity: Who it is.
+        identity: Its identity.
         last_seen: Unix ms.
         lost_until: When it leaves, monotonic seconds; None while it is connected.
-        topics: Where it is a member.
+        topics: The topics of which it is a member.
     """
 
     __slots__ = ("client_id", "identity", "last_seen", "lost_until", "topics")
@@ -80,7 +80,7 @@ class Presence:
     """Members of all topics.
 
     Args:
-        max_members: Of one topic; who comes later is not listed.
+        max_members: Maximum per topic; later clients are not listed.
     """
 
     def __init__(self, max_members: int) -> None:
@@ -98,11 +98,11 @@ class Presence:
         return list(self._topics)
 
     def matching(self, patterns: Iterable[str]) -> list[str]:
-        """Topics with a member that any of the patterns matches."""
+        """Topics with a member that match any of the patterns."""
         return self._index.matching(patterns)
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
-        """As `matching`, where there are many; see `topic_index.TopicIndex.survey`."""
+        """Like `matching`, for many topics; see `topic_index.TopicIndex.survey`."""
         return self._index.survey(patterns, allowed)
 
     def client(self, client_id: str) -> Client | None:
@@ -111,14 +111,14 @@ class Presence:
 
     @property
     def places(self) -> int:
-        """Members of all topics; who is on several counts as often."""
+        """Number of members of all topics; a client on several topics counts several times."""
         return sum(map(len, self._topics.values()))
 
     def join(self, client_id: str, identity: Identity, topic: str, now: int) -> Member | None:
         """Become a member.
 
         Returns:
-            The new member; None for one who is known already, and where the topic is full.
+            The new member; None if it is already a member, or the topic is full.
         """
         client = self._clients.get(client_id)
         places = self._topics.get(topic)
@@ -140,7 +140,7 @@ class Presence:
         return place.member()
 
     def leave(self, client_id: str, topic: str) -> Member | None:
-        """Be a member no more.
+        """Leave a topic.
 
         Returns:
             The client that left; None if it was not a member.
@@ -167,10 +167,10 @@ class Presence:
         return [(topic, member) for topic, member in gone if member is not None]
 
     def lose(self, client_id: str, until: float, last_seen: int) -> Client | None:
-        """The connection was lost: its places are kept until this time.
+        """The connection was lost: its memberships are kept until this time.
 
         Returns:
-            The client, to be asked again then; None if it was not a member of any topic.
+            The client, to be checked again then; None if it was not a member of any topic.
         """
         client = self._clients.get(client_id)
         if client is not None:
@@ -181,7 +181,7 @@ class Presence:
         return client
 
     def lapse(self, client_id: str) -> list[tuple[str, Member]]:
-        """Its time is over: leave the topics that it has not joined again since it was lost."""
+        """The grace period is over: leave the topics that the client has not joined again."""
         client = self._clients.get(client_id)
         if client is None:
             return []
@@ -202,18 +202,18 @@ class Presence:
         """Change the client's state on one topic, or on all.
 
         Args:
-            client_id: Whose.
-            topic: Where; None for everywhere it is a member.
+            client_id: The client.
+            topic: The topic; None for all topics of which it is a member.
             data: ``status``, ``name``, ``avatar_url`` change the member, other keys merge into
                 ``metadata`` (as do those inside a ``metadata`` object); null deletes.
             now: Unix ms.
 
         Returns:
-            The topics and the member there.
+            The topics, each with the member.
 
         Raises:
-            ServiceError: `invalid_payload`, `payload_too_large`, `not_found` where it is not a
-            member.
+            ServiceError: `invalid_payload`, `payload_too_large`, or `not_found` if it is not a
+                member.
         """
         client = self._clients.get(client_id)
         places = [
@@ -246,7 +246,7 @@ class Presence:
         return [(name, place.member()) for name, place in places]
 
     def restore(self, client_id: str, topic: str, shown: Mapping[str, Any]) -> None:
-        """The client was a member before, on another node, and showed this."""
+        """Restore the state of a client that was a member on another node."""
         place = self._topics.get(topic, {}).get(client_id)
         if place is None:
             return
@@ -259,7 +259,7 @@ class Presence:
         place.avatar_url = None if avatar == identity.avatar_url else avatar
 
     def member(self, client_id: str, topic: str) -> Member | None:
-        """What a client shows on a topic; None where it is not a member."""
+        """The state of a client on a topic; None if it is not a member."""
         place = self._topics.get(topic, {}).get(client_id)
         return None if place is None else place.member()
 
@@ -270,11 +270,11 @@ class Presence:
                 yield topic, place.member()
 
     def members(self, topic: str, seen: Callable[[str], int | None]) -> list[Member]:
-        """Everybody on a topic, in the order they came.
+        """All members of a topic, in the order in which they joined.
 
         Args:
-            topic: Which topic.
-            seen: When a connected client was last heard, Unix ms; None for one that is lost.
+            topic: The topic.
+            seen: Unix ms of the last data from a connected client; None for a lost one.
         """
         members: list[Member] = []
         for client_id, place in self._topics.get(topic, {}).items():
@@ -302,6 +302,7 @@ def _merge(old: dict[str, Any] | None, extra: Mapping[str, Any]) -> dict[str, An
         return old
     new = {**(old or {}), **extra}
     new = {key: value for key, value in new.items() if value is not None}
-    # Checked as deep as it will stand in a snapshot, or no one could be shown this topic any more.
+    # Check the depth that it has in a snapshot: otherwise snapshots of this topic could not be
+    # sent.
     encode_payload([[[[[new]]]]], "data", METADATA_BYTES)
     return new or None

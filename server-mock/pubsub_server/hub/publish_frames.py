@@ -1,4 +1,4 @@
-"""`publish` on a connection: performed, and answered with `published` or an error."""
+"""Performs `publish` on a connection, and answers with `published` or an error."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PublishFrames:
         publishing: Publishes.
 
     Attributes:
-        unanswered: Publishes under way.
+        unanswered: Publishes in progress.
     """
 
     def __init__(self, core: Core, publishing: Publishing) -> None:
@@ -83,7 +83,7 @@ class PublishFrames:
         self, connection: Connection, result: Published | ServiceError, ref: Ref
     ) -> None:
         if isinstance(result, ServiceError):
-            # Counted where it was refused.
+            # It is counted at its rejection.
             self._core.send(connection, error_frame(result, ref))
         elif ref is not None:
             frame = {"type": "published", **_result(result), "ref": ref}

@@ -1,4 +1,4 @@
-"""Publish: checked, allowed, within the rate, then handed to the backplane.
+"""Publishes: checks the message, its permission and the rate, then calls the backplane.
 
 H-045, H-097 … H-099, H-144.
 """
@@ -37,7 +37,7 @@ class Publishing:
 
     Args:
         core: The parts of the hub.
-        attendance: Takes those that mean presence.
+        attendance: Handles presence messages.
     """
 
     def __init__(self, core: Core, attendance: Attendance) -> None:
@@ -53,14 +53,15 @@ class Publishing:
         *,
         asked: bool = False,
     ) -> None:
-        """Publish in order. An item that is an error already stays one.
+        """Publish in order. An item that is already an error is returned as its answer.
 
         Args:
-            identity: Who publishes.
+            identity: The publisher.
             items: The messages.
-            connection: They came by.
-            done: Called once, with one answer an item: at once, or when the backplane has it.
-            asked: Whether an answer is waited for, so that an unanswered publish is repeated.
+            connection: The connection that they arrived on.
+            done: Called once, with one answer per item: immediately, or when the backplane has
+                them.
+            asked: Whether the publisher expects an answer, and so repeats an unanswered publish.
         """
         wanted = len(items) if len(items) == 1 else _count(items)
         budget = self._core.rates.take(identity, connection.client_id, wanted) if wanted else (0, 0)
@@ -70,12 +71,12 @@ class Publishing:
     async def request(
         self, identity: Identity, items: Sequence[Draft | ServiceError], *, batch: bool = False
     ) -> list[Result]:
-        """As `publish`, for a request over REST, of the budget that all nodes share.
+        """Like `publish`, for a REST request, with the rate budget that all nodes share.
 
         Args:
-            identity: Who publishes.
+            identity: The publisher.
             items: The messages.
-            batch: Whether they came as a batch.
+            batch: Whether they are a batch.
         """
         wanted = _count(items)
         rates = self._core.rates
@@ -122,7 +123,7 @@ class Publishing:
             return
         if connection is not None:
             core.echoes.expect(connection, drafts)
-        # When the call has returned, and the answer is still to come.
+        # The call has returned, and the answer is outstanding.
         began = 0.0
 
         def answered(answers: list[Result]) -> None:
@@ -132,7 +133,7 @@ class Publishing:
                 for draft, outcome in zip(drafts, answers, strict=True):
                     self._published(identity, draft, outcome, connection)
             except Exception:
-                # The messages are published; their publisher waits for the answer.
+                # The messages are published, so do not fail: their publisher waits for the answer.
                 logger.exception("cannot record a publish")
             if len(drafts) < len(results):
                 rest = iter(answers)
@@ -150,7 +151,7 @@ class Publishing:
         outcome: Result,
         connection: Connection | None,
     ) -> None:
-        """Count, record and tell what became of a message."""
+        """Count and record the result of a message, and notify webhooks."""
         if isinstance(outcome, ServiceError):
             self._refused(identity, draft, connection, outcome)
             return
@@ -192,7 +193,7 @@ class Publishing:
     def _check(
         self, identity: Identity, draft: Draft, connection: Connection | None
     ) -> Result | None:
-        """An answer that is known already, or None if the backplane must decide."""
+        """An answer that is already known, or None if the backplane must decide."""
         if draft.type.startswith("presence."):
             return self._presence(identity, draft, connection)
         if not self._core.policy.may_publish(identity, draft.topic):
@@ -239,5 +240,5 @@ class Publishing:
 
 
 def _count(items: Sequence[Draft | ServiceError]) -> int:
-    """How many are messages."""
+    """The number of messages among the items."""
     return sum(isinstance(item, Draft) for item in items)

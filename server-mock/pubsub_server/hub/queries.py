@@ -1,4 +1,4 @@
-"""What may be asked of topics: a page of history, who is present, which there are."""
+"""Queries about topics: a page of history, the members, the list of topics."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from pubsub_server.interfaces import Identity, Member
 
 TOPICS_MAX: Final = 10_000
-"""Topics of one answer."""
+"""Maximum topics of one answer."""
 
 
 class Queries:
-    """Answers that change nothing, for those who may have them.
+    """Read-only queries, with their permission checks.
 
     Args:
-        core: Of the hub.
-        attendance: Knows who is present.
+        core: The parts of the hub.
+        attendance: Knows the members.
     """
 
     def __init__(self, core: Core, attendance: Attendance) -> None:

@@ -1,7 +1,7 @@
 """The connections for a topic: an exact table, a tree of patterns, and a cache of routes.
 
-A route is worked out once and kept until a subscription that could change it comes or goes. So a
-publish costs one look-up, however many patterns there are.
+A route is computed once and cached until a subscription that could change it begins or ends. So a
+publish costs one look-up, regardless of the number of patterns.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pubsub_server.shared.encoder import Encoder
 
 ROUTES_MAX: Final = 10_000
-"""Routes remembered; all are forgotten when they are more."""
+"""Maximum cached routes; the cache is emptied above this number."""
 PLACES_MAX: Final = 1_000_000
 """Maximum connections in all cached routes together; one route is always cached."""
 
@@ -26,9 +26,9 @@ class Group:
     """The connections of a route that get the same bytes.
 
     Attributes:
-        encoder: Makes the bytes.
-        connections: In the order they came.
-        pieces: Encoded messages of the run that `delivery` gathers.
+        encoder: Encodes the messages.
+        connections: In the order in which they subscribed.
+        pieces: Encoded messages of the current run of `delivery`.
     """
 
     __slots__ = ("connections", "encoder", "pieces")
@@ -40,11 +40,11 @@ class Group:
 
 
 class Route:
-    """Where one topic goes, each connection once.
+    """The connections of one topic, each once.
 
     Attributes:
-        groups: By encoder.
-        hearing: Those that hear the presence of the topic; None until someone asks.
+        groups: Connections by encoder.
+        hearing: Connections that receive presence of the topic; None until requested.
     """
 
     __slots__ = ("groups", "hearing")
@@ -67,7 +67,7 @@ class Route:
         return group is not None and connection in group.connections
 
     def add(self, connection: Connection) -> None:
-        """One more."""
+        """Add a connection."""
         encoder = connection.encoder
         group = self.groups.get(encoder)
         if group is None:
@@ -75,7 +75,7 @@ class Route:
         group.connections[connection] = None
 
     def discard(self, connection: Connection) -> None:
-        """One less."""
+        """Remove a connection."""
         group = self.groups.get(connection.encoder)
         if group is not None:
             group.connections.pop(connection, None)
@@ -93,9 +93,9 @@ class Router:
 
     Args:
         allowed: Whether a connection may read a topic that one of its patterns matches. Exact
-            subscriptions were asked about when they were made.
-        first: Gets a topic or pattern that has its first subscriber.
-        last: Gets one that has lost its last subscriber.
+            subscriptions were checked when they were made.
+        first: Called with a topic or pattern when it gets its first subscriber.
+        last: Called with a topic or pattern when it loses its last subscriber.
     """
 
     def __init__(
@@ -107,12 +107,12 @@ class Router:
         self._allowed = allowed
         self._first = first
         self._last = last
-        # One subscriber needs no collection: most topics of a person have one.
+        # A single subscriber is stored without a collection: most topics of a user have one.
         self._exact: dict[str, Connection | dict[Connection, None]] = {}
         self._patterns: dict[str, dict[Connection, None]] = {}
         self._trie: TopicTrie[str] = TopicTrie()
         self._routes: dict[str, Route] = {}
-        # Since all were forgotten: more than what is there where some have left.
+        # Count since the cache was emptied; an upper bound, as some connections may have left.
         self._places = 0
 
     def __len__(self) -> int:
@@ -120,7 +120,7 @@ class Router:
         return len(self._exact) + len(self._patterns)
 
     def add(self, connection: Connection, pattern: str) -> None:
-        """Subscribe; the caller knows that it is not yet."""
+        """Subscribe; the caller has checked that it is not subscribed yet."""
         if is_wildcard(pattern):
             holders = self._patterns.get(pattern)
             if holders is None:
@@ -172,33 +172,33 @@ class Router:
         if route is None:
             return
         if connection.wild or len(route) <= 1:
-            # It may match by a pattern too; and a route without anybody is not kept.
+            # A pattern may also match it; and a route without connections is not kept.
             del self._routes[pattern]
         else:
             route.discard(connection)
 
     def changed(self, connection: Connection) -> None:
-        """What this connection may read has changed."""
+        """The read permissions of this connection have changed."""
         connection.verdicts = None
         if connection.wild:
             self._forget_routes()
 
     def presence_changed(self, pattern: str) -> None:
-        """A connection hears the presence of what this pattern matches, or no longer."""
+        """A connection starts or stops receiving presence for this pattern."""
         routes = self._routes
         for route in routes.values() if is_wildcard(pattern) else (routes.get(pattern),):
             if route is not None:
                 route.hearing = None
 
     def hearing(self, topic: str) -> dict[Connection, None]:
-        """Connections that hear the presence of a topic."""
+        """Connections that receive presence of a topic."""
         route = self.route(topic)
         if route.hearing is None:
             route.hearing = {each: None for each in route if hears(each, topic)}
         return route.hearing
 
     def route(self, topic: str) -> Route:
-        """Where a message of this topic goes."""
+        """The route of a topic."""
         route = self._routes.get(topic)
         if route is None:
             route = self._work_out(topic)
@@ -229,12 +229,12 @@ class Router:
         return Route(found) if found else NOWHERE
 
     def exact_topics(self) -> Sequence[str]:
-        """Topics with a subscriber of their own."""
+        """Topics with a subscriber by name."""
         return list(self._exact)
 
 
 def hears(connection: Connection, topic: str) -> bool:
-    """Whether one of the patterns by which it gets this topic was to bring presence."""
+    """Whether one of the connection's patterns for this topic was subscribed with presence."""
     silent = connection.silent
     if silent is None:
         return True

@@ -1,7 +1,8 @@
 """`SharedAttendance`: presence of all nodes for the connections of this one.
 
-Changes of this node's clients go to the roster. Connections get the changes that come back from
-there, as on every other node. So all nodes have one order of changes, and send each one once.
+Changes of this node's clients go to the roster, and connections receive the changes that return
+from it, as on every other node. So all nodes have the same order of changes, and send each change
+once.
 """
 
 from __future__ import annotations
@@ -35,17 +36,17 @@ if TYPE_CHECKING:
     from pubsub_server.shared.roster import Change, MemberChange, Present, Roster
 
 HELD_MAX: Final = 10_000
-"""Changes that wait for one connection while it is being greeted."""
+"""Maximum changes that wait for one connection during its greeting."""
 LATE_FOR: Final = 2.0
-"""Seconds within which a change may come that a snapshot had already."""
+"""Seconds within which a change that a snapshot included may arrive."""
 READ_TOPICS: Final = 100
 SHOWN_MAX: Final = 100_000
-"""Topics of patterns that are remembered because members of them were shown."""
+"""Maximum remembered topics of patterns whose members were shown."""
 AGAIN_AFTER: Final = 1.0
 
 
 class _Arrival:
-    """What a connection gets after its greeting."""
+    """The changes that a connection gets after its greeting."""
 
     __slots__ = ("held", "overflow")
 
@@ -61,7 +62,7 @@ class SharedAttendance(Attendance):
         core: The parts of the hub.
         roster: Members of all nodes.
         end: Ends a connection with an error.
-        spawn: Runs what takes its time in a task.
+        spawn: Runs slow work in a task.
     """
 
     def __init__(
@@ -77,14 +78,14 @@ class SharedAttendance(Attendance):
         self._spawn = spawn
         self._arriving: dict[Connection, _Arrival] = {}
         self._joining: Counter[str] = Counter()
-        # Of whom was greeted a moment ago: when each topic was read.
+        # For recently greeted connections: when each topic was read.
         self._floors: dict[Connection, dict[str, int]] = {}
-        # Topics with members that connections got, the one shown longest ago first. A store that
-        # has lost its data cannot name those that only patterns match.
+        # Topics whose members were shown, the least recent first. A store that has lost its data
+        # cannot name topics that only patterns match.
         self._known: dict[str, None] = {}
-        # Topics to be shown again, and whether to all or to event streams alone.
+        # Topics to be shown again, and whether to all connections or only to event streams.
         self._stale: dict[str, bool] = {}
-        # Topics that are being read, with the time of the newest change that came meanwhile.
+        # Topics that are being read, with the time of the newest change since the read began.
         self._reading: dict[str, int] = {}
         self._refreshing = False
         roster.attend(self)
@@ -166,7 +167,7 @@ class SharedAttendance(Attendance):
         return shown_bytes(member, 0 if connection is None else connection.since)
 
     async def _yield(self, topic: str, client_id: str) -> None:
-        """End a connection whose client is on another node by now."""
+        """End a connection whose client is now on another node."""
         connection = self._core.connections.get(client_id)
         if connection is None or client_id in self._joining:
             return
@@ -262,7 +263,7 @@ class SharedAttendance(Attendance):
             names = await self._names(connection, shown)
             present = await self._roster.read(names)
         except ServiceError:
-            # Shown again when the store is back.
+            # They are shown again when the store is available.
             for topic in names:
                 self._refresh(topic, everyone=True)
             local = [self._snapshot(connection.encoder, topic) for topic in names]
@@ -286,7 +287,7 @@ class SharedAttendance(Attendance):
                 self._refresh(topic, everyone=True)
 
     def _held(self, connection: Connection, topics: Mapping[str, object], at: int) -> list[bytes]:
-        """What came while it was greeted and is not in these snapshots."""
+        """Changes that arrived during the greeting and are not in these snapshots."""
         arrival = self._arriving.get(connection)
         if arrival is None:
             return []
@@ -323,7 +324,7 @@ class SharedAttendance(Attendance):
         return sorted(found, key=lambda member: (member["joined_at"], member["client_id"]))
 
     def _data(self, client_id: str, shown: bytes) -> tuple[dict[str, Any], str]:
-        """A member as the wire has it, and its kind."""
+        """A member in wire format, and its kind."""
         data: dict[str, Any] = orjson.loads(shown)
         kind: str = data.pop("kind")
         data.pop("since", None)
@@ -333,7 +334,7 @@ class SharedAttendance(Attendance):
     def _last_seen(self, client_id: str) -> int:
         client = self._core.presence.client(client_id)
         if client is None:
-            # Of a member of another node all that is known is that it is still there.
+            # For a member on another node, this node only knows that it is connected.
             return self._core.wall()
         return max(client.last_seen, self._seen(client_id) or 0)
 
@@ -369,7 +370,7 @@ class SharedAttendance(Attendance):
         core.delivery.settle()
         for topic, everyone in topics.items():
             if self._reading[topic] >= present.at:
-                # A later change was sent already: this one is outdated.
+                # This change is outdated: a later one has been sent.
                 self._stale[topic] = everyone or self._stale.get(topic, False)
                 continue
             hearing = core.router.hearing(topic)
@@ -389,12 +390,12 @@ class SharedAttendance(Attendance):
 
 
 def shown_bytes(member: Member, since: int) -> bytes:
-    """What the store keeps of a member: all but when it was last seen, which is not news.
+    """The stored form of a member, without `last_seen`, which changes all the time.
 
     Args:
-        member: Who.
-        since: `Connection.since` of its connection, 0 if it has none. `members.lua` compares it
-            and finds it by its place, which is the first.
+        member: The member.
+        since: `Connection.since` of its connection, 0 if it has none. It is the first field, where
+            `members.lua` finds and compares it.
     """
     fields = {"since": since, "kind": member.kind, **member_json(member)}
     del fields["last_seen"]

@@ -1,4 +1,4 @@
-"""Subscribe and unsubscribe: register, replay, then live. H-042, H-043, H-046, H-084, H-103."""
+"""Subscribe and unsubscribe: register, replay, deliver. H-042, H-043, H-046, H-084, H-103."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
     from pubsub_server.shared.topic_index import Survey
 
 FRAME_BYTES: Final = 1_048_576
-"""History of one `subscribed` frame; the rest follows in others (`more`)."""
+"""Maximum bytes of history in one `subscribed` frame; the rest follows in more frames (`more`)."""
 
 
 SURVEYED_TOPICS: Final = 10_000
-"""Of a survey, whose messages and positions one answer has."""
+"""Maximum topics of a survey, whose messages and positions are in one answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Groundwork:
-    """Searches that come before a subscription to patterns; a context, so that they end.
+    """Searches before a subscription to patterns; a context manager, so that they end.
 
     Attributes:
-        topics: For those with a log.
-        members: For those with members.
+        topics: The search for topics with a log.
+        members: The search for topics with members.
     """
 
     topics: Survey | None
@@ -55,7 +55,7 @@ class Groundwork:
         self.end()
 
     def end(self) -> None:
-        """They need not follow what comes and goes any more."""
+        """End the searches."""
         for survey in (self.topics, self.members):
             if survey is not None:
                 survey.end()
@@ -81,7 +81,7 @@ class Subscriptions:
         self.admission: Admission
 
     def groundwork(self, connection: Connection, request: SubscribeRequest) -> Groundwork | None:
-        """What has to be found out first, where the patterns could match a great many topics."""
+        """The searches to run first, if the patterns can match a large number of topics."""
         core = self._core
         identity = connection.identity
         patterns = [each for each in request.topics if is_wildcard(each)]
@@ -106,13 +106,13 @@ class Subscriptions:
         """Register, then replay; answers through the connection.
 
         Args:
-            connection: Whose.
-            request: What it asks for.
-            groundwork: That of `groundwork`, done.
+            connection: The subscriber.
+            request: Its request.
+            groundwork: The completed result of `groundwork`.
 
         Returns:
-            What has to be awaited, where the backplane takes its time; the connection asks for
-            nothing else until then.
+            An awaitable if the backplane is slow; the connection makes no other request until it
+            ends.
         """
         core = self._core
         identity = connection.identity
@@ -161,7 +161,7 @@ class Subscriptions:
         return self._or_none(connection, fresh, rest)
 
     def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
-        """End subscriptions by exactly these patterns."""
+        """End the subscriptions with exactly these patterns."""
         core = self._core
         if connection.identity is None:
             core.refuse(connection, not_yet(), request.ref)
@@ -174,7 +174,7 @@ class Subscriptions:
             core.send(connection, {"type": "unsubscribed", "topics": ended, "ref": request.ref})
 
     def drop(self, connection: Connection, pattern: str) -> None:
-        """End one subscription; the caller has settled."""
+        """End one subscription; the caller has closed the run of `delivery`."""
         self._discard(connection, pattern)
         if not is_wildcard(pattern):
             self._attendance.quit(connection, pattern)
@@ -238,7 +238,7 @@ class Subscriptions:
     async def _or_none(
         self, connection: Connection, fresh: Sequence[str], rest: Awaitable[None]
     ) -> None:
-        """A replay that fails takes the subscriptions back that it was to begin."""
+        """Remove the new subscriptions if their replay fails."""
         core = self._core
         try:
             await rest
@@ -251,7 +251,8 @@ class Subscriptions:
                         self._discard(connection, pattern)
                 core.delivery.release(connection, REPLAYING)
             else:
-                # Live events carry ids: they would move Last-Event-ID past what was not replayed.
+                # Live events have ids, which would move Last-Event-ID past messages that were not
+                # replayed.
                 core.delivery.drop(connection)
             raise
 
@@ -279,7 +280,7 @@ class Subscriptions:
             self._attendance.greeted(connection)
 
     def _join(self, connection: Connection, replay: Replay) -> None:
-        """Keep behind a replay what came meanwhile."""
+        """Order live messages after the replay."""
         core = self._core
         for entry in core.floors.answer(connection, replay.positions, replay.overlapping):
             if connection in core.router.route(entry.topic):
@@ -289,7 +290,7 @@ class Subscriptions:
     def _joined(
         self, connection: Connection, request: SubscribeRequest, granted: Sequence[str]
     ) -> list[str]:
-        # A reader of an event stream is a member only where it says it; HIP-56 lets it watch.
+        # A reader of an event stream is a member only on request; HIP-56 lets it watch.
         presence = connection.encoder.presence
         if presence is Attends.CHANGES or (presence is Attends.SNAPSHOTS and request.presence):
             return [each for each in granted if not is_wildcard(each)]
@@ -337,10 +338,10 @@ class Subscriptions:
     ) -> Iterator[bytes]:
         """The answer in frames of about `FRAME_BYTES`.
 
-        What is missing is said in the first, before the messages that follow the hole; where the
-        topics stand is said in the last, after the messages that lead there.
+        The first frame reports what is missing, before the messages that follow the gap; the last
+        frame contains the positions, after the messages up to them.
         """
-        # One less than now: what is published within this millisecond is newer than it.
+        # One less than now, so that messages published within this millisecond are newer.
         timestamp = self._core.wall() - 1
         for index, part in enumerate(parts):
             frame: dict[str, object] = {
@@ -383,7 +384,7 @@ class Subscriptions:
 
 
 def _of(patterns: Sequence[str], survey: Survey) -> list[str]:
-    """What was found for these patterns; a pattern of the request may have been refused since."""
+    """The found topics of these patterns; a pattern of the request may have been denied since."""
     if survey.patterns <= set(patterns):
         return list(survey.found)
     trie: TopicTrie[None] = TopicTrie()
@@ -405,12 +406,11 @@ def _split(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
 
 
 def _reset(request: SubscribeRequest, granted: Sequence[str], replay: Replay) -> Sequence[str]:
-    """Topics whose continuity is broken, and patterns if that of every matching topic is.
+    """Topics whose continuity is broken, and patterns for which all matching topics are broken.
 
-    An event id names the position of one topic. Of the others that a resumed stream names, anything
-    may have been lost with the store since the time that the id says; and of that one, too, if it
-    has no log any more to compare the position with. Another node may have had messages of any
-    topic that never came here.
+    An event id contains the position of one topic. For the other topics of a resumed stream, the
+    store may have lost any message since the time in the id; also for that topic, if its log no
+    longer exists. Another node may have had messages of any topic that never arrived here.
     """
     if request.moved:
         return list(dict.fromkeys((*replay.reset, *granted)))
@@ -422,5 +422,5 @@ def _reset(request: SubscribeRequest, granted: Sequence[str], replay: Replay) ->
 
 
 def not_yet() -> ServiceError:
-    """What an operation before authentication gets."""
+    """The error for an operation before authentication."""
     return ServiceError("unauthenticated", "send `auth` with a token first")

@@ -1,8 +1,8 @@
-"""Shares out the event loop: what is heavy waits for its turn, first come first served.
+"""Shares the event loop: heavy work waits for its turn, in order of arrival.
 
-Work is counted in units of about a microsecond. A turn of the loop has so many; what is begun
-while there are some left runs at once, what comes later goes on in a turn of its own. So a client
-that asks for a lot delays the others by a part of a turn, not by all that it asks for.
+Work is counted in units of about a microsecond. Each turn of the loop has a budget: work that
+starts within it runs immediately, later work runs in a later turn. So a client with a large request
+delays others by a part of a turn, not by its whole request.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     import asyncio
 
 UNITS: Final = 20_000
-"""Of one turn of the loop."""
+"""Units of one turn of the loop."""
 
 
 class Turns:
-    """One for a hub.
+    """The turns of one hub.
 
     Args:
         loop: The event loop.
@@ -32,11 +32,11 @@ class Turns:
 
     @property
     def free(self) -> bool:
-        """Whether something heavy may begin at once."""
+        """Whether heavy work may begin immediately."""
         return self._left > 0 and not self._waiting
 
     def spend(self, units: int) -> None:
-        """So much has been done in this turn."""
+        """Count work that was done in this turn."""
         self._left -= units
         self._schedule()
 

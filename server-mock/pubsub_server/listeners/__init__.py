@@ -1,1 +1,1 @@
-"""Bytes to the hub and back."""
+"""Listeners: convert between the bytes of each protocol and the hub."""

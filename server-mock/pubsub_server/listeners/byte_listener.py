@@ -1,4 +1,4 @@
-"""A listener of a byte protocol on TCP or a Unix socket: what its connections share."""
+"""A listener of a byte protocol on TCP or a Unix socket, with its connections' shared state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NOBODY: Final = Identity("anonymous", anonymous=True)
-"""As whom connections act where the configuration names no one."""
+"""Identity of connections if the configuration does not set one."""
 
 
 class ByteListener(ABC):
@@ -40,15 +40,15 @@ class ByteListener(ABC):
 
     Args:
         service: The hub.
-        policy: The access rules, by which also what stays among these connections is judged.
+        policy: The access rules, which also apply to messages that stay among these connections.
         settings: Limits and deadlines.
-        identity: As whom the connections act.
+        identity: The identity of the connections.
 
     Attributes:
-        certified: As whom others act, by a name of their client certificate.
-        name: Of the setting with its address.
-        encoder: What its connections are opened with.
-        first_within: Seconds until a client has to say what it wants; see `ByteSession.overdue`.
+        certified: Identities by name of the client certificate.
+        name: Name of the setting with its address.
+        encoder: The encoder of its connections.
+        first_within: Seconds for a client's first request; see `ByteSession.overdue`.
         unread: Bytes of half-read frames, of all connections.
     """
 
@@ -85,14 +85,14 @@ class ByteListener(ABC):
         """A new connection."""
 
     async def start(self, address: Address, tls: ssl.SSLContext | None = None) -> Address:
-        """Listen, and answer where.
+        """Listen, and return the address.
 
         Args:
-            address: TCP or a Unix socket. A socket file that no one listens on is replaced.
+            address: TCP or a Unix socket. A socket file without a listener is replaced.
             tls: For TCP.
 
         Raises:
-            OSError: The address is in use, or not of this machine.
+            OSError: The address is in use, or does not belong to this machine.
         """
         loop = asyncio.get_running_loop()
         if address.path is not None:
@@ -115,11 +115,11 @@ class ByteListener(ABC):
         return Address(address.host, int(self._server.sockets[0].getsockname()[1]))
 
     async def stop_listening(self) -> None:
-        """Take no new connections."""
+        """Stop accepting connections."""
         await stop_accepting(self._server)
 
     async def stop(self, seconds: float) -> None:
-        """Wait until every connection has closed, at most this long, and cut the rest."""
+        """Wait until every connection has closed, for at most this long, and cut the rest."""
         await self.stop_listening()
         for session in list(self.sessions):
             session.close(1001, "going_away")
@@ -133,10 +133,11 @@ class ByteListener(ABC):
     # ------------------------------------------------------------ for its connections
 
     def identify(self, certificate: object) -> Identity:
-        """As whom a connection acts.
+        """The identity of a connection.
 
         Args:
-            certificate: Of the client, checked, as `ssl.SSLSocket.getpeercert` has it; or None.
+            certificate: The verified client certificate, as from `ssl.SSLSocket.getpeercert`; or
+                None.
         """
         for name in _names(certificate):
             if name in self.certified:
@@ -160,12 +161,12 @@ class ByteListener(ABC):
         self.service.stats.local[self.name] += 1
 
     def denied(self) -> None:
-        """Count a message that the rules do not allow."""
+        """Count a message that the rules deny."""
         self.service.stats.denied[self.name] += 1
 
 
 def hub_topic(topic: bytes) -> str | None:
-    """The topic as HIP-56 names it; None where HIP-56 has no such topic."""
+    """The topic as HIP-56 names it; None if it is not valid in HIP-56."""
     try:
         return validate_topic(topic.decode("ascii"))
     except (UnicodeDecodeError, InvalidTopic):
@@ -173,7 +174,7 @@ def hub_topic(topic: bytes) -> str | None:
 
 
 def shown(topic: bytes) -> str:
-    """The topic as rules and audit see it, whatever bytes it has."""
+    """The topic for rules and audit, for any bytes."""
     return topic.decode(errors="replace")
 
 
@@ -189,7 +190,7 @@ def _names(certificate: object) -> Iterator[str]:
 
 
 def _remove_stale(path: str) -> None:
-    """Remove a socket file that no one listens on."""
+    """Remove a socket file without a listener."""
     try:
         if not stat.S_ISSOCK(os.stat(path).st_mode):
             return

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from pubsub_server.shared.requests import Draft
 
 SOFT_BYTES: Final = 262_144
-"""Unsent bytes in a transport; the hub keeps what comes beyond."""
+"""Maximum unsent bytes in a transport; beyond that, the hub queues messages."""
 PROBE_AFTER: Final = 60
-"""Seconds of silence after which the system probes whether a client is still there."""
+"""Seconds without data after which the operating system probes a client."""
 CLOSE_SECONDS: Final = 1.0
-"""For what was written to leave; then the connection is cut."""
+"""Seconds for sending written bytes; then the connection is cut."""
 TAKEN: Final = 256
-"""Requests that are decoded at once."""
+"""Maximum requests decoded at once."""
 AT_ONCE: Final = 64
-"""Publishes that are handed to the hub at once."""
+"""Maximum publishes passed to the hub at once."""
 
 UNREAD_BYTES: Final = 268_435_456
-"""Bytes of half-read frames that a listener holds for all of its connections together."""
+"""Maximum bytes of half-read frames of all connections of a listener."""
 
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
@@ -44,7 +44,7 @@ class Decoder(Protocol[_R_co]):
 
     @property
     def pending(self) -> int:
-        """Bytes that have been fed and not been taken."""
+        """Number of bytes that were fed and not decoded."""
         ...
 
     def feed(self, data: bytes) -> None:
@@ -55,7 +55,7 @@ class Decoder(Protocol[_R_co]):
         """The next complete requests.
 
         Raises:
-            FrameError: The peer breaks the protocol.
+            FrameError: The peer violates the protocol.
         """
         ...
 
@@ -64,14 +64,14 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     """The hub's `interfaces.Sink`. Requests are handled one after the other.
 
     Reading stops while a request waits for something: the access rules, the publish rate or the
-    backplane. So a client that sends faster is slowed down, and nothing of it is dropped.
+    backplane. So a client that sends too fast is slowed down, and no message is dropped.
 
     Args:
         listener: What all connections share.
         decoder: Reads its requests.
 
     Attributes:
-        identity: As whom it acts.
+        identity: Its identity.
     """
 
     def __init__(self, listener: ByteListener, decoder: Decoder[_R]) -> None:
@@ -82,7 +82,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._connection: Connection | None = None
         self._requests: deque[_R] = deque()
         self._unread = 0
-        # Why nothing is handled: its first identity or a request takes time, or the hub asks so.
+        # Reasons to handle nothing: its identity or a request is pending, or the hub requested it.
         self._working = True
         self._held = False
         self._paused = False
@@ -94,7 +94,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
 
     @property
     def connection(self) -> Connection:
-        """Of a session that has entered."""
+        """The hub's connection of a session that has entered."""
         assert self._connection is not None
         return self._connection
 
@@ -105,22 +105,22 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
 
     @abstractmethod
     def handle(self, requests: deque[_R]) -> Coroutine[Any, Any, None] | None:
-        """Handle the next request or requests, and take them out.
+        """Handle the next request or requests, and remove them.
 
         Returns:
-            What has to be awaited before the next ones.
+            An awaitable to wait for before the next ones.
         """
 
     @abstractmethod
     def left(self) -> None:
-        """The connection is gone: forget what the listener knows of it."""
+        """The connection is closed: remove its state from the listener."""
 
     def overdue(self, now: float) -> str | None:
-        """Why a client that owes nothing to the decoder is closed; asked once a connection."""
+        """The reason to close a client without pending input; called once per connection."""
         return None
 
     def break_off(self, reason: str) -> None:
-        """Close a connection whose client breaks the protocol, without an answer."""
+        """Close a connection whose client violates the protocol, without an answer."""
         if not self._closing:
             self._listener.broke(reason)
             self._requests.clear()
@@ -129,14 +129,14 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     def publish(
         self, drafts: Sequence[Draft], answered: Callable[[Draft, Published | ServiceError], None]
     ) -> Coroutine[Any, Any, None] | None:
-        """Publish in order; wait where the rate is exceeded.
+        """Publish in order; wait if the rate is exceeded.
 
         Args:
             drafts: At most `AT_ONCE`.
-            answered: Called once for each, in order.
+            answered: Called once per draft, in order.
 
         Returns:
-            What has to be awaited, unless all is done.
+            An awaitable, unless all are done.
         """
         answer: Answer[list[Published | ServiceError]] = Answer()
         self._listener.service.put(self.identity, drafts, self.connection, answer)
@@ -165,7 +165,8 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             if not drafts:
                 return
             if wait is not None:
-                # One until that is granted again: each refusal is counted and audited.
+                # Try a single message until it is granted, because each rejection is counted and
+                # audited.
                 size = 1
                 await asyncio.sleep(wait)
             else:
@@ -176,7 +177,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             results = await service.publish(self.identity, some, connection=self.connection)
 
     async def within_rate(self) -> None:
-        """Wait until the rate allows one more message, for one that the hub does not see."""
+        """Wait until the rate allows one more message that does not go through the hub."""
         while not self._closing:
             granted, wait = self._listener.service.budget(self.connection, 1)
             if granted:
@@ -186,7 +187,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     # ------------------------------------------------------------ asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come."""
+        """A client has connected."""
         made = self._transport = cast("asyncio.Transport", transport)
         listener = self._listener
         listener.sessions.add(self)
@@ -218,7 +219,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._advance()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes have arrived."""
         connection = self._connection
         if connection is None or self._closing:
             return
@@ -228,21 +229,21 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._account()
 
     def eof_received(self) -> bool:
-        """The client has ended its side: so do we, when what it asked for is done."""
+        """The client has closed its side: close ours when its requests are done."""
         return False
 
     def pause_writing(self) -> None:
-        """The transport holds too much."""
+        """The transport has too many unsent bytes."""
         if self._connection is not None:
             self._listener.service.pause(self._connection)
 
     def resume_writing(self) -> None:
-        """It has room again."""
+        """The transport has room again."""
         if self._connection is not None:
             self._listener.service.resume(self._connection)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         connection, self._connection = self._connection, None
         self._transport = None
         self._closing = True
@@ -274,7 +275,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def close(self, code: int, reason: str) -> None:
-        """See `interfaces.Sink`: the protocol has no close of its own."""
+        """See `interfaces.Sink`: the protocol has no close frame."""
         transport = self._transport
         if transport is None or self._closing:
             return
@@ -295,13 +296,13 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             self._transport.abort()
 
     def freeze(self, frozen: bool) -> None:
-        """Handle nothing, for tests; or go on."""
+        """Stop handling requests, for tests; or continue."""
         self.hold(frozen)
 
     # ------------------------------------------------------------ requests
 
     def _advance(self) -> None:
-        """Handle what has come, until something has to be waited for."""
+        """Handle received requests, until one must wait."""
         if self._advancing:
             return
         self._advancing = True
@@ -342,7 +343,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         if paused:
             transport.pause_reading()
         else:
-            # It could not send meanwhile.
+            # The client could not send in the meantime.
             self.connection.last_heard = self._listener.service.clock()
             transport.resume_reading()
 
@@ -364,7 +365,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         service.wheel.add(self, service.clock() + seconds)
 
     def due(self, now: float) -> float | None:
-        """See `wheel.Waiting`: half a frame and silence, or a close that takes too long."""
+        """See `wheel.Waiting`: a frame that is incomplete for too long, or a slow close."""
         if self._closing:
             if self._transport is not None:
                 self._transport.abort()
@@ -387,7 +388,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
 
 
 def _probe(transport: asyncio.Transport) -> None:
-    """Let the system notice clients that are gone without a word: the protocols have no pings."""
+    """Let the operating system detect dead clients: the protocols have no pings."""
     connection: socket.socket | None = transport.get_extra_info("socket")
     if connection is None or connection.family not in {socket.AF_INET, socket.AF_INET6}:
         return
@@ -402,7 +403,7 @@ def _probe(transport: asyncio.Transport) -> None:
 
 
 def _too_often(results: Sequence[Published | ServiceError]) -> float | None:
-    """Seconds until the rate allows the next one; None where it allowed all."""
+    """Seconds until the rate allows the next one; None if it allowed all."""
     for result in results:
         if isinstance(result, ServiceError) and result.code == "rate_limited":
             return (result.retry_after_ms or 100) / 1000

@@ -1,4 +1,4 @@
-"""Whose a connection is: its address, or what a proxy that is trusted says of it."""
+"""The address of a client: that of the connection, or the one that a trusted proxy reports."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ FORWARDED: Final = "X-Forwarded-For"
 
 
 class Callers:
-    """Tells clients from the proxies before the server.
+    """Distinguishes clients from the proxies in front of the server.
 
     Args:
-        trusted: Addresses and networks of proxies, such as `10.0.0.0/24`. Only what these say is
-            believed.
+        trusted: Addresses and networks of proxies, such as `10.0.0.0/24`. Only their headers are
+            used.
 
     Raises:
-        ValueError: One is neither.
+        ValueError: An entry is neither an address nor a network.
     """
 
     def __init__(self, trusted: Sequence[str]) -> None:
@@ -33,8 +33,8 @@ class Callers:
         """The address of the client.
 
         Args:
-            peer: Who is at the other end of the connection; None where no one knows.
-            forwarded: What the request has as `X-Forwarded-For`.
+            peer: Address at the other end of the connection; None if unknown.
+            forwarded: The header `X-Forwarded-For` of the request.
 
         Returns:
             The last address in the header that does not belong to a trusted proxy, if a trusted
@@ -46,7 +46,7 @@ class Callers:
         for said in reversed([each for line in forwarded for each in line.split(",")]):
             before = _parsed(said)
             if before is None:
-                # What is before it may be anybody's invention.
+                # Any client can forge the addresses before it.
                 break
             here = before
             if not self._is_trusted(here):
@@ -63,15 +63,15 @@ class Callers:
 
 
 def peer(transport: asyncio.BaseTransport | None) -> str | None:
-    """The address at the other end; None where there is none, as on a Unix socket."""
+    """The address at the other end; None if there is none, as on a Unix socket."""
     name: object = None if transport is None else transport.get_extra_info("peername")
     host = cast("tuple[object, ...]", name)[0] if isinstance(name, tuple) and name else None
-    # A socket for both families says IPv4 addresses in this form.
+    # A dual-stack socket reports IPv4 addresses in this form.
     return host.removeprefix("::ffff:") if isinstance(host, str) and host else None
 
 
 def _parsed(text: str | None) -> Address | None:
-    """An address, with or without a port."""
+    """Parse an address, with or without a port."""
     bare = (text or "").strip()
     if bare.startswith("["):
         bare = bare[1:].partition("]")[0]

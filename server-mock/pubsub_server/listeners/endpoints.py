@@ -1,4 +1,4 @@
-"""What answers a path of the WebSocket port other than `/ws`."""
+"""Endpoints: answer other paths of the WebSocket port than `/ws`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Answer:
 
 
 class RefusedError(Exception):
-    """The upgrade is refused.
+    """The upgrade is rejected.
 
     Attributes:
         answer: The response.
@@ -61,7 +61,7 @@ class Receiver(Protocol):
         ...
 
     def receive(self, data: bytes) -> None:
-        """Take one message, text or binary. Never raises."""
+        """Handle one message, text or binary. Never raises."""
         ...
 
     def gone(self) -> None:
@@ -73,7 +73,7 @@ class Endpoint(Protocol):
     """Answers requests below some paths."""
 
     def handles(self, path: str) -> bool:
-        """Whether requests to this path come here."""
+        """Whether this endpoint handles the path."""
         ...
 
     def get(self, visit: Visit) -> Answer:
@@ -84,10 +84,10 @@ class Endpoint(Protocol):
         """Prepare a WebSocket. The upgrade is answered after this returns.
 
         Raises:
-            RefusedError: The upgrade is refused.
+            RefusedError: The upgrade is rejected.
         """
         ...
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> object:
-        """Run in a task of this endpoint."""
+        """Run a coroutine in a task of this endpoint."""
         ...

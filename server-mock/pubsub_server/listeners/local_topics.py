@@ -1,7 +1,7 @@
-"""Subscribers of one listener by topic, for messages that stay among them.
+"""Subscribers of one listener by topic, for messages that stay on it.
 
-A topic outside HIP-56's alphabet and a payload above `max_payload` have no place on the other
-listeners, so the hub never sees them.
+Other listeners cannot carry topics outside HIP-56's alphabet and payloads above `max_payload`, so
+these do not go through the hub.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _S = TypeVar("_S")
 
 
 class LocalTopics(Generic[_S]):
-    """Who is subscribed to what, by the bytes of the topic."""
+    """Subscribers by the bytes of the topic."""
 
     def __init__(self) -> None:
         self._topics: dict[bytes, dict[_S, None]] = {}
@@ -45,7 +45,7 @@ class LocalTopics(Generic[_S]):
         self._everything.pop(subscriber, None)
 
     def subscribers(self, topic: bytes) -> Iterator[tuple[_S, bool]]:
-        """Each subscriber once, and whether it asked for this topic by its name."""
+        """Each subscriber once, and whether it subscribed to this topic by name."""
         named = self._topics.get(topic, {})
         for subscriber in tuple(named):
             yield subscriber, True

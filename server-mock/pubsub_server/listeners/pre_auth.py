@@ -1,6 +1,6 @@
-"""Limits of what connections take before they have authenticated, for each client address.
+"""Limits the resources of unauthenticated connections, per client address.
 
-A connection takes a slot when it opens and leaves it when its token is accepted or when it ends.
+A connection takes a slot when it opens, and releases it when its token is accepted or when it ends.
 While it has the slot, it reports the bytes that the server holds for it.
 """
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONNECTIONS: Final = 1_000
 RETRY_SECONDS: Final = 1
-"""When a refused client may try again."""
+"""Time after which a rejected client may try again, milliseconds."""
 TOO_MANY: Final = "too many connections from this address have not authenticated"
 TOO_MUCH: Final = "connections from this address have sent too many bytes before they authenticated"
 
@@ -22,14 +22,14 @@ TOO_MUCH: Final = "connections from this address have sent too many bytes before
 class PreAuthLimiter:
     """Slots and bytes of the connections of one listener that have not authenticated.
 
-    IPv6 clients own whole networks: all addresses of a /64 count as one.
+    All IPv6 addresses of a /64 count as one, because a client owns a whole network.
 
     Args:
-        connections: Slots of an address; None for no limit.
-        size: Bytes held for an address.
+        connections: Slots per address; None for no limit.
+        size: Maximum bytes held per address.
 
     Attributes:
-        refused: Connections that got no slot, or held too many bytes.
+        refused: Number of connections without a slot, or with too many bytes.
     """
 
     def __init__(self, connections: int | None, size: int) -> None:
@@ -39,7 +39,7 @@ class PreAuthLimiter:
         self.refused = 0
 
     def __len__(self) -> int:
-        """Connections that have a slot."""
+        """Number of connections with a slot."""
         return sum(usage.connections for usage in self._addresses.values())
 
     @property
@@ -51,10 +51,10 @@ class PreAuthLimiter:
         """Take a slot until `PreAuthSlot.leave`.
 
         Args:
-            address: Of the client; None, as on a Unix socket, has no limits.
+            address: Address of the client; None, as on a Unix socket, has no limits.
 
         Returns:
-            None when the address has all of its slots in use.
+            The slot; None if all slots of the address are in use.
         """
         if address is None:
             return PreAuthSlot(self, "", _Usage())
@@ -76,7 +76,7 @@ class PreAuthLimiter:
         return True
 
     def free(self, key: str | bytes, usage: _Usage) -> None:
-        """Forget one connection of an address."""
+        """Remove one connection of an address."""
         usage.connections -= 1
         if not usage.connections:
             self._addresses.pop(key, None)
@@ -97,7 +97,7 @@ class PreAuthSlot:
         """Report the bytes that the server now holds for this connection.
 
         Returns:
-            False when it holds more than before and its address more than allowed: end it.
+            False if it holds more than before and its address more than allowed: then close it.
         """
         more = size - self._held
         self._held = size
@@ -109,7 +109,7 @@ class PreAuthSlot:
         return self.hold(self._held + size)
 
     def leave(self) -> None:
-        """Give the slot back, once."""
+        """Release the slot; further calls do nothing."""
         self._usage.size -= self._held
         self._held = 0
         if self._key:
@@ -118,7 +118,7 @@ class PreAuthSlot:
 
 
 class _Usage:
-    """What the connections of one address take."""
+    """Slots and bytes of one address."""
 
     __slots__ = ("connections", "size")
 
@@ -131,8 +131,8 @@ def pre_auth_limiter(settings: Settings) -> PreAuthLimiter:
     """The limiter of one listener."""
     connections = settings.unauthenticated_per_address
     if connections is None and (not settings.behind_tls_proxy or settings.trusted_proxies):
-        # A proxy that is not trusted lends its address to all clients: few of them could lock the
-        # others out.
+        # All clients behind an untrusted proxy share its address, so a few of them could block the
+        # others.
         connections = DEFAULT_CONNECTIONS
     return PreAuthLimiter(connections, settings.unauthenticated_bytes)
 

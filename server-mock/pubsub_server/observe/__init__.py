@@ -1,1 +1,1 @@
-"""What the server tells: audit, webhooks, metrics, logs."""
+"""Audit, webhooks, metrics, traces and logs."""

@@ -1,8 +1,8 @@
-"""The audit log: who subscribed to and published on sensitive topics. HIP-56 Security 9, H-151.
+"""The audit log: subscriptions and publishes on sensitive topics.
 
-One JSON object a line, appended by a thread of its own, so that a slow disk holds up no one. A
-record has no payload and no token. The file may be moved away at any time: it is opened again when
-it is another one, and on `reopen`.
+HIP-56 Security 9, H-151. One JSON object per line, appended by a separate thread, so that a slow
+disk does not delay clients. A record has no payload and no token. The file can be moved at any
+time: it is opened again when the path has another file, and on `reopen`.
 """
 
 from __future__ import annotations
@@ -26,27 +26,27 @@ if TYPE_CHECKING:
     from pubsub_server.interfaces import AuditAction, Caller
 
 BATCH: Final = 1_000
-"""Records of one write."""
+"""Maximum records of one write."""
 TELL_EVERY: Final = 60.0
-"""Seconds between two lines that say that nothing can be written."""
+"""Seconds between two log lines about a failure to write."""
 
 _LOG: Final = logging.getLogger("pubsub_server.observe.audit")
 
 
 class AuditSink(Protocol):
-    """Where records go: a file here, a stream in `audit_streams`."""
+    """A destination of records: a file here, a stream in `audit_streams`."""
 
     def put(self, record: dict[str, object]) -> None:
-        """Takes one record; never blocks."""
+        """Adds one record; never blocks."""
         ...
 
 
 class AuditLog:
-    """Decides what is recorded, and writes it to sinks.
+    """Selects operations to record, and writes them to sinks.
 
     Args:
-        patterns: Topics that are audited; operations on others leave no record.
-        sinks: Each takes every record.
+        patterns: Audited topics; operations on others are not recorded.
+        sinks: Each receives every record.
         clock: Unix seconds.
     """
 
@@ -67,7 +67,7 @@ class AuditLog:
         message_id: str | None = None,
         refused: str | None = None,
     ) -> None:
-        """Notes one operation; `refused` is the error code where it was not allowed."""
+        """Records one operation; `refused` is the error code if it was denied."""
         if topic not in self._topics:
             return
         self._put(action, refused, identity, topic=topic, client_id=client_id, id=message_id)
@@ -80,7 +80,7 @@ class AuditLog:
         client_id: str | None = None,
         refused: str | None = None,
     ) -> None:
-        """Notes that a token was taken, or refused with an error code; see `interfaces.Audit`."""
+        """Records that a token was accepted or rejected; see `interfaces.Audit`."""
         address, request_id = (None, None) if caller is None else caller
         self._put(
             "auth",
@@ -99,7 +99,7 @@ class AuditLog:
         client_id: str,
         refused: str | None = None,
     ) -> None:
-        """Notes that a connection was closed on request, or was not; see `interfaces.Audit`."""
+        """Records a request to close a connection; see `interfaces.Audit`."""
         address, request_id = (None, None) if caller is None else caller
         self._put(
             "cut", refused, identity, client_id=client_id, address=address, request_id=request_id
@@ -129,8 +129,8 @@ class FileSink:
     """Appends records to a file, from a thread.
 
     Args:
-        file: Made with mode 0600 if there is none.
-        capacity: Records that may wait; further ones are dropped and counted.
+        file: Created with mode 0600 if it does not exist.
+        capacity: Maximum waiting records; further ones are dropped and counted.
 
     Attributes:
         dropped: Records that found the queue full or could not be written.
@@ -159,7 +159,7 @@ class FileSink:
 
     @property
     def waiting(self) -> int:
-        """Records that wait to be written."""
+        """Number of records that wait to be written."""
         return self._queue.qsize()
 
     def reopen(self) -> None:
@@ -167,7 +167,7 @@ class FileSink:
         self._reopen.set()
 
     def close(self, timeout: float = 5.0) -> None:
-        """Writes what waits, within some seconds, and ends."""
+        """Writes waiting records within a few seconds, and ends."""
         if not self._thread.is_alive():
             return
         try:
@@ -208,7 +208,7 @@ class FileSink:
                 self._descriptor = fresh
                 self._torn = False
             if self._torn:
-                # What is left of a record spoils no other.
+                # End a partial line, so that it does not corrupt the next record.
                 os.write(self._descriptor, b"\n")
                 self._torn = False
             while written < len(data):

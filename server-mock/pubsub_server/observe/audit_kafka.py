@@ -1,4 +1,4 @@
-"""Audit records in a Kafka topic: over TLS, with a user, and what to do where that fails."""
+"""Writes audit records to a Kafka topic, with TLS, authentication and helpful errors."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from pubsub_server.settings.config import Settings
 
 REQUEST_WITHIN: Final = 10.0
-"""Seconds that one request to one broker may take; then the next broker, or the same again."""
+"""Timeout of a request to a broker in seconds; then another broker or another attempt follows."""
 PATIENCE: Final = 60.0
-"""Seconds until a producer that gets nothing through is replaced.
+"""Seconds after which a producer without any success is replaced.
 
-A producer sends what was not acknowledged again by itself, under numbers by which brokers know it;
-another producer does not know those numbers. So it is replaced late: where all brokers have moved.
+A producer repeats unacknowledged records with sequence numbers that the brokers know; another
+producer does not have these numbers. So it is replaced late: when all brokers have moved.
 """
 HEARD: Final = 20
 OTHER_NAME: Final = frozenset({62, 64})
@@ -38,15 +38,15 @@ _PROTOCOLS: Final = {
     (True, False): "SASL_PLAINTEXT",
     (True, True): "SASL_SSL",
 }
-"""By user and TLS."""
+"""Security protocols, by user and TLS."""
 
 _hearing: ContextVar[deque[BaseException] | None] = ContextVar("hearing", default=None)
 
 
 class _Ear(logging.Handler):
-    """Keeps the errors that aiokafka only logs, for the carrier in whose tasks that is.
+    """Keeps errors that aiokafka only logs, for the carrier whose task logs them.
 
-    It also keeps these lines out of a standard error that is JSON.
+    It also keeps these lines out of a JSON log.
     """
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -60,10 +60,10 @@ _EAR: Final = _Ear(logging.WARNING)
 
 
 def build_tls(settings: Settings) -> ssl.SSLContext | None:
-    """What the brokers are trusted by, and this server shows them, if it uses TLS with them.
+    """TLS for the brokers: the trusted authority and the client certificate, if configured.
 
     Raises:
-        StartError: Authority, certificate or key cannot be used.
+        StartError: The authority, certificate or key cannot be used.
     """
     if not settings.audit_kafka_tls:
         return None
@@ -87,21 +87,21 @@ def build_tls(settings: Settings) -> ssl.SSLContext | None:
 
 
 def _no_password() -> str:
-    # Asked for where a key is encrypted; OpenSSL would ask the terminal.
+    # The callback prevents OpenSSL from asking the terminal for a password.
     raise ValueError("the key is encrypted")
 
 
 class KafkaCarrier:
     """Produces into a topic, acknowledged by all replicas.
 
-    All records of a carrier have one key: they stand in one partition, in their order.
+    All records of a carrier have one key, so they are in one partition, in order.
 
     Args:
         servers: `host:port` of some brokers.
-        topic: Where to.
-        tls: Trusts the brokers; None is plaintext.
-        user: Name for the login at the brokers; None for no login.
-        password: Of the user.
+        topic: The Kafka topic.
+        tls: TLS settings; None for plaintext.
+        user: User name; None for no authentication.
+        password: Password of the user.
         mechanism: SASL: `SCRAM-SHA-512`, `SCRAM-SHA-256` or `PLAIN`.
 
     Raises:
@@ -121,7 +121,7 @@ class KafkaCarrier:
         password: str | None = None,
         mechanism: str = "SCRAM-SHA-512",
     ) -> None:
-        # It has no types.
+        # aiokafka has no types.
         kafka: Any = importlib.import_module("aiokafka")
         self._errors: Any = importlib.import_module("aiokafka.errors")
         options: dict[str, Any] = {
@@ -166,7 +166,7 @@ class KafkaCarrier:
             ]
             await asyncio.gather(*sent)
         except BaseException:
-            # It may have failed permanently; the next batch begins with another one.
+            # The producer may have failed permanently; the next batch creates another one.
             producer, self._producer = self._producer, None
             await _end(producer, at_once=True)
             raise
@@ -258,8 +258,8 @@ def _tls_remedy(error: ssl.SSLError) -> str:
 
 
 async def _end(producer: Any, *, at_once: bool) -> None:
-    # By itself it waits without a bound for what is not acknowledged, and sends that even after
-    # another producer has.
+    # `stop` would wait without a limit for acknowledgements, and repeat records even after another
+    # producer has sent them.
     if not at_once:
         with contextlib.suppress(Exception):
             async with asyncio.timeout(CLOSE_WITHIN):
@@ -271,7 +271,7 @@ async def _end(producer: Any, *, at_once: bool) -> None:
     with contextlib.suppress(Exception):
         async with asyncio.timeout(CLOSE_WITHIN):
             while sender is not None and not sender.done():
-                # The first time it begins to wait for requests, the second time it ends those.
+                # The first cancellation starts a wait for requests, the second one ends it.
                 sender.cancel()
                 await asyncio.wait({sender}, timeout=0.01)
             accumulator: Any = getattr(producer, "_message_accumulator", None)

@@ -1,4 +1,4 @@
-"""Audit records in a Redis stream."""
+"""Writes audit records to a Redis stream."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class RedisCarrier:
     """Appends to a stream; a record is the field `record`.
 
     Args:
-        url: As of the backplane.
+        url: In the format of the backplane's URL.
         cluster: Whether it is a Redis Cluster.
-        stream: Its key.
-        length: Entries that are kept, about.
+        stream: Key of the stream.
+        length: Approximate number of entries to keep.
     """
 
     name = "Redis"
@@ -49,5 +49,5 @@ class RedisCarrier:
 
     def explain(self, error: Exception) -> str:
         """See `Carrier`."""
-        # Its text may name users or addresses with credentials.
+        # The text may contain users, or addresses with credentials.
         return type(error).__name__

@@ -1,7 +1,7 @@
-"""Audit records over a network: queued here, sent in batches by one task.
+"""Sends audit records over a network: queues them, and sends batches from one task.
 
-A batch whose answer was lost is sent again, so a record may come twice, and none is lost while the
-queue has room.
+A batch whose answer was lost is sent again, so a record may arrive twice, and none is lost while
+the queue has room.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 BATCH: Final = 500
 SEND_WITHIN: Final = 10.0
-"""Seconds; that a batch takes longer is said."""
+"""Seconds after which a slow batch is logged."""
 END_WITHIN: Final = 3.0
-"""Seconds in which what waits is sent at the end."""
+"""Seconds for sending waiting records at shutdown."""
 CLOSE_WITHIN: Final = 2.0
 AGAIN_AFTER: Final = 0.1
 AGAIN_AT_MOST: Final = 5.0
@@ -32,38 +32,38 @@ _LOG: Final = logging.getLogger("pubsub_server.observe.audit")
 
 
 class Carrier(Protocol):
-    """Takes batches to where they are kept.
+    """Transports batches to their store.
 
     Attributes:
-        name: Of what keeps them.
-        patience: Seconds; a batch that takes longer has failed and is sent again.
+        name: Name of the store.
+        patience: Timeout of a batch in seconds; it is then sent again.
     """
 
     name: str
     patience: float
 
     async def send(self, records: Sequence[bytes]) -> None:
-        """Send; raises what it will where that failed."""
+        """Send a batch; raises any exception on failure."""
         ...
 
     def explain(self, error: Exception) -> str:
-        """Why nothing is taken, for the log: no address with credentials, no record."""
+        """The reason of a failure for the log, without credentials and records."""
         ...
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close connections."""
         ...
 
 
 class StreamSink:
-    """An audit sink over a network. Made inside a running event loop.
+    """An audit sink over a network. Create it inside a running event loop.
 
     Args:
-        carrier: Takes the batches.
-        capacity: Records that may wait; further ones are dropped and counted.
+        carrier: Transports the batches.
+        capacity: Maximum waiting records; further ones are dropped and counted.
 
     Attributes:
-        dropped: Records that found the queue full, or waited at the end.
+        dropped: Records that were dropped because the queue was full, or that waited at the end.
     """
 
     def __init__(self, carrier: Carrier, capacity: int) -> None:
@@ -79,7 +79,7 @@ class StreamSink:
 
     @property
     def waiting(self) -> int:
-        """Records that wait to be sent."""
+        """Number of records that wait to be sent."""
         return len(self._queue)
 
     def put(self, record: dict[str, object]) -> None:
@@ -91,7 +91,7 @@ class StreamSink:
         self._wake.set()
 
     async def close(self, seconds: float | None = None) -> None:
-        """Sends what waits, for this long at most (`END_WITHIN`), and ends."""
+        """Sends waiting records for at most this long (`END_WITHIN`), and ends."""
         self._closing = True
         self._wake.set()
         self._tasks.begin_end()

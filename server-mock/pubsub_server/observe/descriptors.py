@@ -1,7 +1,7 @@
-"""File descriptors: as many as there may be, and a word where none is left.
+"""File descriptors: raises the limit, and warns if none is left.
 
-Neither event loop tells of a connection that was turned away for want of one: uvloop closes it,
-asyncio leaves it in the backlog. So one is taken every now and then, to see whether that goes.
+Neither event loop reports a connection that it could not accept without a descriptor: uvloop closes
+it, asyncio leaves it in the backlog. So a periodic check opens one.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if sys.platform != "win32":
     import resource
 
 LOOK_EVERY: Final = 1.0
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 SAY_EVERY: Final = 60.0
-"""Seconds between two lines about the same."""
+"""Seconds between two log lines about the same problem."""
 
 _LOG: Final = logging.getLogger("pubsub_server")
 
 
 def raise_limit(wanted: int | None) -> None:
-    """Raise the limit of this process as far as its user may, and warn where it is below `wanted`.
+    """Raise the limit of this process as far as allowed, and warn if it is below `wanted`.
 
     Args:
-        wanted: Connections that the settings allow; None warns of nothing.
+        wanted: Connections that the settings allow; None never warns.
     """
     if sys.platform == "win32":
         return
@@ -46,10 +46,10 @@ def raise_limit(wanted: int | None) -> None:
 
 
 class Descriptors:
-    """Says when no file descriptor is left. Started by `start`, ended by `stop`.
+    """Warns when no file descriptor is left. Runs from `start` to `stop`.
 
     Args:
-        look_every: Seconds between two looks.
+        look_every: Seconds between two checks.
     """
 
     def __init__(self, look_every: float = LOOK_EVERY) -> None:
@@ -58,11 +58,11 @@ class Descriptors:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Start the checks."""
         self._timer = self._loop.call_later(self._look_every, self._look)
 
     def stop(self) -> None:
-        """End."""
+        """Stop the checks."""
         if self._timer is not None:
             self._timer.cancel()
 

@@ -35,7 +35,7 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(settings: Settings, stream: TextIO | None = None) -> None:
-    """Sends the server's log lines to a stream, standard error where none is given."""
+    """Sends the server's log lines to a stream, by default standard error."""
     out = sys.stderr if stream is None else stream
     text = settings.log_format == "text" or (settings.log_format == "auto" and out.isatty())
     handler = logging.StreamHandler(out)

@@ -1,4 +1,4 @@
-"""How late the event loop is: what every delivery waits before anything else."""
+"""Measures the lag of the event loop, which delays every delivery."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Final
 from pubsub_server.instruments import Distribution, Timing
 
 EVERY: Final = 0.25
-"""Seconds between two looks."""
+"""Seconds between two measurements."""
 
 
 class LoopLag:
-    """A timer that notes by how much it is late. Used inside a running event loop."""
+    """A timer that records its delay. Use it inside a running event loop."""
 
     def __init__(self) -> None:
         self._late = Distribution()
@@ -21,18 +21,18 @@ class LoopLag:
 
     @property
     def timing(self) -> Timing:
-        """What it notes."""
+        """The histogram of delays."""
         return Timing(
             "loop_lag_seconds", "Delay with which the event loop runs timers.", {"": self._late}
         )
 
     def start(self) -> None:
-        """Begin."""
+        """Start measuring."""
         due = self._loop.time() + EVERY
         self._timer = self._loop.call_at(due, self._note, due)
 
     def stop(self) -> None:
-        """End."""
+        """Stop measuring."""
         if self._timer is not None:
             self._timer.cancel()
 

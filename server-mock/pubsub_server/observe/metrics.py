@@ -50,12 +50,12 @@ _COUNTERS: Final = (
 
 
 class Metrics:
-    """The metrics of one server, in a registry of its own.
+    """The metrics of one server, in a separate registry.
 
     Args:
         stats: Reads the hub's counters.
-        instruments: What else the server's parts measure.
-        version: Of the server.
+        instruments: Measurements of the server's other parts.
+        version: Version of the server.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Metrics:
             registry=self._registry,
         )
 
-        # Looking a child up by its labels costs more than counting; there are few of them.
+        # Cache the children: a look-up by labels costs more than counting.
         self._children: dict[tuple[str, str, int], tuple[Counter, Histogram | None]] = {}
 
     def request(self, route: str, method: str, status: int, seconds: float) -> None:
@@ -92,8 +92,8 @@ class Metrics:
         Args:
             route: The path with placeholders, never the path itself.
             method: The method; unknown ones count as `other`.
-            status: Of the response.
-            seconds: It took.
+            status: Status of the response.
+            seconds: Duration.
         """
         name = method if method in METHODS else "other"
         counted = self._children.get((route, name, status))
@@ -112,7 +112,7 @@ class Metrics:
         return generate_latest(self._registry), CONTENT_TYPE_LATEST
 
     async def alone(self) -> tuple[bytes, str]:
-        """The same, of a server that has no other workers."""
+        """The metrics of a server without other workers."""
         return self.exposition()
 
 

@@ -1,4 +1,4 @@
-"""Which topics and patterns an operator's list of patterns concerns; for audit and webhooks."""
+"""Matches topics and patterns with a list of patterns; for audit and webhooks."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ MAX_REMEMBERED: Final = 10_000
 
 
 class TopicFilter:
-    """Takes a topic that one of its patterns takes, and a pattern that overlaps with one.
+    """Accepts a topic that matches one of its patterns, and a pattern that overlaps with one.
 
     Args:
-        patterns: Of the settings.
+        patterns: Patterns of the settings.
 
     Raises:
-        InvalidTopic: One of them is not a pattern.
+        InvalidTopic: One of them is not valid.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:

@@ -1,8 +1,8 @@
-"""Traces with OpenTelemetry: what a node does with messages that carry a W3C `traceparent`.
+"""OpenTelemetry traces of messages that carry a W3C `traceparent`.
 
-A publisher that traces puts its context into `meta`, which is passed through untouched: the spans
-of the nodes and of the subscribers are children of the publisher's. The publisher decides what is
-sampled: a message without a sampled context costs a search in its bytes.
+A tracing publisher puts its context into `meta`, which passes through unchanged: the spans of the
+nodes and of the subscribers are children of the publisher's. The publisher decides what is
+sampled: a message without a sampled context costs one search in its bytes.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ _W3C: Final = TraceContextTextMapPropagator()
 
 
 class Tracing:
-    """Makes the spans of one server.
+    """Creates the spans of one server.
 
     Args:
-        provider: Makes the tracer.
-        close: Sends what waits, and ends the provider; None where that is not this server's.
+        provider: Creates the tracer.
+        close: Exports pending spans and shuts down the provider; None if it is shared.
     """
 
     def __init__(self, provider: TracerProvider, close: Callable[[], object] | None = None) -> None:
@@ -75,11 +75,11 @@ class Tracing:
         if span is not None:
             span.set_attribute("messaging.message.id", entry.id)
             span.set_attribute("hanzo_pubsub.connections", listeners)
-            # The writes are at the end of this turn; this call was made after theirs.
+            # The writes are at the end of this turn, before this callback.
             asyncio.get_running_loop().call_soon(span.end)
 
     async def close(self) -> None:
-        """Send what waits."""
+        """Export pending spans."""
         if self._close is not None:
             await asyncio.to_thread(self._close)
 
@@ -129,7 +129,7 @@ def _end(spans: Sequence[Span | None], results: Sequence[Result]) -> None:
 
 
 def open_tracing(version: str) -> Tracing:
-    """Traces to the program's provider if it has set one, else over OTLP as `OTEL_…` say.
+    """Traces to the provider of the program, if it has set one, otherwise over OTLP as in `OTEL_…`.
 
     Raises:
         ImportError: The extra `otel` is not installed.

@@ -1,7 +1,7 @@
-"""Webhooks: what happened on certain topics, posted to other services in signed batches.
+"""Webhooks: posts events of certain topics to other services, in signed batches.
 
-Body: `{"events": [{"event", "topic", "time", "data"}]}`. Signed as the Standard Webhooks say: the
-headers `webhook-id` (the same for every try), `webhook-timestamp` (Unix seconds) and
+Body: `{"events": [{"event", "topic", "time", "data"}]}`. Signed according to Standard Webhooks: the
+headers `webhook-id` (the same for every attempt), `webhook-timestamp` (Unix seconds) and
 `webhook-signature: v1,BASE64(HMAC-SHA256(secret, id.timestamp.body))`.
 """
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pubsub_server.settings.entries import Webhook
 
 MAX_BACKOFF: Final = 60.0
-"""Seconds between two tries at most."""
+"""Maximum seconds between two attempts."""
 
 _LOG: Final = logging.getLogger("pubsub_server.observe.webhooks")
 _AGAIN: Final = frozenset({408, 425, 429})
@@ -45,8 +45,8 @@ class Receiver:
     """One receiver: its queue and the task that posts from it, in order.
 
     Attributes:
-        dropped: Events that found the queue full, or were dropped after the last try.
-        delivered: Events that were taken.
+        dropped: Events that were dropped because the queue was full, or after the last attempt.
+        delivered: Events that the receiver accepted.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Receiver:
         self.delivered = 0
         self._hook = hook
         url = urlsplit(hook.url)
-        # What is behind the path may be a secret.
+        # The query may contain a secret.
         self._place = f"{url.scheme}://{url.netloc}{url.path}"
         self._settings = settings
         self._clock = clock
@@ -73,7 +73,7 @@ class Receiver:
         self._closing = False
 
     def wants(self, event: HookEvent, topic: str) -> bool:
-        """Whether this receiver asked for it."""
+        """Whether this receiver requested the event."""
         return event in self._events and topic in self._topics
 
     def put(self, item: dict[str, object]) -> None:
@@ -86,7 +86,7 @@ class Receiver:
 
     @property
     def waiting(self) -> int:
-        """Events that wait."""
+        """Number of waiting events."""
         return len(self._queue)
 
     def finish(self) -> None:
@@ -95,7 +95,7 @@ class Receiver:
         self._wake.set()
 
     async def run(self, session: aiohttp.ClientSession) -> None:
-        """Posts what is queued until `finish`."""
+        """Posts queued events until `finish`."""
         while True:
             while not self._queue:
                 if self._closing:
@@ -112,7 +112,7 @@ class Receiver:
             _LOG.warning("dropped %d events for the webhook %s: %s", size, self._place, failure)
 
     async def _deliver(self, session: aiohttp.ClientSession, body: bytes) -> str | None:
-        """Why a batch was given up; None when it was taken."""
+        """Post a batch; returns the reason if it was given up, None if it was accepted."""
         identifier = "wh_" + secrets.token_hex(12)
         last = self._settings.webhook_attempts
         attempt, said = 0, ""
@@ -130,9 +130,10 @@ class Receiver:
     async def _post(
         self, session: aiohttp.ClientSession, identifier: str, body: bytes
     ) -> tuple[float | None, str]:
-        """One try, and what came of it.
+        """One attempt.
 
-        None when it was taken, else the least seconds to wait; below 0, never again.
+        Returns None on success, otherwise the minimum seconds to wait; a negative number means no
+        further attempt.
         """
         stamp = str(int(self._clock()))
         headers = {
@@ -156,15 +157,15 @@ class Receiver:
             strerror = error.strerror if isinstance(error, OSError) else None
             return 0.0, strerror or type(error).__name__
         except Exception as error:
-            # A host name that cannot be encoded, say; what waits behind must go on.
+            # For example a host name that cannot be encoded; later events must continue.
             return -1.0, type(error).__name__
 
 
 class WebhookSender:
-    """All receivers of a server. Started by `start`, ended by `close`.
+    """All receivers of a server. Runs from `start` to `close`.
 
     Args:
-        settings: `webhooks` and the bounds of their queues and tries.
+        settings: `webhooks`, and the limits of their queues and attempts.
         clock: Unix seconds.
         jitter: Random numbers from 0 to 1.
     """
@@ -185,21 +186,21 @@ class WebhookSender:
 
     @property
     def dropped(self) -> int:
-        """Events that no receiver got."""
+        """Number of dropped events."""
         return sum(receiver.dropped for receiver in self.receivers)
 
     @property
     def delivered(self) -> int:
-        """Events that were taken."""
+        """Number of delivered events."""
         return sum(receiver.delivered for receiver in self.receivers)
 
     @property
     def waiting(self) -> int:
-        """Events that wait to be posted."""
+        """Number of events that wait to be posted."""
         return sum(receiver.waiting for receiver in self.receivers)
 
     def start(self) -> None:
-        """Begins to post."""
+        """Starts posting."""
         if not self.receivers:
             return
         session = self._session = aiohttp.ClientSession(
@@ -212,7 +213,7 @@ class WebhookSender:
             self._tasks.keep(partial(receiver.run, session))
 
     def wants(self, event: HookEvent, topic: str) -> bool:
-        """Whether anybody asked for this; `notify` is called only then."""
+        """Whether a receiver requested this event; `notify` is called only in this case."""
         return any(receiver.wants(event, topic) for receiver in self.receivers)
 
     def notify(self, event: HookEvent, topic: str, body: bytes) -> None:
@@ -228,7 +229,7 @@ class WebhookSender:
                 receiver.put(item)
 
     async def close(self, seconds: float = 5.0) -> None:
-        """Posts what waits, for this long at most, and ends."""
+        """Posts waiting events for at most this long, and ends."""
         if self._tasks is not None:
             self._tasks.begin_end()
             for receiver in self.receivers:

@@ -8,16 +8,16 @@ from typing import NamedTuple
 LOOPBACK_HOST = "127.0.0.1"
 _HOST_PORT = re.compile(r"(?:(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):)?(\d{1,5})", re.ASCII)
 _PATH_MAX = 100
-"""Characters of the path of a Unix socket; the system takes few more."""
+"""Maximum characters of the path of a Unix socket; the operating system accepts few more."""
 
 
 class Address(NamedTuple):
-    """Where a listener listens.
+    """The address of a listener.
 
     Attributes:
         host: A name or IP address; empty with `path`.
-        port: 0 picks a free one.
-        path: Of a Unix socket; None for TCP. An abstract one, of Linux, begins with NUL.
+        port: 0 selects a free one.
+        path: Path of a Unix socket; None for TCP. An abstract one (Linux) begins with NUL.
     """
 
     host: str
@@ -31,10 +31,10 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Read an address; a port alone is on loopback.
+    """Read an address; a port without a host is on loopback.
 
     Raises:
-        ValueError: It has another form.
+        ValueError: It has another format.
     """
     if text.startswith("unix:"):
         path = text.removeprefix("unix:")
@@ -51,7 +51,7 @@ def parse_node_address(text: str) -> Address:
     """Read the address of a node of a mesh: a port, which is on loopback, or `HOST:PORT`.
 
     Raises:
-        ValueError: It has another form.
+        ValueError: It has another format.
     """
     address = None if text.startswith("unix:") else _parsed(text)
     if address is None:
@@ -71,7 +71,7 @@ def parse_sp_url(url: str) -> Address:
     """Read the URL of an SP socket: `tcp://HOST:PORT`, `ipc://PATH` or `abstract://NAME`.
 
     Raises:
-        ValueError: It has another form.
+        ValueError: It has another format.
     """
     scheme, _, rest = url.partition("://")
     if scheme == "tcp":

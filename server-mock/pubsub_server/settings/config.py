@@ -2,7 +2,7 @@
 
 A setting `history_max_messages` is the flag `--history-max-messages`, the environment variable
 `HANZO_PUBSUB_HISTORY_MAX_MESSAGES` and the key `history_max_messages` of the YAML file.
-`sources.py` reads these; this module says what each setting accepts.
+`sources.py` reads these; this module defines the valid values of each setting.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ from pubsub_server.settings.kinds import (
 )
 
 ANYHOW = "anyhow"
-"""Context of a validation that lets settings contradict each other, to look at them one by one."""
+"""Validation context that allows contradicting settings, to check them one by one."""
 ListenerName: TypeAlias = Literal["event_stream", "hub", "signed", "sp_pub"]
 """Listeners whose protocols have no tokens."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 SPREAD_AMONG_NODES = 3_000
-"""Milliseconds; a node that is alone ends all at once, for no one else could take them."""
+"""Milliseconds; a single node ends all connections at once, as there is no other node for them."""
 
 
 class Settings(BaseModel):
@@ -646,24 +646,24 @@ class Settings(BaseModel):
 
     @property
     def needs_bus(self) -> bool:
-        """Whether there are several workers, and no Redis that joins them."""
+        """Whether there are several workers without a Redis that connects them."""
         return self.workers > 1 and not self.on_redis
 
     @property
     def spread(self) -> int:
-        """Milliseconds over which connections end at shutdown, before `drain_timeout` bounds it."""
+        """Milliseconds over which connections end at shutdown, before `drain_timeout` limits it."""
         if self.drain_spread is None:
             return SPREAD_AMONG_NODES if self.on_redis or self.on_mesh else 0
         return self.drain_spread
 
     @property
     def tls(self) -> bool:
-        """Whether this server ends TLS itself."""
+        """Whether this server terminates TLS itself."""
         return self.tls_cert is not None
 
     @property
     def jwks_url(self) -> str | None:
-        """Where the keys of IAM are, if anywhere."""
+        """The URL of IAM's keys, if there is one."""
         if self.iam_jwks_url is not None:
             return self.iam_jwks_url
         return None if self.iam_url is None else f"{self.iam_url.rstrip('/')}/.well-known/jwks.json"

@@ -1,4 +1,4 @@
-"""Settings that do not go together."""
+"""Finds settings that contradict each other."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def _kafka(settings: Settings) -> Iterator[str]:
         for name in type(settings).model_fields
         if name.startswith("audit_kafka_")
         and getattr(settings, name) not in {None, False}
-        # These have a default that means nothing by itself.
+        # These have a default without a meaning of its own.
         and name not in {"audit_kafka_topic", "audit_kafka_mechanism"}
     ]
     if given and not settings.audit_kafka:

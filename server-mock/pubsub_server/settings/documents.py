@@ -1,4 +1,4 @@
-"""Reading documents whose shape is not known yet: YAML and JSON as `object`, narrowed by hand."""
+"""Reads YAML and JSON documents as `object`, to be narrowed by the caller."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from yaml import SafeLoader
 else:
-    # The one in C is ten times as fast; wheels of PyYAML have it.
+    # The loader in C is ten times as fast; PyYAML's wheels contain it.
     SafeLoader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -20,7 +20,7 @@ MERGE: Final = "tag:yaml.org,2002:merge"
 
 
 class DocumentError(ValueError):
-    """A file cannot be read or parsed; the text says why, in one line, without the file's name."""
+    """A file cannot be read or parsed; the text is one line without the file's name."""
 
 
 class _TwiceError(ValueError):
@@ -28,7 +28,7 @@ class _TwiceError(ValueError):
 
 
 class _Once(SafeLoader):
-    """Refuses a mapping with a key twice, of which YAML would silently take the last."""
+    """Rejects a mapping with a duplicate key, of which YAML would silently use the last."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -56,13 +56,13 @@ def read(file: Path) -> str:
 
 
 def parse(text: str) -> object:
-    """What a YAML or JSON text holds.
+    """Parse a YAML or JSON text.
 
     Raises:
-        DocumentError: It is neither, or has a key twice.
+        DocumentError: It is neither, or has a duplicate key.
     """
     try:
-        # A safe loader: it makes only plain values.
+        # A safe loader: it creates only plain values.
         return cast("object", yaml.load(text, _Once))
     except _TwiceError as error:
         raise DocumentError(str(error)) from None

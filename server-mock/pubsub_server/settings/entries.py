@@ -39,7 +39,7 @@ class Webhook(BaseModel):
     """One receiver of webhooks.
 
     Attributes:
-        url: Where batches are posted: http or https.
+        url: URL for batches: http or https.
         topics: Patterns whose events are sent.
         events: Which events: `publish`, `join`, `leave`, `update`, `subscribe`, `unsubscribe`; of
             the event stream `pubsub.subscribed`, `pubsub.unsubscribed`, `pubsub.published`.
@@ -89,12 +89,12 @@ class Webhook(BaseModel):
 
 
 class HistoryClass(BaseModel):
-    """How much is retained of certain topics.
+    """The retention of certain topics.
 
     Attributes:
         topics: Patterns.
-        max_messages: Retained a topic; default `history_max_messages`.
-        max_age: Seconds a message is retained; default `history_max_age`.
+        max_messages: Maximum messages per topic; default `history_max_messages`.
+        max_age: Seconds for which a message is retained; default `history_max_age`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -122,7 +122,7 @@ class HistoryClass(BaseModel):
 
 
 class ListenerIdentity(BaseModel):
-    """As whom the connections of a listener act whose protocol has no tokens.
+    """The identity of connections of a listener whose protocol has no tokens.
 
     Attributes:
         user: Identifies the person or service.
@@ -132,7 +132,8 @@ class ListenerIdentity(BaseModel):
         sessions_owned: Chat sessions it owns.
         sessions_shared: Chat sessions shared with it.
         agents: Agents it has access to.
-        certificates: Others, by a name of the client certificate, with `listener_client_ca`.
+        certificates: Other identities, by name of the client certificate, with
+            `listener_client_ca`.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -147,7 +148,7 @@ class ListenerIdentity(BaseModel):
     certificates: dict[str, ListenerIdentity] = Field(default_factory=dict[str, "ListenerIdentity"])
 
     def identity(self) -> Identity:
-        """The identity that this stands for."""
+        """The identity that this entry describes."""
         return Identity(
             self.user,
             self.kind,

@@ -1,4 +1,4 @@
-"""Formats of addresses, URLs and names in settings. Each type says what is wrong with a value."""
+"""Formats of addresses, URLs and names in settings. Each type describes an invalid value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SIGNED_TOPIC: Final = re.compile(r"[0-9a-fA-F]{40}:.+", re.ASCII | re.DOTALL)
 
 
 def _parsed(parse: Callable[[str], object]) -> Callable[[str | None], str | None]:
-    """A validator of what a parser takes."""
+    """A validator from a parser."""
 
     def check(value: str | None) -> str | None:
         if value is not None:
@@ -68,7 +68,7 @@ def _http(url: str) -> None:
 
 
 def _socket(url: str) -> None:
-    # It is in a Content-Security-Policy.
+    # The value is used in a Content-Security-Policy.
     if not _SOCKET_URL.fullmatch(url):
         raise ValueError("must be a ws:// or wss:// URL, such as wss://pubsub.example.com/ws")
 
@@ -114,14 +114,14 @@ SpUrl = Annotated[str | None, AfterValidator(_parsed(parse_sp_url))]
 """`tcp://HOST:PORT`, `ipc://PATH` or `abstract://NAME`."""
 UpstreamUrl = Annotated[str | None, AfterValidator(_parsed(_upstream))]
 SignedTopics = Annotated[Items, AfterValidator(_signed_topics)]
-"""Each as `OWNER:ID`."""
+"""A list of `OWNER:ID`."""
 SocketUrl = Annotated[str | None, AfterValidator(_parsed(_socket))]
 HttpUrl = Annotated[str | None, AfterValidator(_parsed(_http))]
 Brokers = Annotated[Items, AfterValidator(_brokers)]
-"""Of Kafka, each as `host:port`."""
+"""Kafka brokers, each as `host:port`."""
 Networks = Annotated[Items, AfterValidator(_networks)]
 Origins = Annotated[Items, AfterValidator(_origins)]
-"""As browsers send them in `Origin`."""
+"""Origins, as browsers send them in `Origin`."""
 Claims = Annotated[dict[str, str], AfterValidator(_claims)]
 """Names of claims in tokens, by field of an identity."""
 PageSize = Annotated[Count, AfterValidator(_page_size)]

@@ -1,4 +1,4 @@
-"""Types of the values of settings, and how they are read from text.
+"""Types of setting values, and their text formats.
 
 Text comes from a flag, the environment or YAML. Durations accept a unit (`500ms`, `5s`, `2m`,
 `1h`), sizes accept `KiB`, `MiB` or `GiB`, and lists are separated by commas.
@@ -33,7 +33,7 @@ def _milliseconds(value: object) -> object:
 
 
 def seconds(value: object) -> object:
-    """A duration with a unit in seconds, rounded; anything else as it is.
+    """A duration with a unit in seconds, rounded; other values unchanged.
 
     Raises:
         ValueError: It is more than 0 and less than a second.
@@ -82,11 +82,11 @@ METAVARS: Mapping[object, str] = {
 """Placeholder of a value in the help of a flag, by the validator that reads it."""
 
 Milliseconds = Annotated[int, _AS_MILLISECONDS, Field(ge=1, le=86_400_000)]
-"""From 1 to a day."""
+"""Milliseconds from 1 to a day."""
 Wait = Annotated[int, _AS_MILLISECONDS, Field(ge=0, le=86_400_000)]
 """Milliseconds from 0 to a day."""
 Seconds = Annotated[int, _AS_SECONDS, Field(ge=0, le=31_536_000)]
-"""From 0 to a year."""
+"""Seconds from 0 to a year."""
 Size = Annotated[int, _AS_BYTES, Field(ge=1, le=2**40)]
 """Bytes, from 1 to a TiB."""
 Count = Annotated[int, Field(ge=1, le=10**9)]
@@ -98,7 +98,7 @@ Items = Annotated[tuple[str, ...], _AS_ITEMS]
 
 
 def metadata(field: FieldInfo) -> tuple[object, ...]:
-    """The validators and bounds of a field, those of an optional value, too."""
+    """The validators and bounds of a field, including those of an optional value."""
     parts: tuple[object, ...] = get_args(field.annotation)
     return (
         *field.metadata,
@@ -107,11 +107,11 @@ def metadata(field: FieldInfo) -> tuple[object, ...]:
 
 
 def written(value: int, metadata: Sequence[object]) -> str:
-    """A duration or size in the largest unit that keeps it whole; any other number as it is.
+    """A duration or size in the largest unit that keeps it whole; other numbers unchanged.
 
     Args:
-        value: As the setting holds it.
-        metadata: What `metadata` returns for the field.
+        value: The value of the setting.
+        metadata: The result of `metadata` for the field.
     """
     units: tuple[tuple[str, int], ...]
     if _AS_BYTES in metadata:

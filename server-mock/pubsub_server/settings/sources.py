@@ -1,6 +1,7 @@
-"""Where settings come from: flags, environment, one YAML file, defaults; and what is wrong there.
+"""Reads settings from flags, the environment, one YAML file and defaults, and reports problems.
 
-A flag overrides the environment, the environment over the file, the file over the default.
+A flag overrides the environment, the environment overrides the file, and the file overrides the
+default.
 """
 
 from __future__ import annotations
@@ -34,10 +35,12 @@ HIP_56_VARIABLES = (
     "HISTORY_MAX_AGE",
     "LOG_LEVEL",
 )
-"""HIP-56, Deployment: these work without the prefix too; the prefixed variable wins."""
+"""HIP-56, Deployment: these also work without the prefix; the prefixed variable takes
+precedence.
+"""
 
 CLIENT_VARIABLES = frozenset({"URL", "TOKEN", "REST_URL", "CONFIG", "SOAK"})
-"""Variables of the same prefix that mean something else."""
+"""Variables with the same prefix that are not settings."""
 
 MASK = "********"
 
@@ -47,11 +50,11 @@ _OBJECTS = frozenset(
 """Settings that are lists or maps of objects: JSON in a flag or variable."""
 
 _SECRET = frozenset({"webhooks", "redis_url", "audit_kafka_password", "mesh_key"})
-"""What is wrong with these is said without what was given."""
+"""Errors about these settings do not contain their values."""
 
 
 class SettingsError(ValueError):
-    """One or more settings are wrong; the text has one line for each, with source and remedy."""
+    """Some settings are wrong; the text has one line for each, with source and remedy."""
 
     def __init__(self, problems: Sequence[str]) -> None:
         self.problems = tuple(problems)
@@ -92,10 +95,10 @@ def load(
     """The effective settings.
 
     Args:
-        flags: Values by setting name; None stands for a flag that was not given.
-        environ: Environment variables; those that are not settings are ignored, except where
-            the name is a slip of a setting's.
-        file: A YAML mapping of setting names; relative paths in it begin at its folder.
+        flags: Values by setting name; None means that the flag is absent.
+        environ: Environment variables; those that are not settings are ignored, unless the name is
+            a likely typing error.
+        file: A YAML mapping of setting names; relative paths in it are relative to its folder.
 
     Raises:
         SettingsError: For each unknown name and each value of a wrong type or out of range.
@@ -108,15 +111,16 @@ def load(
 
 @dataclass(frozen=True)
 class Examined:
-    """What was read.
+    """The result of reading.
 
     Attributes:
-        settings: With the defaults of what is wrong; None where they contradict each other, or the
-            file cannot be read.
-        sources: Where each setting comes from that was given and is right.
-        problems: One line for each.
-        wrong: Settings whose value was left out.
-        anyhow: As `settings`, though they contradict each other: to look at the files they name.
+        settings: The settings, with defaults for wrong values; None if they contradict each other,
+            or the file cannot be read.
+        sources: The source of each valid setting.
+        problems: One line per problem.
+        wrong: Settings whose value was ignored.
+        anyhow: Like `settings`, even if they contradict each other, to check the files that they
+            name.
     """
 
     settings: Settings | None
@@ -126,7 +130,7 @@ class Examined:
     anyhow: Settings | None = None
 
     def caused(self, problem: str) -> bool:
-        """Whether a problem of the settings may only be that a value was left out."""
+        """Whether a problem may only be a consequence of an ignored value."""
         return any(name in problem or name.replace("_", "-") in problem for name in self.wrong)
 
 
@@ -135,7 +139,7 @@ def examine(
     environ: Mapping[str, str] | None = None,
     file: Path | None = None,
 ) -> Examined:
-    """Reads all sources and says everything that is wrong; the arguments are those of `load`."""
+    """Reads all sources and reports all problems; same arguments as `load`."""
     problems: list[str] = []
     given: dict[str, _Given] = {}
     if file is not None:
@@ -161,7 +165,7 @@ def examine(
     except ValidationError as error:
         details = error.errors()
         problems.extend(line for each in details for line in _describe(each, given).splitlines())
-        # Without what is wrong by itself the rest can be looked at.
+        # Ignore wrong values, to check the rest.
         for name in {str(detail["loc"][0]) for detail in details if detail["loc"]}:
             del values[name]
     wrong = frozenset(given) - frozenset(values)
@@ -182,8 +186,8 @@ def dump(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
     """The settings as YAML with the names of a settings file; secrets are masked.
 
     Args:
-        settings: All of them.
-        sources: Where settings come from; becomes a comment.
+        settings: The settings.
+        sources: The source of each setting, for a comment.
     """
     lines: list[str] = []
     for name in Settings.model_fields:
@@ -250,7 +254,7 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[s
 
 
 def _structured(name: str, value: object) -> object:
-    """What a flag or variable holds as text for a setting that is a list or map of objects."""
+    """Parse the text of a flag or variable for a setting that is a list or map of objects."""
     annotation = Settings.model_fields[name].annotation
     if isinstance(value, bool) and annotation is not bool:
         raise ValueError(f"is {str(value).lower()}; expected {_kind(name)}")

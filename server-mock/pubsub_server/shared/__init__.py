@@ -1,1 +1,1 @@
-"""What listeners, the hub and backplanes share; it knows none of them."""
+"""Code that listeners, the hub and backplanes share; it imports none of them."""

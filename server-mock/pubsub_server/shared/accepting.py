@@ -1,4 +1,4 @@
-"""The end of accepting connections, in which none gets lost."""
+"""Stops accepting connections without losing any."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import asyncio
 async def stop_accepting(server: asyncio.Server | None) -> None:
     """Close a listening socket.
 
-    asyncio makes a transport of a connection a turn of the loop after accepting it. Where the
-    server has been closed in between it fails, tells no one, and leaves the client hanging on a
-    socket that nothing reads. So nothing is accepted any more first, and the server is closed when
-    what was accepted has its transport.
+    asyncio creates the transport of a connection one turn of the loop after accepting it. If the
+    server is closed in between, this fails silently, and the client waits on a socket that nothing
+    reads. So first stop accepting, then close the server when every accepted connection has its
+    transport.
 
     Args:
-        server: None has nothing to close.
+        server: The server; None does nothing.
     """
     if server is None:
         return

@@ -1,4 +1,4 @@
-"""From an answer that comes by a callback to one that is awaited."""
+"""Converts an answer by callback to an awaitable one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 
 
 class Answer(Generic[_T]):
-    """Called with an answer, and awaited for it."""
+    """A callback for one answer, which can be awaited."""
 
     __slots__ = ("_future",)
 
@@ -20,15 +20,15 @@ class Answer(Generic[_T]):
         self._future: asyncio.Future[_T] = asyncio.get_running_loop().create_future()
 
     def __call__(self, answer: _T) -> None:
-        """Here it is."""
+        """Set the answer."""
         if not self._future.done():
             self._future.set_result(answer)
 
     def __await__(self) -> Generator[object, None, _T]:
-        """Wait for it."""
+        """Wait for the answer."""
         return self._future.__await__()
 
     @property
     def here(self) -> _T | None:
-        """The answer, if it is here."""
+        """The answer, if it has arrived."""
         return self._future.result() if self._future.done() else None

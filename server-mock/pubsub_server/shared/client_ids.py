@@ -1,4 +1,4 @@
-"""Client ids that show for whom the server issued them, without a record of each."""
+"""Client ids that are bound to an identity, without a record of each."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class ClientIds:
     """Issues client ids and recognizes them.
 
     Args:
-        secret: Seals the ids. All nodes that share presence have the same one.
+        secret: Seals the ids. All nodes that share presence need the same one.
     """
 
     def __init__(self, secret: str) -> None:

@@ -1,8 +1,8 @@
-"""Bytes to requests, and messages to bytes: once for each wire form.
+"""Decodes requests, and encodes messages once per wire format.
 
-What comes in is decoded in every plausible reading of HIP-56 (see `decode`); each problem becomes
-a `ServiceError` that names the field and never repeats a value. What goes out is the envelope's
-JSON, made once, in the frame of a WebSocket text message or in a chunk of an event stream.
+Requests are accepted in every plausible reading of HIP-56 (see `decode`); each problem becomes a
+`ServiceError` that names the field and never contains a value. Messages are the envelope's JSON,
+encoded once, in a WebSocket text frame or a chunk of an event stream.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
     from pydantic_core import ErrorDetails
 
 MAX_NAMED: Final = 1_000
-"""Topics of one subscribe frame; positions in its ``after`` may be ten times as many."""
+"""Maximum topics of one subscribe frame; its ``after`` may have ten times as many positions."""
 
 
 class _Subscribe(BaseModel):
-    """`wire.SubscribeFrame` with patterns of any form: a bad one is refused by itself."""
+    """`wire.SubscribeFrame` with any strings as patterns, to reject only the invalid ones."""
 
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 
@@ -75,11 +75,11 @@ class _Presence(BaseModel):
 def decode(data: str | bytes, *, max_payload: int = MAX_PAYLOAD) -> Request:
     """One inbound frame.
 
-    Readings of `publish` that are understood: the publication nested under ``message``,
+    Accepted readings of `publish`: the publication nested under ``message``,
     ``envelope`` or ``payload``; flat with the application's type in ``message_type``, ``msg_type``
-    or ``event``; flat without one (type ``message``); and a frame whose ``type`` is not a frame
-    type but which has ``topic`` and ``data``, as HIP-56's table of fields reads when the second
-    ``type`` wins.
+    or ``event``; flat without one (type ``message``); and a frame with ``topic`` and ``data`` whose
+    ``type`` is not a frame type, as in HIP-56's table of fields if the second ``type`` takes
+    precedence.
 
     Raises:
         ServiceError: `invalid_frame`, `invalid_topic`, `unsupported`; for a publish with
@@ -107,13 +107,13 @@ def parse(data: str | bytes) -> dict[str, Any]:
 
 
 def ref_of(frame: Mapping[str, Any]) -> Ref:
-    """The ``ref`` of a frame that may be wrong in other ways."""
+    """The ``ref`` of a frame that may be invalid otherwise."""
     ref = frame.get("ref")
     return ref if isinstance(ref, str) and 0 < len(ref) <= 64 else None
 
 
 def decode_object(frame: Mapping[str, Any], *, max_payload: int = MAX_PAYLOAD) -> Request:
-    """As `decode`, of a parsed object."""
+    """Like `decode`, for a parsed object."""
     kind = frame.get("type")
     if not isinstance(kind, str):
         raise ServiceError(
@@ -181,17 +181,17 @@ _M = TypeVar("_M", bound=BaseModel)
 
 
 def checked(model: type[_M], value: Mapping[str, Any], code: str, prefix: str = "") -> _M:
-    """A value as this model.
+    """Validate a value with this model.
 
     Raises:
-        ServiceError: Of this code; it names the field beneath the prefix, never the value.
+        ServiceError: With this code; it names the field below the prefix, never the value.
     """
     try:
         return model.model_validate(value)
     except ValidationError:
         pass
     try:
-        # JSON does not tell 1.0 from 1, and some encoders write the former.
+        # In JSON, 1.0 equals 1, and some encoders write the former.
         return model.model_validate(_whole(value))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
@@ -213,7 +213,7 @@ def _whole(value: Mapping[str, Any]) -> dict[str, Any]:
 
 def _problem(first: ErrorDetails, code: str, prefix: str) -> ServiceError:
     path = [str(part) for part in first["loc"]]
-    # The key of a map of the client's own is not a name of ours: it stays out of the message.
+    # A key of the client's own map may be private: leave it out of the message.
     shown = [part for part in path if part.isascii() and part.replace("_", "").isalnum()]
     field = prefix + ".".join(shown[:4])
     said = (
@@ -228,7 +228,7 @@ def _problem(first: ErrorDetails, code: str, prefix: str) -> ServiceError:
 
 
 def error_frame(error: ServiceError, ref: Ref = None, *, type: str = "error") -> dict[str, object]:
-    """What a socket or stream says about an error; ``type`` may be ``auth.error``."""
+    """The error frame of a socket or stream; ``type`` may be ``auth.error``."""
     frame: dict[str, object] = {"type": type, **error_info(error)}
     if type != "error":
         frame.pop("topic", None)

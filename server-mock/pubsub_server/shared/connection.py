@@ -1,6 +1,6 @@
-"""One connection: who it is, what it holds, and the bytes that wait for it.
+"""The state of one connection: identity, subscriptions, and waiting bytes.
 
-An idle one owns no task, no queue and no buffer: every field that may be empty is None then.
+An idle connection has no task, queue or buffer: fields that can be empty are then None.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from pubsub_server.shared.requests import SubscribeRequest
 
 PAUSED: Final = 1
-"""The transport holds too much."""
+"""The transport has too many unsent bytes."""
 REPLAYING: Final = 2
-"""What was asked for of history goes first."""
+"""Requested history is sent first."""
 FROZEN: Final = 4
-"""A fault holds everything back."""
+"""A fault stops all writes."""
 
 _FEW: Final = 8
 NEVER: Final = float("inf")
 
 
 class Keeper(Protocol):
-    """Looks after connections when their time comes."""
+    """Checks connections at their deadlines."""
 
     def check(self, connection: Connection, now: float) -> float | None:
         """See `wheel.Waiting.due`."""
@@ -41,25 +41,25 @@ class Connection:
     Attributes:
         sink: The listener's side.
         encoder: Its wire format.
-        identity: Who it is; None before authentication.
-        client_id: Identifies it; kept over a resume.
-        patterns: What it is subscribed to.
-        wild: How many of them have a wildcard.
-        silent: Those of its patterns whose presence it did not ask for.
-        pending: Wire bytes that leave with this loop turn, or when it is no longer stalled.
-        stalled: Why nothing is written: `PAUSED`, `REPLAYING`, `FROZEN`, or 0.
+        identity: Its identity; None before authentication.
+        client_id: Its id; kept when it resumes.
+        patterns: Its topics and patterns.
+        wild: Number of patterns with a wildcard.
+        silent: Patterns without presence.
+        pending: Bytes to write at the end of this loop turn, or when it is no longer stalled.
+        stalled: Reasons not to write: `PAUSED`, `REPLAYING`, `FROZEN`, or 0.
         held: Bytes in ``pending`` while it is stalled.
-        backlog: Frames of history, made when there is room.
-        busy: What it asked for takes several turns of the loop; what it asks next waits.
-        waiting: Inbound frames that came meanwhile, or while the first ``auth`` was being checked.
-        room: Done when its backlog is sent.
-        verdicts: Whether it may read a topic, for patterns; dropped when it authenticates again.
-        last_heard: When a byte came last, monotonic seconds.
-        last_spoke: When its program sent a frame last; a socket answers pings without it.
-        since: When it was authenticated first, Unix ms; 0 before.
-        deadline: When it must be authenticated, and then when its token ends.
-        notice_at: When to announce the end of its token; `NEVER` once announced, or without an end.
-        next_check: Its place in the wheel.
+        backlog: Frames of history, created when there is room.
+        busy: A request takes several turns of the loop; the next ones wait.
+        waiting: Inbound frames received in the meantime, or during the check of the first ``auth``.
+        room: A future that is done when its backlog is sent.
+        verdicts: Cached permissions to read topics of patterns; dropped at reauthentication.
+        last_heard: Time of the last received byte, monotonic seconds.
+        last_spoke: Time of the last frame from its program; pongs do not count.
+        since: Time of the first authentication, Unix ms; 0 before.
+        deadline: Deadline of the authentication, then expiry of the token.
+        notice_at: When to announce the expiry; `NEVER` once announced, or without an expiry.
+        next_check: Its time in the wheel.
     """
 
     __slots__ = (
@@ -126,7 +126,7 @@ class Connection:
 
 
 def with_name(names: tuple[str, ...] | dict[str, None], name: str) -> Any:
-    """The collection with one name more: a tuple while they are few."""
+    """The collection with a name added: a tuple while there are few."""
     if isinstance(names, dict):
         names[name] = None
         return names
@@ -136,7 +136,7 @@ def with_name(names: tuple[str, ...] | dict[str, None], name: str) -> Any:
 
 
 def without_name(names: tuple[str, ...] | dict[str, None], name: str) -> Any:
-    """The collection with one name less."""
+    """The collection with a name removed."""
     if isinstance(names, dict):
         names.pop(name, None)
         return names if len(names) >= _FEW else tuple(names)
@@ -144,5 +144,5 @@ def without_name(names: tuple[str, ...] | dict[str, None], name: str) -> Any:
 
 
 def about(connection: Connection) -> dict[str, str]:
-    """What a log line about a connection carries beside its text."""
+    """The fields of a log line about a connection."""
     return {"client_id": connection.client_id}

@@ -1,4 +1,4 @@
-"""How the hub's messages and answers become bytes on one wire."""
+"""Encoders: convert messages and answers of the hub to the bytes of a protocol."""
 
 from __future__ import annotations
 
@@ -13,41 +13,42 @@ if TYPE_CHECKING:
 
 
 class Liveness(Enum):
-    """How the hub keeps a connection alive and notices that its client is gone."""
+    """How the hub keeps a connection alive and detects a dead client."""
 
     ANSWERS = "answers"
     """The client answers `Encoder.keepalive`. A silent client is disconnected."""
     COMMENTS = "comments"
     """`Encoder.keepalive` needs no answer. It keeps proxies from closing the connection."""
     NONE = "none"
-    """The protocol has no such thing: the transport alone says when the client is gone."""
+    """The protocol has no keep-alive: only the transport reports a closed connection."""
 
 
 class Attends(Enum):
-    """What presence means on a wire."""
+    """How a protocol supports presence."""
 
     CHANGES = "changes"
     """A subscriber is a member of its topics, and gets each change as a message."""
     SNAPSHOTS = "snapshots"
-    """A subscriber is a member if it asks to be, and gets all members after each change."""
+    """A subscriber is a member on request, and gets all members after each change."""
     NEVER = "never"
-    """Presence does not exist on this wire."""
+    """The protocol has no presence."""
 
 
 class Encoder(ABC):
-    """One wire format. A listener makes one and gives it to the hub with each connection.
+    """One wire format.
 
-    The hub calls `message` once per message, however many connections have this encoder, and sends
-    all of them the same bytes. An encoder keeps no state of a connection.
+    A listener creates one and passes it to the hub with each connection. The hub calls `message`
+    once per message, regardless of the number of connections with this encoder, and sends the same
+    bytes to all of them. An encoder has no state of a connection.
 
     Attributes:
         name: The label of its connections in `/metrics`.
-        keepalive: What the hub sends on idle connections; empty with `Liveness.NONE`.
-        liveness: What `keepalive` is for.
-        presence: What its connections hear of presence.
+        keepalive: Bytes that the hub sends on idle connections; empty with `Liveness.NONE`.
+        liveness: The purpose of `keepalive`.
+        presence: How its connections receive presence.
         resubscribes: Whether a client whose subscription failed can subscribe again on the same
             connection. If not, the hub closes the connection.
-        echoes: Whether a connection gets what it published itself.
+        echoes: Whether a connection receives its own messages.
         queue_bytes: Unsent bytes that the hub holds for one connection before it counts as a slow
             consumer, if that is more than the setting `send_queue_bytes`.
     """
@@ -68,6 +69,6 @@ class Encoder(ABC):
         """Encode an answer, an error or a notice of the hub, given as a HIP-56 frame.
 
         Returns:
-            Empty bytes, the default, if this wire has no such thing.
+            Empty bytes, the default, if the protocol has no such frame.
         """
         return b""

@@ -1,4 +1,4 @@
-"""The JSON of a message, made once for all who get it."""
+"""The JSON of a message, encoded once for all receivers."""
 
 from __future__ import annotations
 

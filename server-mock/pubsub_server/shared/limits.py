@@ -1,4 +1,4 @@
-"""How much: the publish rate (HIP-56 Security 4) and open connections (Security 7)."""
+"""Limits of the publish rate (HIP-56 Security 4) and of open connections (Security 7)."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from pubsub_server.auth.identity import Identity
 
 MAX_BUCKETS = 200_000
-"""Clients whose budget is remembered; a bucket that is full again is forgotten first."""
+"""Maximum clients whose bucket is kept; full buckets are removed first."""
 
 BULK = "bulk"
-"""The key of a bulk publisher's batches, where others have a connection."""
+"""The key of a bulk publisher's batches, instead of a connection."""
 
 
 class Bucket:
-    """A token bucket: `rate` a second, at most `burst` at once."""
+    """A token bucket: `rate` per second, at most `burst` at once."""
 
     __slots__ = ("at", "burst", "level", "rate")
 
@@ -33,7 +33,7 @@ class Bucket:
         self.at = now
 
     def take(self, count: int, now: float) -> tuple[int, float]:
-        """Takes up to `count`; answers how many, and in how many seconds there is one more."""
+        """Takes up to `count`; returns the number taken, and the seconds until the next one."""
         level = self.level + (now - self.at) * self.rate
         if level > self.burst:
             level = self.burst
@@ -48,7 +48,7 @@ class Bucket:
         return granted, max(0.0, (1 - level) / self.rate)
 
     def full(self, now: float) -> bool:
-        """Whether it is as if nothing had been taken."""
+        """Whether the bucket is full."""
         self.take(0, now)
         return self.level >= self.burst
 
@@ -56,14 +56,14 @@ class Bucket:
 class RateLimiter:
     """Publishes per second of each client.
 
-    A connection has a bucket of its own; what one user publishes over REST shares one.
+    Each connection has its own bucket; REST publishes of one user share one.
 
     Args:
         user: Publishes per second of users and agents.
         service: Publishes per second of services and admins.
-        burst: Milliseconds of the rate that may come at once; at least one message may.
+        burst: Size of a burst in milliseconds of the rate; at least one message is allowed.
         clock: Seconds, monotonic.
-        bulk: Publishes per second of a bulk publisher, by batches over REST.
+        bulk: Batch publishes per second of a bulk publisher over REST.
     """
 
     def __init__(
@@ -87,8 +87,8 @@ class RateLimiter:
         """Takes up to `count` publishes.
 
         Returns:
-            How many are granted, and in how many milliseconds the next one would be (0 where all
-            are granted).
+            The number of granted messages, and the milliseconds until the next would be granted (0
+            if all are).
         """
         now = self._clock()
         key = (identity.kind, identity.user_id, BULK if batch and identity.bulk else client_id)
@@ -103,20 +103,20 @@ class RateLimiter:
     async def share(
         self, identity: Identity, count: int, *, batch: bool = False
     ) -> tuple[int, int]:
-        """As `take`, from what all REST publishes of this user share; bulk batches share alone."""
+        """Like `take`, from the bucket of this user's REST publishes or bulk batches."""
         return self.take(identity, None, count, batch=batch)
 
     def bucket(self, identity: Identity, *, batch: bool = False) -> tuple[float, float]:
-        """Publishes per second of this identity, and how many at once."""
+        """Publishes per second of this identity, and its burst."""
         rate = self._rate(identity, batch)
         return rate, max(1.0, rate * self._burst)
 
     def rate(self, identity: Identity, *, batch: bool = False) -> int:
-        """Publishes per second, rounded down, at least 1; what `auth.ok.limits` tells."""
+        """Publishes per second, rounded down, at least 1; the value in `auth.ok.limits`."""
         return max(1, int(self._rate(identity, batch)))
 
     def forget(self, identity: Identity, client_id: str) -> None:
-        """The connection is gone, and its budget with it."""
+        """The connection is closed: remove its bucket."""
         self._buckets.pop((identity.kind, identity.user_id, client_id), None)
 
     def _rate(self, identity: Identity, batch: bool) -> float:
@@ -134,12 +134,12 @@ class RateLimiter:
 
 
 class ConnectionLimiter:
-    """Open connections by user and by organization; event streams count too.
+    """Open connections per user and per organization, including event streams.
 
     Args:
-        per_user: Connections of one user.
-        per_org: Connections of one organization.
-        org_limits: Connections of certain organizations, instead of `per_org`.
+        per_user: Maximum connections per user.
+        per_org: Maximum connections per organization.
+        org_limits: Maximum connections of certain organizations, instead of `per_org`.
     """
 
     def __init__(
@@ -154,14 +154,14 @@ class ConnectionLimiter:
         """Counts one connection of the identity, against its user and each organization.
 
         Args:
-            identity: Whose connection it is.
-            held: As whom it is counted already, where it authenticates again.
+            identity: The connection's identity.
+            held: The identity under which it is already counted, at a reauthentication.
 
         Returns:
-            What has to be awaited before it is granted, where nodes count together.
+            An awaitable that grants it, if nodes count together.
 
         Raises:
-            ServiceError: `connection_limit`; nothing is counted then.
+            ServiceError: `connection_limit`; then it is not counted.
         """
         limits = self.limits(identity, held)
         for name, (limit, said) in limits.items():
@@ -171,7 +171,7 @@ class ConnectionLimiter:
         return None
 
     def release(self, identity: Identity, kept: Identity | None = None) -> None:
-        """One connection less; ``kept`` is as whom it goes on to be counted."""
+        """Release one connection; ``kept`` is the identity under which it remains counted."""
         for name in self.limits(identity, kept):
             if self._counts[name] > 1:
                 self._counts[name] -= 1
@@ -179,10 +179,10 @@ class ConnectionLimiter:
                 self._counts.pop(name, None)
 
     def limits(self, identity: Identity, but: Identity | None = None) -> dict[str, tuple[int, str]]:
-        """What a connection of this identity counts against, without what one of the other does.
+        """The counters of this identity's connections, without those of the other identity.
 
         Returns:
-            By name of the counter: how many there may be, and what is said when there are.
+            By name of the counter: the limit, and the error text.
         """
         found: dict[str, tuple[int, str]] = {}
         if but is None or (but.kind, but.user_id) != (identity.kind, identity.user_id):
@@ -199,10 +199,10 @@ class ConnectionLimiter:
         return found
 
     def count(self, name: str) -> int:
-        """Connections that count against this name."""
+        """Number of connections of this counter."""
         return self._counts[name]
 
 
 def too_many(said: str) -> ServiceError:
-    """A connection more than may be."""
+    """The error for a connection above the limit."""
     return ServiceError("connection_limit", said, retry_after_ms=5_000)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class _Positions(BaseModel):
-    """`wire.PositionsRequest` with names of any form: a bad one is named in the error."""
+    """`wire.PositionsRequest` with any strings as names, to name the invalid one in the error."""
 
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 
@@ -29,7 +29,7 @@ class _Positions(BaseModel):
 
 
 def decode_positions(body: Mapping[str, Any]) -> PositionsRequest:
-    """What a body asks for.
+    """Validate a request body.
 
     Raises:
         ServiceError: `invalid_frame`, `invalid_topic`.

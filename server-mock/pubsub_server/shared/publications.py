@@ -1,4 +1,4 @@
-"""What is published, from JSON: the only decoder of `publish` frames and of messages over HTTP."""
+"""Decodes publications from JSON, of `publish` frames and of HTTP requests."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 MAX_PAYLOAD: Final = 262_144
-"""Bytes of JSON-encoded ``data``. HIP-56 Security 5."""
+"""Maximum bytes of JSON-encoded ``data``. HIP-56 Security 5."""
 MAX_META: Final = 8_192
-"""Bytes of JSON-encoded ``meta``."""
+"""Maximum bytes of JSON-encoded ``meta``."""
 MAX_BATCH: Final = 1_000
 MAX_TEXT: Final = 128
-"""Characters of an id and of a type."""
+"""Maximum characters of an id and of a type."""
 MAX_WHOLE: Final = 2**53 - 1
 TOPICS_KNOWN: Final = 10_000
-"""Valid names that are remembered."""
+"""Maximum valid names that are cached."""
 
 _TEXT: Final = f"a string of 1 to {MAX_TEXT} characters"
 _valid = lru_cache(TOPICS_KNOWN)(validate_topic)
@@ -34,8 +34,8 @@ def publish_request(frame: Mapping[str, Any], ref: Ref, max_payload: int) -> Pub
     """A `publish` frame, in every reading that `codec.decode` names.
 
     Raises:
-        ServiceError: `invalid_frame`, where it has no list of messages. An error of one message is
-            in its place, so that the others are published.
+        ServiceError: `invalid_frame`, if it has no list of messages. The error of a single message
+            takes its place in the list, so that the others are published.
     """
     messages = frame.get("messages")
     if messages is not None:
@@ -52,7 +52,7 @@ def publish_request(frame: Mapping[str, Any], ref: Ref, max_payload: int) -> Pub
         return PublishRequest(items, True, ref)
     sent: Any = frame.get("message")
     if type(sent) is dict and "topic" in sent:
-        # What the SDKs send.
+        # The format of the SDKs.
         try:
             draft = decode_publication(sent, field="message", max_payload=max_payload)  # pyright: ignore[reportUnknownArgumentType]
             return PublishRequest([draft], False, ref)
@@ -80,15 +80,15 @@ def message_of(
     *,
     flat: bool = False,
 ) -> Draft | ServiceError:
-    """One message of a frame, or what is wrong with it.
+    """One message of a frame, or its error.
 
     Args:
         body: The message.
-        frame: Has its topic where the message has none.
-        kind: Its application type, if the message itself does not say it.
-        field: Where it is in the frame, for errors.
-        max_payload: Bytes of JSON-encoded ``data``.
-        flat: Whether the message is the frame itself, whose ``type`` is another.
+        frame: Provides the topic if the message has none.
+        kind: Its application type, if it is not in the message.
+        field: Its path in the frame, for errors.
+        max_payload: Maximum bytes of JSON-encoded ``data``.
+        flat: Whether the message is the frame itself, whose ``type`` is the frame type.
     """
     if not isinstance(body, dict):
         return ServiceError(
@@ -115,10 +115,10 @@ def decode_publication(
     """One publication.
 
     Args:
-        body: ``type``, ``data``, ``ttl``, ``id``, ``meta``, and ``topic`` where none is given.
-        topic: The topic, where the address says it.
-        field: Where the body is in a larger one, for errors.
-        max_payload: Bytes of JSON-encoded ``data``.
+        body: ``type``, ``data``, ``ttl``, ``id``, ``meta``, and ``topic`` if not given separately.
+        topic: The topic, if it is in the URL.
+        field: Path of the body in a larger one, for errors.
+        max_payload: Maximum bytes of JSON-encoded ``data``.
 
     Raises:
         ServiceError: `invalid_topic`, `invalid_frame`, `invalid_payload`, `payload_too_large`.
@@ -146,15 +146,15 @@ def decode_publication(
 
 
 def _whole(value: Any) -> Any:
-    # JSON does not tell 1.0 from 1, and some encoders write the former.
+    # In JSON, 1.0 equals 1, and some encoders write the former.
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 def check_fields(kind: object, ttl: object, id: object, meta: object, within: str = "") -> None:
-    """See that these fields of a publication are valid.
+    """Validate these fields of a publication.
 
     Args:
-        kind: ``type``; each may be None.
+        kind: ``type``; each field may be None.
         ttl: ``ttl``.
         id: ``id``.
         meta: ``meta``.
@@ -181,7 +181,7 @@ def _wrong(within: str, name: str, wanted: str, value: object) -> ServiceError:
     field = _path(within, name)
     said = f"`{field}` must be {wanted}"
     found = kind_of(value)
-    # A value of the right kind has the wrong size.
+    # The type is right, so the size is wrong.
     if found != "a number" and not (found == "a string" and wanted == _TEXT):
         said += f", not {found}"
     return ServiceError("invalid_frame", said, field=field)
@@ -190,13 +190,13 @@ def _wrong(within: str, name: str, wanted: str, value: object) -> ServiceError:
 def encode_payload(
     value: object, name: str, limit: int, topic: str | None = None, within: str = ""
 ) -> bytes:
-    """A value as JSON, within a limit.
+    """Encode a value as JSON, within a limit.
 
     Args:
-        value: Any that JSON has.
-        name: Of its field.
-        limit: Bytes.
-        topic: Of the message, for errors.
+        value: A JSON value.
+        name: Name of its field.
+        limit: Maximum bytes.
+        topic: Topic of the message, for errors.
         within: Path of the object that has the field, for errors.
 
     Raises:
@@ -244,7 +244,7 @@ def topic_of(name: object, within: str = "") -> str:
 
 
 def kind_of(value: object) -> str:
-    """What JSON calls a value, with its article."""
+    """The JSON type of a value, with its article."""
     if value is None:
         return "null"
     if isinstance(value, bool):

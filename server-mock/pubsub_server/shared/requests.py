@@ -1,4 +1,4 @@
-"""What clients ask for, in whatever form it came: frames and bodies after `codec` has read them."""
+"""Requests of clients, decoded by `codec` from frames and bodies."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 Ref: TypeAlias = str | None
 
 
-# What is made for every message is a struct, made in half the time of a dataclass.
+# Types created per message are structs, which takes half the time of a dataclass.
 
 
 class Draft(msgspec.Struct, gc=False):
-    """A publication whose form is checked, its payload already JSON."""
+    """A validated publication, with its payload encoded as JSON."""
 
     topic: str
     type: str
@@ -43,12 +43,12 @@ class AuthRequest:
 
 @dataclass(frozen=True, slots=True)
 class SubscribeRequest:
-    """`subscribe`: valid patterns in the order given, each once; errors of the others.
+    """`subscribe`: valid patterns in the given order, each once; errors of the others.
 
     Attributes:
-        resumed: Unix ms up to which an event stream has brought everything before this one; None
-            for a request that is not known to go on from another.
-        moved: Whether that stream was one of another node, whose positions mean nothing here.
+        resumed: Unix ms up to which an earlier event stream has delivered everything; None if the
+            request does not resume a stream.
+        moved: Whether that stream was on another node, whose positions are not valid here.
     """
 
     topics: Sequence[str]

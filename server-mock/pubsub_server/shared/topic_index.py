@@ -1,7 +1,7 @@
-"""Which of the topics that exist a pattern matches, without looking at all of them each time.
+"""Finds the existing topics that match a pattern, without checking all of them each time.
 
-The answer for a pattern is kept and follows the topics that come and go, so a thousand dashboards
-that subscribe to the same pattern cost one search.
+The result for a pattern is cached and updated as topics are added and removed, so a thousand
+dashboards that subscribe to the same pattern cost one search.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 AT_ONCE: Final = 2_000
-"""Topics that are looked at in one go; more are surveyed piece by piece."""
+"""Maximum topics that are checked at once; more are searched step by step."""
 TOPIC_UNITS: Final = 10
-"""What looking at one costs; see `turns`."""
+"""Cost of checking one topic; see `turns`."""
 VIEWS_MAX: Final = 256
-"""Patterns whose answer is kept, least recently asked first to go."""
+"""Maximum cached patterns; the least recently used is removed first."""
 VIEW_TOPICS_MAX: Final = 1_000_000
-"""Topics in all kept answers together."""
+"""Maximum topics in all cached results together."""
 
 
 class TopicIndex:
-    """A set of topics, asked by pattern."""
+    """A set of topics with search by pattern."""
 
     def __init__(self) -> None:
         self._topics: dict[str, None] = {}
@@ -41,7 +41,7 @@ class TopicIndex:
         return topic in self._topics
 
     def add(self, topic: str) -> None:
-        """A topic exists."""
+        """Add a topic."""
         if topic in self._topics:
             return
         self._topics[topic] = None
@@ -54,7 +54,7 @@ class TopicIndex:
             self._shrink()
 
     def discard(self, topic: str) -> None:
-        """It exists no more."""
+        """Remove a topic."""
         if topic not in self._topics:
             return
         del self._topics[topic]
@@ -66,10 +66,10 @@ class TopicIndex:
                 self._held -= 1
 
     def survey(self, patterns: Sequence[str], allowed: Callable[[str], bool]) -> Survey | None:
-        """How to find what the patterns match and what is allowed, where there is a lot to see.
+        """A search for allowed topics of the patterns, if there are many topics.
 
         Returns:
-            What finds it, to be ended; None where `matching` looks at few.
+            The search, which the caller must end; None if `matching` is fast enough.
         """
         if not patterns or len(self._topics) <= AT_ONCE:
             return None
@@ -82,7 +82,7 @@ class TopicIndex:
         return survey
 
     def keep(self, survey: Survey) -> None:
-        """Keep the answer of a survey that nothing was left out of, so that the next asks less."""
+        """Cache the result of a complete survey, so that the next search is faster."""
         for pattern in survey.patterns:
             if pattern not in self._views:
                 view = {topic: None for topic in survey.found if matches(pattern, topic)}
@@ -96,7 +96,7 @@ class TopicIndex:
         self._surveys.pop(survey, None)
 
     def matching(self, patterns: Iterable[str]) -> list[str]:
-        """Topics that any of the patterns matches, each once."""
+        """Topics that match any of the patterns, each once."""
         found: dict[str, None] = {}
         missing: TopicTrie[str] = TopicTrie()
         fresh: dict[str, dict[str, None]] = {}
@@ -128,17 +128,17 @@ class TopicIndex:
 
 
 class Survey:
-    """A search among many topics, piece by piece, that misses none that comes meanwhile.
+    """A step-by-step search among many topics, which includes topics added in the meantime.
 
     Args:
         index: The topics.
-        patterns: Searched for.
-        allowed: Which of the topics found are wanted.
-        sets: Topics to look at.
+        patterns: The patterns to search for.
+        allowed: Selects the wanted topics among the matches.
+        sets: The topics to check.
 
     Attributes:
         found: The topics, complete after `run` until `end`.
-        patterns: Those searched for.
+        patterns: The patterns of the search.
     """
 
     def __init__(
@@ -162,14 +162,14 @@ class Survey:
         self._index.keep(self)
 
     def end(self) -> None:
-        """What was found is needed no more."""
+        """End the search; its result is no longer needed."""
         self._index.end(self)
 
     async def run(self, turn: Callable[[int], Awaitable[None]]) -> None:
-        """Look at all of them.
+        """Check all topics.
 
         Args:
-            turn: Waits for a turn in which so many units may be spent.
+            turn: Waits for a turn in which this many units may be spent.
         """
         names = list(dict.fromkeys(topic for each in self._sets for topic in each))
         for start in range(0, len(names), PIECE):
@@ -179,10 +179,10 @@ class Survey:
                     self.look(topic)
 
     def look(self, topic: str) -> None:
-        """Add a topic if it is one of those."""
+        """Add a topic if it matches."""
         if self._trie.match(topic) and self._allowed(topic):
             self.found[topic] = None
 
 
 PIECE: Final = 500
-"""Topics that a survey looks at in one turn."""
+"""Maximum topics that a survey checks in one turn."""

@@ -1,4 +1,4 @@
-"""The time that messages carry: Unix milliseconds that never go back."""
+"""The clock of message timestamps: Unix milliseconds that never decrease."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ if TYPE_CHECKING:
 
 
 def now_ms() -> int:
-    """Unix ms as the machine has it, which may go back."""
+    """Unix ms of the machine's clock, which may decrease."""
     return time.time_ns() // 1_000_000
 
 
 def never_back(clock: Callable[[], int]) -> Callable[[], int]:
-    """A clock that stands still for as long as ``clock`` has gone back."""
+    """A clock that repeats its last value while ``clock`` is behind it."""
     last = 0
 
     def wall() -> int:
         nonlocal last
         now = clock()
-        # Called for every message: not `max`, whose call is dearer.
+        # Called for every message: a comparison is faster than calling `max`.
         if now > last:
             last = now
         return last

@@ -1,7 +1,7 @@
-"""One timer for everything that waits: deadlines in buckets, a bucket a tick.
+"""One timer for all deadlines, which are in buckets of one tick.
 
-A connection has no timer of its own: it is in the bucket of its next deadline, and says, when
-that comes, when it wants to be asked again. So what is idle costs one place in a list.
+A connection has no timer of its own: it is in the bucket of its next deadline, and returns the
+following deadline when it is called. So an idle connection costs one list entry.
 """
 
 from __future__ import annotations
@@ -17,33 +17,32 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 TICK: Final = 0.05
-"""Seconds: how much later than asked something may be due."""
+"""Maximum delay of a deadline in seconds."""
 
 
 class Waiting(Protocol):
-    """Something with a deadline."""
+    """An object with a deadline."""
 
     def due(self, now: float) -> float | None:
-        """The deadline has come (or a tick later).
+        """The deadline has passed, by at most one tick.
 
         Args:
             now: Monotonic seconds.
 
         Returns:
-            When to be asked again, or None for never.
+            The next deadline, or None.
         """
         ...
 
 
 class Wheel:
-    """Asks each waiting thing when its deadline has come.
+    """Calls each waiting object at its deadline.
 
-    Nothing can be taken back: what no longer waits answers None when it is asked.
+    Deadlines cannot be cancelled: an object that no longer waits returns None when it is called.
 
     Args:
         clock: Monotonic seconds.
-        call_at: How to be called at such a time, as ``loop.call_at``; None where the owner calls
-            `run` itself.
+        call_at: Schedules a call, like ``loop.call_at``; None if the owner calls `run` itself.
         tick: Seconds of a bucket.
     """
 
@@ -67,7 +66,7 @@ class Wheel:
         return self._clock()
 
     def add(self, waiting: Waiting, at: float) -> None:
-        """Ask ``waiting`` at this time, never before."""
+        """Call ``waiting`` at this time, not before."""
         key = int(at / self._tick) + 1
         bucket = self._buckets.get(key)
         if bucket is not None:
@@ -79,7 +78,7 @@ class Wheel:
             self._arm()
 
     def run(self, now: float | None = None) -> None:
-        """Ask everything whose time has come."""
+        """Call all objects whose deadline has passed."""
         now = self._clock() if now is None else now
         last = int(now / self._tick)
         while self._heap and self._heap[0] <= last:
@@ -93,7 +92,7 @@ class Wheel:
                     self.add(waiting, max(again, now))
 
     def stop(self) -> None:
-        """Forget everything."""
+        """Remove all deadlines."""
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()

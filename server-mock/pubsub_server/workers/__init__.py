@@ -1,1 +1,1 @@
-"""Several processes on one port: one supervisor, workers joined by the backplane."""
+"""Several processes on one port: a supervisor, and workers connected by the backplane."""

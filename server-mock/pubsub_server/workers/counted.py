@@ -1,6 +1,6 @@
-"""What workers have counted, also those that have died: a sum of counters never falls.
+"""Counters of all workers, including dead ones, so that their sum never decreases.
 
-The worker that answers for all notes the counts of each; a restarted worker continues from there.
+The worker that answers for all records the counts of each; a restarted worker continues from there.
 A killed worker loses what it counted after the last read, which no reader has seen.
 """
 
@@ -26,12 +26,12 @@ Key = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
 def own_name(family: Metric) -> str:
-    """A name that no other family has: a gauge `x` and a counter `x_total` are both called x."""
+    """A unique name of a family: a gauge `x` and a counter `x_total` are both called x."""
     return family.name + "_total" if family.type == "counter" else family.name
 
 
 def counts(text: str) -> dict[Key, float]:
-    """What the text of one worker counts: counters and histograms of the server."""
+    """Counters and histograms in the text of one worker."""
     return {
         (own_name(family), sample.name, tuple(sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(text)
@@ -42,23 +42,23 @@ def counts(text: str) -> dict[Key, float]:
 
 
 class Counted:
-    """Notes of all workers, in the folder that they share.
+    """Records of all workers, in their shared folder.
 
     Args:
-        folder: What the supervisor has given to all of them.
+        folder: The shared folder of the supervisor.
     """
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def begin(self, worker: str) -> None:
-        """A worker begins a new life; what was noted of its last one is added to it."""
+        """A worker has restarted: add the counts of its previous run."""
         seen = self._folder / f"{worker}.seen"
         if seen.exists():
             seen.replace(self._folder / f"{worker}.before")
 
     def answered(self, worker: str, text: str) -> dict[Key, float]:
-        """Note what a worker says; what its former lives have counted."""
+        """Record the counts of a worker; returns those of its previous runs."""
         before = self._read(f"{worker}.before")
         now = dict(before)
         for key, value in counts(text).items():
@@ -67,7 +67,7 @@ class Counted:
         return before
 
     def silent(self) -> dict[str, dict[Key, float]]:
-        """What each worker has counted that was ever heard of, when it was last heard."""
+        """The last known counts of every worker."""
         found: dict[str, dict[Key, float]] = {}
         for kind in ("before", "seen"):
             for path in self._folder.glob(f"*.{kind}"):
@@ -85,7 +85,7 @@ class Counted:
         }
 
     def _write(self, name: str, found: Mapping[Key, float]) -> None:
-        # Others may be reading it.
+        # Other workers may be reading it.
         written = self._folder / f"{name}.new"
         written.write_text(json.dumps([[*key, value] for key, value in found.items()]))
         written.replace(self._folder / name)

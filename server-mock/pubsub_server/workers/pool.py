@@ -1,6 +1,6 @@
-"""`/metrics` of several workers: whichever is asked asks the others, and adds up.
+"""`/metrics` of several workers: the worker that is asked queries the others and adds up.
 
-Each worker answers on a socket in a folder of the supervisor that only its user may enter.
+Each worker answers on a socket in a folder of the supervisor that only its user can access.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pubsub_server.workers.counted import Key
 
 ANSWER_WITHIN: Final = 1.0
-"""Seconds; a worker that does not answer within them is left out."""
+"""Seconds after which a worker that does not answer is left out."""
 LARGEST: Final = 4 * 1_048_576
 
 
@@ -37,8 +37,8 @@ class WorkerPool:
     """One worker among the others.
 
     Args:
-        folder: What the supervisor has given to all of them.
-        number: Of this worker.
+        folder: The shared folder of the supervisor.
+        number: Number of this worker.
         own: Reads the metrics of this worker.
     """
 
@@ -50,13 +50,13 @@ class WorkerPool:
         self._server: asyncio.Server | None = None
 
     async def start(self) -> None:
-        """Answer the others."""
+        """Start answering the other workers."""
         self._path.unlink(missing_ok=True)
         self._counted.begin(self._path.stem)
         self._server = await asyncio.start_unix_server(self._answer, self._path)
 
     async def close(self) -> None:
-        """Answer no more."""
+        """Stop answering."""
         if self._server is not None:
             await stop_accepting(self._server)
             self._path.unlink(missing_ok=True)
@@ -97,12 +97,12 @@ class WorkerPool:
 def together(texts: dict[str, str], former: Iterable[Mapping[Key, float]] = ()) -> list[Metric]:
     """The metrics of all workers in one.
 
-    What the server counts is added up, of `SWITCHES` the least is taken; what tells of a
-    process has a label `worker`.
+    Counters are added up, `SWITCHES` use the minimum, and metrics of a process get a label
+    `worker`.
 
     Args:
-        texts: By worker.
-        former: What workers have counted that say nothing now, or had died before.
+        texts: Metrics by worker.
+        former: Counts of workers that do not answer, or of previous runs.
     """
     found: dict[str, Metric] = {}
     sums: dict[Key, float] = {}

@@ -1,4 +1,4 @@
-"""Ports that several processes listen on: reserved by the supervisor as long as it runs."""
+"""Ports that several processes share: the supervisor reserves them while it runs."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 def reserve(host: str, port: int) -> socket.socket:
-    """Bind a port without listening on it, so that workers may and no one else gets it.
+    """Bind a port without listening on it, so that only the workers can use it.
 
     Args:
         host: The address.
-        port: 0 picks a free one.
+        port: 0 selects a free one.
 
     Raises:
-        OSError: It is in use, or the address is not of this machine.
+        OSError: It is in use, or the address does not belong to this machine.
     """
     family, kind, protocol, _, address = socket.getaddrinfo(
         host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
     )[0]
     with socket.socket(family, kind, protocol) as probe:
-        # Without SO_REUSEPORT: workers of another supervisor are not to be joined unawares.
+        # Without SO_REUSEPORT, to detect workers of another supervisor on the port.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind(address)
         address = (address[0], probe.getsockname()[1], *address[2:])
@@ -42,7 +42,7 @@ def reserve(host: str, port: int) -> socket.socket:
 
 
 def refused_port(error: OSError, name: str, settings: Settings) -> StartError:
-    """Why a port cannot be listened on, and what to do."""
+    """The error for a port that cannot be used, with the remedy."""
     port: int = getattr(settings, name)
     flag = "--" + name.replace("_", "-")
     if error.errno == errno.EADDRINUSE:

@@ -1,8 +1,9 @@
-"""How workers on a bus of their own end together: first no one publishes, then listeners leave.
+"""Coordinates the shutdown of workers on a private bus: first publishing ends, then delivery.
 
-The supervisor marks in their folder that all end, before it asks any of them to. Each then says on
-its standard output that it takes no publish any more; when all have, the supervisor tells each on
-its standard input. Who went on before could acknowledge what no one hears: the bus ends with them.
+The supervisor creates a mark in their folder before it stops any of them. Each worker then reports
+on its standard output that it accepts no more publishes; when all have, the supervisor notifies
+each on its standard input. Without this, a worker could acknowledge a message that is lost with the
+bus.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ class ShutdownBarrier:
     """One worker's part.
 
     Args:
-        folder: What the supervisor has given to all of them.
-        end: Set when the supervisor is gone.
+        folder: The shared folder of the supervisor.
+        end: Set when the supervisor has ended.
     """
 
     def __init__(self, folder: Path, end: asyncio.Event) -> None:
@@ -38,7 +39,7 @@ class ShutdownBarrier:
 
     @property
     def wanted(self) -> bool:
-        """Whether all workers end, and with them what they have kept."""
+        """Whether all workers stop, so that their logs are lost."""
         return self._mark.exists()
 
     async def wait(self) -> None:
@@ -49,19 +50,19 @@ class ShutdownBarrier:
 
     def _read(self) -> None:
         if not os.read(sys.stdin.fileno(), len(GO)):
-            # The supervisor is gone.
+            # The supervisor has ended.
             self._loop.remove_reader(sys.stdin.fileno())
             self._end.set()
         self._released.set()
 
 
 def mark(folder: Path) -> Path:
-    """What is there when all workers end."""
+    """The file that marks a shutdown of all workers."""
     return folder / "ending"
 
 
 async def release(workers: Iterable[asyncio.subprocess.Process]) -> None:
-    """The supervisor's part: wait until all have said that they are quiet, or have ended."""
+    """The supervisor's part: wait until all workers are quiet or have ended."""
     present = [each for each in workers if each.stdout is not None and each.stdin is not None]
     await asyncio.gather(*(each.stdout.readline() for each in present if each.stdout is not None))
     for each in present:

@@ -1,4 +1,4 @@
-"""The supervisor: starts workers, restarts those that die, passes signals on, ends with them."""
+"""The supervisor: starts workers, restarts dead ones, forwards signals, and ends with them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 AGAIN_AFTER: Final = 0.1
 AGAIN_AT_MOST: Final = 30.0
 STABLE: Final = 10.0
-"""Seconds that a worker has to live until the next one is started without a longer pause."""
+"""Seconds of running after which the restart pause of a worker is reset."""
 OVERTIME: Final = 5.0
-"""Seconds beyond what a drain may take, after which a worker is killed."""
+"""Seconds after the end of the drain time at which a worker is killed."""
 
 _LOG: Final = logging.getLogger("pubsub_server.workers")
 
@@ -40,9 +40,9 @@ class Supervisor:
     """Runs the workers of one server.
 
     Args:
-        settings: Of each worker; `workers` says how many.
-        argv: Arguments of `serve`, given to each worker.
-        out: Where the ready line goes.
+        settings: Settings of each worker; `workers` is their number.
+        argv: Arguments of `serve`, passed to each worker.
+        out: Output for the ready line.
     """
 
     def __init__(self, settings: Settings, argv: Sequence[str], out: TextIO | None = None) -> None:
@@ -60,8 +60,8 @@ class Supervisor:
         """Run them until SIGTERM or SIGINT.
 
         Raises:
-            StartError: A port is in use, nothing joins the workers, or the first of them does not
-                start; it has said why.
+            StartError: A port is in use, nothing connects the workers, or the first worker does not
+                start; it has printed the reason.
         """
         settings = self._settings
         bus.check(settings)
@@ -83,7 +83,7 @@ class Supervisor:
                 self._bus = bus.Bus(Path(folder), settings.history_max_bytes)
                 flags += ("--redis-url", self._bus.url)
                 if settings.drain_spread is None:
-                    # All end together: there is no one to whom clients could go one by one.
+                    # All end together: there are no other workers for the clients.
                     flags += ("--drain-spread", "0")
             self._command = [sys.executable, "-m", "pubsub_server", "serve", *self._argv, *flags]
             self._command += ("--worker", folder)
@@ -97,8 +97,8 @@ class Supervisor:
                 await self._bus.end()
 
     async def _work(self, folder: Path | None = None) -> None:
-        """Run them; with a folder they end together, for what they have kept ends, too."""
-        # What keeps one from starting keeps all: the first alone says it.
+        """Run the workers; with a folder they stop together, because their logs are lost."""
+        # A problem at the start concerns all workers: only the first one reports it.
         ready = await self._start(0)
         if ready is None and not self._end.is_set():
             raise StartError("")
@@ -119,7 +119,7 @@ class Supervisor:
                 shutdown_barrier.mark(folder).touch()
             self._tell(signal.SIGTERM)
             if folder is not None:
-                # One that is not ready yet has neither listeners nor publishers.
+                # A worker that is not ready has neither subscribers nor publishers.
                 present = [self._running[n] for n in self._running.keys() - self._starting]
                 self._tasks.spawn(shutdown_barrier.release(present))
             await self._tasks.wait(self._patience + OVERTIME)
@@ -128,11 +128,12 @@ class Supervisor:
                 self._kill(process)
 
     async def _start(self, number: int) -> dict[str, object] | None:
-        """Start a worker and wait until it is ready; None where it has ended before."""
+        """Start a worker and wait until it is ready; None if it ended before."""
         process = self._running[number] = await asyncio.create_subprocess_exec(
             *self._command,
             str(number),
-            # It ends when this ends, however that comes; and not by a Ctrl-C that is for us.
+            # It ends with this process in every case, but not by a Ctrl-C, which this process
+            # handles.
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,
@@ -149,7 +150,7 @@ class Supervisor:
         return ready
 
     async def _keep(self, number: int) -> None:
-        """Let a worker end, and start it again, until all are to end."""
+        """Restart a worker each time it ends, until shutdown."""
         loop = asyncio.get_running_loop()
         pause = AGAIN_AFTER
         while True:
@@ -181,7 +182,7 @@ class Supervisor:
 
     @property
     def _patience(self) -> float:
-        """Seconds that a worker has for its end."""
+        """Seconds for the shutdown of a worker."""
         return (self._settings.drain_notice + self._settings.drain_timeout) / 1000 + OVERTIME
 
     def _kill(self, process: asyncio.subprocess.Process) -> None:
@@ -197,6 +198,6 @@ class Supervisor:
     def _tell(self, number: int) -> None:
         for process in self._running.values():
             if process.returncode is None:
-                # Its own `send_signal` may reap it behind the back of the event loop.
+                # `send_signal` of the process may reap it without the event loop's knowledge.
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(process.pid, number)

@@ -2,7 +2,8 @@
 
 A frame is an opcode, the length of its body as 32 bits, and the body; all integers are big-endian.
 Opcodes 1 to 6 are those of the proposal "Designing Distributed Pub/Sub" (statements Z-16 … Z-28 in
-`docs/mesh.md`). The others are ours; a peer that does not know them skips them by their length.
+`docs/mesh.md`). The others are specific to this server; a peer that does not know them skips them
+by their length.
 """
 
 from __future__ import annotations
@@ -37,20 +38,20 @@ PATTERNS_END_ACK: Final = 15
 LEAVING: Final = 16
 
 VERSION: Final = 1
-"""Of the opcodes from 7 on."""
+"""Version of the opcodes from 7 on."""
 MAX_TOPIC: Final = 255
 MAX_TOPICS: Final = 255
-"""Topics of one forward."""
+"""Maximum topics of one forward."""
 MAX_LIST: Final = 65_536
 """Bytes of one list of topics that this node sends; more topics take several frames."""
 MAX_LIST_IN: Final = 4_194_304
-"""Bytes of one list of topics that is read."""
+"""Maximum bytes of a list of topics that this node accepts."""
 MAX_SMALL: Final = 65_536
 """Maximum bytes of any body except a message."""
 MAX_MEMBERS: Final = 256
-"""Nodes of one list of members."""
+"""Maximum nodes of one list of members."""
 FORWARD_HEAD: Final = 1 + MAX_TOPICS * (1 + MAX_TOPIC) + 4
-"""Most bytes of a forward beside its data."""
+"""Maximum bytes of a forward in addition to its data."""
 
 PING: Final = b"ping"
 PONG: Final = b"pong"
@@ -62,7 +63,7 @@ _LENGTH: Final = Struct(">I")
 
 
 class Frame(NamedTuple):
-    """One frame as it came: what the body means depends on the opcode."""
+    """One frame; the opcode defines the format of the body."""
 
     opcode: int
     body: bytes
@@ -96,17 +97,17 @@ class Member(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A forwarded message: what its subscribers get, and the id that tells a repeat.
+    """A forwarded message: what its subscribers receive, and the id that identifies repeats.
 
     Attributes:
-        topic: Where.
-        id: Of the message.
-        given: Whether its publisher chose the id, and may send the message again under it.
+        topic: Its topic.
+        id: Its id.
+        given: Whether its publisher chose the id, and may repeat the message with it.
         type: As published.
         data: Its JSON.
         kind: Kind of the sender.
         user: Id of the sender.
-        timestamp: Unix ms at the node it was published on.
+        timestamp: Unix ms, by the clock of the node that it was published on.
         ttl: Seconds; None for none.
         meta: Its JSON; None for none.
     """
@@ -152,7 +153,7 @@ def read_topic_list(body: bytes) -> list[bytes]:
     """The names of an opcode 2, 4, 12 or 14.
 
     Raises:
-        FrameError: A length points behind the end.
+        FrameError: A length exceeds the end of the body.
     """
     topics: list[bytes] = []
     at = 0
@@ -265,7 +266,7 @@ class FrameDecoder:
     """Bytes in, whole frames out.
 
     Args:
-        max_message: Most bytes of the body of a message.
+        max_message: Maximum bytes of the body of a message.
 
     Attributes:
         skipped: Frames with an opcode that this node does not know.
@@ -282,14 +283,14 @@ class FrameDecoder:
             ENVELOPE: max_message,
         }
         self._unparsed = Unparsed()
-        # Bytes still to come of a frame that is skipped.
+        # Remaining bytes of a frame that is skipped.
         self._skip = 0
 
     def feed(self, data: Bytes) -> list[Frame]:
-        """Frames that are complete now; those before a broken one come first.
+        """Frames that are now complete, including those before a broken frame.
 
         Raises:
-            FrameError: A body is longer than such a body may be.
+            FrameError: A body exceeds the limit of its opcode.
         """
         unparsed = self._unparsed
         unparsed.feed(data)
@@ -321,7 +322,7 @@ class FrameDecoder:
             opcode, size = _HEAD.unpack_from(unparsed.data, unparsed.at)
             if HEARTBEAT <= opcode <= LEAVING:
                 break
-            # Not kept, whatever its length is.
+            # Skipped without buffering, regardless of its length.
             self.skipped += 1
             self._skip = size
             unparsed.at += _HEAD.size

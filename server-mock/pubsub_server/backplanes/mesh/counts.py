@@ -1,4 +1,4 @@
-"""What a node of a mesh counts."""
+"""Counters of a node of a mesh."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Counts:
         forwarded: Messages sent to other nodes, once for each node.
         forwarded_bytes: Bytes of these messages with their frames, on connections that have ended.
         received: Messages received from other nodes.
-        duplicates: Received messages that were known already.
+        duplicates: Received messages that this node already had.
         unwanted: Received messages without a subscriber here.
         refused: Connections and requests of peers that break a rule.
         stalled: Connections closed because the peer did not read.
-        lost: Connections in use that ended without a goodbye.
+        lost: Connections in use that ended without a close frame.
     """
 
     forwarded: int = 0

@@ -28,7 +28,7 @@ class Dialer:
         members: The known addresses.
         tasks: Runs one task per attempt.
         linked: Whether there is a connection with a node.
-        connection: Makes the protocol of a connection to an address.
+        connection: Creates the protocol of a connection to an address.
         failed: Called after an attempt that reached no node.
         tls: Of the connections; None for plaintext.
         seconds: Timeout of an attempt.
@@ -55,7 +55,7 @@ class Dialer:
         self._loop = asyncio.get_running_loop()
 
     def dial_due(self) -> None:
-        """Start the attempts that are due now."""
+        """Start the attempts that are due."""
         for address in self._members.due(self._linked, self._loop.time()):
             self._tasks.spawn(self._dial(address))
 
@@ -66,7 +66,7 @@ class Dialer:
                 found = await self._loop.getaddrinfo(
                     where.host, where.port, type=socket.SOCK_STREAM
                 )
-                # A name may stand for several nodes.
+                # A host name can resolve to several nodes.
                 host, port = secrets.choice(found)[4][:2]
                 assert isinstance(host, str)
                 assert isinstance(port, int)

@@ -14,14 +14,14 @@ else:
     P = TypeVar("P")
 
 ROUTES_MAX: Final = 10_000
-"""Topics whose peers are remembered; all are forgotten when they are more."""
+"""Maximum topics whose peers are cached; the cache is emptied above this number."""
 
 
 class InterestTable(Generic[P]):
     """Topics and patterns by peer.
 
     Args:
-        most: Names of one peer; more are refused.
+        most: Maximum names of one peer; more are rejected.
     """
 
     def __init__(self, most: int) -> None:
@@ -34,11 +34,11 @@ class InterestTable(Generic[P]):
         return len(self._trie)
 
     def of(self, peer: P) -> list[str]:
-        """What one peer wants."""
+        """Topics and patterns that one peer wants."""
         return list(self._names.get(peer, ()))
 
     def add(self, peer: P, names: Iterable[str]) -> bool:
-        """The peer wants these; False if it would have too many, and then none is added."""
+        """Add names that the peer wants. If there would be too many, add none and return False."""
         held = self._names.setdefault(peer, {})
         fresh = [name for name in dict.fromkeys(names) if name not in held]
         if len(held) + len(fresh) > self._most:
@@ -51,7 +51,7 @@ class InterestTable(Generic[P]):
         return True
 
     def discard(self, peer: P, names: Iterable[str]) -> None:
-        """The peer wants these no more."""
+        """Remove names that the peer no longer wants."""
         held = self._names.get(peer, {})
         for name in names:
             if name in held:
@@ -60,7 +60,7 @@ class InterestTable(Generic[P]):
                 self._routes.clear()
 
     def drop(self, peer: P) -> None:
-        """The peer wants nothing any more."""
+        """Remove all names of the peer."""
         self.discard(peer, self.of(peer))
         self._names.pop(peer, None)
 
@@ -76,17 +76,17 @@ class InterestTable(Generic[P]):
 
 
 class Wanted:
-    """What this node wants: the topics and patterns of its clients.
+    """The topics and patterns that the clients of this node subscribe to.
 
     Args:
-        linger: Seconds that a name stays wanted after its last client has left.
+        linger: Seconds for which a name stays wanted after its last client has left.
     """
 
     def __init__(self, linger: float) -> None:
         self._linger = linger
         self._names: dict[str, None] = {}
         self._trie: TopicTrie[None] = TopicTrie()
-        # Names without a client, by when they end; in this order.
+        # Names without a client and when they end, in this order.
         self._ending: dict[str, float] = {}
 
     def __len__(self) -> int:
@@ -96,7 +96,7 @@ class Wanted:
         return iter(self._names)
 
     def join(self, name: str) -> bool:
-        """A client wants this; False if it was wanted already."""
+        """Add a name for a client; False if it was already wanted."""
         if self._ending.pop(name, None) is not None:
             return False
         self._names[name] = None
@@ -104,11 +104,11 @@ class Wanted:
         return True
 
     def leave(self, name: str, now: float) -> None:
-        """No client wants it any more; see `ended`."""
+        """The last client has left; the name ends after `linger`, see `ended`."""
         self._ending[name] = now + self._linger
 
     def ended(self, now: float) -> list[str]:
-        """Names that are wanted no more."""
+        """Names whose time after the last client has passed."""
         found: list[str] = []
         for name, at in self._ending.items():
             if at > now:
@@ -121,5 +121,5 @@ class Wanted:
         return found
 
     def covers(self, topic: str) -> bool:
-        """Whether what is published in this topic is wanted."""
+        """Whether messages of this topic are wanted."""
         return bool(self._trie.match(topic))

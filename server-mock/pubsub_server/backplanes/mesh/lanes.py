@@ -1,7 +1,7 @@
 """Subscriptions of this node at one peer, and the acknowledgements of the peer.
 
 An acknowledgement has no request id, so at most one request of each kind is unacknowledged. Changes
-that come in the meantime go out together in the next request.
+made in the meantime are sent together in the next request.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 RESENDS: Final = 3
-"""How often an unacknowledged subscription is sent again before the connection ends (Z-20)."""
+"""Maximum repeats of an unacknowledged subscription before the connection ends (Z-20)."""
 UNWANTED_MAX: Final = 1_024
-"""Unwanted topics of a peer that wait for the next unsubscription."""
+"""Maximum unwanted topics of a peer that wait for the next unsubscription."""
 
 
 class Unacknowledged(Exception):
@@ -57,7 +57,7 @@ class Lane:
         self._sent: dict[str, int] = {}
         self._times = 0
         self._deadline = 0.0
-        # Acknowledgements of repeats that are still to come.
+        # Outstanding acknowledgements of repeats.
         self._owed = 0
         self._last = 0
         self._done = 0

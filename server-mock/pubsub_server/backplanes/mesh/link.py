@@ -20,17 +20,17 @@ class Owner(Protocol):
         """The connection is open."""
 
     def on_event(self, link: Link, event: Event) -> None:
-        """The peer has said something.
+        """The peer has sent frames.
 
         Raises:
             FrameError: Close the connection.
         """
 
     def lost(self, link: Link, reason: str, said: str) -> None:
-        """The connection is gone; called once.
+        """The connection has ended; called once.
 
         Args:
-            link: Which.
+            link: The connection.
             reason: One word for counters.
             said: One sentence for the log.
         """
@@ -44,7 +44,7 @@ class Link(asyncio.Protocol):
         peering: The protocol.
         clock: Monotonic seconds.
         queue_bytes: Unsent bytes above which the peer has stalled, and is cut.
-        address: That this node has dialed; None where the peer did.
+        address: The address that this node has dialed; None if the peer dialed.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Link(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._pieces: list[bytes] = []
         self._size = 0
-        # Of a peer that takes data alone: a message that goes out on several topics at once.
+        # For a plain peer: a message that is sent on several topics at once.
         self._topics: dict[bytes, None] = {}
         self._data = b""
         self._flushing = False
@@ -101,7 +101,7 @@ class Link(asyncio.Protocol):
     # ------------------------------------------------------------ the mesh
 
     def tick(self) -> None:
-        """Time has passed."""
+        """Send what is due, and close the connection if the peer is dead."""
         try:
             for event in self.peering.tick(self._loop.time()):
                 self._owner.on_event(self, event)
@@ -114,7 +114,7 @@ class Link(asyncio.Protocol):
         self.write_pending()
 
     def announce(self) -> None:
-        """Send what is due of the interest of this node."""
+        """Send the subscriptions of this node that are due."""
         try:
             self.peering.announce(self._loop.time())
         except Unacknowledged:
@@ -123,7 +123,7 @@ class Link(asyncio.Protocol):
         self.write_pending()
 
     def write_pending(self) -> None:
-        """Write what the protocol has to say."""
+        """Write the pending bytes of the protocol."""
         data = self.peering.take()
         if data:
             self._put(data)
@@ -134,9 +134,9 @@ class Link(asyncio.Protocol):
         self.forwarded_bytes += len(frame)
 
     def send_data(self, topic: bytes, data: bytes) -> None:
-        """Forward a message to a peer that takes data alone.
+        """Forward a message to a plain peer, which accepts data only.
 
-        The same data on several topics is one frame, as the proposal has it (Z-27).
+        The same data on several topics is one frame, as the proposal specifies (Z-27).
         """
         topics = self._topics
         if topics and (data != self._data or topic in topics or len(topics) == codec.MAX_TOPICS):
@@ -146,7 +146,7 @@ class Link(asyncio.Protocol):
         self._flush_soon()
 
     def flush(self) -> None:
-        """Write what has been gathered."""
+        """Write the batched messages."""
         self._flushing = False
         if self._topics:
             self._close_forward()
@@ -164,7 +164,7 @@ class Link(asyncio.Protocol):
             self._transport.close()
 
     def cut(self, reason: str, said: str) -> None:
-        """End the connection now; what is unsent is gone."""
+        """Close the connection now, and discard unsent bytes."""
         if self._transport is not None:
             self._transport.abort()
         self._end(reason, said)

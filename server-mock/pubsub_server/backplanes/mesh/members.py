@@ -9,14 +9,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
 LEARNED_MAX: Final = 256
-"""Addresses known from other nodes; more are ignored."""
+"""Maximum addresses learned from other nodes; more are ignored."""
 AT_ONCE: Final = 8
-"""Connections that are being opened at a time."""
+"""Maximum connections that are being opened at the same time."""
 FIRST_WAIT: Final = 0.25
 LONGEST_WAIT: Final = 5.0
-"""Seconds between two attempts to reach an address: doubled after each, up to this."""
+"""Maximum seconds between two attempts to reach an address; the pause doubles up to this."""
 FORGET_AFTER: Final = 60.0
-"""Seconds without a connection after which an address is forgotten that only others know."""
+"""Seconds without a connection after which an address that is not in the settings is forgotten."""
 
 
 @dataclass(slots=True)
@@ -34,11 +34,11 @@ class Members:
     """Addresses of nodes, learned from the settings and from peers.
 
     Args:
-        configured: Dialed without limit.
+        configured: Addresses that are dialed without limit.
         random: From 0 inclusive to 1 exclusive; spreads attempts.
 
     Attributes:
-        ignored: Addresses that had no place.
+        ignored: Number of addresses that exceeded the limit.
     """
 
     def __init__(self, configured: Iterable[str], random: Callable[[], float]) -> None:
@@ -52,13 +52,13 @@ class Members:
         return len(self._known)
 
     def learn(self, node: str, address: str, now: float, *, patience: float = 0.0) -> None:
-        """A peer knows a node there.
+        """A peer has reported a node.
 
         Args:
             node: Its id.
-            address: Where it is reached.
+            address: Its address.
             now: Monotonic seconds.
-            patience: Seconds in which it may dial first.
+            patience: Seconds to wait for the node to dial first.
         """
         if address in self._own:
             return
@@ -74,7 +74,7 @@ class Members:
         self._known[address] = _Known(False, node, now + patience, lonely=now)
 
     def mine(self, address: str) -> None:
-        """The address is that of this node; one from the settings may be that of others, too."""
+        """The address is this node's; one from the settings may also belong to others."""
         known = self._known.get(address)
         if known is None or not known.configured:
             self._own.add(address)
@@ -89,7 +89,7 @@ class Members:
                 self._forget(address)
 
     def due(self, linked: Callable[[str], bool], now: float) -> list[str]:
-        """Addresses to dial now; say of each what became of it by `dialed`.
+        """Addresses to dial now; report the result of each with `dialed`.
 
         Args:
             linked: Whether there is a connection with a node.
@@ -110,11 +110,11 @@ class Members:
         return found
 
     def dialed(self, address: str, node: str | None, now: float) -> None:
-        """An attempt is over.
+        """An attempt has ended.
 
         Args:
-            address: Which.
-            node: Id of the node that answered; empty for a plain peer; None where none did.
+            address: The dialed address.
+            node: Id of the node that answered; empty for a plain peer; None if there was no answer.
             now: Monotonic seconds.
         """
         known = self._known.get(address)
@@ -128,7 +128,7 @@ class Members:
         known.wait = min(LONGEST_WAIT, known.wait * 2)
 
     def untried(self, linked: Callable[[str], bool]) -> bool:
-        """Whether there are addresses that were not tried yet."""
+        """Whether there are addresses that have not been tried."""
         return any(
             not known.tried and not (known.node and linked(known.node))
             for known in self._known.values()

@@ -48,20 +48,20 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EXPECTED: Final = frozenset({"closed", "myself", "second", "left", "replaced", "shutdown"})
-"""Ends of connections that break no rule."""
+"""Reasons for closing a connection that are not protocol violations."""
 GREETING_MAX: Final = 256
-"""Connections that have not completed the greeting; more are closed."""
+"""Maximum connections that have not completed the greeting; more are closed."""
 
 
 class Receiver(Protocol):
-    """Takes the messages of other nodes."""
+    """Receives the messages of other nodes."""
 
     def forwarded(self, record: Record) -> bool:
-        """Take a message of another node; False if it was known already."""
+        """Accept a message of another node; False if it is a duplicate."""
         ...
 
     def raw(self, topic: bytes, data: bytes) -> None:
-        """Take data that a plain peer has forwarded on a topic."""
+        """Accept data that a plain peer has forwarded on a topic."""
         ...
 
     def interrupted(self) -> None:
@@ -74,7 +74,7 @@ class Mesh:
 
     Args:
         terms: Of this node. `start` sets the address.
-        receiver: Takes the messages of other nodes.
+        receiver: Receives the messages of other nodes.
         peers: Addresses that are dialed forever.
         interests: Maximum topics and patterns that a peer may subscribe to.
         linger: See `interest.Wanted`.
@@ -140,11 +140,11 @@ class Mesh:
         """Listen and dial.
 
         Args:
-            listen: Where to listen; port 0 picks a free one.
-            advertise: Where other nodes reach this one, if that is another address.
+            listen: Address to listen on; port 0 selects a free port.
+            advertise: Address at which other nodes reach this one, if it differs.
 
         Raises:
-            OSError: The address is in use, or not of this machine.
+            OSError: The address is in use, or does not belong to this machine.
         """
         self._server = await self._loop.create_server(
             lambda: self._link(None), listen.host, listen.port, ssl=self._listener_tls, backlog=512
@@ -157,9 +157,9 @@ class Mesh:
         return bound
 
     async def wait_for_nodes(self, seconds: float) -> None:
-        """Wait until every known address was tried, at most so many seconds.
+        """Wait until every known address has been tried, for at most this many seconds.
 
-        A node that starts is then connected before its first client.
+        So a node is connected before it accepts its first client.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -172,7 +172,7 @@ class Mesh:
             logger.warning("mesh: no node answered within %g s; still trying", seconds)
 
     async def close(self, seconds: float = 1.0) -> None:
-        """Send a goodbye on all connections and close them, within so many seconds."""
+        """Announce the end on all connections and close them, within this many seconds."""
         self._ending = True
         if self._tick_at is not None:
             self._tick_at.cancel()
@@ -193,7 +193,7 @@ class Mesh:
     # ------------------------------------------------------------ interest
 
     def join(self, name: str) -> bool:
-        """Subscribe to a topic or pattern; False if this node has subscribed already."""
+        """Subscribe to a topic or pattern; False if this node has already subscribed."""
         if not self.wanted.join(name):
             return False
         for link in self._ready():
@@ -210,7 +210,8 @@ class Mesh:
         """Send pending subscriptions to all peers at once.
 
         Returns:
-            Waits until all have acknowledged, at most one window; None if they have already.
+            An awaitable that ends when all have acknowledged, or after one window; None if all
+            have.
         """
         self._announce()
         return self._settling.wait(self._ready(), self.terms.window)
@@ -230,7 +231,7 @@ class Mesh:
             wanting: The nodes, from `wanting`.
             topic: The message's topic.
             record: Makes the envelope for our nodes.
-            data: JSON; plain peers get the bytes that it stands for.
+            data: JSON; plain peers receive the bytes that it encodes.
         """
         frame: bytes | None = None
         plain: bytes | None = None
@@ -354,7 +355,7 @@ class Mesh:
         if link.address is not None:
             self._members.dialed(link.address, hello.node, self._loop.time())
         if hello.node < self.terms.node:
-            # The other decides which connection stays.
+            # The other node decides which connection to keep.
             return
         held = self._remotes.get(hello.node)
         old = None if held is None else held.link
@@ -385,7 +386,7 @@ class Mesh:
             self._receiver.interrupted()
 
     def _adopt(self, link: Link, hello: Hello) -> None:
-        """Make this connection the one with the node."""
+        """Use this connection for the node."""
         remote = self._remotes.get(hello.node)
         missed = self.published if remote is None else remote.missed
         if remote is None or remote.start != hello.start:
@@ -459,7 +460,7 @@ class Mesh:
             except ValueError:
                 self.counts.refused += 1
                 continue
-            # The node with the lower id dials first, so that both seldom do.
+            # The node with the lower id dials first, so that both rarely dial at the same time.
             patience = 0.0 if self.terms.node < node else self.terms.window
             self._members.learn(node, address, now, patience=patience)
         self._dialer.dial_due()

@@ -20,20 +20,21 @@ if TYPE_CHECKING:
     from pubsub_server.settings.config import Settings
 
 MEET_WINDOWS: Final = 2
-"""Windows of an acknowledgement in which a start waits for the other nodes."""
+"""Number of acknowledgement windows for which a start waits for the other nodes."""
 BASE64_GROWTH: Final = 2
-"""A message of another node may take so many times `max_payload`, plus what is beside its data."""
+"""Maximum size of another node's message: this factor times `max_payload`, plus the overhead."""
 SLOTS: Final = 4096
 SLOT: Final = 1_460_000_000_000
-"""Nodes number their logs so far apart; 4,096 of these are 6e15, which with the time of the year
-2065 in microseconds stays below 2 ** 53."""
+"""Distance between the numberings of two nodes. 4,096 times this is 6e15, which stays below 2 ** 53
+when the microseconds of the year 2065 are added.
+"""
 
 
 class UnusableError(Exception):
-    """What the settings name cannot be used.
+    """A file or address in the settings cannot be used.
 
     Attributes:
-        setting: Which of them.
+        setting: Name of the setting.
     """
 
     def __init__(self, setting: str, said: str) -> None:
@@ -42,10 +43,10 @@ class UnusableError(Exception):
 
 
 def build_tls(settings: Settings) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
-    """TLS of connections that come, and of those that this node opens; None for plaintext.
+    """TLS of incoming and of outgoing connections; None for plaintext.
 
-    Both sides show a certificate of `mesh_tls_ca`. Names are not compared: addresses of nodes come
-    and go, and who has such a certificate is a node.
+    Both sides show a certificate of `mesh_tls_ca`. Host names are not compared: addresses of nodes
+    change, and any holder of such a certificate is a node.
 
     Raises:
         UnusableError: A file cannot be read, or key and certificate do not belong together.
@@ -82,7 +83,7 @@ async def open_mesh(settings: Settings, wall: Callable[[], int]) -> tuple[MeshBa
         wall: Unix ms.
 
     Returns:
-        The backplane, and where it listens for other nodes.
+        The backplane, and the address on which it listens for other nodes.
 
     Raises:
         UnusableError: The address is in use, or a file cannot be read.

@@ -2,8 +2,8 @@
 
 Both sides send a hello. If there is a shared key, both nodes then prove that they know it. If there
 are two connections, the node with the lower id selects the one that stays and sends a welcome; the
-other node answers it. A peer whose first frame is not a hello speaks the six opcodes of the
-proposal only.
+other node answers it. A peer whose first frame is not a hello uses only the six opcodes of the
+proposal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 DEAD_AFTER: Final = 3
 """Missed heartbeats after which a peer is dead (Z-28)."""
 GREETING: Final = 4
-"""Acknowledgement windows after which a peer that has sent no hello counts as a plain one."""
+"""Number of acknowledgement windows after which a peer without a hello counts as a plain peer."""
 _ACKS: Final = {
     codec.SUBSCRIBE: codec.SUBSCRIBE_ACK,
     codec.UNSUBSCRIBE: codec.UNSUBSCRIBE_ACK,
@@ -36,7 +36,7 @@ _LABEL: Final = b"hanzo-pubsub mesh 1"
 
 
 class MeshError(FrameError):
-    """The peer breaks a rule, or this node does not accept it. Close the connection."""
+    """The peer violates the protocol, or this node rejects it. Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Welcomed:
     """The connection is in use.
 
     Attributes:
-        plain: Whether the peer speaks the six opcodes only.
+        plain: Whether the peer uses only the six opcodes.
         missed: Whether the peer has published something that this node subscribes to.
     """
 
@@ -76,14 +76,14 @@ class Unsubscribed:
 
 @dataclass(frozen=True, slots=True)
 class Forwarded:
-    """A message of one of our nodes."""
+    """A message of a node that sent a hello."""
 
     record: Record
 
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A message of a peer that speaks the six opcodes only."""
+    """A message of a peer that uses only the six opcodes."""
 
     topics: Sequence[bytes]
     data: bytes
@@ -103,7 +103,7 @@ class Acknowledged:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """The peer stops, and has sent everything."""
+    """The peer stops. It has sent all its messages."""
 
 
 Event: TypeAlias = (
@@ -126,7 +126,7 @@ class Terms:
     Attributes:
         node: Id of this node.
         start: See `codec.Hello`.
-        address: Where other nodes reach it.
+        address: Address at which other nodes reach it.
         key: The shared key; None for none.
         heartbeat: Seconds between two pings.
         window: Seconds after which an acknowledgement is late.
@@ -152,10 +152,10 @@ class Peering:
         now: Monotonic seconds.
 
     Attributes:
-        hello: What the peer said; None before, and for a plain peer.
+        hello: The peer's hello; None before it arrives, and for a plain peer.
         ready: Whether messages and interest may be exchanged.
-        plain: Whether the peer speaks the six opcodes only; known when `ready`.
-        announcements: Interests of this node, for the peer; set when `ready`.
+        plain: Whether the peer uses only the six opcodes; known when `ready`.
+        announcements: The subscriptions of this node at the peer; set when `ready`.
     """
 
     def __init__(self, terms: Terms, nonce: bytes, *, dialed: bool, now: float) -> None:
@@ -189,10 +189,10 @@ class Peering:
         return out[0] if len(out) == 1 else b"".join(out)
 
     def received(self, data: bytes, now: float) -> Iterable[Event]:
-        """Take bytes from the peer.
+        """Process bytes from the peer.
 
         Raises:
-            FrameError: Close the connection; its `reason` is the word for counters.
+            FrameError: Close the connection; its `reason` is the label for counters.
         """
         for each in self._decoder.feed(data):
             self._heard = now
@@ -200,7 +200,7 @@ class Peering:
             yield from self._frame(each)
 
     def tick(self, now: float) -> Iterable[Event]:
-        """Send the heartbeats and requests that are due, and notice a dead peer.
+        """Send the heartbeats and requests that are due, and detect a dead peer.
 
         Raises:
             FrameError: Close the connection.
@@ -214,7 +214,8 @@ class Peering:
                 yield self._as_plain()
             return
         if now >= self._ping_at:
-            # Pings are counted, not seconds: a node that was suspended itself gives its peers time.
+            # Count pings, not seconds, so that a node that was suspended gives its peers time to
+            # answer.
             if self._unanswered >= DEAD_AFTER:
                 raise MeshError("dead", f"{DEAD_AFTER} heartbeats were not answered.")
             self._unanswered += 1
@@ -254,7 +255,7 @@ class Peering:
         self._out.append(codec.members(members))
 
     def leave(self) -> None:
-        """Send a goodbye after everything else."""
+        """Announce the end, after everything else."""
         if self.ready and not self.plain:
             self._out.append(codec.frame(codec.LEAVING))
 
@@ -314,7 +315,7 @@ class Peering:
         yield Introduced(hello)
 
     def _proof(self, whose: Hello, other: Hello, *, dialer: bool) -> bytes:
-        """Proves that a node has the key; it is valid only here and in this role."""
+        """A proof that a node has the key; valid only on this connection and in this role."""
         assert self._terms.key is not None
         parts = (
             _LABEL,

@@ -1,4 +1,4 @@
-"""The other nodes: which connection leads to each, what each wants, and what it has missed."""
+"""The other nodes: the connection to each, what each wants, and whether it has missed messages."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.mesh.link import Link
 
 REMEMBERED: Final = 600.0
-"""Seconds for which it is remembered what a node wanted that went without a word."""
+"""Seconds for which the interest of a node that disappeared is remembered."""
 REMEMBERED_MAX: Final = 64
-"""Nodes of which that is remembered."""
+"""Maximum nodes whose interest is remembered."""
 
 
 class Remote:
     """Another node.
 
     Attributes:
-        node: Its id; of a plain peer a name that no node has.
+        node: Its id; for a plain peer, a name that no node can have.
         start: See `codec.Hello`.
-        address: Where it is reached; empty for a plain peer.
-        plain: Whether it speaks the six opcodes alone.
+        address: Its address; empty for a plain peer.
+        plain: Whether it uses only the six opcodes.
         link: The connection; None while there is none.
-        missed: Whether something was published that it wanted, while there was none.
-        lost_at: Since when there is none.
-        stale: What it wanted before the connection was lost, and has not asked for since.
-        stale_until: When it wants that no more.
+        missed: Whether a message that it wanted was published without a connection.
+        lost_at: When the connection was lost.
+        stale: Names that it wanted before the connection was lost, and has not requested since.
+        stale_until: When the stale names are removed.
     """
 
     __slots__ = (
@@ -60,7 +60,7 @@ class Remotes:
     """All other nodes that are known by name.
 
     Args:
-        most: Topics and patterns that one may want.
+        most: Maximum topics and patterns per node.
     """
 
     def __init__(self, most: int) -> None:
@@ -77,16 +77,16 @@ class Remotes:
         return remote is not None and remote.link is not None
 
     def __iter__(self) -> Iterator[Remote]:
-        """Those with a connection."""
+        """The nodes with a connection."""
         return iter([each for each in self._remotes.values() if each.link is not None])
 
     def connect(self, remote: Remote, link: Link, until: float) -> None:
-        """There is a connection.
+        """A connection is in use.
 
         Args:
-            remote: With which node.
+            remote: The node.
             link: The connection.
-            until: When what it wanted before, and has not asked for by then, is wanted no more.
+            until: When to remove the names that it wanted earlier and has not requested again.
         """
         self._remotes[remote.node] = remote
         remote.link = link
@@ -95,17 +95,17 @@ class Remotes:
         remote.stale_until = until
 
     def wants(self, remote: Remote, names: Iterable[str]) -> bool:
-        """It wants these; False if it would have too many."""
+        """Add names that the node wants; False if there would be too many."""
         names = list(names)
         if remote.stale:
             remote.stale.difference_update(names)
         return self.table.add(remote, names)
 
     def disconnect(self, remote: Remote, now: float, *, for_good: bool) -> None:
-        """There is no connection any more.
+        """The connection is lost.
 
         Args:
-            remote: With which node.
+            remote: The node.
             now: Monotonic seconds.
             for_good: Whether it is not expected back under this id.
         """

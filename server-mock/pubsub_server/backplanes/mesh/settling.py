@@ -23,14 +23,14 @@ class Settling:
         self._waiting: dict[asyncio.Future[None], dict[Link, tuple[int, int]]] = {}
 
     def wait(self, links: Iterable[Link], seconds: float) -> Awaitable[None] | None:
-        """Wait until the peers have acknowledged all that this node has asked them for.
+        """Wait until the peers have acknowledged all subscriptions of this node.
 
         Args:
             links: Connections in use.
-            seconds: After which the wait ends anyway.
+            seconds: Maximum time of the wait.
 
         Returns:
-            None where all have acknowledged already.
+            None if all have already acknowledged.
         """
         missing = {
             link: announcements.asked

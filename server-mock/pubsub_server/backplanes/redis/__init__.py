@@ -1,1 +1,1 @@
-"""Nodes joined by Redis or Valkey: one script call numbers, keeps, de-duplicates and fans out."""
+"""Connects nodes by Redis or Valkey: one script call numbers, stores, deduplicates and fans out."""

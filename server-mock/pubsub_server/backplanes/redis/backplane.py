@@ -1,4 +1,4 @@
-"""`RedisBackplane`: the logs in Redis, the nodes joined by its channels."""
+"""`RedisBackplane`: the logs are in Redis, and its channels connect the nodes."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ class RedisBackplane:
         link: To Redis.
         layout: Names of keys and channels.
         retention: What each log keeps.
-        ids: Remembered of each shard, and as many again.
-        remember: Seconds ids are remembered, as far as there is room.
-        options: What the nodes share beside the logs.
+        ids: Minimum ids remembered per shard; up to twice as many are kept.
+        remember: Seconds for which ids are remembered, if there is room.
+        options: The shared state of the nodes other than the logs.
         secret: Seals client ids; the same on all nodes.
 
     Attributes:
-        logs: What Redis has kept.
+        logs: The logs in Redis.
         roster: Presence of all nodes.
         connections: Counts connections on all nodes.
         rates: Publish rates.
@@ -228,7 +228,7 @@ class RedisBackplane:
     ) -> None:
         """See `backplane.Backplane`."""
         items: list[Item] = []
-        # Without an id of its own nothing can be repeated.
+        # Without an id, a message cannot be repeated.
         repeats = origin is not None
         own = scope(sender)
         for draft in drafts:
@@ -294,7 +294,7 @@ class RedisBackplane:
                     names += self._lost(journal, wanted.after, patterns, set(names), allowed)
                 now, unbroken, logs = await self._reader.replay(names, wanted)
                 read = {topic: 0 if log is None else log.last for topic, log in logs.items()}
-                # Once is enough: a log that ends before that then has lost what it had.
+                # One repetition is enough: a log that still ends before it has lost messages.
                 while unread := self._tracks.unread(journal, read):
                     now, unbroken, others = await self._reader.replay(list(unread), wanted)
                     logs |= others
@@ -315,11 +315,11 @@ class RedisBackplane:
         now: int,
         unbroken: int,
     ) -> Replay:
-        """The logs as they were read; the hub joins what is delivered to them."""
+        """The logs as read; the hub adds the messages that are delivered."""
         found: list[Chosen] = []
         for topic, log in logs.items():
             self._opened(topic, None if log is None else log.last, now)
-            # Where a position is asked for, messages on their way fill what the log has lost.
+            # If a position was requested, messages in transit replace those that the log has lost.
             stood = self._tracks.stood(journal, topic) if topic in wanted.after else None
             chosen = (
                 choose_without_log(topic, wanted, stood)
@@ -334,7 +334,7 @@ class RedisBackplane:
         return replace(replay, overlapping=overlapping)
 
     def _opened(self, topic: str, last: int | None, now: int) -> None:
-        """The log of a topic was read; if it is opening, it is open now."""
+        """The log of a topic has been read; if the topic was opening, it is now open."""
         track = self._tracks.get(topic)
         if track is None or track.last is not None:
             return
@@ -358,9 +358,9 @@ class RedisBackplane:
         known: set[str],
         allowed: Callable[[str], bool],
     ) -> list[str]:
-        """Topics of which more was delivered here than the subscriber knows.
+        """Topics of which this node has delivered more than the subscriber knows.
 
-        If the store has lost their logs, a search does not find them.
+        A search does not find them if the store has lost their logs.
         """
         trie = _trie(patterns)
         return [

@@ -1,6 +1,6 @@
-"""What comes from Redis, handed to the hub in order; a hole is filled from the log first.
+"""Passes messages from Redis to the hub in order, and first fills gaps from the log.
 
-What was published or changed and did not come is looked for after each break, and periodically.
+It searches for missed messages and changes after each disconnection, and periodically.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ logger = logging.getLogger(__name__)
 
 AGAIN_AFTER: Final = 0.02
 AGAIN_AT_MOST: Final = 1.0
-"""Seconds; each wait is twice the one before, up to this."""
+"""Maximum seconds of a wait; each wait is twice the previous one."""
 SWEEP_EVERY: Final = 5.0
 """Seconds."""
 SWEEP_MARGIN_MS: Final = 2_000
 
 
 class Deliveries:
-    """The way of the messages of all topics into this node.
+    """Delivers the messages of all topics on this node.
 
     Args:
-        tracks: Where each topic stands.
-        reader: Of the logs.
-        tasks: Keeps what fetches.
-        members: Gets the changes of members.
+        tracks: The position of each topic.
+        reader: Reads the logs.
+        tasks: Runs the reads.
+        members: Receives the changes of members.
         sure: Whether this node has received all recent messages of a topic's shard.
 
     Attributes:
-        healed: Holes that were filled from a log.
+        healed: Number of gaps that were filled from a log.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class Deliveries:
         self._sure = sure
         self._deliver: Callable[[Entry], None] = lambda entry: None
         self._lack: Callable[[str], None] = lambda topic: None
-        # Their first messages wait until the log has been asked for what precedes them.
+        # Topics whose first messages wait until the log has been read for earlier ones.
         self._unproven: dict[str, Track] = {}
         self.healed = 0
 
@@ -77,22 +77,22 @@ class Deliveries:
 
     @property
     def unproven(self) -> list[str]:
-        """Topics new to this node, whose first messages wait for `discover`."""
+        """Topics that are new to this node, whose first messages wait for `discover`."""
         return list(self._unproven)
 
     def take(self, payload: bytes) -> None:
-        """Take what a channel has brought; never raises."""
+        """Process a payload from a channel; never raises."""
         try:
             if payload.startswith(PRESENCE):
                 self._members(payload)
                 return
             self.catch_up(unpack(payload))
         except Exception:
-            # The connection that brought it has other topics to bring.
+            # Other topics use the same connection, so an error must not end it.
             logger.exception("cannot deliver a message from Redis")
 
     def catch_up(self, found: Iterable[Entry]) -> None:
-        """Take messages of one topic, oldest first."""
+        """Process messages of one topic, oldest first."""
         for entry in found:
             new = entry.seq is not None and entry.topic not in self._tracks
             if new and not self._sure(entry.topic):
@@ -106,12 +106,12 @@ class Deliveries:
     async def discover(self, topic: str, since: int) -> None:
         """Deliver the messages of a topic that is new to this node or opening, oldest first.
 
-        A subscriber by pattern has no position of such a topic, so it cannot see that something
-        lacks before the first message that it gets.
+        A subscriber by pattern has no position of such a topic, so it cannot detect a gap before
+        the first message that it receives.
 
         Args:
             topic: One that a pattern matches.
-            since: Messages that are not newer than this, Unix ms, are not delivered.
+            since: Deliver only messages newer than this, Unix ms.
         """
         known = self._tracks.get(topic)
         if known is not None and not known.unproven and known.last is not None:
@@ -126,21 +126,21 @@ class Deliveries:
         self.settle(track, None if log is None else log.last, found)
 
     def doubt(self, topic: str) -> Track:
-        """Let the messages of a topic wait for `discover`: patterns may lack what precedes them."""
+        """Hold the messages of a topic until `discover`: patterns may miss earlier messages."""
         track = self._unproven.get(topic)
         if track is None or self._tracks.get(topic) is not track:
             track = self._unproven[topic] = self._tracks.hold(topic)
         return track
 
     def settle(self, track: Track, last: int | None, found: Sequence[Entry] = ()) -> None:
-        """Deliver what waited while a topic was opening; see `Tracks.settle`."""
+        """Deliver the messages that waited while a topic was opening; see `Tracks.settle`."""
         ready, again = self._tracks.settle(track, last, found)
         self._deliver_all(ready)
         if again:
             self.heal(track)
 
     def heal(self, track: Track) -> None:
-        """Deliver what the log has and this node has not, and then what waited for that."""
+        """Deliver missed messages from the log, then the messages that waited for them."""
         self._tasks.spawn(self._heal(track))
 
     async def _heal(self, track: Track) -> None:
@@ -149,17 +149,17 @@ class Deliveries:
             try:
                 log = await self._reader.one(track.topic, "after", track.last)
             except LINK_ERRORS:
-                # The sooner the better: the log keeps so many messages and no more.
+                # Read as early as possible: the log keeps a limited number of messages.
                 await asyncio.sleep(pause)
                 pause = min(AGAIN_AT_MOST, pause * 2)
                 continue
             except Exception:
-                # While a hole is open its topic waits.
+                # The messages of a topic wait until its gap is filled.
                 logger.exception("cannot read the missing messages of a topic; trying again")
                 await asyncio.sleep(AGAIN_AT_MOST)
                 continue
             if self._tracks.get(track.topic) is not track:
-                # Its last subscriber left, and those who came since have the log from replays.
+                # Its last subscriber left, and newer subscribers have the log from replays.
                 return
             self.healed += 1
             found = () if log is None else log.entries
@@ -177,20 +177,20 @@ class Deliveries:
 
 
 class CatchingUp:
-    """Compares where topics stand in Redis with what this node has delivered.
+    """Compares the positions in Redis with those that this node has delivered.
 
     Args:
         layout: Names of keys.
         reader: Of the logs.
-        tracks: Where each topic is here.
-        deliveries: Is given what was missed.
-        matching: Whether a topic is wanted here.
+        tracks: The position of each topic on this node.
+        deliveries: Receives the missed messages.
+        matching: Whether a topic is wanted on this node.
         awaited: Milliseconds for which a pattern of this node has matched a topic; None if no
             pattern does.
-        roster: Looks for changes of members at the same time.
-        lease: Gets the losses of Redis.
-        silence: Milliseconds after which a log that no one writes is forgotten.
-        tasks: Keeps the sweeps.
+        roster: Searches for changes of members at the same time.
+        lease: Receives the losses of Redis.
+        silence: Milliseconds without a write after which a log is removed.
+        tasks: Runs the sweeps.
     """
 
     def __init__(
@@ -218,48 +218,48 @@ class CatchingUp:
         self._silence = silence
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
-        # By shard, its own Redis time up to which everything published is known to have come; and
-        # since when it has lost nothing.
+        # Per shard: the Redis time up to which all published messages have arrived, and the time
+        # since which it has lost nothing.
         self._caught_up: dict[int, int] = {}
         self._unbroken: dict[int, int] = {}
-        # Shards that may have lost something, not yet said.
+        # Shards that may have lost data, not reported yet.
         self._doubted: set[int] = set()
-        # Shards of which messages may not have come.
+        # Shards of which messages may be missing.
         self._anew: set[int] = set()
-        # By shard, connections to its channels that were begun; and how many of them there were
-        # when this node had looked for everything that had not come.
+        # Per shard: the number of connections to its channels, and this number at the last complete
+        # search for missed messages.
         self._begun: Counter[int] = Counter()
         self._proven: Counter[int] = Counter()
         self._next_sweep = 0.0
 
     def sweep(self) -> None:
-        """Look through all shards, unless that began less than `SWEEP_EVERY` seconds ago."""
+        """Search all shards, unless a search began less than `SWEEP_EVERY` seconds ago."""
         if self._loop.time() >= self._next_sweep:
             self._next_sweep = self._loop.time() + SWEEP_EVERY
             self._tasks.spawn(self._sweep())
 
     def interrupted(self, shards: Sequence[int]) -> None:
-        """A connection to these shards begins; this node may have missed messages before it."""
+        """A connection to these shards begins; this node may have missed earlier messages."""
         self._begun.update(shards)
 
     def sure(self, topic: str) -> bool:
-        """Whether this node has heard all that the topic's shard published up to now."""
+        """Whether this node has received all messages that the topic's shard has published."""
         shard = self._layout.shard(topic)
-        # No one was subscribed before this node looked for the first time.
+        # There was no subscriber before the first search of this node.
         return shard not in self._caught_up or self._begun[shard] == self._proven[shard]
 
     def opened(self, topic: str, now: int) -> bool:
-        """A topic opens, because someone subscribes to it by name; its log has messages.
+        """A topic opens because of its first subscriber by name, and its log has messages.
 
-        If this node did not hear them, subscribers by pattern lack them: the replay goes to the new
-        subscriber alone.
+        If this node missed them, subscribers by pattern need them: only the new subscriber receives
+        the replay.
 
         Args:
-            topic: Which.
+            topic: Its name.
             now: Redis time, Unix ms.
 
         Returns:
-            Whether this call delivers what they lack, and then what waits.
+            Whether this call delivers the missed messages, and then the waiting ones.
         """
         since = self._owed_since(topic, now)
         if since is None:
@@ -272,11 +272,11 @@ class CatchingUp:
         try:
             await self._deliveries.discover(topic, since)
         except LINK_ERRORS as error:
-            # The next sweep tries again.
+            # The next sweep repeats it.
             logger.warning("cannot read missed messages from Redis: %s", type(error).__name__)
 
     def _owed_since(self, topic: str, now: int) -> int | None:
-        """Unix ms from which on patterns may lack messages of an opening topic; None if none do."""
+        """Unix ms from which patterns may miss messages of an opening topic; None if none do."""
         awaited, shard = self._awaited(topic), self._layout.shard(topic)
         caught_up = self._caught_up.get(shard)
         if awaited is None or not caught_up:
@@ -284,25 +284,25 @@ class CatchingUp:
         return max(self._margin(shard, caught_up), now - awaited)
 
     def _margin(self, shard: int, caught_up: int) -> int:
-        # Another server may have another clock.
+        # The clock of another server may differ.
         lost = shard in self._anew or self._begun[shard] != self._proven[shard]
         return max(1, caught_up - (CLOCKS_MS if lost else SWEEP_MARGIN_MS))
 
     async def restored(self, shards: Sequence[int]) -> None:
-        """These are heard again, after a time in which they may not have been."""
+        """These shards are connected again; messages may have been missed in the meantime."""
         self._anew.update(shards)
         self._roster.interrupted(shards)
         pause = AGAIN_AFTER
-        # Later the sweeps try again.
+        # Later sweeps repeat it.
         while not await self._catch_up(shards) and pause < AGAIN_AT_MOST:
             await asyncio.sleep(pause)
             pause *= 2
 
     async def rest(self) -> None:
-        """Deliver all that was kept before this call; the caller bounds the time."""
+        """Deliver everything that was stored before this call; the caller limits the time."""
         while True:
             heard = await self._catch_up(range(len(self._layout.bases)))
-            # What is held waits for a log that is being read.
+            # Held messages wait for a log that is being read.
             if heard and not self._tracks.waiting:
                 return
             await asyncio.sleep(AGAIN_AFTER)
@@ -311,7 +311,7 @@ class CatchingUp:
         await self._catch_up(range(len(self._layout.bases)))
 
     async def _catch_up(self, shards: Iterable[int]) -> bool:
-        """Look for what has not come; whether that was possible."""
+        """Search for missed messages; whether the search succeeded."""
         members, found = await asyncio.gather(
             self._roster.catch_up(), asyncio.gather(*map(self._catch_up_shard, shards))
         )
@@ -324,12 +324,12 @@ class CatchingUp:
                 *(len(self._doubted), len(self._layout.bases)),
             )
             self._doubted.clear()
-            # Members and counts may lack there, too.
+            # Members and counts may also be missing.
             self._lease.lose()
         return members and not errors
 
     async def _catch_up_shard(self, shard: int) -> str | None:
-        """The kind of error that kept it from looking; None where it has looked."""
+        """The kind of error that prevented the search; None on success."""
         caught_up, anew = self._caught_up.get(shard, 0), shard in self._anew
         since = self._margin(shard, caught_up) if caught_up else 0
         self._anew.discard(shard)
@@ -345,7 +345,7 @@ class CatchingUp:
             moved.update(self._unproven(shard))
             await self._compare(moved, since, sweep.now)
             self._proven[shard] = begun
-            # What has come meanwhile waits still, and nothing comes to wait any more.
+            # Messages that arrived in the meantime still wait, and no more are added.
             await self._compare(self._unproven(shard), since, sweep.now)
         except Exception as error:
             if anew:
@@ -367,7 +367,7 @@ class CatchingUp:
             elif track.last is not None:
                 known[topic] = track.last
             elif (owed := self._owed_since(topic, now)) is not None:
-                # Its replay settles what it opens for, and not what patterns lack.
+                # Its replay serves the new subscriber, but not the patterns.
                 await self._deliveries.discover(topic, max(owed, since))
         heads = await self._reader.heads(known, self._silence)
         for topic, last in heads.items():

@@ -1,4 +1,4 @@
-"""What Redis refuses, and why one cannot be used: for operators, never with a secret of its URL."""
+"""Describes errors of Redis for operators, without the secrets of its URL."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ _KNOWN: Final = {
 
 
 class RefusedError(RedisError):
-    """Redis is there and refuses: until an operator has fixed it, or until it is over.
+    """Redis is reachable but refuses, temporarily or until an operator fixes it.
 
     Args:
         why: A clause for users and operators.
-        remedy: What an operator does.
+        remedy: What the operator must do.
     """
 
     def __init__(self, why: str, remedy: str) -> None:
@@ -52,7 +52,7 @@ class RefusedError(RedisError):
 
 
 def refusal(error: ResponseError) -> RefusedError | None:
-    """The meaning of an error from Redis that the command did not cause."""
+    """Explains an error from Redis that the command did not cause."""
     if isinstance(error, NoPermissionError):
         return RefusedError(
             f"the user of redis_url lacks a permission ({error})",
@@ -63,7 +63,7 @@ def refusal(error: ResponseError) -> RefusedError | None:
 
 
 def cause(error: Exception) -> str:
-    """For the log: what is the matter, and what to do where that is known."""
+    """For the log: the problem, and the remedy if it is known."""
     if isinstance(error, OutOfMemoryError):
         return "Redis is full (maxmemory)"
     said = str(error)
@@ -76,11 +76,11 @@ _E = TypeVar("_E", bound=BaseException)
 
 
 def unusable(url: str, error: Exception) -> str:
-    """What to tell the operator.
+    """The problem and the remedy, for the operator.
 
     Args:
         url: See `link.Link`.
-        error: What the first calls ended with.
+        error: The error of the first calls.
     """
     if isinstance(error, AuthenticationError):
         return _unknown(error)
@@ -134,7 +134,7 @@ def _unreachable(url: str, error: Exception) -> str:
 
 
 def _where(url: str) -> str:
-    # No more of the URL than this: the rest may be a secret.
+    # Show only this part of the URL: the rest may be a secret.
     options: dict[str, Any] = dict(parse_url(url))
     return options.get("path") or f"{options.get('host', 'localhost')}:{options.get('port', 6379)}"
 
@@ -149,7 +149,7 @@ def _within(error: BaseException, kind: type[_E]) -> _E | None:
 
 
 def _cause(error: BaseException) -> str:
-    """What the system said, where it said something."""
+    """The text of the operating system, if there is one."""
     at: BaseException | None = error
     while at is not None:
         if isinstance(at, OSError) and at.strerror:

@@ -1,7 +1,7 @@
-"""Listening to all shards: over one connection, or in a cluster over one for each shard.
+"""Listens to all shards: over one connection, or in a cluster over one connection per shard.
 
-A connection is made again when it is lost. A shard with a connection of its own that moves to
-another server, or whose server fails, is lost and restored by itself, and the others go on.
+A lost connection is dialed again. In a cluster, a shard that moves or whose server fails is
+restored separately, and the other shards are not affected.
 """
 
 from __future__ import annotations
@@ -32,36 +32,37 @@ logger = logging.getLogger(__name__)
 
 CHANNELS_A_COMMAND: Final = 1_000
 LOOK_EVERY: Final = 1.0
-"""Seconds between two looks at who has the shards."""
+"""Seconds between two checks of which server has each shard."""
 AGAIN_AFTER: Final = 0.05
 AGAIN_AT_MOST: Final = 1.0
 TELL_EVERY: Final = 60.0
-"""Seconds between two lines that Redis refuses to be listened to."""
+"""Seconds between two log lines about Redis refusing a subscription."""
 PROBES: Final = 8
 """Probes without an answer after which a feed counts as silent."""
 LOST_AFTER: Final = 3
-"""Probes without an answer after which the connection that listens is dialed again."""
+"""Probes without an answer after which the listening connection is dialed again."""
 LOST_AFTER_AT_MOST: Final = 48
-"""A connection that never answers doubles that for the next one, up to this: where dialing itself
-takes long, it has to succeed at some time."""
+"""Each connection that never answers doubles this number for the next one, up to this maximum, so
+that slow dialing eventually succeeds.
+"""
 
 
 class Probe:
-    """Proof that a feed hears what is published: the node publishes to itself.
+    """Checks that a feed receives messages: the node publishes to itself.
 
-    Silence is counted in probes, not by the clock: a process that was stopped has not listened, so
-    that time proves nothing.
+    It counts probes, not seconds: a process that was suspended did not listen, so elapsed time
+    proves nothing.
 
     Args:
-        timeout: Seconds of silence after which a node does not hear what is published.
-        publish: Publishes to the node itself, on the way that messages take.
-        tasks: Keeps what sends.
+        timeout: Seconds without its own probe after which a node counts as silent.
+        publish: Publishes to the node itself, on the path that messages use.
+        tasks: Runs the sending task.
         changed: Called when `hears` changes.
 
     Attributes:
         every: Seconds between two probes.
-        hears: Whether the feed has heard its node within the timeout.
-        silences: Times that it had not.
+        hears: Whether the feed has received a probe within the timeout.
+        silences: Number of times that it has not.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Probe:
         self._sending: asyncio.Task[None] | None = None
         self._answered = False
         self._missed = 0
-        # Probes that the present connection did not answer.
+        # Unanswered probes of the current connection.
         self._lacking = 0
         self._patience = LOST_AFTER
         self._lost = asyncio.Event()
@@ -93,12 +94,12 @@ class Probe:
             self._look()
 
     def send(self) -> None:
-        """Publish to the node itself, unless that is under way."""
+        """Publish to the node itself, unless a probe is in progress."""
         if self._sending is None or self._sending.done():
             self._sending = self._tasks.spawn(self._try_to_send())
 
     def heard(self) -> None:
-        """What the node published to itself has come."""
+        """The node has received its own probe."""
         self._answered = True
         self._missed = self._lacking = 0
         self._patience = LOST_AFTER
@@ -107,15 +108,15 @@ class Probe:
             self._changed()
 
     def connect(self) -> None:
-        """A connection is dialed."""
+        """A new connection is being dialed."""
         self._lacking = 0
         self._lost.clear()
 
     async def watch(self) -> None:
-        """Wait until the present connection has missed too many probes in a row.
+        """Wait until the current connection has missed too many consecutive probes.
 
         Raises:
-            RedisError: It has.
+            RedisError: It has missed them.
         """
         await self._lost.wait()
         silent = self._patience * self.every
@@ -136,7 +137,7 @@ class Probe:
             self._changed()
 
     async def _try_to_send(self) -> None:
-        # What keeps it from being sent shows as silence.
+        # A failure to send shows as a missing probe.
         with contextlib.suppress(TimeoutError, *LINK_ERRORS):
             async with asyncio.timeout(self._patience * self.every):
                 await self._publish()
@@ -145,22 +146,22 @@ class Probe:
 class Feed:
     """One connection that listens.
 
-    With a pattern among its subscriptions a node takes whole shards, as a pattern may match any
-    topic; without one only the topics that are named. A message that comes by both ways while that
-    changes is taken once: where the whole shard comes, the topic's own channel is not heeded.
+    If a client subscribes to a pattern, the node listens to whole shards, as a pattern can match
+    any topic; otherwise only to the named topics. During a change between the two, a message that
+    arrives on both channels is processed once: the shard's channel takes precedence.
 
     Args:
         link: To Redis.
-        bases: Prefixes of the shards that are listened to; all of one slot in a cluster.
-        take: Given each payload.
-        restored: Awaited whenever a connection stands and all channels are confirmed.
-        timeout: Seconds without hearing its own node after which a feed counts as silent.
+        bases: Prefixes of the shards to listen to; all of one slot in a cluster.
+        take: Called with each payload.
+        restored: Awaited each time a connection is open and all channels are confirmed.
+        timeout: Seconds without a probe of its own node after which a feed counts as silent.
         changed: Called when `hears` changes.
-        begun: Called before a new connection hears its first message.
+        begun: Called before a new connection receives its first message.
 
     Attributes:
-        up: Whether a connection stands and all channels are confirmed.
-        losses: Times that a connection was lost or not made.
+        up: Whether a connection is open and all channels are confirmed.
+        losses: Number of times that a connection was lost or could not be opened.
     """
 
     def __init__(
@@ -174,7 +175,7 @@ class Feed:
         begun: Callable[[], None] = lambda: None,
     ) -> None:
         self._link = link
-        # No one else publishes there: what comes is what this feed has sent.
+        # Only this feed publishes there.
         self._own = f"{bases[0]}:alive:{secrets.token_hex(8)}"
         self._take = take
         self._restored = restored
@@ -183,13 +184,13 @@ class Feed:
         self._shards = frozenset(f"{base}:a" for base in bases)
         self._channels: set[str] = set()
         self._patterns = 0
-        # Requested on this connection; of these, not confirmed yet; and ending.
+        # Channels requested on this connection, those not confirmed yet, and those to be ended.
         self._asked: set[str] = set()
         self._unconfirmed: set[str] = set()
         self._ending: set[str] = set()
         # Whether whole shards are among them.
         self._whole = False
-        # To be asked for and to be ended with the next command.
+        # Channels to subscribe to and to unsubscribe from with the next command.
         self._adding: set[str] = set()
         self._leaving: set[str] = set()
         self._switching = False
@@ -213,12 +214,12 @@ class Feed:
             self._want((channel,))
 
     def leave(self, channel: str) -> None:
-        """Listen to the channel of a topic no more."""
+        """Stop listening to the channel of a topic."""
         self._channels.discard(channel)
         self._part((channel,))
 
     def join_pattern(self) -> None:
-        """Listen to everything; called once for each pattern."""
+        """Listen to whole shards; called once for each pattern."""
         self._patterns += 1
         if self._patterns == 1:
             self._switching = True
@@ -226,7 +227,7 @@ class Feed:
             self._part(self._channels)
 
     def leave_pattern(self) -> None:
-        """One pattern less."""
+        """A pattern has ended; after the last one, listen only to named topics."""
         self._patterns -= 1
         if not self._patterns:
             self._switching = True
@@ -234,7 +235,7 @@ class Feed:
             self._part(self._shards)
 
     def ready(self, channel: str | None) -> list[asyncio.Future[None]]:
-        """What to await until the channel of a topic comes; None for all that patterns need."""
+        """An awaitable until the channel of a topic is confirmed; None stands for whole shards."""
         waiting: list[asyncio.Future[None]] = []
         for each in self._shards if channel is None or self._patterns else (channel,):
             if not self._confirmed(each):
@@ -247,12 +248,12 @@ class Feed:
 
     @property
     def hears(self) -> bool:
-        """Whether what the node publishes has come back to it within the timeout."""
+        """Whether the node has received its own probe within the timeout."""
         return self._probe.hears
 
     @property
     def silences(self) -> int:
-        """Times that nothing has."""
+        """Number of times that no probe arrived within the timeout."""
         return self._probe.silences
 
     def start(self) -> None:
@@ -314,14 +315,14 @@ class Feed:
         self._whole = False
         self._adding = set(self._wanted)
         self._fresh = True
-        # A connection listens only with a channel, and only if the user of Redis may.
+        # A connection needs a channel to listen, and the Redis user needs the permission.
         self._unconfirmed.add(self._own)
         wire.tell(("SSUBSCRIBE", self._own))
         self._changed.set()
         await self._tasks.race(wire.ended(), self._send(server, wire))
 
     def _take_push(self, push: Sequence[Any]) -> None:
-        """What the connection brings unasked."""
+        """Process a push of the connection."""
         kind = push[0]
         if kind == b"smessage":
             self._message(push[1].decode(), push[2])
@@ -351,7 +352,7 @@ class Feed:
         self._asked.update(adding)
         self._whole = not self._shards.isdisjoint(self._asked)
         self._unconfirmed.update(adding)
-        # What is to come by another way ends only when that way is open.
+        # End a channel only when its replacement is confirmed.
         leaving: list[str] = []
         coming = bool(self._unconfirmed) or any(each in wanted for each in self._ending)
         if not (self._switching and coming):
@@ -411,7 +412,7 @@ class Feed:
     def _complete(self) -> None:
         if self._unconfirmed or self._adding:
             return
-        # All that is wanted comes, by whatever way someone was waiting for it.
+        # All wanted channels are confirmed, whichever of them a caller waited for.
         for futures in self._waiters.values():
             _resolve(futures)
         self._waiters.clear()
@@ -447,7 +448,7 @@ def _pieces(channels: Iterable[str]) -> Iterable[Sequence[str]]:
 
 
 class Feeds:
-    """What this node's clients need to hear.
+    """Receives the messages that this node's clients need.
 
     Args:
         link: To Redis.
@@ -524,16 +525,16 @@ class Feeds:
         self._of(topic).join(self._channel(topic))
 
     def leave(self, topic: str) -> None:
-        """Listen to a topic no more."""
+        """Stop listening to a topic."""
         self._of(topic).leave(self._channel(topic))
 
     def join_pattern(self) -> None:
-        """Listen to everything; called once for each pattern."""
+        """Listen to whole shards; called once for each pattern."""
         for feed in self._lanes:
             feed.join_pattern()
 
     def leave_pattern(self) -> None:
-        """One pattern less."""
+        """A pattern has ended; after the last one, listen only to named topics."""
         for feed in self._lanes:
             feed.leave_pattern()
 

@@ -1,4 +1,4 @@
-"""What Redis holds: names of keys and channels, and the records that the scripts take and give.
+"""The data in Redis: names of keys and channels, and the records of the scripts.
 
 Each shard has one hash tag, so that a cluster keeps its keys together.
 """
@@ -21,19 +21,19 @@ if TYPE_CHECKING:
     from pubsub_server.shared.requests import Draft
 
 VERSION: Final = 2
-"""Of what the keys are called and hold; nodes with different ones cannot share them."""
+"""Version of the names and formats of the keys; nodes with different versions cannot share them."""
 
 
 class Layout:
-    """Which shard a topic belongs to, and what its keys and channels are called.
+    """Maps a topic to its shard, and to the names of its keys and channels.
 
     Args:
-        prefix: What all names begin with; services that share a Redis take different ones.
-        shards: How many; the same on every node, forever.
+        prefix: Prefix of all names; services that share a Redis need different ones.
+        shards: Number of shards; it must be the same on every node and never change.
 
     Attributes:
         prefix: As given.
-        bases: What the names of each shard begin with.
+        bases: The prefix of the names of each shard.
     """
 
     def __init__(self, prefix: str, shards: int) -> None:
@@ -41,11 +41,11 @@ class Layout:
         self.bases = tuple(f"{prefix}:{{{shard}}}" for shard in range(shards))
 
     def shard(self, topic: str) -> int:
-        """The shard of a topic: its CRC-32 by the number of shards."""
+        """The shard of a topic: its CRC-32 modulo the number of shards."""
         return crc32(topic.encode()) % len(self.bases)
 
     def channel(self, topic: str) -> str:
-        """What brings the messages of a topic alone."""
+        """The channel with the messages of one topic."""
         return f"{self.bases[self.shard(topic)]}:t:{topic}"
 
     def index(self, shard: int) -> str:
@@ -53,7 +53,7 @@ class Layout:
         return f"{self.bases[shard]}:z"
 
     def members(self, topic: str) -> str:
-        """The key that holds who is on a topic."""
+        """The key of the members of a topic."""
         return f"{self.bases[self.shard(topic)]}:p:{topic}"
 
     def attended(self, shard: int) -> str:
@@ -65,7 +65,7 @@ class Layout:
         return f"{self.bases[shard]}:e"
 
     def starts(self, shard: int) -> str:
-        """The key that holds where logs of a shard will start that have no message yet."""
+        """The key of the first positions of those logs of a shard that have no message yet."""
         return f"{self.bases[shard]}:f"
 
     @property
@@ -75,12 +75,12 @@ class Layout:
 
     @property
     def nodes(self) -> str:
-        """The key that holds the nodes by the time of their last beat."""
+        """The key of the nodes by the time of their last heartbeat."""
         return f"{self.bases[0]}:nodes"
 
     @property
     def left(self) -> str:
-        """The key that holds the nodes that were stopped in order by the time of that."""
+        """The key of the nodes that were shut down, by the time of their shutdown."""
         return f"{self.bases[0]}:left"
 
     @property
@@ -90,21 +90,21 @@ class Layout:
 
     @property
     def mark(self) -> str:
-        """Version and number of shards, which all nodes have to have in common."""
+        """Version and number of shards, which must be equal on all nodes."""
         return f"{VERSION} {len(self.bases)}"
 
     @property
     def timeout(self) -> str:
-        """The key that holds `node_timeout` of the node that was started last, ms."""
+        """The key of the `node_timeout` of the most recently started node, ms."""
         return f"{self.bases[0]}:timeout"
 
     @property
     def secret(self) -> str:
-        """The key that holds what client ids are sealed with."""
+        """The key of the secret that seals client ids."""
         return f"{self.bases[0]}:secret"
 
     def bucket(self, name: str) -> str:
-        """The key that holds what one user may publish over REST."""
+        """The key of the REST publish budget of one user."""
         return f"{self.bases[self.shard(name)]}:b:{name}"
 
 
@@ -113,9 +113,9 @@ class Layout:
 MARK_BYTES: Final = 12
 _HEAD: Final = Struct("<cdddHHI")
 NUMBERS: Final = Struct("<Hdddd")
-"""Of one message for `publish.lua`: index of its key, messages and age of its log, ttl, floor."""
+"""Numbers of one message for `publish.lua`: key index, messages and age of its log, ttl, floor."""
 PRESENCE: Final = b"p"
-"""First byte of a payload of presence; one of messages begins with `m`."""
+"""First byte of a presence payload; a payload of messages begins with `m`."""
 
 _CHANGES: Final[dict[bytes, Literal["join", "leave", "update", "move"]]] = {
     b"pj": "join",
@@ -128,12 +128,12 @@ _STAMP: Final = b',"timestamp":0'
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """An envelope without the two numbers that the store gives it.
+    """An envelope without the two numbers that the store assigns.
 
     Attributes:
-        head: Up to the timestamp.
+        head: The part before the timestamp.
         middle: Between timestamp and position.
-        tail: Behind the position.
+        tail: After the position.
         fingerprint: Equal for equal publications of the same sender.
         size: Bytes.
     """
@@ -146,7 +146,7 @@ class Parts:
 
 
 def split(draft: Draft, id: str, sender: tuple[str, str]) -> Parts:
-    """Cut the envelope of a publication where the store's numbers go."""
+    """Split the envelope of a publication where the store inserts its numbers."""
     whole = envelope(draft, id, 0, None, sender)
     meta = b"" if draft.meta is None else b',"meta":' + draft.meta
     end = len(whole) - 1 - len(meta)
@@ -160,7 +160,7 @@ def split(draft: Draft, id: str, sender: tuple[str, str]) -> Parts:
 
 
 def id_key(topic: str, scope: str, id: str) -> str:
-    """What stands for an id of a sender in a topic, as `key_of` in `publish.lua` makes it."""
+    """The key of a sender's id in a topic, as `key_of` in `publish.lua` computes it."""
     return sha1(f"{topic} {scope} {id}".encode(), usedforsecurity=False).hexdigest()[:20]
 
 
@@ -168,7 +168,7 @@ def unpack(payload: bytes) -> Iterator[Entry]:
     """The messages of one payload of a channel, or of one entry of a log.
 
     Raises:
-        ValueError: It is not one that `record_of` in `shared.lua` makes.
+        ValueError: It does not have the format of `record_of` in `shared.lua`.
     """
     at, size = 0, len(payload)
     while at < size:
@@ -192,16 +192,16 @@ def unpack(payload: bytes) -> Iterator[Entry]:
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """What `read.lua` says of one topic.
+    """The answer of `read.lua` for one topic.
 
     Attributes:
         start: Position of the first message that this log numbered.
         last: Position of the newest one.
         latest: Its time, Unix ms.
-        lost: Time, Unix ms, of the newest message that may lack though it is of this topic: let go
-            of for want of room, or lost by the store; 0 for none.
-        size: Messages in the log, with those whose time is over.
-        entries: Those asked for, oldest first, with those whose time is over.
+        lost: Unix ms of the newest message that may be missing: evicted, or lost by the store; 0
+            for none.
+        size: Messages in the log, including expired ones.
+        entries: The requested messages, oldest first, including expired ones.
     """
 
     start: int
@@ -212,11 +212,11 @@ class Log:
     entries: Sequence[Entry]
 
     def behind(self, after: int, now: int) -> tuple[list[Entry], bool, bool]:
-        """What a reader that is at this position lacks.
+        """The messages after a position.
 
         Returns:
-            The messages; whether some of what it lacks is gone; whether the position is of another
-            log than this one.
+            The messages; whether some messages after the position are gone; whether the position
+            belongs to another log.
         """
         anew = after < self.start - 1 or after > self.last
         mark = self.start - 1 if anew else after
@@ -224,7 +224,7 @@ class Log:
         return some, len(some) < self.last - mark, anew
 
     def newer(self, since: int, now: int) -> tuple[list[Entry], bool]:
-        """What is newer than this, Unix ms; and whether some of that is gone."""
+        """The messages newer than this, Unix ms; and whether some of them are gone."""
         some = [each for each in self.entries if each.timestamp > since]
         alive = [each for each in some if each.expires > now]
         whole = not some or some[-1].seq == self.last
@@ -233,7 +233,7 @@ class Log:
 
 
 def read_log(state: bytes, size: int, rows: Sequence[tuple[bytes, Sequence[bytes]]]) -> Log | None:
-    """One topic of an answer of `read.lua`; None where there is no log."""
+    """One topic of an answer of `read.lua`; None if there is no log."""
     if not state:
         return None
     start, last, latest, lost = map(int, state.split(b" "))
@@ -245,7 +245,7 @@ def read_changes(payload: bytes) -> Iterator[MemberChange]:
     """The changes of one payload of a channel.
 
     Raises:
-        ValueError: It is not one that the scripts make.
+        ValueError: It does not have the format of the scripts.
     """
     at = 0
     while at < len(payload):

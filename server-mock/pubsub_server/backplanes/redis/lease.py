@@ -1,8 +1,9 @@
-"""The lease of a node: it holds what it wrote, members and counts, as long as it sends heartbeats.
+"""The lease of a node: its members and counts are valid while it sends heartbeats.
 
-When no heartbeat came for the timeout, another node revokes the lease: the members leave, and the
-scripts refuse what is still written under that id. The node then takes a lease under another id,
-writes what it holds again, and revokes its former lease itself, so nothing revoked returns.
+If no heartbeat arrives within the timeout, another node revokes the lease: the members leave, and
+the scripts reject further writes under that id. The node then takes a lease with a new id, writes
+its members and counts again, and revokes its former lease itself, so that revoked data cannot
+return.
 """
 
 from __future__ import annotations
@@ -28,19 +29,19 @@ logger = logging.getLogger(__name__)
 
 AT_ONCE: Final = 500
 EMPTIED_MS: Final = 3_600_000
-"""How long a topic is remembered whose last member has left."""
+"""Milliseconds for which a topic is remembered after its last member has left."""
 REVOKED_MS: Final = 86_400_000
-"""How long a revoked id is remembered, so that late writes under it are refused."""
+"""Milliseconds for which a revoked id is remembered, so that late writes under it are rejected."""
 
 
 class Tenant(Protocol):
-    """Something that the node has written under its lease."""
+    """A part of the node that writes under its lease."""
 
     def renew(self, former: Sequence[str]) -> asyncio.Future[None]:
-        """The node has a new lease; write everything again. Done when it is written.
+        """The node has a new lease: write everything again, and return when it is written.
 
         Args:
-            former: Ids of its former leases, under which some of it may be.
+            former: Ids of its former leases, under which some data may be stored.
         """
         ...
 
@@ -50,7 +51,7 @@ class Tenant(Protocol):
 
 
 class Lease:
-    """Holds the lease of this node, and revokes those of nodes that are gone.
+    """Keeps the lease of this node, and revokes those of dead nodes.
 
     Args:
         link: To Redis.
@@ -61,7 +62,7 @@ class Lease:
     Attributes:
         node: Id of the lease, and the name of the node.
         up: Whether the last heartbeat was written.
-        sound: Redis time of the last heartbeat that was written, ms; 0 before the first.
+        sound: Redis time of the last written heartbeat, ms; 0 before the first.
     """
 
     def __init__(self, link: Link, layout: Layout, every: float, timeout: float) -> None:
@@ -77,10 +78,10 @@ class Lease:
         self._tasks = Tasks(self._loop, logger, "heartbeat")
         self._started = False
         self._revoking: asyncio.Task[None] | None = None
-        # Ids of former leases, and those of them under which nothing is written any more.
+        # Ids of former leases, and those of them that are no longer used for writes.
         self._former: list[str] = []
         self._released: list[str] = []
-        # Ids that hold something in a shard without a heartbeat, since when this node knows that.
+        # Ids that have data in a shard but no heartbeat, and when this node found them.
         self._unknown: dict[str, float] = {}
         self.node = _name()
         self.up = False
@@ -95,12 +96,12 @@ class Lease:
         self._tasks.keep(self._run)
 
     def lose(self) -> None:
-        """A script refused a write: the lease was revoked, or what it protects was lost."""
+        """A script rejected a write: the lease was revoked, or its data was lost."""
         self._lost.set()
 
     async def close(self, grace: float) -> None:
-        """Stop. Other nodes revoke the lease after so many seconds."""
-        # A cancellation may end as the error of a call that it cut short.
+        """Stop. Other nodes revoke the lease after this many seconds."""
+        # A cancelled call may end with an error of Redis.
         self._closing = True
         await self._tasks.stop()
         if self.sound:
@@ -133,7 +134,7 @@ class Lease:
             await self._replace()
             silent = []
         self.up = True
-        # After an outage every node gets as much time to come back as this one had.
+        # After an outage, every node gets as much time to return as this one had.
         waited = self._loop.time() - (self._since or 0)
         names = list(self._released)
         if waited > self._timeout:
@@ -158,7 +159,7 @@ class Lease:
         return [each for each in silent if each != self.node]
 
     async def _lay(self) -> None:
-        # The first node that returns lays out a flushed store.
+        # The first node that returns initializes a flushed store.
         layout = self._layout
         found = await self._link.keep_first(layout.laid, layout.mark)
         if found != layout.mark:
@@ -198,10 +199,10 @@ class Lease:
             logger.warning("cannot remove a node: %s", cause(error))
 
     async def _without_heartbeat(self) -> list[str]:
-        """Ids that have held something for longer than the timeout, and never had a heartbeat.
+        """Ids that have had data for longer than the timeout, and never had a heartbeat.
 
-        A store that lost its data knows no node. A node that writes there and dies before its next
-        heartbeat is in no index of nodes, so its members would stay forever.
+        A store that lost its data has no index of nodes. Without this search, the members of a node
+        that writes there and dies before its next heartbeat would stay forever.
         """
         owners = await self._link.names_of(self._layout.owners)
         known = await self._link.names_of([self._layout.nodes])
@@ -225,7 +226,7 @@ class Lease:
                         tenant.recorded("leave", topic.decode(), client_id.decode(), "", shown)
         known = await self._link.strike(self._layout.nodes, name)
         if not known and not (gone and name in self._unknown):
-            # Another node was faster, and has logged it.
+            # Another node has already revoked and logged it.
             return
         if await self._link.strike(self._layout.left, name):
             logger.info("node %s left with %d members", name, gone)

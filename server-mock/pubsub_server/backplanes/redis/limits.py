@@ -1,6 +1,7 @@
-"""Limits that hold on all nodes together: open connections, and publishes over REST.
+"""Limits across all nodes: open connections, and publishes over REST.
 
-While Redis is away each node goes by its own counts: no one is refused who might be let in.
+While Redis is unavailable, each node uses its own counts, so that no client is rejected without
+need.
 """
 
 from __future__ import annotations
@@ -28,28 +29,28 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 PATIENCE: Final = 1.0
-"""Seconds that a connection or a publish waits for the counts of the others."""
+"""Maximum seconds that a connection or a publish waits for the counts of the other nodes."""
 CALL_COUNTERS: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """A connection that waits to be granted: by counter, how many this node has and all may."""
+    """A connection that waits for Redis: per counter, this node's count and the limit."""
 
     counters: Mapping[str, tuple[int, int]]
     done: asyncio.Future[str | None]
 
 
 class SharedConnectionLimiter(ConnectionLimiter):
-    """See `hub.limits.ConnectionLimiter`; what this node has is counted here, the rest in Redis.
+    """See `hub.limits.ConnectionLimiter`; it counts this node's connections, Redis all others.
 
     Args:
         link: To Redis.
         layout: Names of keys.
         lease: The name of this node.
-        per_user: Connections of one user.
-        per_org: Connections of one organization.
-        org_limits: Connections of certain organizations, instead of `per_org`.
+        per_user: Maximum connections per user.
+        per_org: Maximum connections per organization.
+        org_limits: Maximum connections of certain organizations, instead of `per_org`.
     """
 
     def __init__(
@@ -67,7 +68,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
         self._lease = lease
         self._loop = asyncio.get_running_loop()
         self._claims: deque[_Claim] = deque()
-        # Counters that Redis has otherwise than this node.
+        # Counters that differ between Redis and this node.
         self._changed: dict[str, None] = {}
         self._former = ""
         self._renewed: list[asyncio.Future[None]] = []
@@ -100,7 +101,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
             async with asyncio.timeout(PATIENCE):
                 full = await claim.done
         except TimeoutError:
-            # As long as Redis is away, what this node has is all that is known.
+            # While Redis is unavailable, only the counts of this node are known.
             self._change(claim.counters)
             return
         except asyncio.CancelledError:
@@ -122,7 +123,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
         """See `lease.Tenant`."""
 
     async def close(self) -> None:
-        """Write no more."""
+        """Stop writing."""
         self._closed = True
         if self._task is not None:
             await self._task
@@ -135,7 +136,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
 
     def _run(self) -> None:
         if self._task is None and not self._closed:
-            # It begins to run when this loop turn has said all that it has to say.
+            # The task starts after this loop turn, and so writes all its changes together.
             self._task = self._tasks.spawn(self._write())
 
     async def _write(self) -> None:
@@ -183,7 +184,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
             self._renewed.clear()
 
     async def _call(self, rows: Sequence[tuple[str, int, int]]) -> list[int]:
-        """What `counts.lua` gives for each."""
+        """The answers of `counts.lua`."""
         groups: dict[int, list[int]] = {}
         for number, (name, _, _) in enumerate(rows):
             shard = self._layout.shard(name) if self._link.cluster else 0
@@ -199,7 +200,7 @@ class SharedConnectionLimiter(ConnectionLimiter):
                 arguments += (bases.setdefault(base, len(bases) + 1), name, count, most)
             said, *answers = await self._link.call("counts.lua", list(bases), arguments)
             if said == b"dead":
-                # All is written again when the node has another name.
+                # Everything is written again when the node has a new lease.
                 if node == self._lease.node:
                     self._lease.lose()
                 return totals
@@ -209,16 +210,16 @@ class SharedConnectionLimiter(ConnectionLimiter):
 
 
 class SharedRateLimiter(RateLimiter):
-    """See `hub.limits.RateLimiter`; what a user publishes over REST shares a bucket in Redis.
+    """See `hub.limits.RateLimiter`; publishes of a user over REST share a bucket in Redis.
 
     Args:
         link: To Redis.
         layout: Names of keys.
-        lease: Knows whether Redis is there.
+        lease: Knows whether Redis is available.
         user: Publishes per second of users and agents.
         service: Publishes per second of services and admins.
-        burst: Milliseconds of the rate that may come at once; at least one message may.
-        bulk: Publishes per second of a bulk publisher, by batches over REST.
+        burst: Size of a burst in milliseconds of the rate; at least one message is allowed.
+        bulk: Batch publishes per second of a bulk publisher over REST.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""What is asked of Redis, but for listening (`feed`): each call goes to the server of its key."""
+"""All calls to Redis except listening (`feed`): each goes to the server of its key."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ Argument = str | bytes | int
 
 
 class _Script:
-    """A script behind what it shares; called by its digest, sent again where it is forgotten.
+    """A script with its shared part; called by digest, sent again if Redis does not know it.
 
     Args:
-        name: Of its file.
+        name: Name of its file.
         durable: See `Link`.
 
     Attributes:
-        digest: Of its text.
+        digest: SHA-1 of its text.
     """
 
     def __init__(self, name: str, *, durable: bool) -> None:
@@ -63,7 +63,7 @@ class _Script:
     async def call(
         self, client: Redis | Wire, keys: Sequence[str], arguments: Sequence[Argument]
     ) -> list[Any]:
-        """Run it."""
+        """Run the script."""
         run = cast("Callable[..., Awaitable[list[Any]]]", cast("Any", client).execute_command)
         try:
             return await run("EVALSHA", self.digest, len(keys), *keys, *arguments)
@@ -72,27 +72,28 @@ class _Script:
 
 
 class Link:
-    """All that is asked of Redis, but for listening.
+    """Calls Redis, except for listening.
 
     Args:
         url: `redis://`, `rediss://` or `unix://`; with ``cluster`` any node of it.
         cluster: Whether it is a Redis Cluster.
-        durable: Whether a server that is started again has all that it had acknowledged.
+        durable: Whether a restarted server still has all writes that it had acknowledged.
 
     Attributes:
         cluster: As given.
-        round_trips: Seconds of calls that were answered: `publish`, `read`, `heads`.
-        failures: Calls that were not.
+        round_trips: Durations of answered calls in seconds: `publish`, `read`, `heads`.
+        failures: Number of unanswered calls.
 
     Raises:
-        ValueError: The URL is of no use.
+        ValueError: The URL is not valid.
     """
 
     def __init__(self, url: str, *, cluster: bool, durable: bool) -> None:
         self.cluster = cluster
         self.round_trips = {name: Distribution() for name in ("publish", "read", "heads")}
         self.failures = 0
-        # All of them now: later there may be no descriptor for them, or an upgrade in their place.
+        # Read all scripts now: later, file descriptors may be exhausted or an upgrade may have
+        # replaced the files.
         self._scripts = {
             path.name: _Script(path.name, durable=durable)
             for path in FOLDER.glob("*.lua")
@@ -101,7 +102,7 @@ class Link:
         self._servers: One | Slots = Slots(url) if cluster else One(url)
 
     async def check(self, key: str) -> str:
-        """The version of the server that has this key; warns where it may evict any key.
+        """The version of the server with this key; warns if its eviction policy may remove any key.
 
         Raises:
             RedisError: It cannot be reached, refuses the credentials, or is older than 7.
@@ -121,20 +122,21 @@ class Link:
         return str(info.get("valkey_version") or version)
 
     def connection(self, key: str) -> object | None:
-        """What identifies the open connection that `send_publish` uses; None if there is none."""
+        """Identifies the open connection that `send_publish` uses; None if there is none."""
         server = self._servers.known(key)
         return None if server is None else server.writer.connection
 
     def send_publish(self, keys: Sequence[str], arguments: Sequence[Argument], done: Done) -> bool:
-        """As `publish`, at once and without a task, on a connection that is open.
+        """Like `publish`, but immediate and without a task, on an open connection.
 
         Args:
             keys: See `publish.lua`.
             arguments: See `publish.lua`.
-            done: Called with the answer or the error; it may have been performed then, too.
+            done: Called with the answer or the error; the publish may have been performed even
+                after an error.
 
         Returns:
-            Whether it was sent. If not, `publish` dials.
+            Whether it was sent. If not, call `publish`, which dials.
         """
         server = self._servers.known(keys[0])
         if server is None or not server.writer.is_open:
@@ -156,7 +158,7 @@ class Link:
         return True
 
     async def publish_failed(self, key: str, error: Exception) -> None:
-        """Find out who has this key now, because `send_publish` was answered with this error."""
+        """Find the server that has this key now, after `send_publish` failed with this error."""
         server = self._servers.known(key)
         if server is not None:
             await self._servers.failed(server, error)
@@ -181,13 +183,13 @@ class Link:
         *,
         writing: bool = False,
     ) -> list[Any]:
-        """Run the script of this file; it says what it takes and gives.
+        """Run the script of this file, which documents its arguments and answer.
 
         Args:
-            name: Of the file.
+            name: Name of the file.
             keys: All of one slot in a cluster.
-            arguments: Of the script.
-            writing: On a connection for publishing.
+            arguments: Arguments of the script.
+            writing: Whether to use the connection for publishing.
         """
         script = self._scripts[name]
         return await self._at(
@@ -195,42 +197,42 @@ class Link:
         )
 
     async def keep_first(self, key: str, value: str) -> str:
-        """Set a key that no one has set; what it holds then."""
+        """Set a key unless it is set, and return its value."""
         found: bytes | None = await self._at(
             key, lambda readers: readers.set(key, value, nx=True, get=True)
         )
         return value if found is None else found.decode()
 
     async def try_channel(self, key: str) -> None:
-        """See that the user may use channels, which have rights of their own.
+        """Check that the user may use channels, which have separate permissions.
 
         Raises:
-            RefusedError: He may not.
+            RefusedError: The user may not.
         """
         name = f"{key}:tried"
         await self._at(key, lambda readers: readers.execute_command("SPUBLISH", name, ""))
 
     async def say(self, key: str, channel: str) -> None:
-        """Publish nothing to a channel, on the connection that messages take."""
+        """Publish an empty payload to a channel, on the connection that messages use."""
         await self._at(
             key, lambda writers: writers.execute_command("SPUBLISH", channel, ""), writing=True
         )
 
     async def exchange(self, key: str, value: str) -> str | None:
-        """Set a key; what it held before, if it was there."""
+        """Set a key, and return its former value, if any."""
         found: bytes | None = await self._at(key, lambda readers: readers.set(key, value, get=True))
         return None if found is None else found.decode()
 
     async def mark(self, index: str, name: str, score: int) -> None:
-        """Put a name into an index, if it is there already."""
+        """Update a name in an index, if it exists."""
         await self._at(index, lambda readers: readers.zadd(index, {name: score}, xx=True))
 
     async def note(self, index: str, name: str, score: int) -> None:
-        """Put a name into an index."""
+        """Add a name to an index."""
         await self._at(index, lambda readers: readers.zadd(index, {name: score}))
 
     async def strike(self, index: str, name: str) -> bool:
-        """Take a name out of an index; whether it was there."""
+        """Remove a name from an index; whether it existed."""
         removed: int = await self._at(index, lambda readers: readers.zrem(index, name))
         return removed > 0
 
@@ -247,7 +249,7 @@ class Link:
         return found
 
     async def topics_of(self, indices: Sequence[str], *, since: int) -> list[list[bytes]]:
-        """As `topics`, of several shards, where few are expected."""
+        """Like `topics`, for several shards, if few are expected."""
         if self.cluster:
             return await asyncio.gather(*(self.topics(index, since=since) for index in indices))
 
@@ -260,7 +262,7 @@ class Link:
         return await self._at(indices[0], read)
 
     async def names_of(self, indices: Sequence[str]) -> set[str]:
-        """All names in several indices, where few are expected."""
+        """All names in several indices, if few are expected."""
         found = await self.topics_of(indices, since=0)
         return {name.decode() for names in found for name in names}
 

@@ -1,4 +1,4 @@
-"""What Redis has kept: the positions of logs, pages, reports."""
+"""The logs in Redis: positions, pages, reports."""
 
 from __future__ import annotations
 
@@ -27,15 +27,17 @@ if TYPE_CHECKING:
     from pubsub_server.tasks import Tasks
 
 PATIENCE: Final = 5.0
-"""Seconds that a publish or a read waits for Redis before it is refused."""
+"""Seconds that a publish or a read waits for Redis before it is rejected."""
 CALL_TOPICS: Final = 500
-"""Topics of one call."""
+"""Maximum topics of one call."""
 MARGIN_MS: Final = 2_000
-"""Times of messages may run ahead of the clock of Redis by as much, where that was put back."""
+"""Maximum milliseconds by which a message's time may exceed the clock of Redis, if that was set
+back.
+"""
 ANEW_AFTER: Final = 600.0
-"""Seconds after which all names are read again, so that those that are gone are forgotten."""
+"""Seconds after which all names are read again, to remove those that are gone."""
 VIEWS_MAX: Final = 256
-"""Sets of patterns whose topics are kept, the least recently asked first to go."""
+"""Maximum sets of patterns whose topics are cached; the least recently used are removed first."""
 NAMES_MAX: Final = 1_000_000
 """Maximum topics in all of them together."""
 
@@ -47,11 +49,11 @@ class RedisLogs:
         link: To Redis.
         layout: Names of keys.
         reader: Of the logs.
-        feed: Brings what is published to topics that are joined.
-        catching_up: Looks for what was missed.
+        feed: Brings the messages of topics that are joined.
+        catching_up: Searches for missed messages.
         opened: Called with a topic whose log was read while it opened, the position of its newest
             message and the time of Redis.
-        tasks: Keeps what no caller waits for.
+        tasks: Runs calls for which no caller waits.
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class RedisLogs:
         self._names = Names(link, layout)
 
     def expire(self) -> None:
-        """See `backplane.Logs`: Redis expires by itself; missed messages are looked for."""
+        """See `backplane.Logs`: Redis expires keys itself; this searches for missed messages."""
         if self._feed.up:
             self._catching_up.sweep()
 
@@ -185,9 +187,9 @@ class _View:
 
 
 class Names:
-    """Topics with a log that patterns match.
+    """Finds topics with a log that match patterns.
 
-    All names are read the first time; afterwards only those with a message since then.
+    It reads all names the first time, then only those with a message since.
 
     Args:
         link: To Redis.
@@ -202,7 +204,7 @@ class Names:
         self._views: OrderedDict[frozenset[str], _View] = OrderedDict()
 
     async def matching(self, patterns: Sequence[str]) -> list[str]:
-        """Topics that any of the patterns matches; some of them may be gone."""
+        """Topics that match any of the patterns; some of them may be gone."""
         wanted = frozenset(patterns)
         view = self._views.get(wanted)
         if view is None or self._loop.time() - view.began > ANEW_AFTER:
@@ -218,7 +220,7 @@ class Names:
         trie: TopicTrie[None] = TopicTrie()
         for pattern in patterns:
             trie.insert(pattern, None)
-        # Asked before the names are, so that none falls in between.
+        # Read the time before the names, so that no topic is missed in between.
         now = await self._link.time(self._layout.nodes)
         indices = [self._layout.index(shard) for shard in range(len(self._layout.bases))]
         if view.upto:
@@ -226,7 +228,7 @@ class Names:
             for names in batches:
                 _keep(view, trie, names)
         else:
-            # As many as there may be: by shard, so that others have their turn in between.
+            # There may be many: read shard by shard, so that other tasks can run in between.
             for index in indices:
                 _keep(view, trie, await self._link.topics(index))
         view.upto = now
@@ -246,5 +248,5 @@ def _keep(view: _View, trie: TopicTrie[None], names: Sequence[bytes]) -> None:
 
 
 def away(said: str = "the store cannot be reached") -> ServiceError:
-    """What is raised while Redis is away."""
+    """The error for clients while Redis is unavailable."""
     return ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR)

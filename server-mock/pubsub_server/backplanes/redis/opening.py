@@ -1,4 +1,4 @@
-"""Opening the backplane: what its nodes share, and whether this Redis can be used."""
+"""Opens the backplane, and checks whether this Redis can be used."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 CLOCKS_APART: Final = 2.0
-"""Seconds that the clocks of this machine and of Redis may differ without a word."""
+"""Seconds by which the clocks of this machine and of Redis may differ without a warning."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeOptions:
-    """What the nodes share beside the logs.
+    """The shared state of the nodes other than the logs.
 
     Attributes:
         heartbeat: Seconds between two heartbeats of a node.
         timeout: Seconds without a heartbeat after which the lease of a node is revoked.
         feed_timeout: Seconds after which a node that has not heard itself does not hear the others.
-        grace: Seconds that the members of a node that was stopped have to go to another.
-        max_members: Of one topic.
-        per_user: Open connections of one user.
-        per_org: Of one organization.
-        org_limits: Of certain organizations, instead of ``per_org``.
+        grace: Seconds that the members of a stopped node have to reconnect to another.
+        max_members: Maximum members per topic.
+        per_user: Maximum open connections per user.
+        per_org: Maximum open connections per organization.
+        org_limits: Limits of certain organizations, instead of ``per_org``.
         rate_user: Publishes per second of a user over REST.
-        rate_service: Of a service.
-        rate_burst: Milliseconds of the rate that may come at once.
-        rate_bulk: Publishes per second of a bulk publisher, by batches over REST.
+        rate_service: Publishes per second of a service.
+        rate_burst: Size of a burst in milliseconds of the rate.
+        rate_bulk: Batch publishes per second of a bulk publisher over REST.
     """
 
     heartbeat: float
@@ -63,7 +63,7 @@ class NodeOptions:
 
 
 def node_options(settings: Settings) -> NodeOptions:
-    """What nodes with these settings share."""
+    """The shared options for these settings."""
     return NodeOptions(
         heartbeat=settings.node_heartbeat / 1000,
         timeout=settings.node_timeout / 1000,
@@ -81,11 +81,11 @@ def node_options(settings: Settings) -> NodeOptions:
 
 
 class UnusableError(Exception):
-    """Why this Redis cannot be used, and what to do; never with the URL, which has a secret.
+    """The error for an unusable Redis. It never contains the URL, which has a secret.
 
     Args:
-        said: Why, and what to do.
-        setting: The setting that is to be changed.
+        said: The reason and the remedy.
+        setting: The setting to change.
     """
 
     def __init__(self, said: str, setting: str = "redis_url") -> None:
@@ -105,7 +105,7 @@ async def open_backplane(
     remember: int,
     options: NodeOptions,
 ) -> RedisBackplane:
-    """Connect, and see that it is usable.
+    """Connect, and check that Redis can be used.
 
     Args:
         url: See `link.Link`.
@@ -145,7 +145,7 @@ async def open_backplane(
         await link.close()
         if "unexpected keyword argument" not in str(error):
             raise
-        # redis-py hands what is behind `?` on to its connections.
+        # redis-py passes the query of the URL to its connections.
         option = str(error).rpartition("argument ")[2]
         raise UnusableError(f"there is no option {option} of a connection to Redis") from None
     return RedisBackplane(
@@ -160,7 +160,7 @@ async def open_backplane(
 
 
 def _see_database(url: str) -> None:
-    # redis-py takes what is not a number for 0, without a word.
+    # redis-py silently reads a value that is not a number as 0.
     path = urlsplit(url).path.strip("/")
     if not url.startswith("unix:") and path and not path.isdecimal():
         raise UnusableError("the path of the URL is the number of a database, such as /0")

@@ -1,4 +1,4 @@
-"""Reading the logs: replays, pages, reports; everything comes from one moment of each shard."""
+"""Reads the logs: replays, pages, reports. Each answer is a consistent snapshot of its shard."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.redis.link import Argument, Link
 
 CLOCKS_MS: Final = 60_000
-"""By how much the clocks of two servers of Redis may differ."""
+"""Milliseconds by which the clocks of two Redis servers may differ."""
 READ_TOPICS: Final = 100
-"""Topics of one call."""
+"""Maximum topics of one call."""
 LEAP: Final = 1_000
-"""As in `shared.lua`: two numberings of a topic are at least so far apart."""
+"""As in `shared.lua`: the minimum distance between two numberings of a topic."""
 STARTS: Final = 100_000
-"""Topics without a log of which it is remembered where theirs will start, on all shards."""
+"""Maximum topics without a log, on all shards, whose first position is remembered."""
 
 Mode = Literal["after", "since", "newest", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a subscriber begins with; see `backplane.Backplane.replay`."""
+    """The requested start of a subscriber; see `backplane.Backplane.replay`."""
 
     since: int | None
     after: Mapping[str, int]
@@ -53,7 +53,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """What of one topic goes into a replay."""
+    """The part of a replay for one topic."""
 
     topic: str
     entries: Sequence[Entry]
@@ -64,12 +64,12 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class Sweep:
-    """What `sweep.lua` says of a shard.
+    """The answer of `sweep.lua` for a shard.
 
     Attributes:
         now: Redis time, Unix ms.
-        unbroken: Since when the shard has lost nothing that was acknowledged, Unix ms.
-        topics: Those with a message since the time asked for.
+        unbroken: Unix ms since which the shard has lost no acknowledged message.
+        topics: Topics with a message since the requested time.
     """
 
     now: int
@@ -78,7 +78,7 @@ class Sweep:
 
 
 class Reader:
-    """Reads.
+    """Reads the logs.
 
     Args:
         link: To Redis.
@@ -90,17 +90,17 @@ class Reader:
         self._layout = layout
 
     async def one(self, topic: str, mode: Mode, mark: int = 0, limit: int = 0) -> Log | None:
-        """One log."""
+        """Read one log."""
         _, _, logs = await self._read({topic: (mode, mark, limit)})
         return logs[topic]
 
     async def replay(
         self, topics: Sequence[str], wanted: Wanted
     ) -> tuple[int, int, dict[str, Log | None]]:
-        """Redis time, since when nothing was lost, and the logs with what a subscriber lacks.
+        """Redis time, the time since which nothing was lost, and logs with the missing messages.
 
-        A topic without a log has an empty one, which says where it will start, unless the
-        subscriber has a position.
+        A topic without a log has an empty one with its first position, unless the subscriber has a
+        position.
         """
         remembered = max(1, STARTS // len(self._layout.bases))
         now, unbroken, logs = await self._read(
@@ -120,7 +120,7 @@ class Reader:
         return now, unbroken, logs
 
     async def topics(self, since: int, wanted: Callable[[str], bool]) -> list[str]:
-        """Topics with a message since then, Unix ms, that are wanted."""
+        """Wanted topics with a message since this Unix ms."""
         calls = [
             self._link.topics(self._layout.index(shard), since=since)
             for shard in range(len(self._layout.bases))
@@ -133,7 +133,7 @@ class Reader:
         ]
 
     async def sweep(self, shard: int, since: int) -> Sweep:
-        """What has moved in a shard since this Redis time, ms; with 0 nothing is looked for."""
+        """Topics of a shard that changed since this Redis time, ms; with 0 it does not search."""
         base = self._layout.bases[shard]
         now, unbroken, *names = await self._link.call("sweep.lua", [base], [since or "+inf"])
         return Sweep(int(now), int(unbroken), [name.decode() for name in names])
@@ -142,8 +142,8 @@ class Reader:
         """Newest position of each topic; see `heads.lua`.
 
         Args:
-            known: Topics, with the highest position that is known to have been given.
-            silence: Milliseconds a silent topic keeps its numbering.
+            known: Topics with the highest position that is known to be assigned.
+            silence: Milliseconds for which a silent topic keeps its numbering.
         """
         found: dict[str, int] = {}
         for base, topics in self._by_shard(known):
@@ -176,7 +176,7 @@ class Reader:
         if log is None:
             return Page((), False, None, False, False)
         if after is not None:
-            # 0 is before all, and no position of another log.
+            # 0 is before all messages, and not a position of another log.
             if after < log.start - 1 or after > log.last:
                 now, first = await self._page(topic, ("after", log.start - 1, limit + 1), limit)
                 log = first or log
@@ -215,7 +215,7 @@ class Reader:
             alive = 0 if log is None else sum(each.expires > now for each in log.entries)
             if log is None or not most or len(log.entries) < most or alive > limit:
                 return now, log
-            # What has expired stands among the others, so that more have to be read.
+            # Expired messages are among the others, so read more.
             most *= 4
 
     async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
@@ -256,7 +256,7 @@ class Reader:
             for number, topic in enumerate(topics):
                 state, size, rows = answer[2 + 3 * number : 5 + 3 * number]
                 logs[topic] = read_log(state, size, rows)
-        # In the order asked for.
+        # In the requested order.
         return now, unbroken, {topic: logs[topic] for topic in wanted}
 
     def _by_shard(self, topics: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
@@ -274,29 +274,31 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
     Args:
         topic: Its topic.
         log: As it was read.
-        wanted: What the subscriber begins with.
+        wanted: The requested start.
         now: Redis time, Unix ms.
-        stood: Everything behind this position is delivered to it; None where nothing is.
+        stood: The node delivers everything after this position to the subscriber; None if it does
+            not.
     """
     anew = short = False
     entries: list[Entry] = []
     mark = wanted.after.get(topic)
     if mark is not None and stood is not None and mark <= stood < log.start - 1:
-        # Where the numbering started again is yet to be delivered here. Behind a message of the
-        # former one it shows as a jump then.
+        # The node has not delivered the start of the new numbering yet. After a message of the
+        # former numbering, it will be visible as a jump.
         entries = [each for each in log.entries if mark < (each.seq or 0) <= stood]
         lacking = stood - mark - len(entries)
         short = lacking > 0
         if lacking >= LEAP:
-            # The numbering has restarted before, too, so the size of the gap is unknown. The
-            # subscriber forgets its position then: it may know what precedes the restart.
+            # The numbering also restarted earlier, so the size of the gap is unknown. The
+            # subscriber drops its position: it may be from before the restart.
             anew = True
             entries = _after_restart(entries, stood)
     elif mark is not None:
         entries, short, anew = log.behind(mark, now)
     elif wanted.since is not None:
         entries, short = log.newer(wanted.since, now)
-        # Who resumes counts what lacks by positions, and those jump where the numbering began.
+        # A client that resumes counts missing messages by positions, and these jump where the
+        # numbering began.
         anew = any(
             (later.seq or 0) - (earlier.seq or 0) >= LEAP for earlier, later in pairwise(entries)
         )
@@ -307,27 +309,27 @@ def choose(topic: str, log: Log, wanted: Wanted, now: int, stood: int | None) ->
         short = short or mark is not None
     position = log.last
     if mark is not None and stood is not None and stood <= mark < log.start - 1:
-        # The subscriber lacks nothing that this node will deliver of the former numbering, so the
-        # new one begins here. At an older position, it would report the restart twice.
+        # The subscriber has everything of the former numbering, so the new one begins here. At an
+        # older position, it would report the restart twice.
         return Chosen(topic, (), log.start - 1, truncated=False, reset=True)
     if stood is not None and stood < position and position >= log.start:
-        # The node delivers more to others; what the subscriber has already does not come again.
+        # The node delivers more to other subscribers; skip what this one already has.
         position = stood if mark is None or anew else max(stood, mark)
         entries = [entry for entry in entries if (entry.seq or 0) <= position]
     return Chosen(topic, entries, position or None, short, anew)
 
 
 def choose_without_log(topic: str, wanted: Wanted, stood: int | None) -> Chosen | None:
-    """What a subscriber gets for a topic without a log; None for nothing.
+    """The part of a replay for a topic without a log; None for none.
 
     Args:
         topic: Its name.
-        wanted: What the subscriber begins with.
+        wanted: The requested start.
         stood: As for `choose`.
     """
     mark = wanted.after.get(topic)
     if mark is None or stood is None or stood <= mark:
-        # The first message of the next numbering reports what is missing in this one.
+        # The first message of the next numbering reports the missing messages of this one.
         return None
     # Messages behind the position were delivered here, and the store has lost them. Where it lost
     # a later numbering, the size of the gap is unknown.
@@ -336,7 +338,7 @@ def choose_without_log(topic: str, wanted: Wanted, stood: int | None) -> Chosen 
 
 
 def _after_restart(entries: Sequence[Entry], stood: int) -> list[Entry]:
-    """Those of the numbering that this position belongs to."""
+    """The entries of the numbering that this position belongs to."""
     kept: list[Entry] = []
     later = stood
     for entry in reversed(entries):
@@ -349,7 +351,7 @@ def _after_restart(entries: Sequence[Entry], stood: int) -> list[Entry]:
 
 
 def gather(found: Sequence[Chosen], unbroken: int) -> Replay:
-    """One replay of what was chosen."""
+    """Join the chosen parts into one replay."""
     entries, truncated = bounded(
         [chosen.entries for chosen in found], [chosen.topic for chosen in found if chosen.truncated]
     )

@@ -31,10 +31,10 @@ logger = logging.getLogger(__name__)
 
 CALL_CHANGES: Final = 500
 WAITING_CHANGES: Final = 100_000
-"""Changes that wait for Redis; with more the node writes all its members again instead."""
+"""Maximum changes that wait for Redis; with more, the node writes all its members again instead."""
 READ_TOPICS: Final = 100
 MARGIN_MS: Final = 10_000
-"""How long a connection may have been dead without being known to be."""
+"""Maximum milliseconds for which a dead connection may be undetected."""
 
 _T = TypeVar("_T")
 
@@ -57,9 +57,9 @@ class RedisRoster:
     Args:
         link: To Redis.
         layout: Names of keys.
-        feed: Hears the channels.
+        feed: Listens to the channels.
         lease: The name of this node.
-        max_members: Of one topic, on all nodes.
+        max_members: Maximum members per topic, on all nodes.
         secret: Seals client ids; the same on all nodes.
         patience: Seconds that a subscription waits for Redis.
 
@@ -92,7 +92,7 @@ class RedisRoster:
         self._task: asyncio.Task[None] | None = None
         self._renewed = False
         self._listening: set[int] = set()
-        # Shards of which changes may not have come.
+        # Shards of which changes may be missing.
         self._unsure: set[int] = set()
         self._closed = False
 
@@ -101,7 +101,7 @@ class RedisRoster:
         self._audience = audience
 
     async def close(self) -> None:
-        """Write what waits, if Redis is there."""
+        """Write pending changes, if Redis is available."""
         self._closed = True
         if self._task is not None:
             await self._task
@@ -127,7 +127,7 @@ class RedisRoster:
         self._drop()
         self._renewed = True
         done: asyncio.Future[None] = self._loop.create_future()
-        # Only then the members of this node are in the store again.
+        # The members of this node are not in the store before that.
         done.add_done_callback(lambda _: self._unsure.update(self._listening))
         names = f",{','.join(former)},"
         if self._audience is not None:
@@ -154,7 +154,7 @@ class RedisRoster:
 
     def _run(self) -> None:
         if self._task is None:
-            # It begins to run when this loop turn has said all that it has to say.
+            # The task starts after this loop turn, and so writes all its changes together.
             self._task = self._tasks.spawn(self._write())
 
     def _drop(self) -> None:
@@ -174,13 +174,13 @@ class RedisRoster:
                         pause = AGAIN_AFTER
                         continue
                     if self._closed or node != self._lease.node:
-                        # With another name all that is held is written again.
+                        # With a new lease, all members are written again.
                         for step in again:
                             _finish(step)
                         if self._closed:
                             self._drop()
                         continue
-                    # Each may be done twice: what is so already is left as it is.
+                    # Each operation is idempotent.
                     self._steps.extendleft(reversed(again))
                     await asyncio.sleep(pause)
                     pause = min(AGAIN_AT_MOST, pause * 2)
@@ -192,7 +192,7 @@ class RedisRoster:
             self._task = None
 
     async def _call(self, steps: Sequence[_Step]) -> list[_Step]:
-        """Those that Redis did not answer."""
+        """The operations that Redis did not answer."""
         parts = self._calls(steps)
         failed = await asyncio.gather(*map(self._call_one, parts))
         return [step for part, gone in zip(parts, failed, strict=True) if gone for step in part]
@@ -214,7 +214,7 @@ class RedisRoster:
         except LINK_ERRORS:
             return True
         if said == b"dead":
-            # What is held now is written when the node has another name.
+            # The current members are written when the node has a new lease.
             for step in steps:
                 _finish(step)
             if node == self._lease.node:
@@ -229,7 +229,7 @@ class RedisRoster:
         return step.op == "l" or self._audience is None or self._audience.connected(step.client_id)
 
     def _stale(self, step: _Step) -> bool:
-        """Whether it is a join of a client that has gone: it may be on another node by now."""
+        """Whether it is a join of a client that has left; it may be on another node now."""
         stale = step.op == "j" and not self._live(step)
         if stale:
             _finish(step)
@@ -251,8 +251,8 @@ class RedisRoster:
             if kind == b"n":
                 audience.recorded("join", topic, client_id, step.id, step.shown)
                 if step.op == "a":
-                    # The store had lost it, so snapshots that left meanwhile lack it, and a client
-                    # hears of no join of its own.
+                    # The store had lost the member, so snapshots sent in the meantime do not
+                    # contain it, and a client does not receive its own join.
                     audience.missed([topic], anything=False)
             elif kind == b"u" and step.op == "u":
                 audience.recorded("update", topic, client_id, step.id, step.shown)
@@ -269,7 +269,7 @@ class RedisRoster:
     # ------------------------------------------------------------ what the others do
 
     def take(self, payload: bytes) -> None:
-        """A payload of a channel has come.
+        """Process a payload of a channel.
 
         Raises:
             ValueError: See `layout.read_changes`.
@@ -279,12 +279,12 @@ class RedisRoster:
                 self._audience.heard(change)
 
     def interrupted(self, shards: Iterable[int]) -> None:
-        """Listening to these has begun; where that is so again, something may not have come."""
+        """Listening to these shards has begun; after a reconnection, changes may be missing."""
         self._unsure.update(self._listening.intersection(shards))
         self._listening.update(shards)
 
     async def catch_up(self) -> bool:
-        """Look for changes that may not have come; whether nothing is left to look for."""
+        """Search for missed changes; whether the search is complete."""
         audience, shards = self._audience, list(self._unsure)
         if audience is None or not shards:
             return True
@@ -366,7 +366,7 @@ class RedisRoster:
 
 
 async def _all(waiting: Sequence[asyncio.Future[None]]) -> None:
-    # A join goes on though no one waits for it any more.
+    # A join continues even if its caller no longer waits.
     await asyncio.wait(waiting)
 
 

@@ -1,4 +1,4 @@
-"""The servers behind the URL: one, or those of a Redis Cluster by the slots that each has.
+"""The servers of the URL: one, or those of a Redis Cluster by their slots.
 
 A redirection of a cluster is followed only when a slot has moved permanently. While a slot moves,
 its keys are in two places, and no script can distinguish a topic without a log from one whose log
@@ -56,11 +56,12 @@ LINK_ERRORS: Final = (
     OutOfMemoryError,
     RefusedError,
 )
-"""What goes away by itself or by an operator's hand: it is tried again for a while."""
+"""Errors that are temporary or that an operator can fix; the call is repeated for a while."""
 
 BROKEN: Final = (OSError, EOFError, RuntimeError)
-"""What redis-py lets through of a transport that fails under it. uvloop raises `RuntimeError` for
-a write to one whose handler is closed."""
+"""Errors of a failed transport that redis-py does not convert. uvloop raises `RuntimeError` for a
+write to a transport whose handler is closed.
+"""
 
 DIAL_ANEW: Final = (RedisConnectionError, ReadOnlyError)
 READERS: Final = 8
@@ -73,7 +74,7 @@ Address = tuple[str, int]
 
 @contextmanager
 def broken() -> Generator[None]:
-    """Let a transport that fails show as what it is.
+    """Convert the errors of a failed transport.
 
     Raises:
         RedisConnectionError: Instead of `BROKEN`.
@@ -85,7 +86,7 @@ def broken() -> Generator[None]:
 
 
 def lost(error: Exception) -> RedisConnectionError:
-    """What is raised instead of one of `BROKEN`."""
+    """The error to raise instead of one of `BROKEN`."""
     return RedisConnectionError(f"{type(error).__name__}: {error}")
 
 
@@ -93,18 +94,19 @@ class Server:
     """Connections to one server.
 
     Args:
-        options: Of its connections.
-        shared: Whether the connection that publishes listens as well: each then reads and writes
-            once for a message that comes back to its node. The shards of a cluster move one by one,
-            so there each has its own connection to listen on.
+        options: Options of its connections.
+        shared: Whether one connection publishes and listens, which saves system calls for messages
+            that return to their node. The shards of a cluster move one by one, so each has its own
+            listening connection there.
 
     Attributes:
-        writer: For publishing; the calls of all shards are in its order.
-        readers: For all else.
+        writer: For publishing; it keeps the order of the calls of all shards.
+        readers: For everything else.
     """
 
     def __init__(self, options: dict[str, Any], *, shared: bool) -> None:
-        # Nothing is repeated in here: who asks knows what may be repeated, and how long.
+        # redis-py must not repeat calls: the caller knows which calls may be repeated, and for how
+        # long.
         self._options = {
             "timeout": ANSWER_WITHIN,
             "socket_timeout": ANSWER_WITHIN,
@@ -116,7 +118,7 @@ class Server:
         self.readers = self._client(READERS)
 
     def listen(self, pushed: Callable[[Sequence[Any]], None]) -> Wire:
-        """The connection to listen on; end it with `stop_listening`.
+        """The listening connection; end it with `stop_listening`.
 
         Args:
             pushed: See `Wire`.
@@ -126,17 +128,17 @@ class Server:
         return wire
 
     async def stop_listening(self, wire: Wire) -> None:
-        """Close a connection of `listen`. What is published next dials a shared one again."""
+        """Close a connection of `listen`. The next publish dials a shared connection again."""
         if wire is self.writer:
             wire.close()
         else:
             await wire.hang_up()
 
     async def drop(self, error: Exception) -> None:
-        """Dial again from now on.
+        """Close the connections, so that the next calls dial again.
 
-        The connection that listens notices by itself when it is lost. A reader that is lost, or
-        that was not free in time, does not end it: messages that are not kept would be missed.
+        This does not close the listening connection, which detects a loss itself: messages that are
+        not stored would be missed.
 
         Args:
             error: `DIAL_ANEW`.
@@ -176,11 +178,11 @@ class One:
         return self._server
 
     def known(self, key: str) -> Server | None:
-        """The server that has this key, if that needs no question."""
+        """The server that has this key, if it is known without a call."""
         return self._server
 
     def still(self, key: str, server: Server) -> bool:
-        """Whether this server has this key, as far as is known."""
+        """Whether this server has this key, by current knowledge."""
         return True
 
     async def failed(self, server: Server, error: Exception) -> bool:
@@ -195,13 +197,13 @@ class One:
 
 
 class Slots:
-    """A Redis Cluster: who has which slot, learnt from its servers.
+    """A Redis Cluster: the servers of the slots, as the servers report them.
 
     Args:
         url: `redis://` or `rediss://` of any of its servers.
 
     Raises:
-        ValueError: The URL is none for a cluster.
+        ValueError: The URL cannot be used for a cluster.
     """
 
     def __init__(self, url: str) -> None:
@@ -224,7 +226,7 @@ class Slots:
         """The server that has this key.
 
         Raises:
-            RedisError: No one knows.
+            RedisError: No server knows.
         """
         slot = key_slot(key.encode())
         if self._stale or self._owners[slot] is None:
@@ -235,12 +237,12 @@ class Slots:
         return self._server(owner)
 
     def known(self, key: str) -> Server | None:
-        """The server that has this key, if that needs no question."""
+        """The server that has this key, if it is known without a call."""
         owner = None if self._stale else self._owners[key_slot(key.encode())]
         return None if owner is None else self._servers.get(owner)
 
     def still(self, key: str, server: Server) -> bool:
-        """Whether this server has this key, as far as is known."""
+        """Whether this server has this key, by current knowledge."""
         owner = self._owners[key_slot(key.encode())]
         return owner is not None and self._servers.get(owner) is server
 
@@ -281,7 +283,7 @@ class Slots:
         await asyncio.shield(self._learning)
 
     async def _ask_around(self) -> None:
-        # Who was doubted may still believe that all is as it was.
+        # Ask the doubted server last: its view may be outdated.
         asked = dict.fromkeys((*self._known, self._first))
         order = sorted(asked, key=lambda address: address == self._doubted)
         failure: Exception = ClusterDownError("no server of the cluster is known")

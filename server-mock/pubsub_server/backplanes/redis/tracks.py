@@ -1,7 +1,7 @@
-"""What this node has delivered of each topic: in order, nothing twice, and where something lacks.
+"""Tracks the delivered position of each topic: order, duplicates and gaps.
 
-Pure: it decides, `deliveries.py` fetches. A jump in the positions means that a message was lost on
-the way; it is fetched from the log before what follows it is delivered.
+Pure logic: it decides, and `deliveries.py` reads. A jump in the positions means that a message was
+lost in transit; it is read from the log before later messages are delivered.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Entry
 
 HELD_MAX: Final = 10_000
-"""Messages that wait for a hole before them; then the log alone knows what follows."""
+"""Maximum messages that wait for a gap before them; later ones are read from the log."""
 
 
 class Track:
-    """Where one topic is on this node.
+    """The state of one topic on this node.
 
     Attributes:
-        topic: Which.
-        last: Position of the newest message that was delivered; 0 where there was no log yet, None
-            while the topic is opening.
+        topic: Its name.
+        last: Position of the newest delivered message; 0 if there was no log yet, None while the
+            topic is opening.
         held: Messages that wait, oldest first, while the topic is opening or is being healed;
             None otherwise.
-        overflow: Some of what waited was let go of: the log has it.
-        unproven: The log has not been asked yet for what precedes the first message.
+        overflow: Whether waiting messages were dropped, because the log has them.
+        unproven: Whether the log has not been read yet for messages before the first one.
     """
 
     __slots__ = ("held", "last", "overflow", "topic", "unproven")
@@ -41,7 +41,7 @@ class Track:
         self.unproven = False
 
     def hold(self, entry: Entry) -> None:
-        """Keep it for later."""
+        """Hold a message."""
         if self.held is None:
             self.held = []
         if len(self.held) < HELD_MAX:
@@ -51,7 +51,7 @@ class Track:
 
 
 class Journal:
-    """Where topics stood when a replay was asked for, of those that have moved since."""
+    """Positions of topics when a replay was requested, for topics that have moved since."""
 
     def __init__(self) -> None:
         self.before: dict[str, int] = {}
@@ -61,7 +61,7 @@ class Tracks:
     """All topics of one node.
 
     Args:
-        remembered: Topics that no one subscribes to by name; those of patterns.
+        remembered: Maximum topics without a subscriber by name, which patterns match.
     """
 
     def __init__(self, remembered: int) -> None:
@@ -78,12 +78,12 @@ class Tracks:
 
     @property
     def named(self) -> Iterable[Track]:
-        """Those that someone subscribes to by name."""
+        """The topics that a client subscribes to by name."""
         return self._named.values()
 
     @property
     def waiting(self) -> bool:
-        """Whether messages of a topic wait until it is opened or healed."""
+        """Whether messages of a topic wait until it is open or healed."""
         tracks = (*self._named.values(), *self._others.values())
         return any(track.held is not None for track in tracks)
 
@@ -94,7 +94,7 @@ class Tracks:
     # ------------------------------------------------------------ who wants what
 
     def join(self, topic: str) -> None:
-        """Someone subscribes to it by name: it is opened, and what comes waits until it is."""
+        """The first client subscribes by name: open the topic, and hold messages until then."""
         track = self._others.pop(topic, None)
         if track is None:
             track = Track(topic)
@@ -102,21 +102,21 @@ class Tracks:
         self._named[topic] = track
 
     def leave(self, topic: str, *, keep: bool) -> None:
-        """No one does any more: it is forgotten, unless patterns may match it."""
+        """The last client by name has left: remove the track, unless patterns may match it."""
         track = self._named.pop(topic)
         if keep and track.last is not None:
             self._remember(track)
 
     def forget_others(self) -> None:
-        """No pattern is subscribed to any more: only what is named comes."""
+        """The last pattern has ended: keep only topics that are subscribed to by name."""
         self._others.clear()
 
     # ------------------------------------------------------------ what comes
 
     def hold(self, topic: str) -> Track:
-        """Begin the track of a topic that a pattern matches; what comes waits for `settle`.
+        """Begin the track of a topic that a pattern matches; its messages wait for `settle`.
 
-        If the topic is opening, what waits for that waits on.
+        If the topic is opening, waiting messages continue to wait.
         """
         track = self._named.get(topic)
         if track is None:
@@ -126,11 +126,10 @@ class Tracks:
         return track
 
     def take(self, entry: Entry) -> tuple[bool, Track | None]:
-        """A message has come.
+        """A message has arrived.
 
         Returns:
-            Whether it is delivered now; and the track that has to be healed, where a hole was found
-            before it.
+            Whether to deliver it now; and the track to heal, if there is a gap before it.
         """
         seq = entry.seq
         if seq is None:
@@ -146,7 +145,7 @@ class Tracks:
         if last is not None:
             if seq <= last:
                 return False, None
-            # Where there was no log, the position does not show whether others precede it.
+            # Without a log, the position does not show whether there are earlier messages.
             if seq > last + 1:
                 track.hold(entry)
                 return False, track
@@ -158,15 +157,15 @@ class Tracks:
     def settle(
         self, track: Track, last: int | None, found: Iterable[Entry] = ()
     ) -> tuple[list[Entry], bool]:
-        """The log was asked: what is to be delivered now, and whether a hole is left.
+        """The log was read: the messages to deliver now, and whether a gap remains.
 
-        While the track opens, the log goes to the subscribers that replay it. What waited is
-        delivered: other subscribers may not have it.
+        While the track opens, only subscribers that replay receive the log. The waiting messages
+        are delivered, because other subscribers may not have them.
 
         Args:
-            track: One whose messages wait.
-            last: Newest position of the log as it was asked; None where there is none.
-            found: What the log had behind `Track.last`, oldest first.
+            track: A track whose messages wait.
+            last: Newest position of the log when it was read; None if there is no log.
+            found: Messages of the log after `Track.last`, oldest first.
         """
         held, track.held = track.held or [], None
         track.unproven = False
@@ -179,7 +178,8 @@ class Tracks:
         order = sorted(seq for seq in waiting if seq > track.last)
         for index, seq in enumerate(order):
             if last is not None and seq > last:
-                # What the log does not have up to there is gone; what is lacking behind it is not.
+                # Messages up to this position that the log does not have are gone; later ones are
+                # not.
                 if track.last < last:
                     self._advance(track, last)
                 if seq > track.last + 1:
@@ -190,7 +190,7 @@ class Tracks:
             ready.append(waiting[seq])
         if last is not None and track.last < last:
             if not track.last:
-                # Nothing of this log is delivered here: all of it is for replays.
+                # Deliver nothing of this log: it is for replays.
                 self._note(track.topic, last)
             self._advance(track, last)
         if overflow:
@@ -200,26 +200,26 @@ class Tracks:
     # ------------------------------------------------------------ replays
 
     def begin(self) -> Journal:
-        """Note from now on where topics was before they moved."""
+        """Record the positions of topics before they move."""
         journal = Journal()
         self._journals.add(journal)
         return journal
 
     def end(self, journal: Journal) -> None:
-        """It is needed no more."""
+        """End the record."""
         self._journals.discard(journal)
 
     def stood(self, journal: Journal, topic: str) -> int | None:
-        """The position that the node had delivered as the replay was asked for.
+        """The position that the node had delivered when the replay was requested.
 
         It delivers all later messages to the subscriber.
 
         Args:
-            journal: Begun when it subscribed.
-            topic: Which.
+            journal: Begun when the client subscribed.
+            topic: Its name.
 
         Returns:
-            The position; None where the node does not know.
+            The position; None if it is unknown.
         """
         before = journal.before.get(topic)
         if before is not None:
@@ -229,14 +229,14 @@ class Tracks:
 
     @staticmethod
     def unread(journal: Journal, read: Mapping[str, int]) -> set[str]:
-        """Topics whose log has to be read again, because replays of others read more of it.
+        """Topics whose log must be read again, because other replays read more of it.
 
-        What a topic had until it was opened is not delivered: each replay that was asked for
-        before that takes it from the log.
+        Messages from before the topic was open are not delivered: each replay requested earlier
+        reads them from the log.
 
         Args:
-            journal: Begun when the subscriber came.
-            read: Up to which position each log was read.
+            journal: Begun when the client subscribed.
+            read: The position up to which each log was read.
         """
         return {topic for topic, last in read.items() if last < journal.before.get(topic, last)}
 

@@ -1,8 +1,8 @@
-"""One RESP3 connection to Redis, for the calls that a node makes all day and for its channels.
+"""One RESP3 connection to Redis, for frequent calls and for channels.
 
-redis-py dials: it knows every option of a URL, TLS and credentials. From then on the parser of
-hiredis is fed directly, and answers go to callbacks. A call through the client of redis-py takes a
-pool, a lock, a timer, two tasks and a parser in Python, which costs several times as much.
+redis-py dials, because it supports every option of a URL, TLS and credentials. Then bytes go
+directly to the parser of hiredis, and answers to callbacks. A call through the client of redis-py
+takes a pool, a lock, a timer, two tasks and a parser in Python, which costs several times as much.
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ if TYPE_CHECKING:
     Done = Callable[[Any], None]
 
 CONFIRMATIONS: Final = frozenset((b"ssubscribe", b"sunsubscribe"))
-"""Kinds of pushes that answer `tell`."""
+"""Kinds of pushes that confirm `tell`."""
 ANSWER_WITHIN: Final = 5.0
-"""Seconds. A Redis that owes an answer and sends nothing within this time counts as lost. While it
-sends something, the answer may be behind it."""
+"""Seconds. If an answer is due and Redis sends nothing within this time, the connection counts as
+lost. While Redis sends data, the answer may follow.
+"""
 
 _INCOMPLETE: Final = object()
 _pack = cast("Callable[[tuple[Word, ...]], bytes]", hiredis.pack_command)  # pyright: ignore[reportUnknownMemberType]
 
 
 class _Socket(asyncio.Protocol):
-    """The protocol of one transport; a `Wire` has one after another."""
+    """The protocol of one transport; a `Wire` uses a new one for each connection."""
 
     def __init__(self, wire: Wire) -> None:
         self._wire = wire
@@ -48,11 +49,11 @@ class _Socket(asyncio.Protocol):
 
 
 class Wire:
-    """One connection. Calls are answered in their order; what was not asked for is pushed.
+    """One connection. Calls are answered in order; other data arrives as pushes.
 
     Args:
-        client: Names the server and its credentials; it has a pool of its own and speaks RESP3.
-        pushed: Gets what channels bring, as Redis sends it: kind, channel, payload.
+        client: Has the server and its credentials, its own pool, and uses RESP3.
+        pushed: Receives pushes of channels as Redis sends them: kind, channel, payload.
     """
 
     def __init__(
@@ -66,8 +67,8 @@ class Wire:
         self._socket: _Socket | None = None
         self._transport: asyncio.Transport | None = None
         self._reader: Any = None
-        # What is called with each answer, and when the call counts as lost. A channel that is to be
-        # confirmed has no callback.
+        # The callback for each answer, and when the call counts as lost. A confirmation of a
+        # channel has no callback.
         self._pending: deque[tuple[Done | None, float]] = deque()
         self._timer: asyncio.TimerHandle | None = None
         self._heard = 0.0
@@ -82,19 +83,19 @@ class Wire:
 
     @property
     def connection(self) -> object | None:
-        """What identifies the present connection; another one after each dial, None if closed."""
+        """Identifies the current connection; differs after each dial, None if closed."""
         return self._socket
 
     def listen(self, pushed: Callable[[Sequence[Any]], None]) -> None:
-        """Give what channels bring to this callback from now on."""
+        """Pass pushes of channels to this callback from now on."""
         self._pushed = pushed
 
     async def open(self) -> None:
         """Dial, unless it is open.
 
         Raises:
-            RedisError: The server is away, or refuses.
-            OSError: As above; `TimeoutError` where no answer came within `ANSWER_WITHIN`.
+            RedisError: The server is unavailable, or refuses.
+            OSError: As above; `TimeoutError` if no answer arrives within `ANSWER_WITHIN`.
         """
         async with self._dialing:
             if self._transport is not None:
@@ -113,11 +114,11 @@ class Wire:
             raise RedisConnectionError("the server closed the connection")
 
     def send(self, words: tuple[Word, ...], done: Done) -> None:
-        """Send a command; the connection is open.
+        """Send a command on the open connection.
 
         Args:
-            words: Of the command.
-            done: Called with the answer, or with the `RedisError` that it is or that ended the
+            words: The command and its arguments.
+            done: Called with the answer, or with the `RedisError` of the answer or of the
                 connection. It must not raise.
 
         Raises:
@@ -145,7 +146,7 @@ class Wire:
         try:
             self._transport.write(_pack(words))
         except RuntimeError as error:
-            # uvloop raises it for a write to a transport that is closed already.
+            # uvloop raises it for a write to a closed transport.
             self.close(RedisConnectionError(str(error)))
             raise RedisConnectionError(str(error)) from error
 
@@ -157,7 +158,7 @@ class Wire:
     async def execute_command(self, *words: Word) -> Any:
         """Dial if necessary, send a command and wait for its answer.
 
-        A call that is cancelled while it is the oldest one hangs up.
+        If the oldest call is cancelled, the connection closes.
 
         Raises:
             RedisError: The server refuses the command, or the connection is lost.
@@ -174,7 +175,7 @@ class Wire:
         try:
             answer = await done
         except BaseException:
-            # A caller that gives up finds a connection that is stuck, unless others wait before it.
+            # A cancelled oldest call means that the connection is stuck.
             if self._pending and self._pending[0][0] is answered:
                 self.close()
             raise
@@ -186,7 +187,7 @@ class Wire:
         """Wait until the connection is lost.
 
         Raises:
-            Exception: Why.
+            Exception: The reason.
         """
         if self._transport is None:
             raise self._error or RedisConnectionError("the connection is lost")
@@ -194,7 +195,7 @@ class Wire:
         await self._ended
 
     def close(self, error: Exception | None = None) -> None:
-        """Hang up. The next `execute_command` dials."""
+        """Close the connection. The next `execute_command` dials."""
         transport, self._transport, self._socket = self._transport, None, None
         if transport is not None:
             transport.abort()
@@ -206,7 +207,7 @@ class Wire:
         ended, self._ended = self._ended, None
         if ended is not None and not ended.done():
             ended.set_exception(self._error)
-        # A failure of this node is none of theirs: they are tried again.
+        # The calls did not cause this failure, so they are repeated.
         lost = (
             error if isinstance(error, RedisConnectionError) else RedisConnectionError(str(error))
         )
@@ -215,7 +216,7 @@ class Wire:
                 done(lost)
 
     async def hang_up(self) -> None:
-        """Close the connection and its client; dial no more."""
+        """Close the connection and its client permanently."""
         self._over = True
         self.close()
         with contextlib.suppress(Exception):
@@ -224,14 +225,14 @@ class Wire:
     # ------------------------------------------------------------ what its socket brings
 
     def take(self, socket: _Socket, data: bytes) -> None:
-        """Hand on every complete answer."""
+        """Pass on every complete answer."""
         reader, incomplete, push = self._reader, _INCOMPLETE, hiredis.PushNotification
         pushed, pending = self._pushed, self._pending
         try:
             if socket is self._socket:
                 self._heard = self._loop.time()
                 reader.feed(data)
-            # What is handed on may close the connection.
+            # A callback may close the connection.
             while socket is self._socket and (answer := reader.gets()) is not incomplete:
                 if type(answer) is push:
                     if answer[0] in CONFIRMATIONS and pending and pending[0][0] is None:
@@ -242,14 +243,14 @@ class Wire:
                 if done is not None:
                     done(answer)
                     continue
-                # Only a refusal answers what was not called.
+                # Without a pending call, only an error of a subscription can arrive.
                 self.close(answer if isinstance(answer, Exception) else InvalidResponse("no call"))
                 return
         except Exception as error:
             self.close(error)
 
     def lost(self, socket: _Socket, error: Exception | None) -> None:
-        """The server or the network ended it."""
+        """The server or the network closed the connection."""
         if socket is self._socket:
             said = "the server closed the connection" if error is None else str(error)
             self.close(RedisConnectionError(said))
@@ -257,8 +258,8 @@ class Wire:
     # ------------------------------------------------------------ inside
 
     def _take_over(self, connection: Any) -> None:
-        # No public way leads from redis-py to its transport. A stream without a reference closes
-        # it, and so does the connection.
+        # redis-py has no public access to its transport. Keep the stream and the connection
+        # referenced: without a reference they close the transport.
         writer, reader, parser = connection._writer, connection._reader, connection._parser  # noqa: SLF001
         connection._writer = connection._reader = None  # noqa: SLF001
         self._streams = (reader, writer)
@@ -281,7 +282,7 @@ class Wire:
             raise RedisConnectionError("the connection is not used any more")
 
     def _look(self) -> None:
-        """Whether the oldest call waits for too long."""
+        """Whether the oldest call has waited too long."""
         self._timer = None
         if not self._pending:
             return

@@ -1,12 +1,11 @@
-"""Publishes on their way to Redis: those of one loop turn in one call, one call at a time.
+"""Sends publishes to Redis: those of one loop turn in one call, one call at a time.
 
-A call takes no task: it is sent when the loop turn ends, and its answer comes by a callback. Only
-where Redis has to be dialed, refuses, or does not answer does a task take over.
+A call needs no task: it is sent when the loop turn ends, and its answer arrives by callback. A task
+takes over only if Redis must be dialed, refuses, or does not answer.
 
-In a cluster each shard is written by itself, so that a server that is away holds up its own topics
-and no others. While a call is under way the next ones gather, so that a slow Redis is given larger
-calls, not more of them. A call whose answer was lost is made again with the same ids, which the
-script knows.
+In a cluster each shard is written separately, so that an unavailable server delays only its own
+topics. Publishes that arrive during a call are batched, so that a slow Redis gets larger calls, not
+more calls. A call whose answer was lost is repeated with the same ids, which the script recognizes.
 """
 
 from __future__ import annotations
@@ -56,11 +55,11 @@ CALL_BYTES: Final = 1_048_576
 WAITING_MESSAGES: Final = 50_000
 WAITING_BYTES: Final = 64 * 1_048_576
 REFUSED_FOR: Final = 1_000
-"""Milliseconds after which a publisher may try again that was refused for want of Redis."""
+"""Milliseconds after which a publisher may try again if Redis was unavailable."""
 LINEAGE_EVERY: Final = 0.5
-"""Seconds for which the check of a shard's lineage holds on one connection. A server that begins
-again has other connections; one that is demoted, gets the data of another server and is promoted
-again needs longer."""
+"""Seconds for which the check of a shard's lineage is valid on one connection. A restarted server
+has new connections; a server that is demoted, synchronized and promoted again needs longer.
+"""
 UNPERFORMED: Final = (
     NoScriptError,
     ReadOnlyError,
@@ -70,11 +69,11 @@ UNPERFORMED: Final = (
     BusyLoadingError,
     MasterDownError,
 )
-"""Answers of a server that has performed nothing of a call."""
+"""Errors of a server that has not performed any part of a call."""
 AGAIN_AFTER: Final = 0.05
 AGAIN_AT_MOST: Final = 1.0
 TELL_EVERY: Final = 60.0
-"""Seconds between two lines of the log that say that Redis is full."""
+"""Seconds between two log lines about a full Redis."""
 
 
 @dataclass(slots=True)
@@ -92,7 +91,7 @@ class Item:
 
 @dataclass(slots=True)
 class _Group:
-    """What one caller waits for."""
+    """The publishes that one caller waits for."""
 
     items: Sequence[Item]
     size: int
@@ -104,12 +103,12 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """How long what is known beside the logs is kept.
+    """How long ids and numberings are kept.
 
     Attributes:
-        ids: Remembered of each shard, and as many again.
-        remember: Milliseconds ids are remembered, as far as there is room.
-        silence: Milliseconds a silent topic keeps its numbering.
+        ids: Minimum ids remembered per shard; up to twice as many are kept.
+        remember: Milliseconds for which ids are remembered, if there is room.
+        silence: Milliseconds for which a silent topic keeps its numbering.
     """
 
     ids: int
@@ -118,11 +117,11 @@ class Memory:
 
 
 class Load:
-    """What waits in all lanes of a node.
+    """Messages that wait in all lanes of a node.
 
     Attributes:
-        messages: How many.
-        bytes: Of their envelopes.
+        messages: Their number.
+        bytes: Bytes of their envelopes.
     """
 
     def __init__(self) -> None:
@@ -131,7 +130,7 @@ class Load:
 
 
 class Writer:
-    """Publishes so that the order of each shard holds.
+    """Publishes, and keeps the order of each shard.
 
     Args:
         link: To Redis.
@@ -154,12 +153,12 @@ class Writer:
         ]
 
     def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
-        """Take messages of one publisher.
+        """Queue messages of one publisher.
 
         Args:
             items: The messages.
             done: Called once, with an answer for each, in order.
-            origin: A connection; what waits when it closes is refused. None if all is kept.
+            origin: Its connection; waiting messages are rejected when it closes. None to keep them.
         """
         if len(self._lanes) == 1:
             self._lanes[0].publish(items, done, origin)
@@ -204,7 +203,7 @@ class _Join:
 
 
 class Lane:
-    """One queue: all shards, or one of a cluster.
+    """One queue: of all shards, or of one shard of a cluster.
 
     Args:
         link: To Redis.
@@ -212,8 +211,8 @@ class Lane:
         retention: What each log keeps.
         memory: Of ids and numberings.
         patience: Seconds that a publish waits for Redis before it is refused.
-        load: What waits in all lanes.
-        tasks: Keeps what writes.
+        load: Messages that wait in all lanes.
+        tasks: Runs the writes.
     """
 
     def __init__(
@@ -231,14 +230,14 @@ class Lane:
         self._retention = retention
         numbers = memory.ids, memory.remember, memory.silence
         self._relying, self._checking = (pack("<dddd", *numbers, check) for check in (0, 1))
-        # By prefix of a shard, the connection by which its lineage was checked, and when.
+        # Per shard prefix: the connection on which its lineage was checked, and when.
         self._checked: dict[str, tuple[object, float]] = {}
         self._patience = patience
         self._load = load
         self._tasks = tasks
         self._loop = asyncio.get_running_loop()
         self._waiting: deque[_Group] = deque()
-        # Cleared while a call is under way or about to be.
+        # Cleared while a call is in progress or scheduled.
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
@@ -260,7 +259,7 @@ class Lane:
         load.bytes += size
         if self._idle.is_set():
             self._idle.clear()
-            # When this loop turn has brought all that it has to bring.
+            # Send after this loop turn, with all its publishes.
             self._loop.call_soon(self._next)
 
     async def close(self) -> None:
@@ -271,7 +270,7 @@ class Lane:
     # ------------------------------------------------------------ inside
 
     def _next(self) -> None:
-        """Call Redis with what waits."""
+        """Send the waiting messages to Redis."""
         groups = self._take()
         if not groups:
             self._idle.set()
@@ -285,7 +284,7 @@ class Lane:
             noted = dict.fromkeys(bases, (connection, now)) if checks else {}
             sent = self._link.send_publish(bases, arguments, partial(self._answered, groups, noted))
         except Exception as error:
-            # The next ones wait for this call to end.
+            # Later messages wait for this call to end.
             _fail(groups, error)
             self._loop.call_soon(self._next)
             return
@@ -314,17 +313,17 @@ class Lane:
             _fail(groups, error)
 
     async def _try(self, groups: list[_Group], failure: Exception | None = None) -> None:
-        """Dial, or find out what is the matter; then go on.
+        """Dial, or find the cause of a failure; then continue.
 
         Args:
-            groups: To be published.
-            failure: Of a call that was made already.
+            groups: The publishes.
+            failure: Error of a previous call.
         """
         try:
             if isinstance(failure, LINK_ERRORS):
                 shard = self._layout.shard(groups[0].items[0].topic)
                 await self._link.publish_failed(self._layout.bases[shard], failure)
-                # A Redis that stalls has used up their time with that call.
+                # A stalled Redis has used up their time with that call.
                 if not self._closed:
                     groups = self._refuse_late(groups, failure)
             await self._perform([group for group in groups if not self._forsaken(group)])
@@ -352,10 +351,10 @@ class Lane:
         return groups
 
     def _forsaken(self, group: _Group) -> bool:
-        """Refuse it, if its connection is gone: its publisher repeats all that is unanswered.
+        """Reject a publish whose connection is gone: its publisher repeats all unanswered ones.
 
-        Performed now it could get a position before something that was answered, was lost with the
-        store, and is repeated because the answer did not arrive.
+        If performed now, it could get a position before an earlier message that the store lost
+        after its answer, and that is repeated because the answer did not arrive.
         """
         if group.origin is None or not group.origin.closed:
             return False
@@ -410,10 +409,10 @@ class Lane:
         return list(bases), arguments
 
     def _refuse_late(self, groups: list[_Group], reason: Exception) -> list[_Group]:
-        """Refuse what has waited too long, and what its publisher sent after that.
+        """Reject publishes that have waited too long, and later ones of the same publisher.
 
-        A publisher whose connection is gone repeats all of it, in its order. What it sent later
-        must not be in the log before what it sent first.
+        A publisher whose connection is gone repeats all of them in order, so a later one must not
+        be in the log before an earlier one.
         """
         now = self._loop.time()
         late = {
@@ -459,12 +458,12 @@ class Lane:
 
 
 def refused(why: str, item: Item) -> ServiceError:
-    """A publish that may be tried again with the same id."""
+    """The error for a publish that may be repeated with the same id."""
     return ServiceError("unavailable", why, topic=item.topic, retry_after_ms=REFUSED_FOR)
 
 
 def _refuse(group: _Group, scopes: AbstractSet[str], why: str) -> bool:
-    """Refuse what one of these publishers has sent; False for that of others."""
+    """Reject a publish of one of these publishers; False for others."""
     if scopes.isdisjoint(item.scope for item in group.items):
         return False
     _settle(group, [refused(why, item) for item in group.items])
@@ -481,13 +480,13 @@ def _result(item: Item, answer: bytes) -> Result:
             field="id",
         )
     seq, time = map(int, rest.split(b" "))
-    # Known from a call of this very publish whose answer was lost.
+    # The id is known from an earlier call of the same publish whose answer was lost.
     again = kind == b"d" and not item.tried
     return Published(item.id, time, seq or None, again)
 
 
 def _tried(groups: Sequence[_Group], error: BaseException) -> None:
-    """A call that ended with this error may have been performed."""
+    """Whether a call that ended with this error may have been performed."""
     if isinstance(error, UNPERFORMED):
         return
     for group in groups:
@@ -505,7 +504,7 @@ def _settle_all(groups: Sequence[_Group], answers: Sequence[bytes]) -> None:
 
 
 def _fail(groups: Sequence[_Group], error: Exception) -> None:
-    """Answer those that an unexpected error has left unanswered."""
+    """Answer publishes that an unexpected error has left unanswered."""
     logger.error("cannot publish to Redis", exc_info=error)
     failure = ServiceError("internal", "the store failed on this publish")
     for group in groups:
@@ -513,7 +512,7 @@ def _fail(groups: Sequence[_Group], error: Exception) -> None:
 
 
 def _settle(group: _Group, results: list[Result]) -> None:
-    """Answer, once."""
+    """Answer a caller, once."""
     if not group.settled:
         group.settled = True
         try:

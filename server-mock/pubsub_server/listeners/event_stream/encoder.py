@@ -20,7 +20,7 @@ class EventEncoder(Encoder):
     resubscribes = False
     echoes = False
     queue_bytes = 2 * (MAX_TOPIC + MAX_PAYLOAD + 6)
-    """Two events of the largest size."""
+    """Bytes of two events of the maximum size."""
 
     def message(self, entry: Entry) -> bytes:
         """See `encoder.Encoder`."""

@@ -26,7 +26,7 @@ class EventStreamListener(ByteListener):
         policy: The access rules.
         settings: Limits and deadlines.
         identity: The identity of the connections.
-        webhooks: Get subscriptions and events.
+        webhooks: Receive subscriptions and events.
     """
 
     name = "event_stream"
@@ -49,7 +49,7 @@ class EventStreamListener(ByteListener):
         return EventSession(self)
 
     def tell(self, event: HookEvent, topic: bytes, size: int | None = None) -> None:
-        """Notify the webhooks that select it."""
+        """Notify the webhooks that select the event."""
         hooks, name = self._webhooks, shown(topic)
         if hooks is not None and hooks.wants(event, name):
             body: dict[str, object] = {"topic": name}

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pubsub_server.listeners.event_stream.listener import EventStreamListener
 
 EVERYTHING = "**"
-"""What the wildcard of the event stream is to the hub."""
+"""The hub's pattern for the wildcard of the event stream."""
 
 
 class EventSession(ByteSession[Event]):
@@ -100,7 +100,7 @@ class EventSession(ByteSession[Event]):
     # ------------------------------------------------------------ publishing
 
     def _draft(self, event: Event) -> Draft | None:
-        """The event as the hub takes it; None for one that stays here."""
+        """The event as a draft for the hub; None if it stays on this listener."""
         name = hub_topic(event.topic)
         if name is None:
             return None
@@ -115,7 +115,7 @@ class EventSession(ByteSession[Event]):
         elif answer.code == "forbidden":
             self._events.denied()
         else:
-            # The protocol cannot say that an event is lost; a closed connection does.
+            # The protocol cannot report a lost event, so close the connection.
             self.break_off(answer.code)
 
     def _keep(self, event: Event) -> Coroutine[Any, Any, None] | None:

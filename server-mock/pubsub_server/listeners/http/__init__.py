@@ -1,1 +1,1 @@
-"""HIP-56 over HTTP: requests, event streams, the console."""
+"""HIP-56 over HTTP: REST requests, event streams, the console."""

@@ -1,4 +1,4 @@
-"""A connection of the HTTP port: deadlines, a cap, and one event stream at most."""
+"""A connection of the HTTP port: deadlines, limits, and at most one event stream."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ if TYPE_CHECKING:
     from pubsub_server.shared.connection import Connection
 
 MAX_LINE: Final = 65_536
-"""Bytes of a request line: room for some hundred topics."""
+"""Maximum bytes of a request line: room for several hundred topics."""
 
 MAX_FIELD: Final = 32_768
-"""Bytes of a header: room for the largest token."""
+"""Maximum bytes of a header: room for the largest token."""
 
 _OVERLOADED: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
@@ -45,7 +45,7 @@ _LOG: Final = logging.getLogger("pubsub_server.http")
 
 
 class HttpConnection(web.RequestHandler):
-    """aiohttp's connection with deadlines for head and end, and one event stream at most.
+    """aiohttp's connection with deadlines for head and end, and at most one event stream.
 
     Args:
         manager: aiohttp's server.
@@ -54,7 +54,7 @@ class HttpConnection(web.RequestHandler):
         listener: Counts the open connections.
 
     Attributes:
-        version_refused: Whether the current request has a version that this server does not speak.
+        version_refused: Whether the current request has an unsupported HTTP version.
     """
 
     __slots__ = (
@@ -91,7 +91,7 @@ class HttpConnection(web.RequestHandler):
             auto_decompress=False,
             logger=_LOG,
         )
-        # aiohttp answers in the version of the request, whatever that is.
+        # aiohttp answers in the version of the request, even if it does not exist.
         assert self._request_factory is not None
         self._unversioned, self._request_factory = self._request_factory, self._versioned
         self.version_refused = False
@@ -103,13 +103,13 @@ class HttpConnection(web.RequestHandler):
         self._ending = False
         self._wire: asyncio.Transport | None = None
         self._gone: asyncio.Future[None] | None = None
-        # Of its address, until a token has been accepted; each request of a trusted proxy has its
-        # own.
+        # The slot of its address, until a token is accepted; each request of a trusted proxy has
+        # its own slot.
         self._slot: PreAuthSlot | None = None
         self._proxied = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come: counted, and given a deadline for its first request."""
+        """A client has connected: count it, and set the deadline for its first request."""
         super().connection_made(transport)
         self._wire = self.transport
         self._listener.connections += 1
@@ -131,7 +131,7 @@ class HttpConnection(web.RequestHandler):
         )
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes have arrived."""
         if self._slot is not None and not self._slot.add(len(data)):
             self._turn_away(_LIMITED)
             return
@@ -151,7 +151,7 @@ class HttpConnection(web.RequestHandler):
         return self._unversioned(message, payload, protocol, writer, task)
 
     def begin_request(self, address: str | None) -> bool:
-        """The head of a request has come; False where this client may have no more of them."""
+        """The head of a request has arrived; False if this client has too many."""
         if self._proxied:
             self._slot = self._listener.pre_auth.enter(address)
             return self._slot is not None
@@ -178,7 +178,7 @@ class HttpConnection(web.RequestHandler):
         self.force_close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        """The client is gone: its stream ends at once."""
+        """The client has disconnected: its stream ends."""
         self._listener.connections -= 1
         self.authenticated()
         self.head_received()
@@ -194,7 +194,7 @@ class HttpConnection(web.RequestHandler):
             sink.end()
 
     def pause_writing(self) -> None:
-        """The transport holds too much: the hub keeps what comes next."""
+        """The transport has too many unsent bytes: the hub queues messages."""
         super().pause_writing()
         if self._stream is not None:
             self._stream[1].pause(self._stream[2])
@@ -210,7 +210,7 @@ class HttpConnection(web.RequestHandler):
             self._cancel_end()
 
     async def start(self) -> None:
-        """Handles requests until the connection ends; then what is written has to leave in time."""
+        """Handles requests until the connection ends; then sends the rest within a deadline."""
         try:
             await super().start()
         finally:
@@ -218,14 +218,14 @@ class HttpConnection(web.RequestHandler):
                 self.expect_end(self._settings.body_timeout / 1000)
 
     def head_received(self) -> None:
-        """A request is there in full; the first deadline is met."""
+        """A request is complete; the first deadline is met."""
         if self._head_timer is not None:
             self._head_timer.cancel()
             self._head_timer = None
 
     @property
     def gone(self) -> asyncio.Future[None]:
-        """Done when the client has left; for requests whose answer takes long."""
+        """A future that is done when the client has disconnected; for slow requests."""
         if self._gone is None:
             self._gone = self._loop.create_future()
             if self._wire is None:
@@ -233,15 +233,15 @@ class HttpConnection(web.RequestHandler):
         return self._gone
 
     def attach(self, sink: StreamSink, service: Service, connection: Connection) -> None:
-        """This connection carries an event stream from here on."""
+        """This connection carries an event stream from now on."""
         self._stream = (sink, service, connection)
 
     def detach(self) -> None:
-        """The event stream is at its end."""
+        """The event stream has ended."""
         self._stream = None
 
     def expect_end(self, seconds: float) -> None:
-        """Nothing more will be written: cuts the connection if it is not gone in time."""
+        """Nothing more will be written: cuts the connection if it does not close in time."""
         self._ending = True
         self._cut_after(seconds)
 
@@ -262,7 +262,7 @@ class HttpConnection(web.RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
-        """What is not HTTP, or what failed outside of a handler, as a problem document."""
+        """A problem document for invalid HTTP, and for failures outside of a handler."""
         if request.writer.output_size > 0:
             raise ConnectionError("the response has started; the connection is closed")
         identifier = new_request_id()

@@ -42,12 +42,12 @@ _HEADERS: Final = {
 
 @dataclass(frozen=True)
 class File:
-    """One file, ready to be sent.
+    """One file, ready to send.
 
     Attributes:
-        body: As it is.
+        body: Its content.
         content_type: Without a charset.
-        etag: Of its content.
+        etag: Hash of its content.
     """
 
     body: bytes
@@ -56,7 +56,7 @@ class File:
 
     @cached_property
     def packed(self) -> bytes:
-        """As gzip; compressed at its first use, which keeps the start of a server short."""
+        """Its content as gzip; compressed at first use, to keep the start of the server short."""
         return gzip.compress(self.body, compresslevel=9, mtime=0)
 
 
@@ -64,12 +64,12 @@ class Console:
     """Serves the page.
 
     Args:
-        settings: Where the listeners are.
-        version: Of this server.
+        settings: Addresses of the listeners.
+        version: Version of this server.
         sign_in: Signs in without a token, in development.
 
     Attributes:
-        ws_port: Where the WebSocket listens, once it does.
+        ws_port: Port of the WebSocket listener, once it is open.
         sign_in: As given.
     """
 
@@ -102,7 +102,7 @@ class Console:
         return self._send(request, name)
 
     async def config(self, request: web.Request) -> web.Response:
-        """`GET /console/config.json`: what the page cannot know."""
+        """`GET /console/config.json`: settings for the page."""
         body = {
             "ws": self.socket_url(request),
             "version": self._version,
@@ -113,7 +113,7 @@ class Console:
         )
 
     def socket_url(self, request: web.BaseRequest) -> str:
-        """Where this browser finds the WebSocket: as set, or beside the page."""
+        """The WebSocket address for this browser: as set, or derived from the page's."""
         settings = self._settings
         if settings.ws_url is not None:
             return settings.ws_url
@@ -146,7 +146,7 @@ class Console:
         )
 
     def _policy(self, request: web.Request) -> str:
-        """Content Security Policy Level 3: this page, its socket, and nothing from elsewhere."""
+        """Content Security Policy Level 3: allows this page and its socket, and no other origin."""
         socket = self.socket_url(request)
         return (
             "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -156,7 +156,7 @@ class Console:
 
 
 def is_console(path: str) -> bool:
-    """Whether an address belongs to the page: nothing there is for pages of other origins."""
+    """Whether an address belongs to the page, which other origins must not read."""
     return path == "/" or path.startswith(PREFIX)
 
 

@@ -1,4 +1,4 @@
-"""Signs the console in without a token: in development, on this machine, for its own page alone."""
+"""Signs the console in without a token: in development, on this machine, for its own page only."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pubsub_server.settings.config import Settings
 
 TTL: Final = 300
-"""Seconds that a token lasts; the page asks for the next one before that."""
+"""Lifetime of a token in seconds; the page requests the next one before it expires."""
 
 MAX_BODY: Final = 4_096
 
@@ -38,20 +38,20 @@ _USER: Final = re.compile(r"[a-zA-Z0-9_.@-]{1,64}", re.ASCII)
 class DevSignIn:
     """`POST /console/token`.
 
-    A token is given to the page that this server serves, opened by the user who runs the server:
+    Only the page of this server, opened by the user who runs the server, gets a token:
 
     - the connection comes from this machine and was not forwarded;
     - `Host` is a name of this machine with the port of this listener, so a foreign name that
-      resolves to it (DNS rebinding) gets nothing;
-    - `Origin` is that same origin, and `Sec-Fetch-Site`, where it is sent, is `same-origin`, so
-      pages of other sites get nothing;
-    - where the system tells whose the connection is, it belongs to the user of this process or to
-      root: the development key is readable by these two alone.
+    resolves to it (DNS rebinding) is rejected;
+    - `Origin` is the same origin, and `Sec-Fetch-Site`, if present, is `same-origin`, so pages of
+    other sites are rejected;
+    - if the system reports the owner of the connection, it is the user of this process or
+      root: only these two can read the development key.
 
     Args:
-        settings: With `dev`.
+        settings: Settings with `dev`.
         key: Signs development tokens.
-        owner: User id of the process at the other end; None where no one can tell.
+        owner: Returns the user id of the process at the other end; None if unknown.
     """
 
     def __init__(
@@ -68,7 +68,7 @@ class DevSignIn:
         """A short-lived token for the page.
 
         Raises:
-            ServiceError: `forbidden` for anybody else, `invalid_option` for a wrong field.
+            ServiceError: `forbidden` for any other client, `invalid_option` for a wrong field.
         """
         refused = self._refused(request) or await self._stranger(request)
         if refused is not None:
@@ -96,7 +96,7 @@ class DevSignIn:
         )
 
     def _refused(self, request: web.Request) -> str | None:
-        """What is wrong with the request; None for nothing."""
+        """The reason to reject the request; None if it is allowed."""
         headers = request.headers
         here, there = _ends(request)
         if here is None or there is None or not _is_loopback(there[0]):

@@ -1,6 +1,6 @@
 """The wire format of HTTP event streams: each frame of the hub is one server-sent event.
 
-What goes out is a chunk of an HTTP/1.1 body.
+The output is a chunk of an HTTP/1.1 body.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Entry
 
 _NAMES: Final = {"presence.snapshot": "presence", "auth.error": "error"}
-"""Frames whose event has another name than their type."""
+"""Names of events that differ from the type of their frame."""
 
 
 def stream_chunk(payload: bytes) -> bytes:
@@ -29,7 +29,7 @@ class StreamEncoder(Encoder):
     """See `encoder.Encoder`.
 
     Args:
-        node: Part of the event ids of a node that numbers for itself, see `service.Service.node`.
+        node: Part of the event ids of a node with its own numbering, see `service.Service.node`.
     """
 
     name = "event_stream"
@@ -52,7 +52,7 @@ class StreamEncoder(Encoder):
         kind = str(frame["type"])
         rest = {key: value for key, value in frame.items() if key != "type"}
         if kind == "presence.snapshot":
-            # HIP-56 shows the members of an event stream with `id`.
+            # In HIP-56, members in an event stream have the field `id`.
             members = cast("Iterable[Mapping[str, object]]", frame["members"])
             rest["members"] = [{"id": member["user_id"], **member} for member in members]
         marked = kind == "subscribed" and "positions" in frame
@@ -67,7 +67,7 @@ def event(name: str, data: bytes, id: str | None = None) -> bytes:
 
 
 def event_id(topic: str, timestamp: int, seq: int | None, node: str | None = None) -> str | None:
-    """Where a stream resumes after this message; None for one that is not kept."""
+    """The event id after this message; None if the message is not stored."""
     return None if seq is None else f"{timestamp}-{topic}@{seq}{_at(node)}"
 
 
@@ -76,7 +76,7 @@ def _at(node: str | None) -> str:
 
 
 def _mark(subscribed: Mapping[str, object], node: str | None) -> str | None:
-    """Where a stream resumes that ends before its first message; a time without any log."""
+    """The event id of a stream before its first message: a time, without a topic."""
     timestamp = cast("int", subscribed["timestamp"])
     positions = cast("Mapping[str, int]", subscribed["positions"])
     topic = next(iter(positions), None)

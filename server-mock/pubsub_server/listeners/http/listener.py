@@ -42,10 +42,10 @@ ALLOWED_HEADERS: Final = (
     "X-Request-Id"
 )
 METRICS: Final = "/metrics"
-"""For the operator: pages of other origins do not read it."""
+"""Paths for the operator, without CORS headers."""
 PREFLIGHT_SECONDS: Final = 600
 SHORTEST: Final = 0.05
-"""Seconds that open requests have at the end, though the time is over."""
+"""Minimum seconds for open requests at shutdown, even if the time is over."""
 
 _LOG: Final = logging.getLogger("pubsub_server.http")
 
@@ -58,10 +58,10 @@ class HttpListener:
         policy: The access rules.
         settings: Limits and deadlines.
         metrics: Counts requests and answers `/metrics`.
-        ready: Whether new work is welcome, for `/readyz`.
+        ready: Whether the server accepts new work, for `/readyz`.
         openapi: The bundled description of this API.
         console: The page at `/`.
-        faults: What tests may inject, if they may.
+        faults: Fault injection, if enabled.
     """
 
     def __init__(
@@ -94,10 +94,10 @@ class HttpListener:
         self._server: asyncio.Server | None = None
 
     async def start(self, tls: ssl.SSLContext | None = None) -> int:
-        """Listens, and answers the port.
+        """Listens, and returns the port.
 
         Raises:
-            OSError: The port is in use, or the address is not of this machine.
+            OSError: The port is in use, or the address does not belong to this machine.
         """
         await self._runner.setup()
         manager = self._runner.server
@@ -115,16 +115,16 @@ class HttpListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop_listening(self) -> None:
-        """Takes no new connections."""
+        """Stops accepting connections."""
         await stop_accepting(self._server)
 
     async def stop(self, seconds: float) -> None:
-        """Waits for open requests, so long at most, and ends every connection."""
+        """Waits for open requests, for at most this long, and ends every connection."""
         await self.stop_listening()
         self.stopped = True
         manager = self._runner.server
         if manager is not None:
-            # It waits twice, for handlers and for connections, and takes 0 forever.
+            # aiohttp waits twice, for handlers and for connections, and waits forever with 0.
             await manager.shutdown(max(seconds / 2, SHORTEST))
         await self._runner.cleanup()
 
@@ -184,7 +184,7 @@ class HttpListener:
         route = resource.canonical if resource is not None else "unknown"
         self._metrics.request(route, request.method, response.status, seconds)
         if not self._ready():
-            # The next request goes to another node.
+            # Close, so that the next request goes to another node.
             response.force_close()
         _LOG.debug(
             "request %s: %s %s %d %.1f ms",
@@ -242,10 +242,10 @@ class HttpListener:
         return web.Response(status=204, headers=headers)
 
     async def _complete(self, request: web.Request, response: web.StreamResponse) -> None:
-        """The headers that every response has."""
+        """Adds the headers of every response."""
         headers = response.headers
         headers["Server"] = "hanzo-pubsub"
-        # A refused `Expect` is answered before any handler is asked.
+        # aiohttp answers a rejected `Expect` before it calls a handler.
         headers["X-Request-Id"] = request.get(REQUEST_ID) or new_request_id()
         headers["X-Content-Type-Options"] = "nosniff"
         if is_console(request.path) or request.path == METRICS:
@@ -291,6 +291,6 @@ def _nothing_here(request: web.Request, identifier: str) -> web.Response:
         identifier,
         remedy="Connect to the WebSocket port, 8057 unless it is set otherwise.",
     )
-    # What follows a refused upgrade may be no HTTP.
+    # The bytes after a rejected upgrade may not be HTTP.
     response.force_close()
     return response

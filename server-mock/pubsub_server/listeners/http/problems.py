@@ -21,9 +21,9 @@ _TITLES: Final = {
     405: "The address does not support this method.",
     415: "The server does not accept bodies of this type.",
 }
-"""What HTTP has a status for, and the table of errors has no code."""
+"""Codes of HTTP statuses that are not in the table of errors."""
 _REMEDIES: Final = {"unauthenticated": "Send the header `Authorization: Bearer TOKEN`."}
-"""Where the table speaks of what a client of a socket does."""
+"""Remedies for HTTP, if the table describes a WebSocket client."""
 
 
 def problem(
@@ -37,8 +37,8 @@ def problem(
     """The response for an error.
 
     Args:
-        error: What went wrong.
-        request_id: Becomes `instance`, and is in the header `X-Request-Id` and in the log.
+        error: The error.
+        request_id: Becomes `instance`; also in the header `X-Request-Id` and in the log.
         status: Instead of the status of the table, for example 405 or 415.
         remedy: Instead of the remedy of the error and of the table.
         headers: Further headers.
@@ -71,5 +71,5 @@ def problem(
 
 
 def _challenge(code: str) -> str:
-    # RFC 6750, 3.1: a request without a token gets no error code.
+    # RFC 6750, 3.1: the answer to a request without a token has no error code.
     return _CHALLENGE if code == "unauthenticated" else f'{_CHALLENGE}, error="invalid_token"'

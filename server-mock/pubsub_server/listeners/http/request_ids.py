@@ -1,4 +1,4 @@
-"""What is noted on requests: an id, the client's own where it sent a good one; and its origin."""
+"""Attaches to requests an id (the client's, if it is valid) and the origin."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _GOOD: Final = re.compile(r"[a-zA-Z0-9._-]{1,64}", re.ASCII)
 
 
 def request_id(offered: str | None) -> str:
-    """The id of a request whose header `X-Request-Id` says this; None where there is none."""
+    """The id of a request with this header `X-Request-Id`; None without one."""
     if offered is not None and _GOOD.fullmatch(offered):
         return offered
     return new_request_id()
 
 
 def new_request_id() -> str:
-    """An id that names one request in its answer and in the log."""
+    """A new id that identifies a request in its answer and in the log."""
     return "req_" + secrets.token_hex(8)

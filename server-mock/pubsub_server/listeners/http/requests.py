@@ -30,12 +30,12 @@ _TRUTH: Final = {"1": True, "true": True, "0": False, "false": False}
 
 
 def caller(request: web.Request) -> Caller | None:
-    """From where a request comes; None outside of the listener."""
+    """The origin of a request; None outside of the listener."""
     return request.get(CALLER)
 
 
 async def identify(service: Service, request: web.Request) -> Identity:
-    """Whose the token of a request is.
+    """The identity of a request's token.
 
     Raises:
         ServiceError: `unauthenticated`, `token_invalid`, `token_expired` or `unavailable`.
@@ -51,8 +51,8 @@ def token(request: web.BaseRequest) -> str:
     """The token of the header `Authorization`.
 
     Raises:
-        ServiceError: `unauthenticated`; with a hint where one is in the address, which is
-            never accepted, because addresses end up in logs.
+        ServiceError: `unauthenticated`; with a hint if a token is in the URL, which is never
+            accepted, because URLs end up in logs.
     """
     values = request.headers.getall("Authorization", [])
     if len(values) > 1:
@@ -101,7 +101,7 @@ def text(request: web.BaseRequest, name: str, limit: int = 256) -> str | None:
     """One parameter of the query, or None.
 
     Raises:
-        ServiceError: `invalid_option` for one that stands twice or is too long.
+        ServiceError: `invalid_option` if it occurs twice or is too long.
     """
     values = request.query.getall(name, [])
     if not values:
@@ -124,7 +124,7 @@ def text(request: web.BaseRequest, name: str, limit: int = 256) -> str | None:
 
 
 def missing(name: str) -> ServiceError:
-    """A parameter of the query that is needed."""
+    """A required parameter of the query."""
     return ServiceError(
         "invalid_option",
         f"`{name}` is missing",
@@ -136,7 +136,7 @@ def missing(name: str) -> ServiceError:
 def integer(
     request: web.BaseRequest, name: str, low: int = 0, high: int = MAX_INTEGER
 ) -> int | None:
-    """One whole number of the query, or None.
+    """An integer parameter of the query, or None.
 
     Raises:
         ServiceError: `invalid_option` for anything else, naming the range.
@@ -156,7 +156,7 @@ def integer(
 
 
 def flag(request: web.BaseRequest, name: str) -> bool | None:
-    """One yes or no of the query, or None.
+    """A boolean parameter of the query, or None.
 
     Raises:
         ServiceError: `invalid_option` for anything but 1, 0, true, false.
@@ -175,13 +175,13 @@ def flag(request: web.BaseRequest, name: str) -> bool | None:
 
 
 def gone(request: web.Request) -> asyncio.Future[None]:
-    """Done when the client has left."""
+    """A future that is done when the client has disconnected."""
     protocol: HttpConnection = request.protocol  # type: ignore[assignment]
     return protocol.gone
 
 
 class UnsupportedMedia(ServiceError):
-    """The body is not JSON by its content type; HTTP 415."""
+    """The content type of the body is not JSON; HTTP 415."""
 
 
 async def json_object(request: web.BaseRequest, limit: int, seconds: float) -> Mapping[str, object]:
@@ -189,8 +189,8 @@ async def json_object(request: web.BaseRequest, limit: int, seconds: float) -> M
 
     Args:
         request: The request.
-        limit: Bytes of the body.
-        seconds: For the body to arrive.
+        limit: Maximum bytes of the body.
+        seconds: Maximum seconds for the body to arrive.
 
     Raises:
         ServiceError: `invalid_frame`, `payload_too_large`; `UnsupportedMedia` for a body of

@@ -1,4 +1,4 @@
-"""The REST calls of HIP-56 and what stands beside them: requests in, calls of the hub, JSON out."""
+"""The REST calls of HIP-56 and the additional ones: they call the hub and return JSON."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from pubsub_server.shared.requests import Draft
 
 FRAME_MARGIN: Final = 16_384
-"""Bytes that a publish request may have beside its `data`."""
+"""Maximum bytes of a publish request in addition to its `data`."""
 
 MAX_FAULT: Final = 65_536
-"""Bytes of a request for a fault."""
+"""Maximum bytes of a request for a fault."""
 
 MAX_POSITIONS: Final = 2_097_152
-"""Bytes of a request for positions: room for 10,000 topics in `after`."""
+"""Maximum bytes of a request for positions: room for 10,000 topics in `after`."""
 
 TOPICS_DEFAULT: Final = 100
 TOPICS_MAX: Final = 1_000
@@ -127,7 +127,7 @@ class RestApi:
         return _json(_page(page))
 
     async def positions(self, request: web.Request) -> web.Response:
-        """`POST /v1/positions`: where logs stand, at once or when one moves."""
+        """`POST /v1/positions`: the positions of logs, immediately or when one changes."""
         identity = await requests.identify(self._service, request)
         body = await requests.json_object(
             request, MAX_POSITIONS, self._settings.body_timeout / 1000
@@ -143,7 +143,7 @@ class RestApi:
         return _json({"members": [_member(member) for member in members]})
 
     async def occupancy(self, request: web.Request) -> web.Response:
-        """`GET /v1/topics/{topic}/occupancy`: how many members, and of how many users."""
+        """`GET /v1/topics/{topic}/occupancy`: the number of members and of users."""
         identity = await requests.identify(self._service, request)
         members = await self._service.presence(identity, requests.topic(request))
         users = {member.user_id or member.client_id for member in members}
@@ -185,7 +185,7 @@ class RestApi:
         return web.Response(status=204, headers={"Cache-Control": "no-store"})
 
     async def session(self, request: web.Request) -> web.Response:
-        """`GET /v1/session?client_id=C`: what `auth.ok` says on a socket."""
+        """`GET /v1/session?client_id=C`: the content of `auth.ok` on a WebSocket."""
         identity = await requests.identify(self._service, request)
         ok = self._service.session(identity, requests.text(request, "client_id", 64))
         return _json(
@@ -202,7 +202,7 @@ class RestApi:
         )
 
     async def access(self, request: web.Request) -> web.Response:
-        """`GET /v1/access?topic=T`: what the caller may do there, and which rule decides."""
+        """`GET /v1/access?topic=T`: the caller's permissions on a topic, and the deciding rule."""
         identity = await requests.identify(self._service, request)
         pattern = requests.text(request, "topic")
         if pattern is None:
@@ -225,7 +225,7 @@ class RestApi:
         )
 
     def faults(self, faults: FaultDoor) -> Callable[[web.Request], Awaitable[web.Response]]:
-        """`POST /v1/faults`, for tests: an admin lets something go wrong; see `faults.Fault`."""
+        """`POST /v1/faults`, for tests: an admin injects a fault; see `faults.Fault`."""
 
         async def inject(request: web.Request) -> web.Response:
             identity = await requests.identify(self._service, request)
@@ -241,7 +241,7 @@ class RestApi:
     def _wait_for(
         self, identity: Identity, done: Sequence[Published | ServiceError]
     ) -> ServiceError:
-        """Nothing of a bulk batch was taken: when all of it would be."""
+        """The error for a bulk batch that was rejected as a whole, with the time to retry."""
         rate = self._service.session(identity).limits["bulk_rate"]
         most = rate * self._settings.publish_burst // 1000
         wait = math.ceil(min(len(done), max(1, most)) * 1000 / rate)

@@ -39,11 +39,11 @@ _EVENT_ID: Final = re.compile(
 
 
 class StreamSink:
-    """The sink of one event stream: the hub's chunks go to the transport as they are.
+    """The sink of one event stream: it passes the hub's chunks to the transport.
 
     Args:
-        protocol: Of the HTTP connection.
-        caller: From where the request comes.
+        protocol: The HTTP connection.
+        caller: The origin of the request.
     """
 
     __slots__ = ("_caller", "_early", "_open", "_protocol", "ended")
@@ -61,7 +61,7 @@ class StreamSink:
         return self._caller
 
     def write(self, data: bytes) -> None:
-        """Hands chunks to the transport; before the head of the response is out, keeps them."""
+        """Passes chunks to the transport; holds them until the head of the response is sent."""
         if self.ended.done():
             return
         if not self._open:
@@ -77,11 +77,11 @@ class StreamSink:
         return 0 if transport is None else transport.get_write_buffer_size()
 
     def close(self, code: int, reason: str) -> None:
-        """Ends the stream; what was written goes out first."""
+        """Ends the stream after sending the written bytes."""
         self.end()
 
     def hold(self, on: bool) -> None:
-        """Nothing more is read from it as it is."""
+        """Does nothing: an event stream has no further input."""
 
     def abort(self) -> None:
         """Cuts the connection."""
@@ -91,14 +91,14 @@ class StreamSink:
         self.end()
 
     def start(self) -> None:
-        """The head of the response is out: chunks may follow."""
+        """The head of the response is sent: chunks may follow."""
         self._open = True
         early, self._early = self._early, []
         if early:
             self.write(b"".join(early))
 
     def end(self) -> None:
-        """Lets the handler of the request go on to its end."""
+        """Lets the handler of the request end."""
         if not self.ended.done():
             self.ended.set_result(None)
 
@@ -108,7 +108,7 @@ class EventStreams:
 
     Args:
         service: The hub.
-        policy: The access rules: a request of which nothing is allowed is refused whole.
+        policy: The access rules: a request without an allowed topic is rejected.
         settings: Limits and deadlines.
     """
 
@@ -204,7 +204,7 @@ class EventStreams:
             self._service.closed(connection, None)
 
     def _check(self, identity: Identity | None, wanted: Sequence[SubscribeRequest]) -> None:
-        """Refuses a request of which nothing is left: its stream would stay empty."""
+        """Rejects a request without an allowed topic: its stream would stay empty."""
         patterns = [pattern for subscription in wanted for pattern in subscription.topics]
         if not patterns:
             raise next(error for subscription in wanted for error in subscription.invalid)
@@ -233,15 +233,15 @@ def _subscription(item: object, field: str, presence: bool | None) -> SubscribeR
 def _resumed(
     wanted: Sequence[SubscribeRequest], mark: str, node: str | None
 ) -> list[SubscribeRequest]:
-    """The subscriptions from where `Last-Event-ID` says: `<timestamp>-<topic>@<seq>~<node>`.
+    """The subscriptions resumed after `Last-Event-ID`: `<timestamp>-<topic>@<seq>~<node>`.
 
-    That topic goes on after `seq`, the others after `timestamp - 1`; a position that the request
-    itself names for the topic counts if it is later. `<timestamp>` alone is of a stream that had
-    no topic to name yet: all go on after it. If the positions are those of another node, all go on
-    by time. A mark of another form is ignored.
+    That topic resumes after `seq`, the others after `timestamp - 1`; a later position in the
+    request takes precedence. Without a topic (`<timestamp>`), all topics resume after the
+    timestamp. If the positions are from another node, all topics resume by time. An id in another
+    format is ignored.
 
     Args:
-        wanted: What the request asks for.
+        wanted: The subscriptions of the request.
         mark: The header.
         node: The node whose positions are valid here.
     """

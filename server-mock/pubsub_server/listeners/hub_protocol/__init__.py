@@ -1,1 +1,1 @@
-"""The hub protocol of pub0sub: publishers learn how many subscribers a message had."""
+"""The hub protocol of pub0sub: publishers receive the number of subscribers of a message."""

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 class PushEncoder(Encoder):
-    """See `encoder.Encoder`. Of the hub's answers the protocol has those to subscriptions."""
+    """See `encoder.Encoder`. Of the hub's answers, the protocol supports those to subscriptions."""
 
     name = "hub"
     queue_bytes = 2 * (MAX_TOPIC + MAX_DATA + 9)
-    """Two messages of the largest size."""
+    """Bytes of two messages of the maximum size."""
 
     def message(self, entry: Entry) -> bytes:
         """See `encoder.Encoder`."""
@@ -37,18 +37,18 @@ class PushEncoder(Encoder):
 
 
 def reference(opcode: int, id: int, kept: int) -> str:
-    """What the answer to a subscription needs to know of it.
+    """Data of a subscription for its answer.
 
     Args:
-        opcode: Of the request.
-        id: Of the subscriber.
-        kept: Topics that it got without the hub.
+        opcode: Opcode of the request.
+        id: Id of the subscriber.
+        kept: Topics that stay on this listener.
     """
     return f"{opcode:x}-{id:x}-{kept:x}"
 
 
 def answer(opcode: int, id: int, kept: int, granted: int) -> bytes:
-    """The answer to a subscription by which so many topics were granted by the hub."""
+    """The answer to a subscription for which the hub granted this many topics."""
     count = kept + granted
     return encode(Subscribed(id, count) if opcode == SUBSCRIBE else Added(count))
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class HubListener(ByteListener):
-    """Clients of the hub protocol on one address; arguments as those of `ByteListener`."""
+    """Clients of the hub protocol on one address; arguments as for `ByteListener`."""
 
     name = "hub"
     encoder = PUSHES

@@ -1,4 +1,4 @@
-"""One connection of the hub protocol: requests in order, an answer to each."""
+"""One connection of the hub protocol: requests are handled and answered in order."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ class HubSession(ByteSession[Request]):
     def __init__(self, listener: HubListener) -> None:
         super().__init__(listener, RequestDecoder())
         self._hub = listener
-        # Of this connection as a subscriber; 0 before it is one.
+        # Subscriber id of this connection; 0 before it subscribes.
         self._id = 0
-        # What it is subscribed to; those topics that the hub has are there, too.
+        # All its subscriptions, including those of the hub.
         self._topics: set[bytes] = set()
 
     def handle(self, requests: deque[Request]) -> Coroutine[Any, Any, None] | None:
@@ -59,7 +59,7 @@ class HubSession(ByteSession[Request]):
                     self._id = secrets.randbits(63) | 1
                 self._subscribe(SUBSCRIBE, self._id if topics else 0, topics)
             case Add(id_, topics):
-                # The id of another client changes nothing, and adds nothing.
+                # Ignore the id of another client.
                 self._subscribe(ADD, id_, topics if id_ and id_ == self._id else ())
             case Remove(id_, topics):
                 self._unsubscribe(topics if id_ and id_ == self._id else ())
@@ -78,7 +78,7 @@ class HubSession(ByteSession[Request]):
         named: list[str] = []
         for topic in dict.fromkeys(topics):
             if topic in self._topics:
-                # The answer to the first request of a subscriber counts what it has.
+                # The answer to the first request of a subscriber contains the count of its topics.
                 kept += opcode == SUBSCRIBE
                 continue
             name, text = hub_topic(topic), shown(topic)
@@ -137,7 +137,7 @@ class HubSession(ByteSession[Request]):
             self._hub.service.send(self.connection, encode(Published(reached)))
 
     async def _one(self, draft: Draft) -> int:
-        """Publish by the hub; how many subscribers of this node it has."""
+        """Publish by the hub; returns the number of subscribers on this node."""
         listener = self._hub
         found = 0
 
@@ -154,7 +154,7 @@ class HubSession(ByteSession[Request]):
         return found
 
     async def _keep(self, topic: bytes, data: bytes) -> int:
-        """Publish among the subscribers of this listener; how many there are."""
+        """Publish to the subscribers of this listener; returns their number."""
         listener, text = self._hub, shown(topic)
         if not listener.policy.may_publish(self.identity, text):
             listener.denied()

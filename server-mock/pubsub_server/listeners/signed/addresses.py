@@ -1,4 +1,4 @@
-"""What a request to `/pubsub/…` asks for: topic, parameters and broker, in every spelling."""
+"""Parses requests to `/pubsub/…`: topic, parameters and broker, in every spelling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 PREFIXES: Final = ("/v1/pubsub/", "/pubsub/")
 TOPIC_MAX: Final = 1024
-"""Characters of a topic that is given as text."""
+"""Maximum characters of a topic in text form."""
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _MULTIADDR: Final = re.compile(
@@ -25,7 +25,7 @@ _MULTIADDR: Final = re.compile(
 
 
 class BrokerAddress(NamedTuple):
-    """Where the broker of a topic listens.
+    """The address of a topic's broker.
 
     Attributes:
         host: Name or IP address.
@@ -43,11 +43,11 @@ class BrokerAddress(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a socket asks for.
+    """The request of a WebSocket.
 
     Attributes:
         topic: Address, 32 bytes.
-        parameters: Of a publisher; None for a subscriber.
+        parameters: Parameters of a publisher; None for a subscriber.
         peer: The broker; None for this node, or its upstream.
     """
 
@@ -67,11 +67,11 @@ def hub_name(topic: bytes) -> str:
 
 
 def read(visit: Visit) -> Asked:
-    """What a request asks for.
+    """Parse a request.
 
     Raises:
-        ValueError: A parameter is missing or wrong; the message is the one that Bee sends, where
-            it has one.
+        ValueError: A parameter is missing or wrong; the message is the one that Bee sends, if there
+            is one.
     """
     prefix = next(each for each in PREFIXES if visit.path.startswith(each))
     text = unquote(visit.path.removeprefix(prefix))
@@ -98,7 +98,7 @@ def parse_multiaddr(text: str) -> BrokerAddress:
     """Read `/ip4/HOST/tcp/PORT`, also `/ip6/…`, `/dns/…`; `/tls` encrypts, `/p2p/ID` is ignored.
 
     Raises:
-        ValueError: It has another form.
+        ValueError: It has another format.
     """
     match = _MULTIADDR.fullmatch(text)
     if match is None or not 0 < int(match[3]) <= 65_535:
@@ -107,7 +107,7 @@ def parse_multiaddr(text: str) -> BrokerAddress:
 
 
 def parse_topic(text: str) -> tuple[bytes, Parameters]:
-    """Read an entry of `signed_upstream_topics`; the settings have checked its form.
+    """Read an entry of `signed_upstream_topics`; the settings have checked its format.
 
     Returns:
         The topic's address; owner and id.
@@ -119,7 +119,7 @@ def parse_topic(text: str) -> tuple[bytes, Parameters]:
 
 
 def _value(visit: Visit, name: str) -> str | None:
-    """A parameter by its header or by either spelling of its query; the query wins."""
+    """A parameter from its header or either spelling in the query; the query takes precedence."""
     query = parse_qs(visit.query, keep_blank_values=True, max_num_fields=32)
     for spelling in (name, f"swarm-pubsub-{name}"):
         if spelling in query:

@@ -1,4 +1,4 @@
-"""Frames as the hub takes them."""
+"""Converts frames to publications."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ def draft_of(topic: str, frame: bytes, parameters: Parameters, message: str | No
     """A signed frame as a publication.
 
     Args:
-        topic: As the hub names it.
-        frame: Verified.
+        topic: Its name in the hub.
+        frame: The verified frame.
         parameters: Id and owner.
-        message: Id of the message, by which the backplane drops a repeat; None picks one.
+        message: Id of the message, by which the backplane drops repeats; None creates one.
     """
     data = orjson.dumps(to_data(frame, parameters.id, parameters.owner))
     return Draft(topic, "message", data, None, message, None)

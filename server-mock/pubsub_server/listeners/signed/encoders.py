@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pubsub_server.listeners.signed.stream_codec import Numbering
 
 TOPICS_MAX: Final = 10_000
-"""Topics whose id and owner are remembered for handshakes."""
+"""Maximum topics whose id and owner are remembered for handshakes."""
 
 
 class SocketFrames(Encoder):
@@ -38,7 +38,7 @@ class StreamFrames(Encoder):
     """See `encoder.Encoder`. Each message is a data frame; a session makes its first a handshake.
 
     Args:
-        numbering: Of type bytes.
+        numbering: Revision of the type bytes.
     """
 
     name = "signed_stream"
@@ -60,14 +60,14 @@ class StreamFrames(Encoder):
         return self._data + signed.frame
 
     def handshake(self, topic: str, data: bytes) -> bytes | None:
-        """The first bytes that a receiver gets, with id and owner in their first frame.
+        """The first bytes for a receiver, with id and owner in the first frame.
 
         Args:
-            topic: As the hub names it.
+            topic: Its name in the hub.
             data: Data frames.
 
         Returns:
-            None where no message of the topic was encoded before.
+            The bytes; None if no message of the topic has been encoded yet.
         """
         parameters = self._parameters.get(topic)
         if parameters is None:
@@ -88,7 +88,7 @@ def binary_message(payload: bytes) -> bytes:
 
 
 def _signed(entry: Entry) -> SignedData | None:
-    """The signed message that an entry carries; None where another node let something else in."""
+    """The signed message of an entry; None if another node accepted something else."""
     try:
         return from_data(orjson.loads(data_of(entry.body)))
     except InvalidPayload:

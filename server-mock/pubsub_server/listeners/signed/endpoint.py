@@ -44,13 +44,13 @@ class SignedEndpoint:
         service: The hub.
         policy: The access rules.
         settings: Limits and deadlines.
-        identity: As whom its sockets act.
+        identity: The identity of its sockets.
 
     Attributes:
-        streams: Of the same node, for the list of topics.
+        streams: Streams of this node, for the list of topics.
         relays: Topics whose broker is another node.
-        mirrors: Of these, those that are published on this node.
-        sessions: The open ones, by topic.
+        mirrors: Relayed topics that are published on this node.
+        sessions: Open sessions, by topic.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class SignedEndpoint:
         except BaseException:
             self.service.closed(connection)
             raise
-        # A subscriber's program sends nothing: the answers to pings are what keeps it.
+        # A subscriber sends no messages: its pongs keep the connection open.
         connection.last_spoke = NEVER
         session = SocketSession(self, sink, connection, asked, relay)
         self.sessions.setdefault(asked.topic, {})[session] = None
@@ -128,7 +128,7 @@ class SignedEndpoint:
         return self.tasks.spawn(work)
 
     async def stop(self) -> None:
-        """End what is left of relays."""
+        """Close the remaining relays."""
         await self.tasks.stop()
 
     # ------------------------------------------------------------ for its sessions
@@ -177,7 +177,7 @@ class SignedEndpoint:
         return await open_socket(asked, self.settings.signed_upstream)
 
     def _topics(self) -> list[dict[str, object]]:
-        """Topics that its identity may read, with the role of this node."""
+        """Topics that the identity may read, with the role of this node."""
         broker: dict[bytes, list[str]] = {}
         for topic, sessions in self.sessions.items():
             ids = [each.connection.client_id for each in sessions if not self._relays(each.asked)]

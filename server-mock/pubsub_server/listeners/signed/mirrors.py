@@ -1,4 +1,4 @@
-"""Topics of a Bee node that this node publishes in its own topics `signed.*`."""
+"""Mirrors topics of a Bee node to this node's topics `signed.*`."""
 
 from __future__ import annotations
 
@@ -26,25 +26,26 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = 1.0
-"""Seconds before the second attempt to reach the Bee node; the pause doubles with each further."""
+"""Seconds before the second attempt to reach the Bee node; the pause doubles each time."""
 MAX_PAUSE: Final = 30.0
 WAITING_MAX: Final = 1_000
-"""Messages of one topic that wait to be published."""
+"""Maximum messages of one topic that wait to be published."""
 
 
 class Mirrors:
-    """Reads the configured topics all the time, whether anyone subscribes to them or not.
+    """Reads the configured topics permanently, even without subscribers.
 
-    Each message has an id that follows from its frame. So nodes of a cluster may mirror the same
-    topic: the backplane drops what a second node publishes.
+    The id of each message is derived from its frame. So several nodes of a cluster can mirror the
+    same
+    topic: the backplane drops the duplicates.
 
     Args:
         service: The hub.
         identity: Publishes the messages.
-        relays: Opens the upstreams, and verifies what comes.
+        relays: Opens the upstreams, and verifies messages.
         tasks: Runs one task per topic.
         topics: Id and owner of each topic, by its address.
-        overflowed: Called when a topic brings messages faster than they can be published.
+        overflowed: Called when messages of a topic arrive faster than they can be published.
     """
 
     def __init__(
@@ -65,11 +66,11 @@ class Mirrors:
 
     @property
     def names(self) -> Sequence[str]:
-        """The topics as the hub names them."""
+        """The names of the topics in the hub."""
         return tuple(map(hub_name, self._topics))
 
     def start(self) -> None:
-        """Begin to read."""
+        """Start reading."""
         for topic, parameters in self._topics.items():
             self._tasks.keep(partial(self._mirror, Asked(topic, None, None), parameters))
 
@@ -88,10 +89,10 @@ class Mirrors:
             await asyncio.sleep(wait)
 
     async def _read(self, asked: Asked, parameters: Parameters) -> tuple[bool, str]:
-        """Publish what one upstream brings.
+        """Publish the messages of one upstream.
 
         Returns:
-            Whether it opened, and why it ended.
+            Whether it opened, and the reason of its end.
         """
         try:
             relay = await self._relays.enter(asked)
@@ -120,13 +121,13 @@ class Mirrors:
 
 
 class Backlog:
-    """See `relays.Listening`: what one upstream has brought and nothing has published yet.
+    """See `relays.Listening`: received messages that are not published yet.
 
     Args:
-        overflowed: Called when there is more than `WAITING_MAX`; the backlog then ends.
+        overflowed: Called when there are more than `WAITING_MAX`; the backlog then ends.
 
     Attributes:
-        reason: Why no more comes.
+        reason: The reason of the end.
     """
 
     def __init__(self, overflowed: Callable[[], None]) -> None:
@@ -151,5 +152,5 @@ class Backlog:
             self._frames.put_nowait(None)
 
     async def next(self) -> bytes | None:
-        """The next frame; None where no more comes."""
+        """The next frame; None at the end."""
         return await self._frames.get()

@@ -1,4 +1,4 @@
-"""Modes of a topic: what its messages are, and what proves them."""
+"""Modes of a topic: the format of its messages and how they are verified."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class Parameters(NamedTuple):
-    """What a publisher states about a topic in mode 1.
+    """A publisher's parameters of a topic in mode 1.
 
     Attributes:
         owner: Address of the signer, 20 bytes.
@@ -26,7 +26,7 @@ class Mode(Protocol):
     """One kind of topic.
 
     Attributes:
-        number: On the wire.
+        number: Its number on the wire.
     """
 
     number: int
@@ -66,4 +66,4 @@ class Gsoc:
 
 GSOC: Final = Gsoc()
 MODES: Final[Mapping[int, Mode]] = {GSOC.number: GSOC}
-"""By number. A new mode is one more entry."""
+"""Modes by number. Add a new mode here."""

@@ -1,4 +1,4 @@
-"""Relayed topics: one upstream a topic and broker, shared by the sockets of this node."""
+"""Relayed topics: one upstream per topic and broker, shared by the sockets of this node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Listening(Protocol):
     """A socket that listens to a relay."""
 
     def relayed(self, frame: bytes) -> None:
-        """A message has come from the broker."""
+        """A message has arrived from the broker."""
         ...
 
     def cut_off(self, reason: str) -> None:
@@ -38,7 +38,7 @@ class Relay:
     Attributes:
         topic: Address, 32 bytes.
         peer: The broker; None for the node's own upstream.
-        count: Sockets that hold it.
+        count: Number of sockets that hold it.
     """
 
     def __init__(self, asked: Asked) -> None:
@@ -53,25 +53,25 @@ class Relay:
         self._sockets: dict[Listening, None] = {}
 
     def check(self) -> None:
-        """Raise where the upstream has ended.
+        """Raise if the upstream has ended.
 
         Raises:
-            UpstreamError: It has.
+            UpstreamError: The upstream has ended.
         """
         if self.ended:
             raise UpstreamError("the broker has closed the stream")
 
     def add(self, socket: Listening) -> None:
-        """Send it what comes from now on."""
+        """Pass messages to this socket from now on."""
         self._sockets[socket] = None
 
     def discard(self, socket: Listening) -> None:
-        """Send it nothing more."""
+        """Stop passing messages to this socket."""
         self._sockets.pop(socket, None)
 
     @property
     def sockets(self) -> tuple[Listening, ...]:
-        """Those that listen now."""
+        """The current listeners."""
         return tuple(self._sockets)
 
     async def send(self, frame: bytes) -> None:
@@ -88,10 +88,10 @@ class Relay:
 
 
 class Relays:
-    """Those of a node.
+    """The relays of a node.
 
     Args:
-        tasks: Runs what reads.
+        tasks: Runs the readers.
         dial: Opens an upstream.
         forged: Called when a broker sends a message that its topic's owner has not signed.
         known: Id and owner of topics, for brokers that do not send them; by address.
@@ -112,17 +112,17 @@ class Relays:
 
     @property
     def open(self) -> tuple[Relay, ...]:
-        """Those with an upstream."""
+        """The relays with an open upstream."""
         return tuple(each for each in self._relays.values() if each.upstream is not None)
 
     async def enter(self, asked: Asked) -> Relay:
-        """Hold the relay of a topic, and open its upstream if that is needed.
+        """Hold the relay of a topic, and open its upstream if necessary.
 
         An upstream that only reads is replaced when the first publisher comes. Call `leave` once
         for each relay that this returns.
 
         Raises:
-            UpstreamError: The broker cannot be reached, or refuses.
+            UpstreamError: The broker cannot be reached, or refuses the request.
         """
         key = (asked.topic, asked.peer)
         relay = self._relays.get(key)
@@ -177,7 +177,7 @@ class Relays:
             self._forged()
             _LOG.warning("closing the upstream of a signed topic: %s", error)
         except Exception:
-            # Its sockets would wait for messages that no one reads.
+            # Close its sockets: their messages are no longer read.
             reason = "the messages of the broker cannot be relayed"
             _LOG.exception("closing the upstream of a signed topic")
         if relay.upstream is not upstream:

@@ -1,4 +1,4 @@
-"""One WebSocket of a signed topic: a publisher's frames are verified, everybody gets them."""
+"""One WebSocket of a signed topic: publishers' frames are verified and sent to all subscribers."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class SocketSession:
     """See `endpoints.Receiver`.
 
     Args:
-        endpoint: What all of them share.
+        endpoint: The shared endpoint.
         sink: The WebSocket.
-        connection: Of the hub; it has entered.
+        connection: The hub's connection, which has entered.
         asked: Topic and parameters.
-        relay: Where the messages come from; None where this node is the broker.
+        relay: Source of the messages; None if this node is the broker.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class SocketSession:
     async def _relay_one(
         self, relay: Relay, frame: bytes, parameters: Parameters
     ) -> ServiceError | None:
-        """Send a frame to the broker. Where this node is the broker, the hub verifies."""
+        """Send a frame to the broker. If this node is the broker, the hub verifies it."""
         try:
             GSOC.verify(frame, parameters)
         except ValueError as error:
@@ -153,7 +153,7 @@ class SocketSession:
         return None
 
     def _refuse(self, reason: str, message: str) -> None:
-        """End this publisher's socket, and no other."""
+        """End only this publisher's socket."""
         self._frames.clear()
         self._endpoint.broke(reason)
         service = self._endpoint.service

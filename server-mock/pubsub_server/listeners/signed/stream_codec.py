@@ -1,8 +1,8 @@
 """The stream between nodes: bytes ↔ headers and frames, without I/O.
 
-The opener sends its headers: a protobuf message of keys and values, its length before it as a
-varint. The other side answers with its own. A publisher then sends bare frames. The broker sends
-typed ones: a handshake that names id and owner with the first message, then data, and pings.
+The opener sends its headers: a protobuf message of keys and values, prefixed with its length as a
+varint. The other side answers with its own. A publisher then sends untyped frames. The broker sends
+typed frames: a handshake with id, owner and the first message, then data, and pings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 HEADERS_MAX: Final = 131_072
-"""Bytes of a headers message."""
+"""Maximum bytes of a headers message."""
 _HEADER_COUNT_MAX: Final = 64
 _VARINT_MAX: Final = 5
 _IDENTITY: Final = soc.ID_BYTES + soc.OWNER_BYTES
@@ -37,23 +37,23 @@ class Numbering(Enum):
 
     @property
     def handshake(self) -> int:
-        """A message with id and owner: the first one that a receiver gets."""
+        """A message with id and owner: the first one for a receiver."""
         return 0x00 if self is Numbering.HEAD else 0x02
 
     @property
     def data(self) -> int:
-        """A message alone."""
+        """A message without id and owner."""
         return 0x01 if self is Numbering.HEAD else 0x03
 
 
 class Opening(NamedTuple):
-    """What the opener of a stream asks for.
+    """The request of a stream's opener.
 
     Attributes:
         topic: Address, 32 bytes.
         mode: Number of the mode.
         writes: Whether it publishes.
-        parameters: Of a publisher.
+        parameters: Parameters of a publisher.
     """
 
     topic: bytes
@@ -63,7 +63,7 @@ class Opening(NamedTuple):
 
 
 class Received(NamedTuple):
-    """A message from the broker; `parameters` come with the first one."""
+    """A message from the broker; the first one has `parameters`."""
 
     frame: bytes
     parameters: Parameters | None
@@ -86,7 +86,7 @@ def encode_opening(opening: Opening) -> bytes:
 
 
 class BrokerDecoder:
-    """Reads what the opener of a stream sends: its opening, then its frames."""
+    """Decodes the bytes of a stream's opener: its opening, then its frames."""
 
     def __init__(self) -> None:
         self._unparsed = Unparsed()
@@ -94,7 +94,7 @@ class BrokerDecoder:
 
     @property
     def pending(self) -> int:
-        """Bytes that have been fed and not been taken."""
+        """Number of bytes that were fed and not decoded."""
         return len(self._unparsed)
 
     def feed(self, data: bytes) -> None:
@@ -123,7 +123,7 @@ class BrokerDecoder:
 
 
 class SubscriberDecoder:
-    """Reads what a broker sends. The first byte that is not a ping shows the revision."""
+    """Decodes the bytes of a broker. The first byte that is not a ping shows the revision."""
 
     def __init__(self) -> None:
         self._unparsed = Unparsed()
@@ -178,7 +178,7 @@ class SubscriberDecoder:
 
 
 def take_frame(unparsed: Unparsed, before: int) -> bytes | None:
-    """The next frame with so many bytes before it; None until it is complete.
+    """The next frame after this many bytes; None until it is complete.
 
     Raises:
         FrameError: ``bad_span``: it announces more than 4,096 bytes of payload.
@@ -198,7 +198,7 @@ def split(message: bytes) -> list[bytes]:
     """The frames of one WebSocket message.
 
     Raises:
-        FrameError: ``bad_span``, or ``half_a_frame`` where the last one is not complete.
+        FrameError: ``bad_span``, or ``half_a_frame`` if the last one is not complete.
     """
     unparsed = Unparsed()
     unparsed.feed(message)
@@ -211,7 +211,7 @@ def split(message: bytes) -> list[bytes]:
 
 
 def take_delimited(unparsed: Unparsed) -> bytes | None:
-    """A message with its length before it; None until it is complete.
+    """A length-prefixed message; None until it is complete.
 
     Raises:
         FrameError: ``bad_headers``: it is too long.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 PING_SECONDS: Final = 30.0
 NO_HEADERS: Final = b"\0"
-"""The broker's answer to an opening: headers without any."""
+"""The broker's answer to an opening: empty headers."""
 
 
 class StreamListener(ByteListener):
@@ -36,8 +36,8 @@ class StreamListener(ByteListener):
         service: The hub.
         policy: The access rules.
         settings: Limits and deadlines.
-        identity: As whom the streams act.
-        ping_seconds: Between two pings of a stream.
+        identity: The identity of the streams.
+        ping_seconds: Seconds between two pings of a stream.
     """
 
     name = "signed_stream"
@@ -63,7 +63,7 @@ class StreamListener(ByteListener):
         return StreamSession(self)
 
     def due(self, now: float) -> float:
-        """See `wheel.Waiting`: every stream gets a ping."""
+        """See `wheel.Waiting`: send a ping on every stream."""
         for streams in self.streams.values():
             for stream in streams:
                 stream.ping(self._ping)
@@ -74,7 +74,7 @@ class StreamSession(ByteSession["Opening | bytes"]):
     """One stream: a publisher or a subscriber of one topic.
 
     Args:
-        listener: What all streams share.
+        listener: The shared listener.
     """
 
     def __init__(self, listener: StreamListener) -> None:
@@ -112,7 +112,7 @@ class StreamSession(ByteSession["Opening | bytes"]):
         return "no_headers" if self._opening is None else None
 
     def write(self, data: bytes) -> None:
-        """See `interfaces.Sink`. The first message of a stream goes as a handshake."""
+        """See `interfaces.Sink`. The first message of a stream is sent as a handshake."""
         if not data:
             return
         if not self._shaken:
@@ -125,7 +125,7 @@ class StreamSession(ByteSession["Opening | bytes"]):
         super().write(data)
 
     def ping(self, ping: bytes) -> None:
-        """Keep the stream alive, unless it has something to send anyway."""
+        """Send a ping, unless other data is being sent."""
         if not self.buffered():
             super().write(ping)
 

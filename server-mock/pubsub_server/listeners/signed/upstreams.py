@@ -1,4 +1,4 @@
-"""Where the messages of relayed topics come from: a broker node, or the WebSocket of a Bee node."""
+"""Sources of relayed topics: a broker node, or the WebSocket of a Bee node."""
 
 from __future__ import annotations
 
@@ -30,25 +30,25 @@ if TYPE_CHECKING:
     from pubsub_server.listeners.signed.addresses import Asked, BrokerAddress
 
 DIAL_SECONDS: Final = 15.0
-"""For a broker to answer."""
+"""Seconds for a broker to answer."""
 SILENT_SECONDS: Final = 75.0
-"""A broker that sends nothing for this long is dead: it sends a ping every 30 seconds."""
+"""Seconds without data after which a broker counts as dead; it sends a ping every 30 seconds."""
 READ_BYTES: Final = 65_536
 WRITE_SECONDS: Final = 15.0
 
 
 class UpstreamError(Exception):
-    """The broker cannot be reached, or breaks the protocol."""
+    """The broker cannot be reached, or violates the protocol."""
 
 
 class Upstream(Protocol):
     """One connection to a broker, for one topic."""
 
     def messages(self) -> AsyncIterator[Received]:
-        """What the broker sends, until it ends.
+        """The messages of the broker, until it ends.
 
         Raises:
-            UpstreamError: The connection fails, or the broker breaks the protocol.
+            UpstreamError: The connection fails, or the broker violates the protocol.
         """
         ...
 
@@ -66,7 +66,7 @@ class Upstream(Protocol):
 
 
 class StreamUpstream:
-    """A stream to a node. Make it by `open_stream`."""
+    """A stream to a node. Create it with `open_stream`."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -124,7 +124,7 @@ async def open_stream(asked: Asked, peer: BrokerAddress) -> Upstream:
     """Open a stream to a broker node.
 
     Raises:
-        UpstreamError: It cannot be reached, or refuses.
+        UpstreamError: It cannot be reached, or refuses the request.
     """
     try:
         async with asyncio.timeout(DIAL_SECONDS):
@@ -148,7 +148,7 @@ async def open_stream(asked: Asked, peer: BrokerAddress) -> Upstream:
 
 
 class SocketUpstream:
-    """A WebSocket of a Bee node. Make it by `open_socket`."""
+    """A WebSocket of a Bee node. Create it with `open_socket`."""
 
     def __init__(self, socket: ClientConnection, asked: Asked) -> None:
         self._socket = socket
@@ -184,11 +184,11 @@ async def open_socket(asked: Asked, url: str) -> Upstream:
     """Open a topic on a Bee node.
 
     Args:
-        asked: What for.
-        url: Of its `/pubsub/`, with the query that it needs, such as ``peer``.
+        asked: The request.
+        url: URL of its `/pubsub/`, with the query that it needs, such as ``peer``.
 
     Raises:
-        UpstreamError: It cannot be reached, or refuses.
+        UpstreamError: It cannot be reached, or refuses the request.
     """
     parts = urlsplit(url)
     query, headers = parts.query, {}

@@ -1,1 +1,1 @@
-"""SP publishing, as NNG has it: every topic to every subscriber, which filters by prefix."""
+"""SP publishing, as in NNG: every subscriber gets every topic and filters by prefix."""

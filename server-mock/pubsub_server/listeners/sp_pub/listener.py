@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pubsub_server.settings.config import Settings
 
 HELLO_SECONDS: Final = 10.0
-"""For the hello of a subscriber."""
+"""Seconds for the hello of a subscriber."""
 
 
 class SpListener(ByteListener):
@@ -26,8 +26,8 @@ class SpListener(ByteListener):
         service: The hub.
         policy: The access rules.
         settings: Limits and deadlines.
-        identity: As whom the connections act.
-        framing: Of the transport.
+        identity: The identity of the connections.
+        framing: Framing of the transport.
     """
 
     name = "sp_pub"

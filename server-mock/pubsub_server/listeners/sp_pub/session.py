@@ -1,4 +1,4 @@
-"""One SP subscriber: it says hello and nothing more, and gets everything that it may read."""
+"""One SP subscriber: it only sends a hello, and receives everything that it may read."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Hellos:
     """Reads the hello of one subscriber as its only request.
 
     Args:
-        framing: Of the transport.
+        framing: Framing of the transport.
     """
 
     def __init__(self, framing: Framing) -> None:
@@ -33,7 +33,7 @@ class Hellos:
 
     @property
     def greeted(self) -> bool:
-        """Whether the hello has arrived and is right."""
+        """Whether a valid hello has arrived."""
         return self._decoder.greeted
 
     @property
@@ -54,7 +54,7 @@ class SpSession(ByteSession[None]):
     """See `byte_session.ByteSession`.
 
     Args:
-        listener: What all connections share.
+        listener: The shared listener.
     """
 
     def __init__(self, listener: SpListener) -> None:

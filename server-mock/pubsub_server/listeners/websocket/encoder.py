@@ -30,7 +30,7 @@ class SocketEncoder(Encoder):
         body = entry.body
         length = len(body) + _WRAPPED
         if 126 <= length < 65_536:
-            # As `text_frame`, and the envelope copied once.
+            # Like `text_frame`, but copies the envelope only once.
             return b'\x81\x7e%b{"type":"message","message":%b}' % (length.to_bytes(2, "big"), body)
         return text_frame(b'{"type":"message","message":%b}' % body)
 

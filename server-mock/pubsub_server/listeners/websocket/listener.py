@@ -1,4 +1,4 @@
-"""The WebSocket listener, HIP-56 port 8057: what all its connections share."""
+"""The WebSocket listener, HIP-56 port 8057, and the shared state of its connections."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pubsub_server.shared.connection import Connection
 
 FRAME_EXTRA: Final = 16_384
-"""A frame may be larger than the payload inside by so much."""
+"""Maximum bytes of a frame in addition to its payload."""
 
 
 class WebSocketListener:
@@ -36,7 +36,7 @@ class WebSocketListener:
     Args:
         service: The hub.
         settings: Limits and deadlines.
-        endpoints: Answer other paths than `/ws`.
+        endpoints: Endpoints for paths other than `/ws`.
     """
 
     def __init__(
@@ -62,10 +62,10 @@ class WebSocketListener:
             self.origins = [*(Origin(each) for each in settings.cors_origins), None]
 
     async def start(self, tls: ssl.SSLContext | None = None) -> int:
-        """Listens, and answers the port.
+        """Listens, and returns the port.
 
         Raises:
-            OSError: The port is in use, or the address is not of this machine.
+            OSError: The port is in use, or the address does not belong to this machine.
         """
         deadline = self.settings.auth_deadline / 1000
         self._server = await asyncio.get_running_loop().create_server(
@@ -81,11 +81,11 @@ class WebSocketListener:
         return int(self._server.sockets[0].getsockname()[1])
 
     async def stop_listening(self) -> None:
-        """Takes no new connections."""
+        """Stops accepting connections."""
         await stop_accepting(self._server)
 
     async def stop(self, seconds: float) -> None:
-        """Waits until every connection has closed, so long at most, and cuts the rest."""
+        """Waits until every connection has closed, for at most this long, and cuts the rest."""
         await self.stop_listening()
         self.stopped = True
         for protocol in list(self.protocols):
@@ -99,12 +99,12 @@ class WebSocketListener:
     # ------------------------------------------------------------ for its connections
 
     def endpoint(self, request: Request) -> Endpoint | None:
-        """What answers this request, if not this listener itself."""
+        """The endpoint for this request, if it is not for this listener itself."""
         path = request.path.partition("?")[0]
         return next((each for each in self._endpoints if each.handles(path)), None)
 
     def respond(self, core: ServerProtocol, request: Request) -> Response:
-        """The answer to a request: an upgrade, or what to do instead."""
+        """The answer to a request: an upgrade, or an error with a remedy."""
         path = request.path.partition("?")[0]
         if path not in ("/ws", "/ws/", "/"):
             return core.reject(404, "This path does not exist. The WebSocket endpoint is /ws.\n")
@@ -119,7 +119,7 @@ class WebSocketListener:
         return core.accept(request)
 
     def max_frame(self, connection: Connection) -> int:
-        """Bytes of an inbound message: less before anybody knows who sends it."""
+        """Maximum bytes of an inbound message: less before authentication."""
         return self._before if connection.identity is None else self.settings.max_frame
 
     def take_parser(self, connection: Connection) -> Protocol:
@@ -128,7 +128,7 @@ class WebSocketListener:
         return parser or Protocol(SERVER, max_size=self.max_frame(connection), logger=QUIET)
 
     def give_parser(self, connection: Connection, parser: Protocol) -> None:
-        """It is at the beginning of a frame again."""
+        """Return a parser that is at the beginning of a frame."""
         self._parsers[connection.identity is None] = parser
 
     def gone(self, protocol: SocketProtocol) -> None:

@@ -1,10 +1,9 @@
-"""One WebSocket connection: handshake, frames, closing. `websocket` listens for them.
+"""One WebSocket connection: handshake, frames, closing.
 
 The protocol itself (handshake, parsing, fragments, pings, closing) is the sans-I/O core of the
-`websockets` library; only whole text messages are read without it, by `text_frames`. Two things
-keep a connection small: its handshake is forgotten once it is open, and one parser serves all
-connections that are between two frames; a connection has its own only while a frame of it is half
-read.
+`websockets` library; only whole text messages are read without it, by `text_frames`. Two measures
+keep a connection small: it drops its handshake when it is open, and all connections that are
+between two frames share one parser; a connection has its own only while a frame is half read.
 """
 
 from __future__ import annotations
@@ -42,24 +41,24 @@ PONG: Final = b"\x8a\x80"
 """Begins a masked pong without payload, RFC 6455 5.5.3; its mask follows."""
 PONG_BYTES: Final = 6
 HANDSHAKE_BYTES: Final = 32_768
-"""Of a request for the upgrade."""
+"""Maximum bytes of a request for the upgrade."""
 SOFT_BYTES: Final = 262_144
-"""Unsent bytes in a transport; the hub keeps what comes beyond."""
+"""Maximum unsent bytes in a transport; beyond that, the hub queues messages."""
 HELD: Final = 1
 FROZEN: Final = 2
 CLOSE_SECONDS: Final = 1.0
-"""For a closing handshake, or for what was written to leave; then the connection is cut."""
+"""Seconds for a closing handshake, or for sending written bytes; then the connection is cut."""
 FRAGMENTS: Final = 16_384
-"""Of one message; empty ones count, for they cost memory too."""
+"""Maximum fragments of one message; empty ones count, because they also use memory."""
 FRAGMENT_EXTRA: Final = 64
-"""Bytes that a fragment takes beside its payload."""
+"""Bytes of a fragment in addition to its payload."""
 
 
 class SocketProtocol(asyncio.Protocol):
     """One WebSocket connection; the hub's `interfaces.Sink`.
 
     Args:
-        listener: What all connections share.
+        listener: The shared listener.
     """
 
     __slots__ = (
@@ -82,27 +81,27 @@ class SocketProtocol(asyncio.Protocol):
         self._listener = listener
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
-        # Bytes of the request for the upgrade, until it is complete.
+        # Received bytes of the request for the upgrade, until it is complete.
         self._head: bytearray | None = bytearray()
-        # Its own parser while a frame or a fragmented message is half read.
+        # Its own parser, while a frame or a fragmented message is half read.
         self._parser: Protocol | None = None
         self._unread = 0
-        # Why nothing is read now: HELD, FROZEN, or 0.
+        # Reasons not to read: HELD, FROZEN, or 0.
         self._unwilling = 0
         self._fragments: list[bytes] | None = None
         self._closing = False
         self._deadline = 0.0
-        # What a trusted proxy has said of the client.
+        # The client's address, from a trusted proxy.
         self._forwarded: str | None = None
-        # Takes what comes, on a path other than /ws.
+        # Handles messages on a path other than /ws.
         self._receiver: Receiver | None = None
-        # Until its token is accepted.
+        # The slot of its address, until its token is accepted.
         self._slot: PreAuthSlot | None = None
 
     # ------------------------------------------------------------ asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A client has come; it has `handshake` seconds for its request."""
+        """A client has connected; it has `handshake` seconds for its request."""
         # uvloop's transport does not derive from asyncio's.
         socket = self._transport = cast("asyncio.Transport", transport)
         listener = self._listener
@@ -114,14 +113,14 @@ class SocketProtocol(asyncio.Protocol):
             self._answer_plainly(503, "Too many connections, or shutting down. Try again later.\n")
             return
         here = peer(socket)
-        # Behind a trusted proxy, only the request names the client.
+        # Behind a trusted proxy, only the request contains the client's address.
         if not listener.callers.behind(here) and not self._enter(here):
             return
         socket.set_write_buffer_limits(high=SOFT_BYTES)
         self._expire_in(listener.settings.auth_deadline / 1000)
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes have arrived."""
         if self._head is not None:
             self._shake_hands(data)
         elif (connection := self._connection) is not None:
@@ -133,7 +132,7 @@ class SocketProtocol(asyncio.Protocol):
         listener = self._listener
         connection.last_heard = listener.clock()
         if self._parser is None and not self._closing:
-            # The answer to a ping, between two frames: all that idle connections ever send.
+            # A pong between two frames: idle connections send nothing else.
             if len(data) == PONG_BYTES and data.startswith(PONG):
                 return
             messages, at = text_frames(data, listener.max_frame(connection))
@@ -145,21 +144,21 @@ class SocketProtocol(asyncio.Protocol):
         self._parse(connection, data)
 
     def eof_received(self) -> bool:
-        """The client has ended its side: so do we."""
+        """The client has closed its side: close ours."""
         return False
 
     def pause_writing(self) -> None:
-        """The transport holds too much."""
+        """The transport has too many unsent bytes."""
         if self._connection is not None:
             self._listener.service.pause(self._connection)
 
     def resume_writing(self) -> None:
-        """It has room again."""
+        """The transport has room again."""
         if self._connection is not None:
             self._listener.service.resume(self._connection)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is gone."""
+        """The connection is closed."""
         connection, self._connection = self._connection, None
         self._transport = self._parser = self._fragments = self._head = None
         self._closing = True
@@ -202,7 +201,7 @@ class SocketProtocol(asyncio.Protocol):
         self._closing = True
         frame = Frame(Opcode.CLOSE, Close(code, reason[:120]).serialize())
         transport.write(frame.serialize(mask=False))
-        # The client's answer has to be read.
+        # Read, to receive the client's answer.
         self._read_unless(HELD, False)
         self._expire_in(CLOSE_SECONDS)
 
@@ -219,7 +218,7 @@ class SocketProtocol(asyncio.Protocol):
         self._read_unless(HELD, on)
 
     def freeze(self, frozen: bool) -> None:
-        """Read nothing, for tests; or read again."""
+        """Stop reading, for tests; or continue."""
         self._read_unless(FROZEN, frozen)
 
     def _read_unless(self, why: int, on: bool) -> None:
@@ -250,7 +249,7 @@ class SocketProtocol(asyncio.Protocol):
     # ------------------------------------------------------------ before authentication
 
     def _enter(self, address: str | None) -> bool:
-        """Take a slot of an address; without one, answer that and end."""
+        """Take a slot of the address; if there is none, send an error and close."""
         self._slot = self._listener.pre_auth.enter(address)
         if self._slot is None:
             self._answer_plainly(429, f"{TOO_MANY.capitalize()}. Try again later.\n")
@@ -258,7 +257,7 @@ class SocketProtocol(asyncio.Protocol):
         return True
 
     def _account(self) -> None:
-        """Report what is held for this connection, and end it where that is too much."""
+        """Report the bytes held for this connection, and close it if there are too many."""
         slot, connection = self._slot, self._connection
         if slot is None or self._closing:
             return
@@ -298,7 +297,7 @@ class SocketProtocol(asyncio.Protocol):
         core.receive_data(bytes(head[: end + 4]))
         events = core.events_received()
         if not events:
-            # No HTTP at all, or a head that the library refuses; it has written why.
+            # Not HTTP, or a head that the library rejects; it has written the reason.
             self._finish(core)
             return
         request = events[0]
@@ -331,7 +330,7 @@ class SocketProtocol(asyncio.Protocol):
     def _visit(
         self, endpoint: Endpoint, core: ServerProtocol, request: Request, rest: bytes
     ) -> None:
-        """Leave a request to an endpoint."""
+        """Pass a request to an endpoint."""
         path, _, query = request.path.partition("?")
         headers = {name.lower(): value for name, value in request.headers.raw_items()}
         visit = Visit(path, query, headers)
@@ -384,7 +383,7 @@ class SocketProtocol(asyncio.Protocol):
         self._finish(core)
 
     def leave(self) -> None:
-        """The server ends."""
+        """The server stops."""
         if self._head is not None and not self._closing:
             self._answer_plainly(503, "The server is shutting down.\n")
         else:
@@ -399,7 +398,7 @@ class SocketProtocol(asyncio.Protocol):
         self._finish(core)
 
     def _finish(self, core: Protocol) -> None:
-        """Write the library's last words and end."""
+        """Write the library's remaining bytes and close."""
         transport = self._transport
         if transport is None:
             return
@@ -428,7 +427,7 @@ class SocketProtocol(asyncio.Protocol):
         elif parser.state is not OPEN:
             self._parser = None
         elif unread == 0 and self._fragments is None:
-            # Between two frames: the parser is as good as new, for any connection.
+            # Between two frames the parser has no state, so any connection can use it.
             self._answer_pings(parser)
             if shared:
                 listener.give_parser(connection, parser)
@@ -490,7 +489,7 @@ class SocketProtocol(asyncio.Protocol):
         )
 
     def _answer_pings(self, parser: Protocol) -> None:
-        """Write the pongs; who reads none gets no more of them, for they would pile up."""
+        """Write the pongs, except for a client that does not read: they would accumulate."""
         writes = parser.data_to_send()
         if writes and self.buffered() < SOFT_BYTES:
             self.write(b"".join(writes))
@@ -521,10 +520,10 @@ class SocketProtocol(asyncio.Protocol):
 
 
 def _wire_size(frame: Frame) -> int:
-    """Bytes of a masked frame, in the shortest form of its length, as every client sends it.
+    """Bytes of a masked frame, with its length in the shortest form, as every client sends it.
 
-    One who wastes bytes on the length is taken to be in the middle of a frame, which only costs a
-    parser of its own.
+    A client with a longer form counts as in the middle of a frame, which only costs a separate
+    parser.
     """
     length = len(frame.data)
     return length + (6 if length < 126 else 8 if length < 65_536 else 14)

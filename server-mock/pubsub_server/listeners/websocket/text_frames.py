@@ -1,8 +1,7 @@
-"""Whole WebSocket text messages of a client, read without a parser: nearly all that ever comes.
+"""Decodes whole WebSocket text messages without a parser: nearly all messages of clients.
 
-RFC 6455, 5.2. What is anything else (a control frame, a fragment, a reserved bit, a frame that is
-too large or not there to its end) is left to the sans-I/O core of the `websockets` library, which
-knows what is wrong with it.
+RFC 6455, 5.2. All other bytes (a control frame, a fragment, a reserved bit, a frame that is too
+large or incomplete) go to the sans-I/O core of the `websockets` library, which reports errors.
 """
 
 from __future__ import annotations
@@ -14,14 +13,14 @@ except ImportError:  # pragma: no cover - a platform for which the library has n
 
 
 def text_frames(data: bytes, limit: int) -> tuple[list[bytes], int]:
-    """The messages that stand whole at the beginning of these bytes.
+    """The complete messages at the beginning of these bytes.
 
     Args:
-        data: What has come, from the beginning of a frame.
-        limit: Bytes of a message.
+        data: Received bytes, from the beginning of a frame.
+        limit: Maximum bytes of a message.
 
     Returns:
-        Their payloads, unmasked, in order, and where the rest begins.
+        Their payloads, unmasked, in order, and the index of the rest.
     """
     found: list[bytes] = []
     at, end = 0, len(data)
