@@ -94,7 +94,7 @@ if TYPE_CHECKING:
     )
     from hanzoai.pubsub.version import VERSION as __version__
 
-# Loaded at first use: the server and the command line need a part of this package alone.
+# Loaded at first use: the server and the command line need only a part of this package.
 _HOMES: Final = {
     "blocking": ("PubSub",),
     "runtime.blocking_parts": (

@@ -1,7 +1,6 @@
 """`PubSub`: the client for programs without asyncio, with the same methods as `PubSubClient`.
 
-Everything happens in the asyncio client, which runs in an event loop in a thread of its own (see
-`portal`).
+The asyncio client does the work, in an event loop in a separate thread (see `portal`).
 """
 
 from __future__ import annotations
@@ -389,7 +388,7 @@ class PubSub:
 
         if model is None:
             return BlockingTopicHandle(self, name)
-        # Loaded for models alone.
+        # Loaded only for models.
         from hanzoai.pubsub.payload_models import PayloadModel
 
         return BlockingTopicHandle(self, name, PayloadModel(model, on_invalid, self._report))
@@ -432,7 +431,7 @@ class PubSub:
         return self._portal().call(make)
 
     def _threaded(self, function: Callable[..., Any] | None) -> Any:
-        """A handler that runs in a thread; the portal is made when it is first called for."""
+        """A handler that runs in a thread; the portal is created at the first use."""
         if not callable(function):
             return function
 
@@ -459,14 +458,14 @@ class PubSub:
 def inside(
     client: PubSub, make: Callable[[PubSubClient], T]
 ) -> tuple[T, Callable[[Callable[[], Coroutine[Any, Any, Any]]], Any]]:
-    """Build something on the asynchronous client that does the work of a blocking one.
+    """Build an object on the asyncio client behind a blocking client.
 
     Args:
         client: The blocking client.
-        make: Called with the asynchronous one.
+        make: Called with the asyncio client.
 
     Returns:
-        What ``make`` gives, and a function that runs a coroutine function in the event loop of
+        The result of ``make``, and a function that runs a coroutine function in the event loop of
         that client and waits for its result.
     """
     return make(client._client), client._call  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]

@@ -1,4 +1,4 @@
-"""What the blocking clients of byte protocols have in common."""
+"""Base classes of the blocking clients of byte protocols."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ C = TypeVar("C", bound=_Client)
 
 
 class BlockingClient(Generic[C]):
-    """A client whose connections live in an event loop in a thread of its own."""
+    """A client whose connections run in an event loop in a separate thread."""
 
     def __init__(self, inner: C) -> None:
         self._inner = inner
@@ -103,7 +103,7 @@ class BlockingSubscription(Generic[M]):
         Raises:
             OperationTimeout: No message arrived within `timeout`.
             ConnectionFailed: The first connection could not be opened.
-            ProtocolError: The server sends something that is not of this protocol.
+            ProtocolError: The server sends data that does not belong to this protocol.
             ClosedError: The subscription is closed.
         """
         return self._portal.call(lambda: self._inner.recv(timeout))

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Client(Protocol):
-    """What a handle needs of its client."""
+    """The part of a client that a handle uses."""
 
     def publish(
         self,
@@ -99,7 +99,7 @@ class BlockingTopicHandle(Generic[Data]):
     """One topic of one blocking client; see ``TopicHandle``.
 
     Attributes:
-        name: The topic, or for ``subscribe`` alone a pattern.
+        name: The topic. For ``subscribe`` only, it may be a pattern.
     """
 
     def __init__(self, client: Client, name: str, model: PayloadModel[Data] | None = None) -> None:

@@ -22,7 +22,7 @@ CLAIMS: Final[Mapping[str, str]] = MappingProxyType(
         "key_id": "jti",
     }
 )
-"""The claim of each field of an identity, unless the server's settings name another."""
+"""The claim of each field of an identity; the server's settings can change the names."""
 
 
 def identity_claims(

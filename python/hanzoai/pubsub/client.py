@@ -1,7 +1,7 @@
-"""`PubSubClient`: what an asyncio program holds.
+"""`PubSubClient`: the asyncio client.
 
-What runs a connection is imported at the first use, and pydantic with it: two thirds of what the
-import would cost a program that only may use a client.
+The modules that run a connection, and pydantic, are imported at the first use: they take two thirds
+of the import time, which a program without a connection saves.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class PubSubClient:
     """
 
     _warns = True
-    """Whether a subscription that is dropped without an end is worth a warning."""
+    """Whether to warn about a subscription that is dropped without unsubscribing."""
 
     def __init__(
         self,
@@ -710,7 +710,7 @@ class PubSubClient:
     # ------------------------------------------------------------ inside
 
     def _ready(self) -> Operations:
-        """The operations in the running loop, begun at the first use."""
+        """The operations in the running loop, created at the first use."""
         operations = self._operations
         if operations is None:
             if self._closed:
@@ -733,7 +733,7 @@ class PubSubClient:
         return operations
 
     def _report(self, error: Exception, topic: str | None) -> None:
-        """Hand an error that no call can raise to ``on_error``, or write it to the log."""
+        """Pass an error that no call can raise to ``on_error``, or log it."""
         self._ready().report(error, topic)
 
     def _ended(self) -> PubSubError:

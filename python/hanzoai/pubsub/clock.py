@@ -1,7 +1,7 @@
 """One clock object for every timer and both readings of time.
 
 The driver and the transports never call `time` or `loop.call_later` themselves, so a whole client
-runs in virtual time when it is given the clock of `hanzoai.pubsub.testing`.
+runs in virtual time with the clock of `hanzoai.pubsub.testing`.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ if TYPE_CHECKING:
 
 
 class TimerHandle(Protocol):
-    """What `Clock.call_later` gives back."""
+    """The result of `Clock.call_later`."""
 
     def cancel(self) -> None:
-        """Take the timer back; harmless after it has fired or was cancelled."""
+        """Cancel the timer. Has no effect after it has fired or was cancelled."""
 
 
 class Clock(Protocol):
     """Readings of time and timers."""
 
     def now(self) -> float:
-        """Monotonic seconds, for intervals; the zero point means nothing."""
+        """Monotonic seconds, for intervals; the zero point is arbitrary."""
         ...
 
     def wall_ms(self) -> int:
-        """Unix epoch in milliseconds, for timestamps and for noticing that the machine slept."""
+        """Unix milliseconds, for timestamps and to detect that the machine was suspended."""
         ...
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:
@@ -44,11 +44,11 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clock and the running event loop's timers."""
 
-    # The function itself: it is read with each piece of data that arrives.
+    # The function itself, without a wrapper: it is called for all data that arrives.
     now = staticmethod(time.monotonic)
 
     def wall_ms(self) -> int:
-        """Unix epoch in milliseconds."""
+        """Unix milliseconds."""
         return time.time_ns() // 1_000_000
 
     def call_later(self, seconds: float, callback: Callable[[], None]) -> TimerHandle:

@@ -48,10 +48,10 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.gap import Gap
 
 _MESSAGE_MAX = 2_000
-"""Characters kept of a message: what a server sends is shown to people and written to logs."""
+"""Maximum characters of a message, because texts of a server are displayed and logged."""
 
 _WORDS = re.compile(r"[^\w.*-]+|\.(?![\w*-])")
-"""What separates the words and topics of a message."""
+"""Separators of words and topics in a message."""
 
 
 class PubSubError(Exception):
@@ -62,7 +62,7 @@ class PubSubError(Exception):
         message: Description of the problem.
         remedy: How to fix it; empty for a code that this version does not know.
         retryable: Whether the same call may succeed later.
-        topic: The topic or pattern it concerns.
+        topic: The topic or pattern that it is about.
         field: The invalid option, parameter or member of the payload.
         retry_after: Earliest time to try again, in seconds from when it was raised.
 
@@ -108,7 +108,7 @@ class PubSubError(Exception):
 
     @property
     def docs(self) -> str:
-        """Where the documentation describes the code; empty for a code this version lacks."""
+        """Path of the page about the code; empty if this version does not know the code."""
         return f"docs/errors.md#{self.code}" if self.code in CODES else ""
 
     def __str__(self) -> str:
@@ -277,13 +277,13 @@ class SlowConsumer(_CodedError, code="slow_consumer"):
 
 
 class MessagesMissed(_CodedError, code="messages_missed"):
-    """Messages of a topic cannot be delivered any more.
+    """Messages of a topic can no longer be delivered.
 
-    An iteration raises it where `subscribe` was called with `on_gap="raise"`. The subscription goes
-    on: iterate again for the messages that follow the gap.
+    An iteration raises it if `subscribe` was called with `on_gap="raise"`. The subscription
+    continues: iterate again to receive the messages after the gap.
 
     Attributes:
-        gap: What is missing, and why.
+        gap: The missing messages, and the reason.
     """
 
     gap: Gap | None
@@ -489,10 +489,11 @@ def from_code(
     """Build the exception that belongs to a code.
 
     Args:
-        code: Of `spec/errors.yaml`; any other gives a plain `PubSubError`, which is not retryable.
-        message: What went wrong; default the code's meaning.
-        remedy: What to do about it; default the code's.
-        topic: The topic or pattern it concerns.
+        code: A code of `spec/errors.yaml`; any other gives a plain `PubSubError`, which is not
+            retryable.
+        message: The problem; default: the meaning of the code.
+        remedy: What to do about it; default: the remedy of the code.
+        topic: The topic or pattern that it is about.
         field: The option or parameter at fault.
         retry_after: Seconds.
         cause: The exception that led to it.

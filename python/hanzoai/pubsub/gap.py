@@ -15,10 +15,10 @@ class Gap:
     """Messages of one topic that could not be delivered, reported in their place (REC-2).
 
     Attributes:
-        topic: The concrete topic, or the pattern where the topic is unknown.
-        from_: Position of the first missing message; None against a server without positions.
-        to: Position of the last missing message; None where unknown.
-        missed: How many messages are missing; None if unknown.
+        topic: The concrete topic, or the pattern if the topic is unknown.
+        from_: Position of the first missing message; None if the server has no positions.
+        to: Position of the last missing message; None if unknown.
+        missed: Number of missing messages; None if unknown.
         reason: ``history_trimmed``: no longer retained. ``log_reset``: the numbers start again,
             because the server lost its history, or a mesh lost messages between two nodes.
             ``node_changed``: the client moved to another node, which has its own history.

@@ -21,7 +21,7 @@ _CHUNK: Final = 256 * 1024
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a server listens.
+    """The address of a server.
 
     Attributes:
         host: Name or IP address; empty for a Unix socket.
@@ -63,17 +63,17 @@ def parse_target(url: str, scheme: str, port: int) -> Target:
 
 
 def to_bytes(text: str | bytes) -> bytes:
-    """Text as UTF-8; bytes that `to_text` made text come back unchanged."""
+    """Encode text as UTF-8; reverses `to_text` for all bytes."""
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
 
 
 def to_text(data: bytes) -> str:
-    """UTF-8 as text; other bytes become lone surrogates (PEP 383)."""
+    """Decode UTF-8; invalid bytes become lone surrogates (PEP 383)."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def payload(data: str | bytes | bytearray | memoryview) -> bytes:
-    """What a program wants to publish, as bytes.
+    """Convert a payload to bytes.
 
     Raises:
         InvalidPayload: It is neither text nor bytes.
@@ -104,7 +104,7 @@ class Link:
         """Connect.
 
         Raises:
-            ConnectionFailed: Nothing listens there, or TLS fails.
+            ConnectionFailed: No program listens at the address, or TLS fails.
             OperationTimeout: It took longer than `timeout` seconds.
         """
         try:
@@ -121,7 +121,7 @@ class Link:
             raise ConnectionFailed(f"{target} cannot be reached: {error}.") from error
 
     async def write(self, data: bytes) -> None:
-        """Write everything, waiting where the peer does not read.
+        """Write everything, and wait if the peer does not read.
 
         Raises:
             ConnectionFailed: The connection has ended.
@@ -133,7 +133,7 @@ class Link:
             raise ConnectionFailed("The connection ended.") from error
 
     async def read(self) -> bytes:
-        """Return what has come, or nothing at the end of the connection."""
+        """Return received bytes, or empty bytes at the end of the connection."""
         try:
             return await self._reader.read(_CHUNK)
         except OSError:
@@ -141,11 +141,11 @@ class Link:
 
     @property
     def ended(self) -> bool:
-        """Whether the peer has closed, or this side has."""
+        """Whether either side has closed the connection."""
         return self._reader.at_eof() or self._writer.is_closing()
 
     async def close(self) -> None:
-        """End the connection once everything written is sent, for a second at most."""
+        """Send the written bytes within a second, then close the connection."""
         self._writer.close()
         with contextlib.suppress(OSError, TimeoutError):
             async with asyncio.timeout(1):
@@ -155,14 +155,14 @@ class Link:
 
 
 class Backoff:
-    """Waits between attempts: doubled each time, at random within the upper half."""
+    """Waits between attempts: doubled each time, random within the upper half."""
 
     def __init__(self, first: float = RECONNECT_MIN, longest: float = RECONNECT_MAX) -> None:
         self._first = self._wait = first
         self._longest = longest
 
     def reset(self) -> None:
-        """Begin with the shortest wait again."""
+        """Reset to the shortest wait."""
         self._wait = self._first
 
     async def sleep(self) -> None:

@@ -17,23 +17,23 @@ M = TypeVar("M", bound=BaseModel)
 
 _PRIVATE: Final = frozenset({"token", "data", "meta", "metadata"})
 _MESSAGE: Final = "Envelope"
-"""What programs know as `Message`, under the name that the wire has for it."""
+"""`Message`, under its name in the schema of the wire."""
 _DEFERS: Final = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
-"""Whether types are built at first use, instead of the import, of which that takes a third.
+"""Whether types are built at first use instead of at import, which saves a third of its time.
 
-Threads that first use a type together may do so from pydantic 2.14 on.
+It requires pydantic 2.14, which supports a concurrent first use in several threads.
 """
 _DATA_SHOWN: Final = 60
-"""Characters of a message's data in its `repr`."""
+"""Maximum characters of a message's data in its `repr`."""
 
 
 class Model(BaseModel):
-    """A value of the wire: immutable, strict about types, open to fields of newer peers.
+    """A value of the wire: immutable, with strict types, and unknown fields allowed.
 
-    Unknown fields are kept (``model_extra``) and written out again. Tokens, payloads and unknown
+    Unknown fields are kept (``model_extra``) and written again. Tokens, payloads and unknown
     fields are left out of ``repr``, and values out of validation errors, so that no log can show
     them. A ``TypeAdapter`` of a union needs ``hide_input_in_errors`` of its own for that. Only the
-    ``repr`` of a message by itself, which a program holds in its hands, shows how its data begins.
+    ``repr`` of a message itself shows the beginning of its data.
     """
 
     model_config = ConfigDict(
@@ -45,10 +45,10 @@ class Model(BaseModel):
     )
 
     def wire(self) -> dict[str, Any]:
-        """What goes over the wire, as plain JSON values.
+        """The value as plain JSON, for the wire.
 
-        Fields that are None are left out, except a payload that is null; None inside a payload
-        stays. ``exclude_unset`` would drop the ``type`` of a frame.
+        Fields that are None are left out, except a null payload; None inside a payload stays.
+        ``exclude_unset`` would drop the ``type`` of a frame.
         """
         return self.model_dump(exclude_none=True)
 
@@ -67,7 +67,7 @@ class Model(BaseModel):
 
 
 class Payload(Model):
-    """A value with a required ``data``, which may be null and is written even then."""
+    """A value with a required ``data``, which is written even if it is null."""
 
     @model_serializer(mode="wrap")
     def _keep_data(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Payload(Model):
 
 
 _new: Final = object.__new__
-# The slots of a pydantic model, as `BaseModel.model_construct` fills them.
+# Fill the slots of a pydantic model like `BaseModel.model_construct`.
 _put_fields, _put_fields_set, _put_extra, _put_private = (
     BaseModel.__dict__[name].__set__
     for name in (
@@ -91,7 +91,7 @@ _put_fields, _put_fields_set, _put_extra, _put_private = (
 
 
 def trusted(model: type[M], fields: dict[str, Any], fields_set: set[str]) -> M:
-    """Make a model of valid values, without the validation, which takes five times as long.
+    """Create a model from valid values without validation, which takes five times as long.
 
     Args:
         model: The model.
@@ -131,7 +131,7 @@ class _Hidden:
 
 
 def _shown(value: Model) -> Iterator[tuple[str, object]]:
-    """The ``repr`` of a value: nothing private, and no nested values."""
+    """The ``repr`` of a value, without private and nested values."""
     for name in type(value).model_fields:
         field = getattr(value, name)
         if field is None and name != "data":

@@ -1,12 +1,12 @@
-"""Bytes of byte protocols ↔ the JSON that HIP-56 carries, both ways without loss.
+"""Converts bytes of byte protocols to JSON of HIP-56 and back, without loss.
 
-Bytes are read as the first of these that fits:
+Bytes become the first of these that fits:
 
 1. an object or array whose compact encoding is exactly these bytes: that JSON;
 2. valid UTF-8: a JSON string;
 3. anything else: ``{"$base64": "…"}``.
 
-JSON becomes bytes again: a string its UTF-8, ``{"$base64": "…"}`` the bytes it stands for, all else
+JSON becomes bytes: a string becomes its UTF-8, ``{"$base64": "…"}`` the encoded bytes, other values
 compact JSON. So ``to_bytes(to_json(data)) == data`` for all bytes.
 """
 
@@ -23,7 +23,7 @@ BASE64: Final = "$base64"
 """The only key of an object that represents bytes."""
 
 DEPTH_MAX: Final = 100
-"""Arrays and objects in each other; bytes with more are text, as not every JSON parser reads it."""
+"""Maximum nesting; deeper JSON becomes a string, as not every JSON parser reads it."""
 
 _OPENING: Final = frozenset(b"{[")
 _QUOTE: Final = ord('"')
@@ -33,7 +33,7 @@ _ENCODE: Final = json.JSONEncoder(
 
 
 def value_of(data: bytes) -> Any:
-    """The JSON value that these bytes are.
+    """The JSON value of bytes.
 
     Args:
         data: A payload of a byte protocol.
@@ -46,10 +46,10 @@ def value_of(data: bytes) -> Any:
 
 
 def bytes_of(value: Any) -> bytes:
-    """The bytes that represent a JSON value.
+    """The bytes of a JSON value.
 
     Raises:
-        ValueError: The value cannot be written as JSON: NaN, an infinity, or half a character.
+        ValueError: The value cannot be written as JSON: NaN, an infinity, or a lone surrogate.
         TypeError: It is not a JSON value.
     """
     if isinstance(value, str):
@@ -59,14 +59,14 @@ def bytes_of(value: Any) -> bytes:
 
 
 def to_json(data: bytes) -> bytes:
-    """As `value_of`, encoded as JSON; nothing is encoded where the bytes are JSON already."""
+    """Like `value_of`, encoded as JSON; bytes that are already JSON are not encoded again."""
     if _document(data) is not None:
         return data
     return _ENCODE(_text(data)).encode()
 
 
 def to_bytes(encoded: bytes) -> bytes:
-    """As `bytes_of`, of a value that is encoded as compact JSON."""
+    """Like `bytes_of`, for a value that is encoded as compact JSON."""
     if encoded[:1] == b'"':
         return cast("str", json.loads(encoded)).encode()
     if encoded.startswith(b'{"$base64":'):
@@ -85,7 +85,7 @@ def _text(data: bytes) -> str | Mapping[str, str]:
 
 
 def _document(data: bytes) -> Any:
-    """The object or array that these bytes are the compact encoding of; None for other bytes."""
+    """The object or array whose compact encoding is these bytes; None for other bytes."""
     if not data or data[0] not in _OPENING:
         return None
     if data.count(b"[") + data.count(b"{") > DEPTH_MAX and _depth(data) > DEPTH_MAX:
@@ -113,7 +113,7 @@ def _plain(value: Any) -> bytes | None:
 
 
 def _depth(data: bytes) -> int:
-    """How deep arrays and objects are nested, for JSON that may be wrong otherwise."""
+    """Nesting depth of JSON that may be invalid."""
     depth = deepest = 0
     quoted = escaped = False
     for byte in data:

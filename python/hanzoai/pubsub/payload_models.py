@@ -1,6 +1,6 @@
-"""Models of payloads: JSON to objects of a class, and back (`ps.topic("orders", model=Order)`).
+"""Models of payloads: convert JSON to objects and back (`ps.topic("orders", model=Order)`).
 
-Loaded where a program passes a model. msgspec is loaded where the model is one of its structs.
+Loaded only if a program passes a model; msgspec only if the model is a struct.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ T = TypeVar("T")
 
 _POLICIES: Final = ("raise", "skip", "raw")
 _PRESENCE: Final = "presence.update"
-"""A message of this type has no payload of the topic: it changes the sender's presence."""
+"""Messages of this type change the sender's presence; their data is not a payload of the topic."""
 
 _SHOWN: Final = 3
-"""Fields that an error names."""
+"""Maximum fields in an error."""
 
 _AT: Final = re.compile(r"^(?P<problem>.*?)(?: - at `\$(?P<path>.*)`)?$", re.DOTALL)
 _MEMBER: Final = re.compile(r"(?:missing required|unknown) field `(.*)`$", re.DOTALL)
@@ -44,7 +44,7 @@ _VALUE: Final = re.compile(r"^(Invalid (?:enum )?value) .*$", re.DOTALL)
 
 
 class _Mismatch(Exception):
-    """A payload does not match: which fields, and why, without their values."""
+    """A payload does not match: the fields and reasons, without values."""
 
     def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
         super().__init__()
@@ -52,28 +52,28 @@ class _Mismatch(Exception):
 
 
 class _Form(Protocol):
-    """Turns JSON values into objects of one kind of model, and back."""
+    """Converts JSON values to objects of one kind of model, and back."""
 
     def load(self, data: Any) -> Any:
-        """Make an object. Raises _Mismatch."""
+        """Create an object. Raises _Mismatch."""
         ...
 
     def dump(self, value: Any) -> Any:
-        """Make a JSON value that `load` accepts. Raises _Mismatch."""
+        """Create a JSON value that `load` accepts. Raises _Mismatch."""
         ...
 
 
 class PayloadModel(Generic[T]):
-    """The model of the payloads of one topic, and what becomes of messages that do not match.
+    """The model of the payloads of one topic, and the policy for messages that do not match.
 
     Args:
         model: A pydantic model, dataclass, TypedDict, msgspec struct or another type that pydantic
             validates; or a ``TypeAdapter``.
         on_invalid: ``raise``, ``skip`` or ``raw``; see ``PubSubClient.topic``.
-        report: Called with the error of a message that is skipped, and its topic.
+        report: Called with the error of a skipped message, and its topic.
 
     Raises:
-        InvalidOption: There is no such policy, or no schema can be made of the model.
+        InvalidOption: The policy is unknown, or the model has no schema.
     """
 
     def __init__(
@@ -113,9 +113,9 @@ class PayloadModel(Generic[T]):
         return message.model_copy(update={"data": data})
 
     def handler(self, function: Any) -> Any:
-        """The handler of messages, given messages that were read."""
+        """The handler of messages, called with parsed messages."""
         if not callable(function):
-            return function  # `subscribe` refuses it
+            return function  # `subscribe` rejects it
 
         @functools.wraps(function)
         def read_first(message: Message) -> Any:
@@ -125,11 +125,11 @@ class PayloadModel(Generic[T]):
         return read_first
 
     def outgoing(self, topic: str, message: object) -> Outgoing:
-        """What to publish, with plain JSON as its ``data``.
+        """The message to publish, with plain JSON as its ``data``.
 
         Args:
-            topic: Where it goes.
-            message: A message whose ``data`` matches the model, or an object of the model alone.
+            topic: Its topic.
+            message: A message whose ``data`` matches the model, or an object of the model.
 
         Raises:
             SchemaError: The payload does not match; nothing was sent.
@@ -153,7 +153,7 @@ class PayloadModel(Generic[T]):
 
 
 class _PydanticForm:
-    """Models of pydantic, dataclasses, TypedDicts and all that pydantic validates."""
+    """Models of pydantic, dataclasses, TypedDicts and other types that pydantic validates."""
 
     def __init__(self, adapter: TypeAdapter[Any]) -> None:
         self._adapter = adapter
@@ -163,11 +163,11 @@ class _PydanticForm:
         try:
             return self._adapter.validate_python(data)
         except ValidationError:
-            # A strict model takes a date from JSON, which has none, but not from a str of Python.
+            # A strict model accepts a date from JSON text, but not from a Python str.
             return self._load_json(data)
 
     def dump(self, value: Any) -> Any:
-        """See `_Form`. Objects that nothing has validated, such as dataclasses, are here."""
+        """See `_Form`. This validates objects that are not validated yet, such as dataclasses."""
         plain = self._plain(value)
         read = self._load_json(plain)
         return plain if isinstance(value, BaseModel) else self._plain(read)
@@ -221,7 +221,7 @@ class _StructForm:
 def is_model(value: object) -> bool:
     """Whether a value is an object of a pydantic model, a dataclass or a msgspec struct.
 
-    Types of the wire are not: a received message is refused as a payload.
+    Types of the wire are not, so that a received message is rejected as a payload.
     """
     if isinstance(value, type | Model):
         return False
@@ -233,9 +233,9 @@ def is_model(value: object) -> bool:
 
 
 def plain(value: object) -> Any:
-    """The JSON value of an object of a model; any other value as it is.
+    """The JSON value of an object of a model; other values unchanged.
 
-    What has no JSON inside stays what it is, so that the check of payloads names it.
+    Values inside that are not JSON stay unchanged, so that the check of payloads names them.
     """
     return (
         to_jsonable_python(value, by_alias=True, fallback=_fallback) if is_model(value) else value

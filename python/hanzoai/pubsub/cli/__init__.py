@@ -1,1 +1,1 @@
-"""The program `hanzo-pubsub`. Every command is a module of its own, imported when it is called."""
+"""The program `hanzo-pubsub`. Each command is a separate module, imported when it is called."""

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and the words they take."""
+"""Arguments that several commands share, and their formats."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def connection_arguments(parser: argparse.ArgumentParser, *, timeout: str) -> No
     """Add the options of the connection.
 
     Args:
-        parser: Of the command.
+        parser: Parser of the command.
         timeout: Help of `--timeout`, which differs between commands.
     """
     group = parser.add_argument_group("connection")
@@ -102,7 +102,7 @@ def via_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def duration(text: str) -> float:
-    """Seconds of `500ms`, `60s`, `5m`, `1h`, `2d`; a bare number is seconds."""
+    """Parse `500ms`, `60s`, `5m`, `1h` or `2d` to seconds; a plain number is seconds."""
     match = _DURATION.fullmatch(text.strip())
     if match is None:
         raise argparse.ArgumentTypeError(f"{text!r} is not a duration; write 500ms, 60s, 5m or 1h")
@@ -113,7 +113,7 @@ def duration(text: str) -> float:
 
 
 def moment(text: str) -> int | datetime | timedelta:
-    """A time: `5m` back from now, Unix milliseconds, or ISO 8601 (local where it names no zone)."""
+    """A time: `5m` ago, Unix milliseconds, or ISO 8601 (local time if it has no zone)."""
     text = text.strip()
     if text.isascii() and text.isdigit() and int(text) >= _UNIX_MS:
         return int(text)
@@ -128,14 +128,14 @@ def moment(text: str) -> int | datetime | timedelta:
 
 
 def count(text: str) -> int:
-    """A whole number of at least 1."""
+    """An integer of at least 1."""
     if not (text.isascii() and text.isdigit() and 0 < int(text) <= 10**9):
         raise argparse.ArgumentTypeError(f"{text!r} is not a number from 1 to 1,000,000,000")
     return int(text)
 
 
 def number(text: str) -> int:
-    """A whole number of at least 0."""
+    """An integer of at least 0."""
     if not (text.isascii() and text.isdigit() and int(text) < 2**53):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 0")
     return int(text)
@@ -156,7 +156,7 @@ def json_argument(text: str, name: str) -> Any:
 
     Args:
         text: The argument.
-        name: What the argument is called, for the error.
+        name: Name of the argument, for the error.
     """
     if text.startswith("@"):
         try:
@@ -173,10 +173,10 @@ def json_argument(text: str, name: str) -> Any:
 
 
 def parse_json(text: str) -> Any:
-    """JSON as RFC 8259 has it: no NaN, no infinity.
+    """Parse JSON according to RFC 8259: no NaN, no infinity.
 
     Raises:
-        ValueError: With what is wrong, never with the text itself.
+        ValueError: Describes the problem without the text.
     """
 
     def refuse(name: str) -> NoReturn:

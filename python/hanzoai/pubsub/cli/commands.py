@@ -40,7 +40,7 @@ class Command:
         self._words = words
 
     async def answer(self, request: Message) -> Any:
-        """The output of the program: JSON, or else a string without the line breaks at its end.
+        """The output of the program: JSON, otherwise a string without final line breaks.
 
         The program is stopped when the sender of the request no longer waits.
 
@@ -76,7 +76,7 @@ class Command:
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,
                 env={**os.environ, **variables},
-                # Ctrl-C is for this program; it then stops the command with all that it started.
+                # Ctrl-C goes to this program only, which then stops the command and its children.
                 start_new_session=True,
             )
         except (OSError, ValueError) as error:
@@ -115,7 +115,7 @@ async def _write(process: asyncio.subprocess.Process, data: Any) -> None:
 
 
 async def _stop(process: asyncio.subprocess.Process) -> None:
-    """End the program if it still runs, and everything that it started."""
+    """Stop the program and its children, if they still run."""
     if process.returncode is not None:
         return
     try:
@@ -129,7 +129,7 @@ async def _stop(process: asyncio.subprocess.Process) -> None:
 
 
 def _parse(output: bytes) -> Any:
-    """JSON if it is any, null if it is empty, otherwise the text."""
+    """The JSON value, null for empty output, otherwise the text."""
     text = output.decode("utf-8", "replace").rstrip("\r\n")
     if not text.strip():
         return None

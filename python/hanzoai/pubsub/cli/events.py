@@ -51,7 +51,7 @@ def publish(args: Namespace) -> int:
 
 
 def to_json(event: Event) -> dict[str, Any]:
-    """An event as it is printed; a payload that is not UTF-8 is `{"$base64": …}`."""
+    """An event for output; a payload that is not UTF-8 is `{"$base64": …}`."""
     try:
         data: Any = event.data.decode()
     except UnicodeDecodeError:

@@ -62,8 +62,8 @@ _BY_CODE: Final[dict[str, Exit]] = {
 
 
 def exit_for(error: PubSubError) -> Exit:
-    """The exit code that belongs to an error."""
-    # A responder chooses the code of its errors freely.
+    """The exit code of an error."""
+    # A responder can use any code.
     if isinstance(error, ReplyError):
         return Exit.FAILED
     return _BY_CODE.get(error.code, Exit.FAILED)

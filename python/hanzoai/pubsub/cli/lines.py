@@ -1,4 +1,4 @@
-"""Lines of standard input, read in the event loop of a command."""
+"""Reads lines of standard input in the event loop of a command."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
 LINE_MAX: Final = 16 * 1024 * 1024
-"""Bytes of one line."""
+"""Maximum bytes of one line."""
 
 
 def is_terminal(stdin: TextIO | None) -> bool:
@@ -21,14 +21,14 @@ def is_terminal(stdin: TextIO | None) -> bool:
 
 
 def binary_input(stdin: TextIO | None) -> BinaryIO:
-    """Standard input. If it was closed, Python has none, and there are no lines to read."""
+    """Standard input; None if it is closed."""
     return io.BytesIO() if stdin is None else stdin.buffer
 
 
 def _can_be_waited_for(stream: BinaryIO) -> bool:
     """Whether an event loop can wait for input.
 
-    Files and devices such as /dev/null are always ready, and no loop takes them.
+    Files and devices such as /dev/null are always ready, and event loops do not accept them.
     """
     try:
         mode = os.fstat(stream.fileno()).st_mode
@@ -38,9 +38,9 @@ def _can_be_waited_for(stream: BinaryIO) -> bool:
 
 
 async def read_lines(stream: BinaryIO) -> AsyncIterator[bytes]:
-    """Lines as they come, without a thread that outlives an interrupt.
+    """Lines as they arrive, without a thread that would survive an interrupt.
 
-    A line that is too long is cut, so that the caller finds it to be no JSON.
+    A line that is too long is truncated, so that it is not valid JSON.
     """
     reader = asyncio.StreamReader(limit=LINE_MAX)
     transport = await _connect(stream, reader) if _can_be_waited_for(stream) else None
@@ -53,13 +53,13 @@ async def read_lines(stream: BinaryIO) -> AsyncIterator[bytes]:
         while line := await _next_line(reader):
             yield line
     finally:
-        # The setting belongs to the terminal or pipe, which other programs continue to use.
+        # Restore the setting: it belongs to the terminal or pipe, which other programs also use.
         os.set_blocking(stream.fileno(), True)
         transport.close()
 
 
 async def _connect(stream: BinaryIO, reader: asyncio.StreamReader) -> asyncio.ReadTransport | None:
-    """Have the loop read a stream; None where it cannot."""
+    """Connect a stream to the event loop; None if that is not possible."""
     loop = asyncio.get_running_loop()
     try:
         pipe = os.fdopen(os.dup(stream.fileno()), "rb")

@@ -1,4 +1,4 @@
-"""How a message, a gap and a member look: as JSON, and on one line for people."""
+"""Formats messages, gaps and members: as JSON, and as one line of text."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def to_json(message: Message) -> dict[str, Any]:
 
 
 def parts(message: Message) -> list[Part]:
-    """One line for people: time, topic, type, data."""
+    """A line of text: time, topic, type, data."""
     data = message.data if isinstance(message.data, str) else encode(message.data)
     return [
         (_clock(message.timestamp), "dim"),
@@ -33,7 +33,7 @@ def parts(message: Message) -> list[Part]:
 
 
 def gap_to_json(gap: Gap) -> dict[str, Any]:
-    """What is known of a gap, for standard error."""
+    """The fields of a gap, for standard error."""
     return {
         "topic": gap.topic,
         "from": gap.from_,
@@ -50,7 +50,7 @@ def describe_gap(gap: Gap) -> str:
 
 
 def presence_to_json(change: PresenceChange) -> dict[str, Any]:
-    """A change of presence; its `event` distinguishes it from messages."""
+    """A presence change; its `event` distinguishes it from messages."""
     return {
         "event": "presence",
         "topic": change.topic,

@@ -1,7 +1,7 @@
-"""How the program talks: for people on a terminal, JSON lines everywhere else.
+"""The output of the program: text on a terminal, otherwise JSON lines.
 
-Standard output carries the result, standard error everything said about it. Each is judged apart:
-`hanzo-pubsub history a.b | jq` gives JSON to jq and readable errors to the person.
+Standard output contains the result, standard error everything else. The format of each is decided
+separately: `hanzo-pubsub history a.b | jq` gives JSON to jq and readable errors to the person.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ESCAPED: Final = {
 
 
 def printable(text: str) -> str:
-    """Text of others without what steers a terminal: control characters and turns of direction."""
+    """Foreign text without control characters and changes of direction, which affect a terminal."""
     return text.translate(_ESCAPED).replace("\n", "\\n")
 
 
@@ -45,8 +45,8 @@ class Output:
 
     Args:
         as_json: JSON even on a terminal.
-        out: Where results go; default standard output.
-        err: Where everything else goes; default standard error.
+        out: Stream for results; default standard output.
+        err: Stream for everything else; default standard error.
     """
 
     def __init__(
@@ -59,12 +59,12 @@ class Output:
         self._consoles: dict[bool, Console | None] = {}
 
     def record(self, value: Json) -> None:
-        """One result as a line of JSON, out at once."""
+        """Write one result as a line of JSON, and flush."""
         self.out.write(encode(value) + "\n")
         self.out.flush()
 
     def line(self, *parts: Part, error: bool = False) -> None:
-        """One line for people; text in it is made safe for the terminal."""
+        """Write a line of text, made safe for the terminal."""
         stream = self.err if error else self.out
         console = self._console(error)
         if console is None:
@@ -74,7 +74,7 @@ class Output:
         stream.flush()
 
     def item(self, head: Sequence[Part], *parts: Part, error: bool = False) -> None:
-        """A line for people whose second half is wrapped between words, beside its head."""
+        """Write a heading and a text that is wrapped beside it."""
         console = self._console(error)
         if console is None:
             self.line(*head, *parts, error=error)
@@ -88,7 +88,7 @@ class Output:
         console.print(grid)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[Part]]) -> None:
-        """A table for people; plain columns where rich is missing."""
+        """Write a table; in plain columns if rich is not installed."""
         console = self._console(error=False)
         if console is None:
             texts = [list(columns), *([_text(cell) for cell in row] for row in rows)]
@@ -107,13 +107,13 @@ class Output:
         console.print(table)
 
     def note(self, event: str, message: str, *, style: str = "dim", **fields: Any) -> None:
-        """One note about the work, on standard error.
+        """Write a note to standard error.
 
         Args:
             event: Its name for programs: `error`, `warning`, `gap`, `state`, ...
             message: Description of what happened.
-            style: Style of rich for people.
-            **fields: More for programs.
+            style: Style of rich for text output.
+            **fields: Further fields of the JSON output.
         """
         if self.pretty_errors:
             self.item([(f"{event}: ", f"bold {style}")], message, error=True)
@@ -122,7 +122,7 @@ class Output:
             self.err.flush()
 
     def error(self, error: PubSubError, **fields: Any) -> None:
-        """An error in one line: code, message, remedy, and where the code is described."""
+        """Write an error in one line: code, message, remedy, and the page about the code."""
         if self.pretty_errors:
             where = f" (line {fields['line']})" if "line" in fields else ""
             self.item(
@@ -143,7 +143,7 @@ class Output:
         )
 
     def _console(self, error: bool) -> Console | None:
-        """The console of rich for a stream that is a terminal; None where there is no rich."""
+        """The console of rich for a terminal; None if rich is not installed."""
         if error not in self._consoles:
             stream, wanted = (self.err, self.pretty_errors) if error else (self.out, self.pretty)
             console: Console | None = None

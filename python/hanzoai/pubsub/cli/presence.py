@@ -1,4 +1,4 @@
-"""`hanzo-pubsub presence`: who is on a topic, once or for as long as it runs."""
+"""`hanzo-pubsub presence`: the members of a topic, once or continuously."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ async def _watch(ps: PubSubClient, args: Namespace, output: Output) -> None:
     await ps.connect(DEFAULT_TIMEOUT)
     writer = Writer(output)
     known: dict[str, PresenceMember] = {}
-    own: set[str | None] = set()  # an event stream that is opened again is another member
+    own: set[str | None] = set()  # a reopened event stream is a new member
     subscription = ps.subscribe(args.topic, presence=True)
     reached = asyncio.timeout(args.timeout)
     try:
@@ -100,7 +100,7 @@ async def _watch(ps: PubSubClient, args: Namespace, output: Output) -> None:
 def differences(
     before: dict[str, PresenceMember], after: dict[str, PresenceMember]
 ) -> list[tuple[str, PresenceMember]]:
-    """Who joined, changed or left between two states, by client id.
+    """Members that joined, changed or left between two states, by client id.
 
     A user joins with the first connection and leaves with the last one; the others connect and
     disconnect.
@@ -123,5 +123,5 @@ def differences(
 
 
 def _appearance(member: PresenceMember) -> tuple[object, ...]:
-    """All that others see change; when a member was last heard is none of it."""
+    """The visible state of a member, without `last_seen`."""
     return (member.name, member.status, member.avatar_url, member.metadata)

@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import Published
 
 IN_FLIGHT: Final = 256
-"""Messages that wait for their answer at one time."""
+"""Maximum messages that wait for their answer."""
 FIELDS: Final = frozenset({"type", "data", "ttl", "id", "meta"})
 _HOPELESS: Final = frozenset({Exit.AUTH, Exit.FORBIDDEN, Exit.CONNECTION})
-"""What the next line would meet as well."""
+"""Errors that would also occur for the next line."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -96,7 +96,7 @@ def parse_line(line: bytes, args: Namespace) -> dict[str, Any]:
     """One line of standard input as a message.
 
     Raises:
-        InvalidPayload: What is wrong with it; the line itself is not repeated.
+        InvalidPayload: Describes the problem without the line itself.
     """
     try:
         found = parse_json(line.decode("utf-8"))
@@ -140,7 +140,7 @@ async def _publish_one(args: Namespace, output: Output, message: dict[str, Any])
 
 
 class _Tally:
-    """What became of the lines so far."""
+    """The results of the lines so far."""
 
     def __init__(self, output: Output, *, stop: bool) -> None:
         self.published = self.duplicates = self.failed = 0
@@ -165,7 +165,7 @@ class _Tally:
             self._over = True
 
     def over(self) -> bool:
-        """Whether no more lines are to be read."""
+        """Whether to stop reading lines."""
         return self._over
 
     @property

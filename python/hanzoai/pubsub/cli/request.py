@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import Message
 
 IN_FLIGHT: Final = 10
-"""Requests of standard input that wait for their replies at the same time."""
+"""Maximum requests of standard input that wait for their replies."""
 
 
 def main(argv: Sequence[str]) -> int:

@@ -160,7 +160,7 @@ class _Answerer:
 
     async def _handle(self, request: Message) -> Any:
         if self._taken == self._args.count:
-            # The program is about to exit. A request without a reply is left to another responder.
+            # The program is about to exit, so leave a request without a reply to another responder.
             task = asyncio.current_task()
             assert task is not None
             task.cancel()
@@ -200,7 +200,7 @@ class _Answerer:
     def _report(self, error: Exception) -> None:
         responder = self._responder
         if isinstance(error, PubSubError) and responder is not None and not responder.active:
-            # The subscription has ended, so no request comes any more.
+            # The subscription has ended, so no more requests arrive.
             self._failure = error
             self._over.set()
         else:

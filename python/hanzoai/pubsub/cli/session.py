@@ -1,4 +1,4 @@
-"""What every command that talks to a server shares: the client, the signals, the exit code."""
+"""Shared code of commands that use a server: the client, the signals, the exit code."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import StateChange, TokenContext
 
 DEFAULT_TIMEOUT: Final = 10.0
-"""Seconds that one request may take, and that a first connection may take."""
+"""Timeout of a request and of the first connection, in seconds."""
 _SIGNALS: Final = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.TERMINATED}
 
 
 def server_urls(args: Namespace) -> tuple[str, str | None]:
-    """URL and REST URL, both of the arguments or both of the environment.
+    """URL and REST URL, both from the arguments or both from the environment.
 
-    Ends the program where there is no URL.
+    Ends the program if there is no URL.
     """
     rest_url: str | None = args.rest_url
     if not args.url:
@@ -46,10 +46,10 @@ def server_urls(args: Namespace) -> tuple[str, str | None]:
 
 
 def token_source(args: Namespace, output: Output) -> Callable[[], str | None]:
-    """Where the token comes from; a file is read again at every call.
+    """The source of the token; a file is read again at every call.
 
     Raises:
-        AuthRefused: From the returned function, where the file cannot be read or is empty.
+        AuthRefused: The returned function raises it if the file cannot be read or is empty.
     """
     if args.token and args.token_file:
         usage_error("--token and --token-file exclude each other.", remedy="Pass one of them.")
@@ -69,7 +69,7 @@ def token_source(args: Namespace, output: Output) -> Callable[[], str | None]:
 
 
 def read_token(path: Path) -> str:
-    """The token that a file holds, without the space around it."""
+    """The token in a file, without surrounding white space."""
     try:
         with path.open(encoding="utf-8") as file:
             text = file.read(65536).strip()
@@ -91,9 +91,9 @@ def build_client(
     on_error: Callable[[Exception], None] | None = None,
     send_queue: SendQueue | None = None,
 ) -> PubSubClient:
-    """The client that the arguments ask for; nothing is connected yet.
+    """The client for the arguments, not connected yet.
 
-    Errors that no call can raise are printed, unless ``on_error`` takes them.
+    It prints errors that no call can raise, unless ``on_error`` is given.
     """
     from hanzoai.pubsub.client import PubSubClient
 
@@ -135,8 +135,8 @@ def report(output: Output, error: Exception) -> None:
 def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run the asynchronous part of a command.
 
-    Prints errors and turns them into the exit code. SIGINT and SIGTERM cancel the work, which may
-    still print what it has; the exit code is then 130 or 143.
+    Prints errors and converts them to the exit code. SIGINT and SIGTERM cancel the work, which may
+    still print its results; the exit code is then 130 or 143.
     """
     _log(args.verbose)
     received: list[Exit] = []
@@ -153,7 +153,7 @@ def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, 
             try:
                 loop.add_signal_handler(getattr(signal, name), interrupt, code)
             except (NotImplementedError, RuntimeError):
-                break  # Windows, or a loop outside of the main thread: KeyboardInterrupt serves
+                break  # Windows, or a loop outside of the main thread: rely on KeyboardInterrupt
         return await work()
 
     try:

@@ -1,4 +1,4 @@
-"""`hanzo-pubsub stream`: an answer as it grows, or standard input written as one."""
+"""`hanzo-pubsub stream`: prints an answer as it grows, or publishes standard input as one."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _CHUNK: Final = 65_536
 _CONTROL: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
-"""What could move the cursor of a terminal, or worse."""
+"""Control characters, which could move the cursor of a terminal, or worse."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -84,7 +84,7 @@ async def _write(ps: PubSubClient, args: Namespace, output: Output) -> int:
 
 
 async def _input() -> AsyncIterator[str]:
-    """Standard input as it comes; no character is cut."""
+    """Standard input as it arrives, in whole characters."""
     source = cast("io.BufferedReader", sys.stdin.buffer)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
     while chunk := await asyncio.to_thread(source.read1, _CHUNK):

@@ -1,4 +1,4 @@
-"""`hanzo-pubsub subscribe`: messages on standard output as they come."""
+"""`hanzo-pubsub subscribe`: prints messages as they arrive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Standard output that never holds up the program."""
+"""Standard output that never blocks the program."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 class Writer:
     """Standard output for a program that must keep running while its output is not read.
 
-    A full pipe suspends only the caller: the connection is kept, and Ctrl-C works. That the reader
-    is gone is noticed at once, not at the next line.
+    A full pipe suspends only the caller: the connection stays open, and Ctrl-C works. The end of
+    the reader is detected immediately, not at the next line.
     """
 
     _CHUNK = 4096
-    """Bytes that a pipe reported as writable takes without blocking (POSIX PIPE_BUF on Linux)."""
+    """Bytes that a writable pipe accepts without blocking (POSIX PIPE_BUF on Linux)."""
 
     def __init__(self, output: Output) -> None:
         self._out = output.out
@@ -70,7 +70,8 @@ class Writer:
         if self._fd is None or not stat.S_ISFIFO(os.fstat(self._fd).st_mode):
             await gone
             return
-        # A pipe's writing end never becomes readable; it is reported only when its reader is gone.
+        # The writing end of a pipe never becomes readable; poll reports it only when its reader has
+        # ended.
         loop.add_reader(self._fd, _finish, gone)
         try:
             await gone

@@ -1,6 +1,7 @@
 """Dialects of the protocol: adapters between codec and session.
 
-A dialect gives an older server the face of a current one, so that the session knows only that.
+A dialect makes an older server look like a current one, so that the session supports only current
+servers.
 """
 
 from __future__ import annotations
@@ -14,5 +15,5 @@ _CURRENT: Final = frozenset({"ref", "ack", "seq", "idempotency", "batch"})
 
 
 def needs_dialect(frame: AuthOkFrame) -> bool:
-    """Whether the server lacks what the session takes for granted."""
+    """Whether the server lacks features that the session requires."""
     return frame.version is None or not _CURRENT.issubset(frame.features or ())

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Event", "EventStreamClient", "EventSubscription", "blocking"]
 
 
-# Loaded at first use: a server needs the codec alone.
+# Loaded at first use: a server needs only the codec.
 def __getattr__(name: str) -> object:
     if name == "blocking":
         return importlib.import_module(f"{__name__}.blocking")

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.durations import Duration
 
 PORT: Final = 1002
-"""Port of a URL that names none."""
+"""Default port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class EventStreamClient:
                 try:
                     await link.write(wire)
                 except BaseException:
-                    # Half an event would spoil all later ones.
+                    # A partial event would corrupt all later ones.
                     await self._hang_up()
                     raise
         except TimeoutError as error:
@@ -194,8 +194,9 @@ class EventStreamClient:
             await self._hang_up()
         if self._link is None:
             link = await Link.open(self._target, self._ssl, self._connect_timeout)
-            # The first event of a connection subscribes. Who may publish to a topic may mostly read
-            # it, too; a topic of its own could be forbidden, and then the server would hang up.
+            # The first event of a connection subscribes. Use the topic of the publish: a client
+            # that may publish usually may read, and a special topic could be denied, so that the
+            # server would close the connection.
             await link.write(_encode(topic, b""))
             self._discarding = asyncio.create_task(_discard(link))
             self._link = link

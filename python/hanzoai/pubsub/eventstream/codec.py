@@ -13,13 +13,13 @@ from typing import Final, NamedTuple
 from hanzoai.pubsub.unparsed import Bytes, FrameError, Unparsed
 
 MAX_TOPIC: Final = 1024
-"""Longest topic, in bytes."""
+"""Maximum bytes of a topic."""
 
 MAX_PAYLOAD: Final = 16 * 1024 * 1024
-"""Longest payload, in bytes."""
+"""Maximum bytes of a payload."""
 
 ALL_TOPICS: Final = b"*"
-"""The one wildcard: a subscription to it receives every topic."""
+"""The only wildcard: a subscription to it receives every topic."""
 
 _TOPIC_LENGTH: Final = Struct(">H")
 _PAYLOAD_LENGTH: Final = Struct(">I")
@@ -33,7 +33,7 @@ class Event(NamedTuple):
 
 
 def encode_event(topic: Bytes, payload: Bytes = b"") -> bytes:
-    """One event, ready to be written.
+    """Encode one event.
 
     Raises:
         ValueError: The topic is longer than 1,024 bytes, or the payload than 16 MiB.
@@ -51,7 +51,7 @@ class Decoder:
     """Reads events in pieces of any size.
 
     Args:
-        max_payload: Longest accepted payload, in bytes.
+        max_payload: Maximum bytes of an accepted payload.
     """
 
     __slots__ = ("_unparsed", "max_payload")
@@ -62,7 +62,7 @@ class Decoder:
 
     @property
     def pending(self) -> int:
-        """Bytes that have been fed and not been taken."""
+        """Number of bytes that were fed and not decoded."""
         return len(self._unparsed)
 
     def feed(self, data: Bytes) -> None:
@@ -73,7 +73,7 @@ class Decoder:
         """Decode the next complete events.
 
         Args:
-            limit: At most so many; all of them by default.
+            limit: Maximum number; default: all of them.
 
         Raises:
             FrameError: ``topic_too_long`` or ``oversize``. Events before the fault are returned by

@@ -1,1 +1,1 @@
-"""The HTTP API: calls as data, carried by httpx, repeated by tenacity."""
+"""The HTTP API: calls as data, sent by httpx, repeated by tenacity."""

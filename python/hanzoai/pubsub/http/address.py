@@ -21,12 +21,12 @@ E = TypeVar("E", bound=PubSubError)
 
 
 def doubt_address(error: E, options: ClientOptions, body: bytes = b"") -> E:
-    """Have the remedy of an error name an address that was derived, where that may be wrong.
+    """Mention a derived address in the remedy of an error, if the address may be wrong.
 
     Args:
-        error: Of a request: nothing answered, or a server that does not have the path.
-        options: With both addresses.
-        body: What was answered; a problem document with a code comes from the API itself.
+        error: Error of a request: no answer, or a server without the path.
+        options: Options with both addresses.
+        body: Body of the answer; a problem document with a code comes from the API itself.
     """
     foreign = isinstance(error, _FOREIGN) and b'"code"' not in body
     if options.http_derived and (foreign or isinstance(error, ConnectionFailed)):

@@ -1,6 +1,6 @@
-"""The HTTP API as data: what to send for each operation, and what an answer means. No I/O.
+"""The HTTP API as data: the request of each operation, and the meaning of its answers.
 
-`performing.py` performs these calls on asyncio; anything else that performs HTTP can do so as well.
+No I/O. `performing.py` performs these calls on asyncio; any other HTTP client can do this.
 """
 
 from __future__ import annotations
@@ -55,15 +55,15 @@ class Call(Generic[T]):
 
     Attributes:
         method: HTTP method.
-        path: Beneath the base URL, quoted.
-        read: Turns the body of a good answer into the result; raises ProtocolError.
+        path: Path below the base URL, quoted.
+        read: Converts the body of a successful answer to the result; raises ProtocolError.
         params: Query.
         body: JSON, or None.
-        headers: Beside `Authorization` and those of every request.
-        repeatable: Asking twice does at most asking once: reads, and what carries message ids.
-        carries_ids: It is repeatable only where the peer has `idempotency`.
-        topic: What it concerns, for errors.
-        id: The message it publishes, for errors.
+        headers: Headers in addition to `Authorization` and those of every request.
+        repeatable: Whether it is idempotent: reads, and publishes with message ids.
+        carries_ids: Whether it is repeatable only if the peer supports `idempotency`.
+        topic: Its topic, for errors.
+        id: Id of the published message, for errors.
     """
 
     method: str
@@ -78,7 +78,7 @@ class Call(Generic[T]):
     id: str | None = None
 
 
-# ---------------------------------------------------------------- what to send
+# ---------------------------------------------------------------- requests
 
 
 def publish(publication: Publication) -> Call[PublishResult]:
@@ -143,14 +143,14 @@ def history(
     after: int | None = None,
     limit: int | None = None,
 ) -> Call[HistoryPage]:
-    """One page of what is retained of a topic (H-072).
+    """One page of the retained messages of a topic (H-072).
 
     Args:
         topic: A concrete topic.
-        since: Only what is newer, Unix milliseconds.
-        before: Only what is older than the message with this id.
-        after: Only what follows this position.
-        limit: Messages in the page, 1 to 500.
+        since: Only newer messages, Unix milliseconds.
+        before: Only messages older than the one with this id.
+        after: Only messages after this position.
+        limit: Maximum messages of the page, 1 to 500.
     """
     given = {"since": since, "before": before, "after": after, "limit": limit}
     return Call(
@@ -195,8 +195,8 @@ def positions(
     Args:
         topics: Topics and patterns.
         after: Positions that the caller knows.
-        at: Also asks for the positions of this time, Unix milliseconds.
-        wait_ms: Milliseconds the server may hold the answer until one has moved, at most 30,000.
+        at: Also request the positions of this time, Unix milliseconds.
+        wait_ms: Maximum milliseconds that the server waits for a change, at most 30,000.
     """
     request = PositionsRequest.model_construct(
         topics=list(topics),
@@ -228,12 +228,12 @@ def session(client_id: str | None = None) -> Call[SessionInfo]:
 def chunks(
     publications: Iterable[Publication], sizes: Iterable[int], most: int = LIMITS.max_batch
 ) -> Iterable[list[Publication]]:
-    """Cut a row of publications into batches that a server takes: by number and by bytes.
+    """Split publications into batches that a server accepts: by number and by bytes.
 
     Args:
-        publications: What is to be published.
+        publications: The publications.
         sizes: Bytes of each payload.
-        most: Messages in a batch.
+        most: Maximum messages of a batch.
     """
     chunk: list[Publication] = []
     held = 0
@@ -248,7 +248,7 @@ def chunks(
         yield chunk
 
 
-# ---------------------------------------------------------------- what an answer means
+# ---------------------------------------------------------------- answers
 
 
 def error_info(error: PubSubError) -> ErrorInfo:
@@ -266,7 +266,7 @@ def error_info(error: PubSubError) -> ErrorInfo:
 
 
 def not_sent(error: PubSubError) -> ErrorInfo:
-    """What a message of a batch gets that was not sent, because one before it failed."""
+    """The result of a message of a batch that was not sent because an earlier one failed."""
     if isinstance(error, OperationTimeout):
         return error_info(
             OperationTimeout(
@@ -277,9 +277,9 @@ def not_sent(error: PubSubError) -> ErrorInfo:
 
 
 def _publish_result(fields: dict[str, object]) -> PublishResult | None:
-    """What a server says of a message that it has; None where nothing shows that it does.
+    """The result of a published message; None if the answer does not confirm it.
 
-    A gateway or a web site in front of the server answers 200 as well.
+    A gateway or web site in front of the server may also answer 200.
     """
     id, timestamp = word_of(fields.get("id")), fields.get("timestamp")
     if id is None or not isinstance(timestamp, int | float) or isinstance(timestamp, bool):
@@ -344,7 +344,7 @@ def _topic_list(body: bytes) -> TopicList:
         return TopicList.model_validate_json(body)
     except ValidationError:
         pass
-    # HIP-56 does not define a TopicInfo, so accept names alone.
+    # HIP-56 does not define a TopicInfo, so also accept names.
     fields = _json_object(body)
     infos: list[TopicInfo] = []
     for entry in cast("list[object]", fields.get("topics", [])):

@@ -25,12 +25,12 @@ def make_client(
 ) -> httpx.AsyncClient:
     """Build a client for `options.http_url`.
 
-    It follows no redirects, which would carry the token away, and reaches this machine without a
-    proxy.
+    It does not follow redirects, which would send the token elsewhere, and uses no proxy for this
+    machine.
 
     Args:
         options: `http_url`, `proxy`, `ssl_context` and `operation_timeout` are used.
-        transport: What carries the requests, where it is not the network.
+        transport: Transport of the requests, instead of the network.
     """
     url = urlsplit(options.http_url)
     local = is_loopback(url.hostname or "")
@@ -54,10 +54,10 @@ def make_client(
 
 
 async def body_of(response: httpx.Response) -> AsyncGenerator[bytes]:
-    """The body of an answer that is not read yet, inflated in portions of a bounded size.
+    """The unread body of an answer, decompressed in portions of limited size.
 
     Raises:
-        ProtocolError: It is compressed in a way that was not asked for, or not validly.
+        ProtocolError: Its compression was not requested or is not valid.
     """
     stream = response.stream
     assert isinstance(stream, httpx.AsyncByteStream)
@@ -67,5 +67,5 @@ async def body_of(response: httpx.Response) -> AsyncGenerator[bytes]:
 
 
 def authorization(token: str) -> dict[str, str]:
-    """The header that carries a token, whether or not it came with `Bearer `."""
+    """The header for a token, which may already contain `Bearer `."""
     return {"Authorization": f"Bearer {bare_token(token)}"}

@@ -1,4 +1,4 @@
-"""The bytes of an answer as they were before compression, in portions of a bounded size."""
+"""Decompresses answers in portions of limited size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterable
 
 ACCEPTED: Final = "gzip, deflate"
-"""What requests accept: encodings that can be inflated in portions."""
+"""Accepted encodings: those that can be decompressed in portions."""
 
 _PORTION: Final = 1 << 16
 _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
@@ -20,15 +20,15 @@ _GZIP_OR_ZLIB: Final = 32 + zlib.MAX_WBITS
 async def inflated(chunks: AsyncIterable[bytes], encoding: str | None) -> AsyncGenerator[bytes]:
     """Undo `Content-Encoding`.
 
-    A few kilobytes can inflate to gigabytes. The caller counts the portions of 64 KiB and stops
-    in time.
+    A few kilobytes can expand to gigabytes. The caller counts the portions of 64 KiB and stops
+    early.
 
     Args:
-        chunks: As they came over the network.
+        chunks: Bytes from the network.
         encoding: `gzip`, `deflate`, or nothing.
 
     Raises:
-        ProtocolError: The encoding is another one, or the bytes are not of it.
+        ProtocolError: The encoding is another one, or the bytes are not valid.
     """
     name = (encoding or "identity").strip().lower()
     if name == "identity":

@@ -1,4 +1,4 @@
-"""Calls of the HTTP API on asyncio: `httpx` carries them, `tenacity` repeats what may be repeated.
+"""Performs calls of the HTTP API on asyncio: `httpx` sends them, `tenacity` repeats them.
 
 A call is repeated until its timeout: after an answer that asks to wait (429, 503), after a failed
 connection, and after a lost answer if the request is idempotent. The wait is `Retry-After` or the
@@ -53,17 +53,17 @@ _NOT_SENT: Final = (
     httpx.UnsupportedProtocol,
 )
 _NOT_DONE: Final = frozenset({429, 503})
-"""The server reports that it did nothing, and that a later attempt may succeed."""
+"""Statuses with which the server reports that it did nothing and a later attempt may succeed."""
 
 _END: Final = 1.0
-"""Seconds that calls which were cut get to end."""
+"""Seconds for cancelled calls to end."""
 
 
 class Tokens(Protocol):
-    """Where the token of a request comes from."""
+    """The source of tokens for requests."""
 
     async def current(self) -> str:
-        """A token, as good as is known."""
+        """A token that is valid as far as known."""
         ...
 
     async def replace(self, rejected: str) -> str | None:
@@ -77,7 +77,7 @@ class _Failed(Exception):
     Attributes:
         error: What to raise if it was the last.
         again: Whether it may be repeated.
-        unknown: Whether the server may have done it.
+        unknown: Whether the server may have performed it.
     """
 
     def __init__(self, error: PubSubError, *, again: bool, unknown: bool) -> None:
@@ -93,14 +93,14 @@ class Performer:
     Args:
         options: `http_url`, `operation_timeout`, `rest_attempts`, `retry`, `max_frame`
             and those of the connection are used.
-        tokens: Asked before each request; a refused one is replaced once.
+        tokens: Called before each request; a rejected token is replaced once.
         clock: Sleeps between attempts.
         random: Numbers from 0 up to 1, for the jitter.
-        transport: What carries the requests, where it is not the network.
+        transport: Transport of the requests, instead of the network.
 
     Attributes:
-        features: What the peer can do, as `auth.ok` said; None where that is not known. A publish
-            whose answer got lost is not repeated against a peer known to lack `idempotency`.
+        features: Features of the peer from `auth.ok`; None if unknown. A publish whose answer was
+            lost is not repeated if the peer lacks `idempotency`.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Performer:
         """End every call, then close the connections. Idempotent.
 
         Args:
-            patience: Seconds for publishes that are on their way; what else is asked ends at once.
+            patience: Seconds for publishes in progress; other calls end immediately.
         """
         self._closed = True
         self._cut(publishes=False)
@@ -157,7 +157,7 @@ class Performer:
         now = asyncio.get_running_loop().time()
         for limit, is_publish in self._running.items():
             if publishes or not is_publish:
-                with contextlib.suppress(RuntimeError):  # its time has just passed
+                with contextlib.suppress(RuntimeError):  # its time has just run out
                     limit.reschedule(now)
 
     async def _until_quiet(self, seconds: float) -> None:
@@ -170,15 +170,15 @@ class Performer:
     async def perform(
         self, call: Call[T], *, timeout: float | None = None, attempts: int | None = None
     ) -> T:
-        """Perform a call, repeating it as its kind allows.
+        """Perform a call, and repeat it if possible.
 
         Args:
-            call: One of `calls.py`.
+            call: A call of `calls.py`.
             timeout: Seconds for all attempts; default `operation_timeout`.
-            attempts: At most so many; default `rest_attempts`.
+            attempts: Maximum number of attempts; default `rest_attempts`.
 
         Raises:
-            PubSubError: One of the tree.
+            PubSubError: Any class of the tree.
         """
         seconds = self._options.operation_timeout if timeout is None else timeout
         unknown = False
@@ -213,7 +213,7 @@ class Performer:
         except _Failed as failed:
             error = failed.error
             if unknown and not failed.unknown and call.carries_ids:
-                # The last attempt did nothing, but an earlier one may have.
+                # The last attempt had no effect, but an earlier one may have.
                 raise _lost(call) from error
             raise error from error.__cause__
         except TimeoutError:

@@ -1,4 +1,4 @@
-"""The meaning of an HTTP error, in every form that a peer may use."""
+"""Converts HTTP errors to exceptions, in every format that peers use."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _CODES: Final[Mapping[int, str]] = {
     503: "unavailable",
     504: "unavailable",
 }
-"""The meaning of a status whose body does not state it."""
+"""Codes of statuses without a code in the body."""
 
 
 def read_error(
@@ -46,15 +46,15 @@ def read_error(
 ) -> PubSubError:
     """The exception for an HTTP error.
 
-    Reads `application/problem+json` (RFC 9457) and what plain peers send in its place: `{code,
+    Reads `application/problem+json` (RFC 9457) and the formats of plain peers: `{code,
     message}`, `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
 
     Args:
         status: 300 and above.
-        headers: Of the answer.
-        body: Of the answer.
-        topic: What the request concerned.
-        host: Who answered.
+        headers: Headers of the answer.
+        body: Body of the answer.
+        topic: Topic of the request.
+        host: Host that answered.
     """
     fields = _parse_object(body)
     word = word_of(fields.get("error"))
@@ -90,7 +90,7 @@ def read_error(
 
 
 def describe_answer(status: int, headers: Mapping[str, str], body: bytes) -> str:
-    """What answered, in words: status and kind of content, never the content itself."""
+    """A description of the answer: status and content type, never the content."""
     kind = (_header(headers, "Content-Type") or "").partition(";")[0].strip().lower()[:64]
     start = body[:64].lstrip()[:1]
     if 300 <= status < 400:
@@ -107,18 +107,18 @@ def describe_answer(status: int, headers: Mapping[str, str], body: bytes) -> str
 
 
 def is_page(headers: Mapping[str, str], body: bytes) -> bool:
-    """Whether an answer is a page for people: no server of PubSub sends one."""
+    """Whether an answer is an HTML page, which a PubSub server does not send."""
     kind = (_header(headers, "Content-Type") or "").lower()
     return "html" in kind or body[:64].lstrip().startswith(b"<")
 
 
 def object_of(value: object) -> dict[str, object]:
-    """The value, where it is a JSON object; an empty one for anything else."""
+    """The value if it is a JSON object; otherwise an empty one."""
     return cast("dict[str, object]", value) if isinstance(value, dict) else {}
 
 
 def word_of(value: object) -> str | None:
-    """The value as text, where it is one with something in it or a whole number; else None."""
+    """The value as text, if it is a non-empty string or an integer; otherwise None."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
     return value if isinstance(value, str) and value else None

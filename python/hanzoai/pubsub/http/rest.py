@@ -1,4 +1,4 @@
-"""The HTTP API by its operations, as `performing.py` performs the calls of `calls.py`."""
+"""The operations of the HTTP API: `performing.py` performs the calls of `calls.py`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Rest(Performer):
-    """Every operation of the HTTP API; made as a `Performer` is.
+    """Every operation of the HTTP API; same arguments as `Performer`.
 
     Publications are checked against `max_payload` of the options.
     """
@@ -33,7 +33,7 @@ class Rest(Performer):
 
     @property
     def has_batch(self) -> bool:
-        """Whether the peer takes batches, as far as is known."""
+        """Whether the peer accepts batches, as far as known."""
         return not self._without_batch and (self.features is None or "batch" in self.features)
 
     async def publish(
@@ -46,8 +46,8 @@ class Rest(Performer):
             timeout: Seconds or a timedelta; default: `operation_timeout`.
 
         Raises:
-            PubSubError: One of the tree; `OperationTimeout.outcome_unknown` tells whether the
-                server may have published it anyway.
+            PubSubError: Any class of the tree; `OperationTimeout.outcome_unknown` shows whether the
+                server may have published it.
         """
         check_publication(publication, self._options.max_payload)
         return await self.perform(rest_calls.publish(publication), timeout=timeout)
@@ -55,9 +55,9 @@ class Rest(Performer):
     async def publish_many(
         self, publications: Sequence[Publication], *, timeout: float | None = None
     ) -> list[PublishResult]:
-        """Publish several messages in order; one result each, `error` set where one was refused.
+        """Publish several messages in order; one result each, with `error` if it was rejected.
 
-        Against a peer without batches they are published one by one.
+        If the peer does not support batches, they are published one by one.
 
         Args:
             publications: With ids.
@@ -78,7 +78,7 @@ class Rest(Performer):
             except PubSubError as error:
                 if not results and len(chunk) == len(publications):
                     raise
-                # Only this chunk was sent: each message gets its own result.
+                # Some chunks may have succeeded, so each message gets its own result.
                 info = rest_calls.error_info(error)
                 results += [PublishResult(id=one.id, error=info) for one in chunk]
                 info = rest_calls.not_sent(error)
@@ -114,7 +114,7 @@ class Rest(Performer):
         limit: int | None = None,
         timeout: float | None = None,
     ) -> HistoryPage:
-        """One page of what is retained of a topic; see `rest_calls.history`."""
+        """One page of retained messages of a topic; see `calls.history`."""
         call = rest_calls.history(topic, since=since, before=before, after=after, limit=limit)
         return await self.perform(call, timeout=timeout)
 
@@ -141,16 +141,16 @@ class Rest(Performer):
         wait_ms: int = 0,
         timeout: float | None = None,
     ) -> PositionList:
-        """The positions of topics; see `rest_calls.positions`.
+        """The positions of topics; see `calls.positions`.
 
-        The seconds of ``timeout`` are those beyond the time that the answer is held.
+        ``timeout`` is in addition to the time that the server holds the answer.
         """
         call = rest_calls.positions(topics, after=after, at=at, wait_ms=wait_ms)
         seconds = self._options.operation_timeout if timeout is None else timeout
         return await self.perform(call, timeout=seconds + wait_ms / 1000)
 
     async def session(self, *, timeout: float | None = None) -> SessionInfo | None:
-        """What the token may do; None from a peer that implements only HIP-56."""
+        """The content of `auth.ok` for the token; None if the peer implements only HIP-56."""
         try:
             return await self.perform(rest_calls.session(), timeout=timeout)
         except (NotFound, Unsupported):

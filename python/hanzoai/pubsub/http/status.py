@@ -1,4 +1,4 @@
-"""What network and HTTP failures mean for a connection, and their messages for people."""
+"""The meaning of network and HTTP failures for a connection, and their messages."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def retry_after_of(value: str | None, wall: float | None = None) -> float | None
 
     Args:
         value: The header, if there was one.
-        wall: Unix seconds to count from; default the machine's clock.
+        wall: Current Unix seconds; default: the machine's clock.
 
     Returns:
-        Seconds from now, 0 to 3,600; None for what is neither.
+        Seconds from now, 0 to 3,600; None for other values.
     """
     if value is None:
         return None
@@ -38,7 +38,7 @@ def retry_after_of(value: str | None, wall: float | None = None) -> float | None
     try:
         seconds = float(text)
     except ValueError:
-        # Loaded for a date alone.
+        # Loaded only for a date.
         from email.utils import parsedate_to_datetime
 
         try:
@@ -52,7 +52,7 @@ def retry_after_of(value: str | None, wall: float | None = None) -> float | None
 
 
 def why_unreachable(error: BaseException, host: str) -> str:
-    """One sentence on why a host could not be reached; another sentence for each remedy."""
+    """A sentence with the reason why a host could not be reached, and one for each remedy."""
     for cause in _chain(error):
         match cause:
             case ssl.SSLCertVerificationError():
@@ -85,5 +85,5 @@ def _chain(error: BaseException) -> list[BaseException]:
         if isinstance(cause, BaseExceptionGroup):
             todo.extend(cast("BaseExceptionGroup[BaseException]", cause).exceptions)
         todo += [cause.__cause__, cause.__context__]
-    # A timeout is often only how the way out of the real cause was found.
+    # A timeout is often only the consequence of the real cause.
     return sorted(found, key=lambda cause: isinstance(cause, TimeoutError))

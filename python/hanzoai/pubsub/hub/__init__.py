@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["HubClient", "HubMessage", "HubSubscription", "blocking"]
 
 
-# Loaded at first use: a server needs the codec alone.
+# Loaded at first use: a server needs only the codec.
 def __getattr__(name: str) -> object:
     if name == "blocking":
         return importlib.import_module(f"{__name__}.blocking")

@@ -71,7 +71,7 @@ class HubClient(BlockingClient[client.HubClient]):
         return self._call(lambda: self._inner.publish(topics, data, timeout=timeout))
 
     def subscribe(self, *topics: str | bytes) -> HubSubscription:
-        """Receive what is published to these topics; see `client.HubClient.subscribe`."""
+        """Receive messages of these topics; see `client.HubClient.subscribe`."""
         return HubSubscription(self._portal, self._inner.subscribe(*topics))
 
     def __enter__(self) -> Self:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.durations import Duration
 
 PORT: Final = 13000
-"""Port of a URL that names none."""
+"""Default port."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class HubClient:
                     try:
                         await link.write(wire)
                     except BaseException:
-                        # Half a request would spoil all later ones.
+                        # A partial request would corrupt all later ones.
                         await self._hang_up()
                         raise
                 return await answer
@@ -160,7 +160,7 @@ class HubClient:
             ) from None
 
     def subscribe(self, *topics: str | bytes) -> HubSubscription:
-        """Receive what is published to these topics from now on.
+        """Receive messages of these topics from now on.
 
         The connection opens with ``async with``, or with the first requested message.
 
@@ -234,7 +234,7 @@ class HubClient:
             for answer in waiting:
                 if not answer.done():
                     answer.set_exception(error)
-                    answer.exception()  # no one may be waiting any more
+                    answer.exception()  # the caller may no longer wait
             waiting.clear()
             await link.close()
 
@@ -391,7 +391,7 @@ class HubSubscription:
                 self._asked.append(answer)
                 await link.write(encode(request))
                 while not answer.done():
-                    async with self._lock:  # its owner may be reading the answer
+                    async with self._lock:  # the owner may be reading the answer
                         if not answer.done():
                             await self._fill(link)
         except TimeoutError as error:
@@ -405,7 +405,7 @@ class HubSubscription:
         return reply
 
     async def _fill(self, link: Link) -> None:
-        """Read what has come, messages and answers."""
+        """Read received messages and answers."""
         data = await link.read()
         if self._closed:
             raise ClosedError

@@ -1,8 +1,8 @@
 """The hub protocol on a byte stream: bytes ↔ requests, replies and pushes, without I/O.
 
-A request is an opcode, the length of its body as 32 bits, and the body. What the hub sends has an
-opcode and no length. A list of topics is their number and, for each, its length, one byte each;
-all other integers are big-endian. The source is pub0sub, whose hub listens on port 13000.
+A request is an opcode, the length of its body as 32 bits, and the body. Frames of the hub have an
+opcode and no length. A list of topics is their number and, for each, its length, one byte each; all
+other integers are big-endian. The source is pub0sub, whose hub listens on port 13000.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 MAX_TOPIC: Final = 255
-"""Longest topic, in bytes."""
+"""Maximum bytes of a topic."""
 
 MAX_TOPICS: Final = 255
-"""Most topics of one request."""
+"""Maximum topics of one request."""
 
 MAX_DATA: Final = 16 * 1024 * 1024
 """Default limit of the data of a message, in bytes."""
@@ -70,13 +70,13 @@ class Remove(NamedTuple):
 
 
 class Published(NamedTuple):
-    """PUB_RESP: how many subscribers the message had, summed over its topics."""
+    """PUB_RESP: number of subscribers of the message, summed over its topics."""
 
     reached: int
 
 
 class Subscribed(NamedTuple):
-    """NEW_SUB_RESP: the id of the subscriber, and how many topics it has now."""
+    """NEW_SUB_RESP: the id of the subscriber, and its number of topics."""
 
     id: int
     topics: int
@@ -90,13 +90,13 @@ class Push(NamedTuple):
 
 
 class Added(NamedTuple):
-    """ADD_SUB_RESP: how many topics are new."""
+    """ADD_SUB_RESP: number of new topics."""
 
     topics: int
 
 
 class Removed(NamedTuple):
-    """UNSUB_RESP: how many topics are gone."""
+    """UNSUB_RESP: number of removed topics."""
 
     topics: int
 
@@ -106,7 +106,7 @@ Reply: TypeAlias = Published | Subscribed | Push | Added | Removed
 
 
 def encode(frame: Request | Reply) -> bytes:
-    """One request, reply or push, ready to be written.
+    """Encode one request, reply or push.
 
     Raises:
         ValueError: More than 255 topics, a topic of more than 255 bytes, or data of 4 GiB.
@@ -157,10 +157,10 @@ def _request(opcode: int, *parts: bytes) -> bytes:
 
 
 class RequestDecoder:
-    """Reads the requests of a client in pieces of any size; what a hub needs.
+    """Decodes the requests of a client in pieces of any size; for a hub.
 
     Args:
-        max_data: Longest accepted data of a publish, in bytes.
+        max_data: Maximum bytes of a publish's data.
     """
 
     __slots__ = ("_unparsed", "max_data")
@@ -171,7 +171,7 @@ class RequestDecoder:
 
     @property
     def pending(self) -> int:
-        """Bytes that have been fed and not been taken."""
+        """Number of bytes that were fed and not decoded."""
         return len(self._unparsed)
 
     def feed(self, data: Bytes) -> None:
@@ -182,7 +182,7 @@ class RequestDecoder:
         """Decode the next complete requests.
 
         Args:
-            limit: At most so many; all of them by default.
+            limit: Maximum number; default: all of them.
 
         Raises:
             FrameError: ``bad_opcode``, ``oversize``, or ``bad_length`` where the lengths in a body
@@ -255,14 +255,14 @@ class RequestDecoder:
 
 
 _LEAST: Final = {PUBLISH: 5, SUBSCRIBE: 1, ADD: 9, REMOVE: 9}
-"""Bytes of the shortest body, by opcode."""
+"""Minimum bytes of the body, by opcode."""
 
 
 class ReplyDecoder:
-    """Reads the replies and pushes of a hub in pieces of any size; what a client needs.
+    """Decodes the replies and pushes of a hub in pieces of any size; for a client.
 
     Args:
-        max_data: Longest accepted data of a push, in bytes.
+        max_data: Maximum bytes of a push's data.
     """
 
     __slots__ = ("_unparsed", "max_data")
@@ -273,7 +273,7 @@ class ReplyDecoder:
 
     @property
     def pending(self) -> int:
-        """Bytes that have been fed and not been taken."""
+        """Number of bytes that were fed and not decoded."""
         return len(self._unparsed)
 
     def feed(self, data: Bytes) -> None:
@@ -284,11 +284,11 @@ class ReplyDecoder:
         """Decode the next complete replies and pushes.
 
         Args:
-            limit: At most so many; all of them by default.
+            limit: Maximum number; default: all of them.
 
         Raises:
-            FrameError: ``bad_opcode``, ``topic_too_long`` or ``oversize``. What comes before the
-                fault is returned by an earlier call.
+            FrameError: ``bad_opcode``, ``topic_too_long`` or ``oversize``. Frames before the fault
+                are returned by an earlier call.
         """
         found: list[Reply] = []
         unparsed = self._unparsed

@@ -24,14 +24,14 @@ class BlockingResponder:
 
     @property
     def active(self) -> bool:
-        """Whether it still takes requests."""
+        """Whether it still accepts requests."""
         return self._responder.active
 
     def wait(self) -> Self:
         """Wait until the server has answered the subscription.
 
         Raises:
-            PermissionDenied: You may read none of the topics.
+            PermissionDenied: You may not read any of the topics.
             OperationTimeout: No answer arrived in time.
         """
 
@@ -42,7 +42,7 @@ class BlockingResponder:
         return self
 
     def close(self, timeout: Duration = 5.0) -> None:
-        """Take no more requests, and wait for the handlers that run; see ``Responder.close``."""
+        """Accept no more requests, and wait for running handlers; see ``Responder.close``."""
         self._call(lambda: self._responder.close(timeout))
 
     def __enter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""What requests and replies need of a client."""
+"""The interface of a client for requests and replies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The messages of requests and replies: how they are written, and what is read of them. Pure."""
+"""Creates and reads the messages of requests and replies. Pure."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import Message
 
 REQUEST: Final = "request"
-"""Type of a request, unless the program names another."""
+"""Default message type of a request."""
 REPLY: Final = "reply"
 REPLY_ERROR: Final = "reply.error"
 
 _REPLIES: Final = "replies"
-"""Segment below the topic of a request: its replies go to `<topic>.replies.<client>`."""
+"""Segment of reply topics: replies go to `<topic>.replies.<client>`."""
 _PREFIX: Final = "re_"
-"""Comes before the id of a request in the id of its reply, so that one reply is published."""
+"""Prefix of the request's id in the id of its reply, so that only one reply is published."""
 _ID_MAX: Final = 128 - len(_PREFIX)
 _TOPIC_MAX: Final = 255
 
@@ -30,7 +30,7 @@ def reply_topic(topic: str, nonce: str) -> str:
     """Topic of the replies to the requests that one client publishes to ``topic``.
 
     Raises:
-        InvalidOption: It would be longer than a topic may be.
+        InvalidOption: It would exceed the maximum length of a topic.
     """
     name = f"{validate_topic(topic)}.{_REPLIES}.{nonce}"
     if len(name.encode()) > _TOPIC_MAX:
@@ -43,7 +43,7 @@ def reply_topic(topic: str, nonce: str) -> str:
 
 
 def check_request_id(id: object) -> None:
-    """The id of a request, which a reply carries with a prefix.
+    """Validate the id of a request.
 
     Raises:
         InvalidOption: It is not a string of 1 to 125 characters.
@@ -59,7 +59,7 @@ def check_request_id(id: object) -> None:
 
 
 def retention(patience: float) -> int:
-    """Seconds that history keeps a request: a responder can reconnect within its timeout."""
+    """Seconds for which history keeps a request, so that a responder can reconnect meanwhile."""
     return math.ceil(patience)
 
 
@@ -91,15 +91,16 @@ def _answer(request: Message, type: str, data: Any) -> dict[str, Any]:
 
 
 def reply_to_of(message: Message) -> str | None:
-    """Where the sender of a request waits for the reply; None for any other message."""
+    """The reply topic of a request; None for any other message."""
     name = None if message.meta is None else message.meta.get("reply_to")
     return name if isinstance(name, str) else None
 
 
 def is_own_reply_topic(request: Message, reply_to: str) -> bool:
-    """Whether a reply goes to a topic of the request or of its sender.
+    """Whether a reply topic belongs to the request's topic or its sender.
 
-    A responder may publish where others may not. This keeps a request from naming any of those.
+    A responder may have more permissions than the sender, so a request must not choose an arbitrary
+    topic.
     """
     below = f"{request.topic}.{_REPLIES}.*"
     sender = request.sender
@@ -116,7 +117,7 @@ def request_of(message: Message) -> str | None:
 
 
 def error_of(message: Message, topic: str) -> ReplyError | None:
-    """The error that a reply carries; None for a reply without one."""
+    """The error in a reply; None if there is none."""
     if message.type != REPLY_ERROR:
         return None
     data: object = message.data

@@ -1,4 +1,4 @@
-"""`Requester`: the requests of one client, and who waits for which reply."""
+"""`Requester`: the requests of one client, and the calls that wait for replies."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub")
 
 _TOPICS_MAX: Final = 100
-"""Reply topics that a client stays subscribed to; beyond it, the one unused longest is left."""
+"""Maximum subscribed reply topics; above it, the client leaves the least recently used one."""
 _LATE_MAX: Final = 100
-"""Requests without a reply that are remembered, and late replies kept for a retry."""
+"""Maximum remembered requests without a reply, and maximum late replies kept for a retry."""
 _NONCE_BYTES: Final = 8
 
 
@@ -56,7 +56,7 @@ class _Unanswered:
 
 
 class Requester:
-    """Publishes requests of one client and hands each reply to the call that waits for it.
+    """Publishes requests of one client and passes each reply to the waiting call.
 
     Args:
         client: Publishes and subscribes.
@@ -182,7 +182,7 @@ def _opened(reply: Message, topic: str) -> Message:
 
 
 def _leave(future: asyncio.Future[Any]) -> None:
-    """Take no result of it, and no exception."""
+    """Ignore its result and its exception."""
     if not future.cancel() and not future.cancelled():
         future.exception()
 

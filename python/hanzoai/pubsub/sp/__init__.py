@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.sp.sockets import PubSocket, SubSocket
     from hanzoai.pubsub.sp.stats import PeerStats, SocketStats
 
-# Loaded at first use: a server needs the codec alone.
+# Loaded at first use: a server needs only the codec.
 _HOMES: Final = {
     "Closed": "errors",
     "NotFound": "errors",

@@ -1,4 +1,4 @@
-"""`hanzo-pubsub doctor`: tries every layer between a program and the server, in order."""
+"""`hanzo-pubsub doctor`: checks every layer between a program and the server, in order."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The content of a token, read without its key, so that it proves nothing.
+"""The content of a token, read without verification.
 
-Only times and the algorithm are ever shown, never the token and none of its names.
+Output contains only times and the algorithm, never the token or names in it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _TOKEN_MAX: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class Claims:
-    """The part of a JWT that a doctor needs; times are Unix seconds."""
+    """The part of a JWT that the doctor needs; times are Unix seconds."""
 
     algorithm: str
     expires_at: float | None
@@ -50,7 +50,7 @@ def read_claims(token: str) -> Claims | None:
 
 
 def judge_token(token: str, now: float) -> Finding:
-    """What is wrong with a token, as far as it can be seen from outside.
+    """Problems of a token that are visible without its key.
 
     Args:
         token: The token, with or without `Bearer `.

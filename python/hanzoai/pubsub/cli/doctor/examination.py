@@ -1,4 +1,4 @@
-"""The order of the checks, and which of them make sense after one has failed."""
+"""Runs the checks in order, and skips those that depend on a failed one."""
 
 from __future__ import annotations
 
@@ -29,23 +29,25 @@ if TYPE_CHECKING:
 
 _SKEW_NOTICED: Final = 2.0
 _SKEW_HARMFUL: Final = 30.0
-"""Seconds: replays by `since` reach another time, tokens seem expired or not yet valid."""
+"""Clock difference in seconds that causes a warning: it affects `since` and the expiry of
+tokens.
+"""
 _COARSE: Final = 1.5
-"""Seconds of error of the `Date` header."""
+"""Precision of the `Date` header in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Patient:
-    """What is examined.
+    """The input of the checks.
 
     Attributes:
         endpoints: Both addresses of the server.
-        token: The token; None where none is set.
-        token_problem: Why it could not be read.
+        token: The token; None if there is none.
+        token_problem: The reason why it could not be read.
         topics: Topics whose access is probed.
         patience: Seconds for each check.
         wait_keepalive: Whether to wait for the second chunk of the event stream.
-        allow_insecure: Whether a token may go unencrypted to another machine.
+        allow_insecure: Whether to send a token unencrypted to another machine.
     """
 
     endpoints: Endpoints
@@ -66,7 +68,7 @@ class Patient:
 
 
 async def examine(patient: Patient) -> AsyncIterator[Finding]:
-    """Run the checks in order; what rests on a failed one is skipped."""
+    """Run the checks in order; skip those that depend on a failed one."""
     context = await asyncio.to_thread(ssl.create_default_context)
     reachable = True
     async for finding in _network(patient, context):
@@ -140,7 +142,7 @@ async def _service(
         health = Health(websocket_port(Address.of(patient.endpoints.http)))
     yield health.finding
     http_works = health.finding.status is Status.OK
-    # With one address for both, what the health check met is what the handshake would meet.
+    # With one address for both, the handshake would fail like the health check.
     if reachable and (http_works or len(patient.addresses) > 1):
         upgrade = await handshake.check_upgrade(
             same_port_as_http=http_works and len(patient.addresses) == 1
@@ -213,7 +215,7 @@ async def _auth(
 
 
 def judge_clock(welcome: Welcome | None, http_offset: float | None) -> Finding:
-    """Do both machines agree on the time?
+    """Compares the clocks of both machines.
 
     Args:
         welcome: The content of `auth.ok`, if it arrived.

@@ -1,4 +1,4 @@
-"""What a check found, and which of the findings is the cause."""
+"""The results of checks, and which of them is the cause."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Status(StrEnum):
-    """How a check ended."""
+    """The outcome of a check."""
 
     OK = "ok"
     WARNING = "warning"
@@ -23,11 +23,11 @@ class Finding:
     Attributes:
         name: The check: `dns`, `tcp`, `tls`, `http`, `websocket`, `auth`, `sse`, `clock`, `token`,
             `access`, `payload`.
-        status: How it ended.
-        message: What was found, in words.
-        remedy: What to do about it; empty where nothing is to be done.
-        code: What was found, for programs; stable.
-        milliseconds: How long the check took, if this is of interest.
+        status: Its outcome.
+        message: The result in words.
+        remedy: What to do about it; empty if nothing is to be done.
+        code: The result for programs; stable.
+        milliseconds: Duration of the check, if relevant.
     """
 
     name: str
@@ -56,7 +56,7 @@ def ok(name: str, message: str, milliseconds: float | None = None) -> Finding:
 
 
 def warning(name: str, code: str, message: str, remedy: str) -> Finding:
-    """It works, but not for long or not well."""
+    """It works, but not permanently or not well."""
     return Finding(name, Status.WARNING, message, remedy, code)
 
 
@@ -66,7 +66,7 @@ def failed(name: str, code: str, message: str, remedy: str) -> Finding:
 
 
 def skipped(name: str, message: str) -> Finding:
-    """There was nothing to check, or what it needs has failed."""
+    """Skipped: there is nothing to check, or an earlier check has failed."""
     return Finding(name, Status.SKIPPED, message)
 
 
@@ -78,7 +78,7 @@ class Report:
 
     @property
     def cause(self) -> Finding | None:
-        """The first that failed: what comes after it may only follow from it."""
+        """The first failure; later ones may be consequences of it."""
         return next((f for f in self.findings if f.status is Status.FAILED), None)
 
     @property

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import ssl
 
 _STRIPPED: Final = frozenset({200, 400, 405, 411, 426, 501, 505})
-"""What servers answer to a request that lost its `Upgrade` header on the way."""
+"""Statuses of servers for a request whose `Upgrade` header was removed by a proxy."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,9 +36,9 @@ class Welcome:
     """The content of `auth.ok`.
 
     Attributes:
-        user: Whom the token names; empty where the server does not report it.
-        offset: The server's clock minus this machine's, seconds; None where it does not tell.
-        max_payload: Bytes; None where it does not tell.
+        user: The user of the token; empty if the server does not report it.
+        offset: The server's clock minus this machine's, seconds; None if not reported.
+        max_payload: Bytes; None if not reported.
         plain: Whether this server implements only HIP-56.
     """
 
@@ -63,7 +63,7 @@ class Handshake:
             await self._socket.close()
 
     async def check_upgrade(self, *, same_port_as_http: bool) -> Finding:
-        """Does the server, and all between, let a WebSocket open?
+        """Checks that a WebSocket opens, through all proxies.
 
         Args:
             same_port_as_http: Whether the health check was answered at this very port.
@@ -171,7 +171,7 @@ class Handshake:
         )
 
     async def check_auth(self, token: str) -> tuple[Finding, Welcome | None]:
-        """Does the server accept the token?"""
+        """Checks that the server accepts the token."""
         assert self._socket is not None
         frame = {
             "type": "auth",
@@ -220,7 +220,7 @@ class Handshake:
         return ok("auth", known, (received - sent) * 1000), welcome
 
     async def check_payload(self, limit: int | None) -> Finding:
-        """Does a frame of the largest size pass? A `ping` carries it, so nothing is published."""
+        """Checks that a frame of the maximum size passes. It is a `ping`: nothing is published."""
         assert self._socket is not None
         if limit is None:
             return skipped("payload", "this server does not report its limit")

@@ -16,7 +16,7 @@ from hanzoai.pubsub.cli.doctor.claims import span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, warning
 
 _CERTIFICATE_SOON: Final = 14 * 86400
-# OpenSSL's X509_V_ERR_*: what is wrong with a chain.
+# OpenSSL's X509_V_ERR_*: problems of a certificate chain.
 _NOT_YET_VALID: Final = 9
 _EXPIRED: Final = 10
 _SELF_SIGNED: Final = frozenset({18, 19})
@@ -26,7 +26,7 @@ _WRONG_NAME: Final = frozenset({62, 64})
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where one listener is."""
+    """The address of one listener."""
 
     scheme: str
     host: str
@@ -41,7 +41,7 @@ class Address:
 
     @property
     def secure(self) -> bool:
-        """Whether TLS is spoken there."""
+        """Whether the address uses TLS."""
         return self.scheme in ("wss", "https")
 
     @property
@@ -63,7 +63,7 @@ def proxy_for(address: Address) -> str | None:
 
 
 async def check_dns(addresses: list[Address], patience: float) -> Finding:
-    """Can the names be resolved?"""
+    """Checks that the host names resolve."""
     began = time.perf_counter()
     found: list[str] = []
     for host in dict.fromkeys(address.host for address in addresses):
@@ -100,7 +100,7 @@ async def check_dns(addresses: list[Address], patience: float) -> Finding:
 
 
 async def check_tcp(addresses: list[Address], patience: float) -> Finding:
-    """Does something listen there?"""
+    """Checks that a program listens at the addresses."""
     began = time.perf_counter()
     reached: list[str] = []
     for address in addresses:
@@ -136,7 +136,7 @@ async def check_tcp(addresses: list[Address], patience: float) -> Finding:
 
 
 async def check_tls(addresses: list[Address], context: ssl.SSLContext, patience: float) -> Finding:
-    """Is the certificate good: its chain, its dates, its name?"""
+    """Checks the certificate: its chain, its dates, its name."""
     began = time.perf_counter()
     ends: list[float] = []
     for address in addresses:
@@ -173,7 +173,7 @@ async def check_tls(addresses: list[Address], context: ssl.SSLContext, patience:
 
 
 async def speaks_tls(address: Address, patience: float) -> bool:
-    """Whether a TLS server answers, whatever its certificate."""
+    """Whether a TLS server answers, with any certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""What HTTP tells: the health check, the event stream, the access probe."""
+"""Checks over HTTP: the health check, the event stream, the access probe."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from types import TracebackType
 
 PUBLIC_TOPIC: Final = "system.announcements"
-"""HIP-56's rules let every authenticated user read it."""
+"""A topic that every authenticated user may read by HIP-56's rules."""
 _KEEPALIVE: Final = 20.0
 _GATEWAY: Final = frozenset({502, 504})
 
@@ -56,7 +56,7 @@ class Web:
         await self._http.aclose()
 
     async def check_health(self) -> Health:
-        """Is this the HTTP port of the server, and is the server up?"""
+        """Checks that this is the HTTP port of a running server."""
         began, at = time.perf_counter(), time.time()
         try:
             async with asyncio.timeout(self._patience):
@@ -139,9 +139,9 @@ class Web:
         )
 
     async def check_stream(self, topic: str | None, *, wait_keepalive: bool) -> Finding:
-        """Do server-sent events come as they are sent?
+        """Checks that server-sent events arrive immediately.
 
-        A proxy that buffers holds them back; then the head or the first event is missing.
+        A buffering proxy delays them; then the head or the first event is missing.
         """
         url, began = f"{self._base}/v1/subscribe", time.perf_counter()
         headers = {**self._headers, "Accept": "text/event-stream"}
@@ -218,7 +218,7 @@ class Web:
         )
 
     async def check_access(self, topic: str) -> Finding:
-        """What may this identity do with a topic, and which rule decides?"""
+        """Shows the permissions of this identity on a topic, and the rule that decides."""
         try:
             async with asyncio.timeout(self._patience):
                 answer = await self._http.get(
@@ -282,7 +282,7 @@ class Web:
 
 
 def websocket_port(address: Address) -> Finding:
-    """The HTTP API was looked for where the WebSocket is."""
+    """The finding if the HTTP API was expected at the WebSocket's address."""
     return failed(
         "http",
         "wrong_port_websocket",
@@ -312,7 +312,7 @@ async def _problem(answer: httpx.Response) -> tuple[str, str, str]:
 
 
 def _offset(answer: httpx.Response, at: float) -> float | None:
-    """By the `Date` header, which has whole seconds: good enough to notice minutes."""
+    """The clock difference by the `Date` header, to the second."""
     try:
         return parsedate_to_datetime(answer.headers["date"]).timestamp() - at
     except (KeyError, ValueError):

@@ -1,1 +1,1 @@
-"""The dialect of servers that know HIP-56 and little more."""
+"""The dialect of servers that implement little more than HIP-56."""

@@ -1,6 +1,6 @@
-"""Where a subscription stands against a peer that implements only HIP-56.
+"""The position of a subscription on a peer that implements only HIP-56.
 
-It asks from before its mark and drops the ids that it knows.
+The cursor requests messages from before its mark, and drops those with known ids.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class _Trace(NamedTuple):
-    """What is kept of a message: its time, and when its retention ends if it is said to."""
+    """The remembered part of a message: its time, and the end of its retention, if known."""
 
     at: int
     until: int | None
@@ -28,14 +28,16 @@ class _Trace(NamedTuple):
 class IdCursor:
     """One mark for the subscription, and the ids near it, for peers without `seq` (REC-1, H-043).
 
-    A message is known by its id alone, never refused for its age: clocks of several nodes differ.
+    Only ids identify known messages. Messages are never dropped for their age, because the clocks
+    of nodes differ.
 
     Args:
-        since: Where to begin, Unix milliseconds.
-        after: Positions cannot be asked for here; each topic in it is reported as unproven.
-        overlap: Milliseconds before the newest message from which a replay is asked for.
-        ids: Ids kept a topic.
-        topics: Topics whose ids are kept; the one idle longest is dropped first.
+        since: Start of the replay, Unix milliseconds.
+        after: The peer does not support positions; each topic in it is reported as unproven.
+        overlap: Milliseconds before the newest message at which a replay begins.
+        ids: Maximum ids per topic.
+        topics: Maximum topics with ids; the one without messages for the longest time is dropped
+            first.
         history: Messages that the peer is assumed to retain per topic.
     """
 
@@ -62,16 +64,16 @@ class IdCursor:
 
     @property
     def positions(self) -> dict[str, int]:
-        """None: this peer has none."""
+        """Always empty: this peer has no positions."""
         return {}
 
     def position(self, topic: str) -> int:
-        """None: -1."""
+        """Always -1: this peer has no positions."""
         return -1
 
     @property
     def topics(self) -> list[str]:
-        """Topics of which something is remembered."""
+        """Topics with remembered messages."""
         return list(self._near)
 
     @property
@@ -82,12 +84,12 @@ class IdCursor:
         return self._start if self._began is None else self._began
 
     def begin(self, since: int | None) -> None:
-        """Begin at another time than was asked for, knowing nothing."""
+        """Start at another time than requested, without known messages."""
         self._start = since
         self._unproven = ()
 
     def request(self) -> Request:
-        """What to ask for."""
+        """The start of the next request."""
         newest = self._began if self._newest is None else self._newest
         if newest is None:
             return Request(self._start, {})
@@ -103,10 +105,10 @@ class IdCursor:
         return NEW
 
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
-        """Admit an answer with what was held as one batch.
+        """Process an answer and the held messages as one batch.
 
-        First the known ids are dropped, then the mark moves: moving it one by one would forget ids
-        that the same batch repeats.
+        First the known ids are dropped, then the mark moves: moving it for each message would
+        forget ids that the same batch repeats.
         """
         since = self.request().since
         history = replay.history
@@ -130,9 +132,10 @@ class IdCursor:
         return out, ()
 
     def _begin(self, replay: Replay) -> None:
-        """An idle subscription has a mark too: when it began, by the best clock there is.
+        """The mark of a subscription without messages: its start, by the best available clock.
 
-        By our own clock it holds only until a message tells the server's, which may be behind ours.
+        The time of this machine is only used until a message shows the server's time, which may be
+        earlier.
         """
         if replay.timestamp is not None:
             self._newest = max(self._newest or 0, replay.timestamp)
@@ -157,7 +160,7 @@ class IdCursor:
                 yield Missing(topic, None, None, None, "unproven")
 
     def _expects(self, topic: str, since: int, now: int) -> bool:
-        """Whether a replay must hold something of what is remembered."""
+        """Whether a replay must contain remembered messages."""
         near = self._near.get(topic)
         return near is not None and any(
             trace.at > since and (trace.until is None or now < trace.until)

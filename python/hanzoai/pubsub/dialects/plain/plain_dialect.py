@@ -1,4 +1,4 @@
-"""The dialect of servers that know HIP-56 and little more: the face of a current server.
+"""The dialect of servers that implement little more than HIP-56.
 
 Such a server echoes no `ref`, so its answers are matched by their topics and their order; it may
 acknowledge no publish, number no message, publish an id twice, or take no batch.
@@ -36,19 +36,20 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.session import SessionOptions
 
 MAX_REQUESTS: Final = 10_000
-"""Requests remembered; a peer that echoes no `ref` may owe answers forever."""
+"""Maximum remembered requests; a peer that does not echo `ref` may never answer some."""
 
 MAX_BLIND: Final = 1_000
-"""Topics remembered of publishes that have no answer but an `error` without a `ref`."""
+"""Maximum remembered topics of publishes, whose only answer is an `error` without a `ref`."""
 
 MAX_DOUBTS: Final = 5
-"""Times that an `error` may be about a publish instead, before it is about the subscription; once
-where it names a topic of the subscription."""
+"""How often an `error` may be attributed to a publish before it counts for the subscription; once
+if it names a topic of the subscription.
+"""
 
 _OF_PUBLISH: Final = frozenset(
     {"rate_limited", "payload_too_large", "invalid_payload", "conflict", "slow_consumer"}
 )
-"""Codes that cannot be the answer to a `subscribe`."""
+"""Error codes that do not answer a `subscribe`."""
 
 _SLOT: Final = re.compile(r"(p\d+)\.(\d{1,16})", re.ASCII)
 """The `ref` of one message of a batch that was sent one by one."""
@@ -70,7 +71,7 @@ class _Request:
 
 
 class _Cursors:
-    """Cursors that fit the peer of the moment: by `seq` where it numbers messages, else by id."""
+    """Cursors for the current peer: by `seq` if it numbers messages, otherwise by id."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -98,25 +99,25 @@ class PlainDialect:
     """The dialect of one connection.
 
     Args:
-        session: Gets the frames of a current server.
-        write: Writes a frame as the peer understands it.
+        session: Receives the frames of a current server.
+        write: Writes a frame in the peer's format.
     """
 
     def __init__(self, session: Session, write: Callable[[ClientFrame], None]) -> None:
         self._session = session
         self._write = write
-        # By the `ref` that the peer never sees, oldest first; of ended subscriptions, too.
+        # By the `ref` that the peer does not receive, oldest first; includes ended subscriptions.
         self._requests: dict[str, _Request] = {}
         self._doubts: dict[int, int] = {}  # by subscription
         self._blind: deque[str] = deque(maxlen=MAX_BLIND)
-        # Slots of batches sent one by one that the server has still to answer.
+        # Unanswered slots of batches that were sent one by one.
         self._batches: dict[str, set[int]] = {}
         session.subscriptions.cursors = _Cursors(session)
 
     # ---------------------------------------------------------------- from the server
 
     def receive(self, frame: ServerFrame, at: int) -> None:
-        """Hand a frame to the session as a current server would send it."""
+        """Pass a frame to the session as a current server would send it."""
         read: ServerFrame | None = frame
         if isinstance(frame, SubscribedFrame):
             read = self._answer(frame)
@@ -131,7 +132,8 @@ class PlainDialect:
     def _answer(self, frame: SubscribedFrame) -> SubscribedFrame:
         """A `subscribed` with the `ref` of the request that it answers.
 
-        Without one it answers the oldest request of its topics; what it leaves out is refused.
+        Without a `ref` it answers the oldest request with its topics; the topics that it omits are
+        denied.
         """
         ref = frame.ref or self._answered_by(frame) or ""
         request = self._requests.get(ref)
@@ -176,10 +178,10 @@ class PlainDialect:
         return frame.model_copy(update={"ref": ref})
 
     def _refused_by(self, frame: ErrorFrame) -> str | None:
-        """The request that an `error` without a `ref` is about: the oldest that names its topic.
+        """The request that an `error` without a `ref` is about: the oldest with its topic.
 
-        Where it may be about a publish, the subscription is requested once more after a while, and
-        is refused in the end.
+        If the error may be about a publish, the subscription is requested again after a while, and
+        is rejected in the end.
         """
         topic = frame.topic
         peer = self._session.peer
@@ -203,7 +205,7 @@ class PlainDialect:
     def _may_blame(self, topic: str | None) -> bool:
         """Whether an `error` without a `ref` may be about a publish.
 
-        One that names no topic blames each publish once.
+        An error without a topic counts once per publish.
         """
         if topic is not None:
             return topic in self._blind
@@ -213,7 +215,7 @@ class PlainDialect:
         return False
 
     def _answer_one(self, frame: PublishedFrame | ErrorFrame) -> bool:
-        """Take the answer to one message of a batch sent one by one; False if it is none."""
+        """Process the answer to one message of a split batch; False if it is not such an answer."""
         found = _SLOT.fullmatch(frame.ref or "")
         if found is None:
             return False
@@ -230,7 +232,7 @@ class PlainDialect:
     # ---------------------------------------------------------------- from the session
 
     def send(self, frame: ClientFrame) -> None:
-        """Write a frame as the peer understands it."""
+        """Write a frame in the peer's format."""
         peer = self._session.peer
         if peer is None:
             self._write(frame)
@@ -282,7 +284,7 @@ class PlainDialect:
                 self._write(PublishFrame(message=message, ref=ref))
             return
         if len(self._batches) >= MAX_REQUESTS:
-            # Those that ended without all of their answers.
+            # Batches that ended without all of their answers.
             self._batches = {
                 one: left for one, left in self._batches.items() if publishes.open(one)
             }
