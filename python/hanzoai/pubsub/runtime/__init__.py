@@ -1,1 +1,1 @@
-"""What performs: the driver and its timers, tokens, queues and handlers."""
+"""The I/O of a client: the driver and its timers, tokens, queues and handlers."""

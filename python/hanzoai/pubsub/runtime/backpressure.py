@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class Backpressure:
-    """Lets publishes in one by one, in order, as the queue has room (policy ``block``).
+    """Admits publishes one by one, in order, as the queue has room (policy ``block``).
 
     Args:
-        has_room: Whether so many messages of this many bytes fit.
-        clock: For the timeout.
+        has_room: Whether this many messages of this many bytes fit.
+        clock: Clock of the timeout.
 
     Attributes:
-        waiting: Calls that wait: messages, bytes, and what lets them in.
+        waiting: Waiting calls: messages, bytes, and the future that admits them.
     """
 
     def __init__(self, has_room: Callable[[int, int], bool], clock: Clock) -> None:
@@ -29,7 +29,7 @@ class Backpressure:
         self.waiting: deque[tuple[int, int, asyncio.Future[bool]]] = deque()
 
     async def enter(self, messages: int, size: int, seconds: float) -> bool:
-        """Wait for room; False where the time passed first. Then publish at once, and ``check``."""
+        """Wait for room; False after the timeout. Otherwise publish immediately, and ``check``."""
         if not self.waiting and self._has_room(messages, size):
             return True
         admitted: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
@@ -47,11 +47,11 @@ class Backpressure:
         return granted
 
     def check(self) -> None:
-        """Let the first in line in, if there is room for it."""
+        """Admit the first waiting call, if there is room for it."""
         for messages, size, admitted in self.waiting:
             if admitted.done():
                 if not admitted.cancelled() and admitted.result():
-                    return  # it was let in and is about to publish
+                    return  # it was admitted and is about to publish
             elif self._has_room(messages, size):
                 admitted.set_result(True)
                 return
@@ -59,7 +59,7 @@ class Backpressure:
                 return
 
     def open(self) -> None:
-        """Let all in: the client has ended, and each publish learns of that."""
+        """Admit all calls: the client has ended, so each publish raises its error."""
         for _, _, admitted in self.waiting:
             _answer(admitted, True)
 

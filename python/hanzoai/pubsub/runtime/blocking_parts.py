@@ -1,4 +1,4 @@
-"""What the blocking client hands out: subscriptions, batches, handles, iterators."""
+"""Objects of the blocking client: subscriptions, batches, iterators."""
 
 from __future__ import annotations
 
@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _AT_ONCE: Final = 256
-"""Messages fetched from the loop's thread in one go: a crossing costs as much as fifty of them."""
+"""Maximum messages fetched from the loop's thread at once: a switch costs as much as fifty
+messages.
+"""
 
 
 _PATIENCE: Final = "Wait longer, or continue with other work. Nothing was lost."
@@ -48,14 +50,14 @@ def _seconds(duration: Duration | None) -> float | None:
 
 
 class End:
-    """The end of an iterator, where StopIteration cannot travel."""
+    """Marks the end of an iterator across threads, where StopIteration cannot be used."""
 
 
 END: Final = End()
 
 
 def iterate(following: Callable[[], T | End]) -> Iterator[T]:
-    """An iterator over what a function gives, until it gives the end."""
+    """An iterator over the results of a function, until it returns the end mark."""
     while not isinstance(item := following(), End):
         yield item
 
@@ -89,7 +91,7 @@ class BlockingSubscription(Generic[Data]):
 
     @property
     def positions(self) -> Mapping[str, int]:
-        """Position of the last message handed over, by topic."""
+        """Position of the last message that the program has taken, by topic."""
         positions = dict(self._subscription.positions)
         for message in reversed(list(self._waiting)):
             if message.seq is not None:
@@ -105,7 +107,7 @@ class BlockingSubscription(Generic[Data]):
         """Wait until the server has answered.
 
         Raises:
-            PermissionDenied: Nothing was granted.
+            PermissionDenied: No topic was granted.
             OperationTimeout: No answer arrived in time.
         """
 
@@ -119,12 +121,11 @@ class BlockingSubscription(Generic[Data]):
         """Wait for a message.
 
         Args:
-            timeout: Seconds or a timedelta; None waits for as long as it takes.
+            timeout: Seconds or a timedelta; default: no timeout.
 
         Raises:
-            OperationTimeout: None arrived in time. Where there is no connection, it says since when
-                and why.
-            ClosedError: The subscription has ended.
+            OperationTimeout: No message arrived in time. Without a connection, the text says since
+            when and why. ClosedError: The subscription has ended.
         """
         message = self._next(_seconds(timeout))
         if message is None:
@@ -204,7 +205,7 @@ class BlockingSubscription(Generic[Data]):
                 return None
 
     async def _fill(self, timeout: float | None) -> bool:
-        """Put what waits where threads can take it; a cancelled wait loses nothing."""
+        """Move waiting entries to where threads can take them; a cancelled wait loses nothing."""
         if self._waiting:
             return True
         try:
@@ -231,7 +232,7 @@ class BlockingSubscription(Generic[Data]):
 
 
 class ReadEvents(Generic[Data]):
-    """An iterator of events whose messages a model has read; an error does not end it."""
+    """An iterator of events whose messages are parsed with a model; an error does not end it."""
 
     def __init__(self, events: Iterator[Event], model: PayloadModel[Data]) -> None:
         self._events = events
@@ -268,7 +269,7 @@ class BlockingBatch:
     def publish(
         self, topic: str, message: Outgoing, *, ttl: Ttl | None = None, id: str | None = None
     ) -> str:
-        """Add a message and give its id; see ``Batch.publish``."""
+        """Add a message and return its id; see ``Batch.publish``."""
         return self._batch.publish(topic, message, ttl=ttl, id=id)
 
     def __enter__(self) -> Self:

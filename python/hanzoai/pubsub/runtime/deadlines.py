@@ -1,4 +1,4 @@
-"""Until when publishes may wait: one timer for all of them."""
+"""Deadlines of publishes, with one timer for all of them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ EXPIRED: Final = -math.inf
 
 
 class Deadlines:
-    """Gives publishes up when their time has passed.
+    """Gives up publishes whose deadline has passed.
 
-    A timer for each publish would cost as much as its way through the session. This one runs until
-    the earliest deadline that it knew of, whether that publish is settled by then or not.
+    A timer per publish would cost as much as the whole session for it. This one runs until the
+    earliest known deadline, even if that publish is already settled.
 
     Args:
-        clock: For the timer.
-        expire: Called with the number of a publish whose time has passed.
+        clock: Clock of the timer.
+        expire: Called with the number of an expired publish.
 
     Attributes:
-        pending: Deadlines by number, `EXPIRED` where it has passed. A call adds its own, calls
-            `arm` where it is before `next`, and removes it when the publish is settled.
-        next: When the timer fires; infinite where it does not run.
+        pending: Deadlines by number, `EXPIRED` after they have passed. A call adds its deadline,
+            calls `arm` if it is before `next`, and removes it when the publish is settled.
+        next: When the timer fires; infinite if it does not run.
     """
 
     __slots__ = ("_clock", "_expire", "_timer", "next", "pending")

@@ -1,4 +1,4 @@
-"""What goes to the subscriptions: messages, gaps, presence, the answer to a subscribe."""
+"""Delivers messages, gaps, presence and answers to the subscriptions."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import PresenceChangeKind
 
 _OWN_IDS: Final = 10_000
-"""Ids of own messages that are remembered with ``echo=False``: what may be on its way back."""
+"""Maximum remembered ids of own messages with ``echo=False``, which may be in transit."""
 
 
 class Deliveries:
-    """The subscriptions of one client, and what is put into their inboxes.
+    """The subscriptions of one client, and the entries of their inboxes.
 
     Args:
-        echo: Whether they get what this client published.
-        give_way: Called where an inbox is full, or has got many at once.
+        echo: Whether they receive the messages of this client.
+        give_way: Called if an inbox is full, or has received many entries at once.
     """
 
     def __init__(self, give_way: Callable[[], None], *, echo: bool) -> None:
@@ -35,10 +35,10 @@ class Deliveries:
         self._own_ids: dict[str, None] = {}
         self._largest: int | None = 0
 
-    # ------------------------------------------------------------ who gets what
+    # ------------------------------------------------------------ routing
 
     def add(self, sub: int, inbox: Inbox, presence_inbox: Inbox) -> None:
-        """Route what the session delivers to a subscription."""
+        """Route entries of the session to a subscription."""
         inbox.expect(self._largest)
         self._inboxes[sub] = (inbox, presence_inbox)
 
@@ -47,7 +47,7 @@ class Deliveries:
         return self._inboxes.pop(sub, None) is not None
 
     def remember_own(self, ids: Iterable[str]) -> None:
-        """Keep messages of this client from its own subscriptions, where ``echo`` is off."""
+        """Skip messages of this client for its own subscriptions, if ``echo`` is off."""
         if self._echo:
             return
         own = self._own_ids
@@ -57,21 +57,21 @@ class Deliveries:
             del own[next(iter(own))]
 
     def expect(self, largest: int | None) -> None:
-        """See ``Receiver``: the inboxes need not measure each message then."""
+        """See ``Receiver``: with this bound, the inboxes need not measure each message."""
         known = self._largest
         self._largest = None if largest is None or known is None else max(largest, known)
         for inbox, _ in self._inboxes.values():
             inbox.expect(self._largest)
 
     def blocking(self) -> list[Inbox]:
-        """The full inboxes that let the transport wait."""
+        """The full inboxes with the policy ``block``."""
         return [
             inbox
             for inbox, _ in self._inboxes.values()
             if inbox.full and inbox.policy == "block" and not inbox.finished
         ]
 
-    # ------------------------------------------------------------ what is put into them
+    # ------------------------------------------------------------ entries
 
     def deliver(self, sub: int, message: Envelope, /) -> None:
         """One message."""
@@ -86,7 +86,7 @@ class Deliveries:
             self._give_way()
 
     def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
-        """Several in a row, from the log."""
+        """Consecutive messages from the log."""
         if len(messages) == 1:
             self.deliver(sub, messages[0])
             return
@@ -111,7 +111,7 @@ class Deliveries:
         reason: GapReason,
         /,
     ) -> None:
-        """Messages are missing here."""
+        """Messages are missing at this point."""
         found = self._inboxes.get(sub)
         if found is not None:
             found[0].put_other(Gap(topic, from_, to, missed, reason))
@@ -131,7 +131,7 @@ class Deliveries:
             found[1].put_other(PresenceChange(topic, members, change, member))
 
     def join(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:
-        """The server has answered; nothing granted ends it. Gives the inbox, if still there."""
+        """The server has answered; without a granted topic it ends. Returns the inbox, if any."""
         found = self._inboxes.get(sub)
         if found is None:
             return None

@@ -1,7 +1,7 @@
 """The driver: the ports of a session in one event loop, and the calls into it.
 
-One task reads the transport and never awaits user code. A session takes one step at a time: what is
-called while a step runs waits for its turn. Every task is kept until it has ended.
+One task reads the transport and never awaits user code. A session takes one step at a time: calls
+during a step are queued. Every task is referenced until it has ended.
 """
 
 from __future__ import annotations
@@ -62,22 +62,22 @@ logger = logging.getLogger("hanzoai.pubsub")
 P = ParamSpec("P")
 
 _LOST: Final = 1006
-"""What a connection without a close code counts as (docs/errors.md)."""
+"""Close code of a connection that ended without one (docs/errors.md)."""
 
 
 class Driver:
     """Runs one session in one event loop.
 
     Args:
-        make_session: Makes the session, which is given the driver as its ports.
-        options: What the client is set to.
-        clock: Every timer and both readings of time.
-        tokens: Asks the program for tokens.
-        dial: Makes a transport that is not open yet.
+        make_session: Creates the session, with the driver as its ports.
+        options: Options of the client.
+        clock: All timers and both readings of time.
+        tokens: Gets tokens from the program.
+        dial: Creates a transport that is not open yet.
         opened: Addresses of WebSockets that have worked in this process.
         on_state: Called with each change of the public state.
         on_error: Called with errors that no call can raise, and the topic.
-        on_welcome: Called with what the server can do, on each `auth.ok`.
+        on_welcome: Called with the peer's features on each `auth.ok`.
         on_joined: Called with the inbox of a subscription that the server has answered.
     """
 
@@ -117,7 +117,7 @@ class Driver:
         self._probes: set[asyncio.Task[None]] = set()
         self._is_slowed = False
         self.number: Callable[[], int] = itertools.count(1).__next__
-        """A number that names nothing else of this client in what the session settles."""
+        """A number that is unique among the publishes and updates of this client."""
         self._settles: dict[int, asyncio.Future[Outcome]] = {}
         self._keeper = TaskKeeper(clock)
         self.spawn = self._keeper.spawn
@@ -127,7 +127,7 @@ class Driver:
         self.remember_own = deliveries.remember_own
         self.expect = deliveries.expect
         self.blocking_inboxes = deliveries.blocking
-        # Ports that need nothing of the driver.
+        # Ports that do not use the driver's state.
         self.send: Callable[[ClientFrame], None] = reader.send
         self.hang_up = reader.hang_up
         self.deliver = deliveries.deliver
@@ -145,7 +145,7 @@ class Driver:
     # ------------------------------------------------------------ calls into the session
 
     def call(self, step: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        """Have the session take a step, now or after the one it is at."""
+        """Perform a step of the session, now or after the current one."""
         if self.busy:
             self.waiting.append(partial(step, *args, **kwargs))
             return
@@ -164,7 +164,7 @@ class Driver:
         (self._dialect or self.session).receive(frame, at)
 
     def _choose_dialect(self, frame: AuthOkFrame) -> None:
-        """Take the dialect that the server of this connection needs, or none."""
+        """Use the dialect that the server of this connection needs, if any."""
         if not needs_dialect(frame):
             self._use(None)
             self.session.subscriptions.cursors = BY_SEQ
@@ -190,21 +190,21 @@ class Driver:
             finally:
                 self.busy = False
 
-    # ------------------------------------------------------------ what others need of it
+    # ------------------------------------------------------------ operations
 
     @property
     def client_id(self) -> str | None:
-        """The id that the server gave; None before the first connection."""
+        """The id that the server assigned; None before the first connection."""
         return None if self.peer is None else self.peer.client_id
 
     @property
     def slowed(self) -> int:
-        """Publishes that the rate held back for a second or more."""
+        """Number of publishes that the rate delayed by a second or more."""
         return self.session.publishes.slowed
 
     @property
     def limits(self) -> Limits:
-        """What the server allows, as far as it is known."""
+        """The server's limits, if known."""
         return Limits() if self.peer is None else self.peer.limits
 
     def subscribe(self, request: Subscribe, inbox: Inbox, presence_inbox: Inbox) -> None:
@@ -220,12 +220,12 @@ class Driver:
             self._notify()
 
     def publish(self, request: Publish) -> asyncio.Future[Outcome]:
-        """Publish; the future gets the outcome."""
+        """Publish; the future receives the outcome."""
         settled = self._settles[request.ref] = self.loop.create_future()
         if self.busy:
             self.waiting.append(partial(self.session.publish, request))
             return settled
-        # As `call` does it: no call costs more often.
+        # Same as `call`, inlined because it runs for every publish.
         self.busy = True
         try:
             self.session.publish(request)
@@ -236,20 +236,20 @@ class Driver:
         return settled
 
     def expire(self, ref: int) -> None:
-        """The time of a publish has passed."""
+        """The deadline of a publish has passed."""
         self.call(self.session.expire, ref)
 
     def update_presence(
         self, topic: str | None, data: Mapping[str, Any]
     ) -> asyncio.Future[Outcome]:
-        """Change the presence of the user itself; the future gets the outcome."""
+        """Change the user's own presence; the future receives the outcome."""
         ref = self.number()
         settled = self._settles[ref] = self.loop.create_future()
         self.call(self.session.update_presence, topic, data, ref)
         return settled
 
     def refuse_ended(self) -> None:
-        """Raise what ended the client, if it has ended.
+        """Raise the error that ended the client, if it has ended.
 
         Raises:
             PubSubError: It failed.
@@ -259,10 +259,10 @@ class Driver:
             raise self.error.with_traceback(None) if self.error else ClosedError()
 
     def patience(self, timeout: Duration | None) -> float:
-        """Seconds that an operation may take.
+        """Timeout of an operation in seconds.
 
         Raises:
-            InvalidOption: It is not a time, or none that anything could be done in.
+            InvalidOption: It is not a duration, or not positive.
         """
         if timeout is None:
             return self.options.operation_timeout
@@ -271,10 +271,10 @@ class Driver:
     async def until(self, condition: Callable[[], bool], seconds: float | None = None) -> bool:
         """Wait until a condition holds.
 
-        It is asked when the state changes, the server answers, or a subscription ends.
+        It is checked when the state changes, the server answers, or a subscription ends.
 
         Returns:
-            Whether it holds; False also where the client has ended or the time has passed first.
+            Whether it holds; False if the client has ended or the time has passed before.
         """
         if condition():
             return True
@@ -303,13 +303,13 @@ class Driver:
             self._waiters.discard(waiter)
 
     def connect(self) -> None:
-        """Connect, unless that was asked for before."""
+        """Connect, unless this was requested before."""
         if self.state == "initialized":
             self._watch.start()
             self.call(self.session.connect, opened=self.options.socket_url in self._opened)
 
     def hurry(self) -> None:
-        """Connect; or, where a connection is lost, do not wait long for the next attempt."""
+        """Connect; after a lost connection, start the next attempt early."""
         if self.state == "initialized":
             self.connect()
         else:
@@ -320,7 +320,7 @@ class Driver:
         self.call(self.session.abort)
 
     async def close(self, timeout: float | None) -> None:
-        """Settle the publishes, end, and wait for every task, within the time for all of it."""
+        """Settle the publishes, close, and wait for every task, within one timeout."""
         ends = self.clock.now() + (self.options.close_timeout if timeout is None else timeout)
         if not self.is_finished:
             if timeout is not None:

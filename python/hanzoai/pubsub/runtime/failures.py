@@ -1,7 +1,7 @@
-"""What stands between a client and its server: the last failure, and what the log says of it.
+"""The last failure of a client, and its log lines.
 
-The session decides what to do about a failure. This keeps what people want to know of it: once for
-each outage why there is no connection, once why the way is not the one that was asked for.
+The session decides how to react to a failure. This module logs it: the reason of an outage once per
+outage, and the reason for another transport than requested once.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ _TOKEN_REMEDY: Final = (
 
 
 class Failures:
-    """What went wrong with one client.
+    """The failures of one client.
 
     Args:
-        options: Where it connects, and how.
-        clock: Since when there has been no connection.
+        options: Options of its connection.
+        clock: Measures the duration of an outage.
 
     Attributes:
-        last: What ended the last connection or attempt, until there is a connection again.
-        cause: The exception of ``get_token`` behind it, if that is what failed.
+        last: Failure of the last connection or attempt, until there is a connection again.
+        cause: The exception of ``get_token``, if that caused the failure.
     """
 
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
@@ -61,19 +61,19 @@ class Failures:
         """The transport of the current connection; None without a connection."""
         return self._way if self._connected else None
 
-    # ------------------------------------------------------------ what happens
+    # ------------------------------------------------------------ events
 
     def dialed(self, way: TransportName) -> None:
-        """A transport is opened."""
+        """A transport is being opened."""
         self._way = way
 
     def dropped(self, reason: str) -> None:
-        """It is gone, or did not open."""
+        """The transport has closed, or did not open."""
         if self._way == "websocket":
             self._socket_failed = reason.rstrip(".") or "it ended without a reason"
 
     def announced(self) -> None:
-        """The server announced its restart, which was reported already."""
+        """The server announced its restart, which has been reported."""
         self._told = True
 
     def token_failed(self, error: Exception) -> None:
@@ -99,17 +99,17 @@ class Failures:
     # ------------------------------------------------------------ log lines
 
     def why(self, state: StateName) -> str:
-        """Why there is no connection, in words."""
+        """The reason why there is no connection, in words."""
         return reason_of(self.last, state)
 
     def standing(self, state: StateName) -> str:
-        """The state, how long there has been no connection, and what failed last, in words."""
+        """The state, the duration of the outage, and the last failure, in words."""
         apart = "" if self._connected else f", no connection for {self._seconds_apart():.1f} s"
         why = f" Last failure: {self.why(state)}" if self.last is not None else ""
         return f"State: {state}{apart}.{why}"
 
     def outage(self, state: StateName) -> str | None:
-        """Since when there has been no connection, and why; None where there is one."""
+        """Since when there has been no connection, and why; None with a connection."""
         if self._connected:
             return None
         began = datetime.fromtimestamp(self._apart[0] / 1000).astimezone()
@@ -120,11 +120,11 @@ class Failures:
         return self._clock.now() - self._apart[1]
 
     def remedy(self, usual: str | None) -> str | None:
-        """What to do about the last failure, where that is known better than usual."""
+        """The remedy of the last failure, if it is more specific than that of its code."""
         return _TOKEN_REMEDY if self.last is not None and self.last.code == _TOKEN else usual
 
     def _tell_outage(self, change: StateChange) -> None:
-        # A callback that fails reports each of its failures as an error.
+        # Each failure of a callback is reported as an error.
         if not self._told and change.code != _TOKEN:
             self._told = True
             why = self.why(change.to)
@@ -144,7 +144,7 @@ class Failures:
 def describe_failure(error: Exception) -> str:
     """The text about an exception of ``get_token``.
 
-    The words of a stranger's exception may hold a secret; its class and where it was raised do not.
+    The text of a foreign exception may contain a secret; its class and position do not.
     """
     if isinstance(error, PubSubError):
         return error.message.rstrip(".")

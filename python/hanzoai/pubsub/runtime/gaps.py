@@ -1,4 +1,4 @@
-"""Gaps in words, and the log of those that no handler sees."""
+"""Describes gaps, and logs those that no handler receives."""
 
 from __future__ import annotations
 
@@ -23,14 +23,16 @@ _REASONS: Final[Mapping[str, str]] = {
 }
 
 _POSSIBLE: Final = ("node_changed", "unproven")
-"""Reasons where nothing may be missing."""
+"""Reasons for which possibly no message is missing."""
 
 _LOGGED: Final = 1_000
-"""Topics of a subscription whose gap was logged; beyond that the oldest may be logged again."""
+"""Maximum remembered topics with a logged gap; above it, a gap of the oldest may be logged
+again.
+"""
 
 
 def describe_gap(gap: Gap) -> str:
-    """What is missing and why, in one sentence."""
+    """The missing messages and the reason, in one sentence."""
     if gap.missed is None:
         what = "Perhaps messages" if gap.reason in _POSSIBLE else "Messages"
     else:
@@ -47,13 +49,13 @@ def missed(gap: Gap) -> MessagesMissed:
 
 
 class UnseenGaps:
-    """Logs the gaps of one subscription that the program does not see, once for each topic."""
+    """Logs the gaps of one subscription that the program does not receive, once per topic."""
 
     def __init__(self) -> None:
         self._topics: dict[str, None] = {}
 
     def log(self, gap: Gap) -> None:
-        """Warn of a gap, unless one of its topic was logged before."""
+        """Warn about a gap, unless one of the same topic was logged before."""
         topics = self._topics
         if gap.topic in topics:
             return

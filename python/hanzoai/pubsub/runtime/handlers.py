@@ -1,4 +1,4 @@
-"""User code that the client calls: one at a time, in order, never from the reading task."""
+"""Calls user code: one call at a time, in order, never from the reading task."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub")
 
 _BACKLOG: Final = 256
-"""State changes or errors that wait for a slow listener; the oldest give way."""
+"""Maximum state changes or errors that wait for a slow listener; the oldest are dropped."""
 
 Value = TypeVar("Value")
 Handler: TypeAlias = Callable[[Value], Awaitable[Any] | Any]
-"""A function or a coroutine function; what it returns is not used."""
+"""A function or a coroutine function; its result is ignored."""
 
 GapHandler: TypeAlias = Handler[Gap] | Literal["raise"]
 """A handler of gaps, or ``"raise"``: the iteration raises ``MessagesMissed`` for each."""
@@ -32,22 +32,22 @@ GapHandler: TypeAlias = Handler[Gap] | Literal["raise"]
 StateLoader: TypeAlias = Callable[[Gap, Mapping[str, int]], Awaitable[Any] | Any]
 """``state_loader(gap, positions)``: loads the state that the missing messages led to (REC-4).
 
-``positions`` were taken down before the call, so everything after them follows as messages.
+``positions`` were recorded before the call, so everything after them is delivered as messages.
 """
 
 Report: TypeAlias = Callable[[Exception, str | None], None]
-"""Where the exceptions of handlers go, with the topic."""
+"""Receives the exceptions of handlers, with the topic."""
 
 
 async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object) -> Any:
-    """Call a handler, and wait where it is asynchronous.
+    """Call a handler, and await it if it is asynchronous.
 
     Returns:
-        What the handler returns.
+        The result of the handler.
 
     Raises:
-        RuntimeError: Something that it awaited was cancelled. As a cancellation that would end the
-            task that calls handlers, and no further message would be handled.
+        RuntimeError: A future that it awaited was cancelled. A CancelledError would end the task
+            that calls handlers, and no further message would be handled.
     """
     try:
         result = handler(*arguments)
@@ -70,7 +70,7 @@ class Handlers:
         on_presence: Called with each presence change.
         on_gap: Called with each gap, or ``"raise"``.
         state_loader: Called with each gap and the positions, before ``on_gap``.
-        report: Gets their exceptions.
+        report: Receives their exceptions.
     """
 
     on_message: Handler[Message] | None
@@ -84,9 +84,9 @@ class Handlers:
         """Report a gap: load the state, then call ``on_gap``. Log it if neither is given.
 
         Args:
-            gap: What is missing.
-            positions: Of the subscription.
-            seen: Whether the program gets the gap itself.
+            gap: The gap.
+            positions: Positions of the subscription.
+            seen: Whether the program receives the gap itself.
 
         Raises:
             MessagesMissed: ``on_gap`` is ``"raise"``.
@@ -101,10 +101,9 @@ class Handlers:
             self._unseen.log(gap)
 
     async def run(self, inbox: Inbox) -> None:
-        """Hand everything of the inbox to the handlers until it has ended.
+        """Pass all entries of the inbox to the handlers until it has ended.
 
-        A program that iterates messages itself has no ``on_message``; its inbox is not touched
-        here.
+        A program that iterates messages itself has no ``on_message``; its inbox is not read here.
         """
         while True:
             entry = inbox.take()
@@ -134,7 +133,7 @@ class Handlers:
 
 
 class Listener:
-    """Calls one function with values, in order, from a task of its own.
+    """Calls one function with values, in order, from a separate task.
 
     Args:
         function: A function or a coroutine function.
@@ -155,7 +154,7 @@ class Listener:
         self._task: asyncio.Task[None] | None = None
 
     def tell(self, value: object) -> None:
-        """Have the function called with a value, soon."""
+        """Schedule a call of the function with a value."""
         self._waiting.append(value)
         if self._task is None or self._task.done():
             self._task = self._spawn(self._run(), self._what)

@@ -1,4 +1,4 @@
-"""What a client does over HTTP: history, presence, topics, publishes that keep their order."""
+"""Operations over HTTP: history, presence, topics, and publishes in order."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     )
 
 _ASK_AGAIN: Final = 60.0
-"""Seconds after which an HTTP API that was not there is looked for again."""
+"""Seconds after which a missing HTTP API is tried again."""
 
 
 class HttpApi:
@@ -45,7 +45,7 @@ class HttpApi:
 
     Args:
         options: Addresses and bounds.
-        around: Clock, randomness, what carries requests.
+        around: Clock, randomness, transport of requests.
         tokens: Shared with the socket.
     """
 
@@ -72,8 +72,7 @@ class HttpApi:
         if self._closed:
             raise ClosedError
         if self._made is None:
-            # httpx takes a third of the time that importing this package takes, and many a program
-            # never asks anything over HTTP.
+            # httpx takes a third of this package's import time, and many programs never use HTTP.
             from hanzoai.pubsub.http.rest import Rest
 
             self._made = Rest(
@@ -92,13 +91,13 @@ class HttpApi:
         return self._found is False and self._clock.now() < self._ask_again_at
 
     def learn(self, peer: Peer) -> None:
-        """Take note of what the server can do."""
+        """Record the features of the server."""
         self._features = peer.features
         if self._made is not None:
             self._made.features = self._features
 
     async def close(self, patience: float) -> None:
-        """End what runs; publishes get these seconds."""
+        """Cancel running calls; publishes get this many seconds to finish."""
         self._closed = True
         if self._made is not None:
             await self._made.close(patience)
@@ -109,13 +108,13 @@ class HttpApi:
         """Publish in one request, after the publishes that were called before.
 
         Args:
-            items: What to publish.
-            seconds: For all of it.
-            batch: Whether several may go in one request.
-            certain: The program wants HTTP; else it is asked first whether the API is there at all.
+            items: The messages.
+            seconds: Timeout for all of them.
+            batch: Whether to send several in one request.
+            certain: The program requested HTTP; otherwise, first check that the API exists.
 
         Returns:
-            One result per message; None where there is no HTTP API and nothing was published.
+            One result per message; None if there is no HTTP API and nothing was published.
         """
         publications = [item.publication for item in items]
         async with self._order:
@@ -131,7 +130,7 @@ class HttpApi:
         return [published(result, item) for result, item in zip(results, items, strict=True)]
 
     async def _is_there(self, topic: str, seconds: float) -> bool:
-        """Ask once, with a request that changes nothing and that every HIP-56 server knows."""
+        """Check once, with a read-only request that every HIP-56 server supports."""
         if self._found or self.missing:
             return self._found is True
         call = rest_calls.history(topic, limit=1)
@@ -148,7 +147,7 @@ class HttpApi:
         return await self.rest.presence(topic, timeout=seconds)
 
     async def occupancy(self, topic: str, seconds: float) -> Occupancy:
-        """The number of members of one topic, counted here where the server does not count them."""
+        """The number of members of one topic, counted here if the server does not count them."""
         try:
             return await self.rest.perform(rest_calls.occupancy(topic), timeout=seconds)
         except NotFound:
@@ -200,7 +199,7 @@ class HttpApi:
         limit: int | None,
         seconds: float,
     ) -> AsyncIterator[Message]:
-        """Pages that follow a position, each yielded before the next is asked for."""
+        """Messages after a position; each page is yielded before the next is requested."""
         left = limit
         while left is None or left > 0:
             size = (
@@ -228,10 +227,10 @@ class HttpApi:
         limit: int | None,
         seconds: float,
     ) -> AsyncIterator[Message]:
-        """The newest pages, read back to the oldest wanted and then yielded in order.
+        """The newest messages: read backwards page by page, then yielded in order.
 
-        The log of a topic is bounded, so this is too; a message that is trimmed meanwhile is the
-        oldest and ends it.
+        The log of a topic is limited, and so is this. A message that is trimmed in the meantime is
+        the oldest and ends the reading.
         """
         pages: list[list[Message]] = []
         left = limit
@@ -262,7 +261,7 @@ class HttpApi:
 
 
 def published(result: PublishResult, item: Prepared) -> Published | PubSubError:
-    """What became of one publish, as the program gets it."""
+    """The result of one publish for the program."""
     error = result.error
     if error is None:
         return Published(result.id or item.id, result.timestamp, result.seq, bool(result.duplicate))
@@ -280,7 +279,7 @@ def published(result: PublishResult, item: Prepared) -> Published | PubSubError:
 
 
 def failure(error: PubSubError, item: Prepared) -> PubSubError:
-    """The error of a whole batch, as the one of a message in it."""
+    """The error of a whole batch, as the error of one of its messages."""
     failed = published(PublishResult(error=rest_calls.error_info(error)), item)
     assert isinstance(failed, PubSubError)
     failed.__cause__ = error.__cause__

@@ -1,6 +1,6 @@
-"""The bounded queue of one subscription: the driver puts in, one reader takes out.
+"""The bounded queue of one subscription: the driver adds entries, one reader takes them.
 
-Three kinds of entries wait in one order: messages, gaps, presence changes. A full queue
+It has three kinds of entries in one order: messages, gaps, presence changes. A full queue
 drops only messages, oldest first; gaps and presence changes before them move up and are delivered
 before the next message.
 """
@@ -22,30 +22,31 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.options import ReceiveQueue
 
 _LARGEST: Final = 2 * 262_144
-"""A message is measured only where the queue could exceed its bytes with messages of this size,
-or of the largest that came, where that is known."""
+"""Messages are measured only if the queue could exceed its bytes with messages of this size, or of
+the largest received size if that is known.
+"""
 
 _BLOW_UP: Final = 6
-"""How much larger `measure` may find a payload than it is on the wire: `1,` counts as 12."""
+"""Maximum ratio of a payload's measured size to its size on the wire: `1,` counts as 12."""
 
 _OVERHEAD: Final = 400
-"""Bytes of a decoded message beside its payload."""
+"""Bytes of a decoded message in addition to its payload."""
 
 _TOPICS: Final = 1_000
-"""Topics whose gaps are kept separately while the program does not read; others are combined."""
+"""Maximum topics with separate gaps while the program does not read; others are combined."""
 
 _NAMED: Final = 5
-"""Refused topics that an error names beside the first."""
+"""Maximum denied topics in an error, in addition to the first."""
 
 _POSITIONS: Final = 100_000
-"""Topics whose position is kept; the one without messages for longest is removed."""
+"""Maximum topics with a position; the one without messages for the longest time is removed."""
 
 
 class Inbox:
-    """What one subscription has got and not yet handed to the program.
+    """Entries of one subscription that the program has not taken yet.
 
     Args:
-        topics: The patterns asked for.
+        topics: The requested patterns.
         bounds: Messages, bytes and policy.
         overflowed: Called once, when the policy ``error`` ends the subscription.
     """
@@ -60,12 +61,12 @@ class Inbox:
         self.finished = False
         self.error: PubSubError | None = None
         self.observed = False
-        """Set where a call or an iteration raises the error, or has it reported."""
+        """Whether a call or an iteration raises or reports the error."""
         self.positions: dict[str, int] = {}
         self.types: frozenset[str] | None = None
         """Types of the messages to keep; None keeps all."""
         self.history: int | None = None
-        """Messages of a topic that were asked for, until the server answers."""
+        """Requested messages per topic, until the server answers."""
         self.policy: Literal["gap", "block", "error"] = bounds.policy
         self.full = False
         """Set when the last entry reached a bound; the reader of the transport then yields."""
@@ -85,12 +86,12 @@ class Inbox:
     # ------------------------------------------------------------ the driver's side
 
     def expect(self, largest: int | None) -> None:
-        """Know that no message is larger than this on the wire; None for not knowing."""
+        """Set the maximum size of a message on the wire; None if unknown."""
         each = _LARGEST if largest is None else _OVERHEAD + _BLOW_UP * largest
         self._unmeasured = min(self._most - 1, self._most_bytes // each)
 
     def put(self, message: Message) -> None:
-        """Add a live message; what is over the bound is dealt with by the policy."""
+        """Add a live message; the policy applies above the limits."""
         if self.finished:
             return
         self._received += 1
@@ -106,7 +107,7 @@ class Inbox:
             self._waiters.clear()
 
     def takes(self, message: Message) -> bool:
-        """Whether a message is of a type to keep; one of another type only moves the position."""
+        """Whether a message has a wanted type; one of another type only moves the position."""
         if self.types is None or message.type in self.types:
             return True
         if message.seq is not None and not self.finished:
@@ -117,10 +118,10 @@ class Inbox:
         return False
 
     def put_replay(self, messages: Sequence[Message]) -> None:
-        """Add messages that came at once, from the log: these may exceed the bound.
+        """Add messages that arrived together from the log: these may exceed the limits.
 
-        They were asked for and are in memory already; giving up some of them would make a gap that
-        the program could do nothing about.
+        They were requested and are already in memory; dropping some would cause a gap that the
+        program cannot prevent.
         """
         if self.finished:
             return
@@ -151,14 +152,14 @@ class Inbox:
         self._wake()
 
     def finish(self, error: PubSubError | None = None) -> None:
-        """Nothing comes any more; what waits can still be taken."""
+        """The subscription has ended; waiting entries can still be taken."""
         if not self.finished:
             self.finished = True
             self.error = error
             self._wake()
 
     def clear(self) -> None:
-        """Give up what waits: the program has ended the subscription."""
+        """Drop waiting entries: the program has ended the subscription."""
         self._dropped += len(self._entries) - self._others
         self._entries.clear()
         self._sizes.clear()
@@ -169,7 +170,7 @@ class Inbox:
     # ------------------------------------------------------------ the program's side
 
     def take(self) -> Event | None:
-        """The next entry, or None where nothing waits."""
+        """Take the next entry, or None if the queue is empty."""
         if self._front:
             entry: Event = self._front.pop(next(iter(self._front)))
             self._passed(entry)
@@ -202,13 +203,13 @@ class Inbox:
         return entry
 
     def peek(self) -> Event | None:
-        """What ``take`` would give."""
+        """The entry that ``take`` would return."""
         if self._front:
             return next(iter(self._front.values()))
         return self._entries[0] if self._entries else None
 
     def wait(self) -> asyncio.Future[None]:
-        """Wait for an entry, an answer, room or the end. Cancelling it loses nothing."""
+        """Wait for an entry, an answer, room or the end. A cancelled wait loses nothing."""
         if self._waiters:
             self._waiters = [waiter for waiter in self._waiters if not waiter.done()]
         waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -217,11 +218,11 @@ class Inbox:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits."""
+        """Whether the queue is empty."""
         return not self._entries and not self._front
 
     def stats(self) -> SubscriptionStats:
-        """The counters now."""
+        """The current counters."""
         self._measure()
         return SubscriptionStats(
             received=self._received,
@@ -238,7 +239,7 @@ class Inbox:
         return len(self._entries) < self._most and self._bytes < self._most_bytes
 
     def _measure(self) -> None:
-        """Bring the sizes up to the newest entry. A queue that stays short is never measured."""
+        """Measure entries up to the newest. A queue that stays short is never measured."""
         entries, sizes = self._entries, self._sizes
         for entry in islice(entries, len(sizes), None):
             size = _OVERHEAD + (measure(entry.data) if type(entry) is Message else 0)
@@ -289,7 +290,7 @@ class Inbox:
             if isinstance(entry, Gap):
                 self._to_front(entry)
             elif isinstance(entry, PresenceChange):
-                # Everybody present is in it, so a later one of the topic says it all.
+                # Each change contains all members, so the latest one of a topic is enough.
                 self._front[PresenceChange, entry.topic] = entry
 
     def _to_front(self, gap: Gap) -> bool:
@@ -335,7 +336,7 @@ class Inbox:
 
 
 def denial_error(denials: Sequence[Denial], topics: tuple[str, ...]) -> PubSubError:
-    """The error of a subscription of which nothing was granted."""
+    """The error of a subscription without a granted topic."""
     if not denials:
         return from_code("forbidden", "The server granted none of the topics.", topic=topics[0])
     first, *others = denials
@@ -352,7 +353,7 @@ def denial_error(denials: Sequence[Denial], topics: tuple[str, ...]) -> PubSubEr
 
 
 def measure(value: object) -> int:
-    """Bytes of a payload as JSON, about: characters of strings, 8 for anything else, 4 an item."""
+    """Approximate JSON bytes of a payload: characters of strings, 8 per other value, 4 per item."""
     if isinstance(value, str):
         return len(value)
     if isinstance(value, dict):

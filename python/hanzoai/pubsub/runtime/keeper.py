@@ -1,4 +1,4 @@
-"""Keeps every task of a client until it has ended, and sees all of them out at its close."""
+"""References every task of a client until it has ended, and ends all of them at its close."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub")
 
 _STUBBORN: Final = 1.0
-"""Seconds that a cancelled task of user code gets to end."""
+"""Seconds for a cancelled task of user code to end."""
 
 
 class TaskKeeper:
@@ -32,17 +32,17 @@ class TaskKeeper:
         self._giving_up: asyncio.TimerHandle | None = None
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
-        """Start a task and keep it until it has ended."""
+        """Start a task and reference it until it has ended."""
         task = self._loop.create_task(coroutine, name=f"hanzoai.pubsub {name}")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
 
     async def see_out(self, seconds: float) -> None:
-        """Wait until every task has ended; what takes longer is cancelled.
+        """Wait until every task has ended; slower tasks are cancelled.
 
-        A handler that closes its client calls this from a task kept here, which ends after it:
-        no one can wait for that.
+        A handler that closes its client calls this from one of these tasks, for which it does not
+        wait.
         """
         me = asyncio.current_task()
         if me is not None:

@@ -57,14 +57,14 @@ logger = logging.getLogger("hanzoai.pubsub")
 _REMEDY: Final = "Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause."
 
 _WAIT_MAX: Final = 30.0
-"""Seconds that a server may be asked to hold an answer."""
+"""Maximum seconds that a request can ask the server to wait."""
 
 
 class Operations:
-    """What a client does, once it is used.
+    """The operations of a client.
 
     Args:
-        options: What the client is set to.
+        options: Options of the client.
         around: Clock, randomness, transports.
         on_state: The program's listener.
         on_error: The program's listener.
@@ -108,54 +108,54 @@ class Operations:
         self._end_told = False
         self.publisher = Publisher(driver, self._http, options, around.clock, self.update_presence)
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ lifecycle
 
     @property
     def state(self) -> StateName:
-        """The state now."""
+        """The current state."""
         return self._driver.state
 
     @property
     def client_id(self) -> str | None:
-        """The id the server gave."""
+        """The id that the server assigned."""
         return self._driver.client_id
 
     @property
     def slowed(self) -> int:
-        """Publishes that the rate held back for a second or more."""
+        """Number of publishes that the rate delayed by a second or more."""
         return self._driver.slowed
 
     @property
     def limits(self) -> Limits | None:
-        """What the server allows."""
+        """The server's limits."""
         driver = self._driver
         return None if driver.client_id is None else driver.limits
 
     @property
     def transport(self) -> TransportName | None:
-        """How it is connected."""
+        """The current transport."""
         return self._driver.failures.transport
 
     @property
     def outage(self) -> str | None:
-        """Since when there has been no connection, and why; None where there is one."""
+        """Since when there has been no connection, and why; None with a connection."""
         return self._driver.failures.outage(self.state)
 
     @property
     def error(self) -> PubSubError | None:
-        """What ended the client, where it failed."""
+        """The error that ended the client, if any."""
         return self._driver.error
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> None:
-        """Start a task that is waited for on close."""
+        """Start a task for which `close` waits."""
         self._driver.spawn(coroutine, name)
 
     def patience(self, timeout: Duration | None) -> float:
-        """Seconds that an operation may take; default ``operation_timeout``."""
+        """Timeout of an operation in seconds; default ``operation_timeout``."""
         return self._driver.patience(timeout)
 
     async def connect(self, timeout: Duration | None) -> None:
-        """Connect, and wait until that is so; see ``PubSubClient.connect``."""
+        """Connect, and wait until the client is connected; see ``PubSubClient.connect``."""
         driver = self._driver
         self._driver.refuse_ended()
         driver.hurry()
@@ -165,7 +165,7 @@ class Operations:
             raise self._not_connected(seconds)
 
     async def close(self, timeout: float | None) -> None:
-        """End; see ``PubSubClient.close``."""
+        """Close; see ``PubSubClient.close``."""
         patience = self._options.close_timeout if timeout is None else timeout
         ends = self._clock.now() + patience
         await self._driver.close(timeout)
@@ -175,14 +175,14 @@ class Operations:
             stream.finish()
 
     def abandon(self) -> bool:
-        """The client was dropped: end without waiting. Returns whether anything was open."""
+        """The client was garbage-collected: end without waiting. Returns whether it was open."""
         if self._driver.is_finished or self._driver.state == "initialized" or self.loop.is_closed():
             return False
         self.loop.call_soon_threadsafe(self._driver.abort)
         return True
 
     def states(self) -> AsyncIterator[StateChange]:
-        """Changes of state from now on."""
+        """State changes from now on."""
         stream = StateStream(self._streams.discard)
         if self._driver.is_finished:
             stream.finish()
@@ -197,16 +197,16 @@ class Operations:
                 error.add_note(f"topic: {topic}")
             self._error_listener.tell(error)
         elif isinstance(error, PubSubError):
-            # A restarting server sends this, and no action is needed.
+            # A restarting server sends this; no action is needed.
             level = logging.WARNING if error.code == "going_away" else logging.ERROR
             logger.log(level, "%s: %s (topic %s)", error.code, error, topic)
         else:
             logger.error("A handler of topic %s raised an exception", topic, exc_info=error)
 
     def report_end(self, error: PubSubError, topics: tuple[str, ...]) -> None:
-        """Report the error that ended a subscription with handlers, if nothing awaits it.
+        """Report the error that ended a subscription with handlers, if no call awaits it.
 
-        An error that ended the client ends all of them, and is reported once.
+        An error that ended the client ends all subscriptions, and is reported once.
         """
         if error is self._driver.error:
             if self._end_told:
@@ -225,7 +225,7 @@ class Operations:
     def _not_connected(
         self, seconds: float, *, code: str | None = None, topic: str | None = None
     ) -> PubSubError:
-        """Of what kind the last failure was, the program learns by the error's class."""
+        """The error class for the last failure."""
         failures = self._driver.failures
         message = f"Not connected within {seconds:g} s: {failures.why(self.state)}"
         last = None if failures.last is None else failures.last.code
@@ -255,7 +255,7 @@ class Operations:
             self.loop.call_soon_threadsafe(self._driver.unsubscribe, sub)
 
     def _joined(self, inbox: Inbox) -> None:
-        """Warn, once for a subscription, of a `history` beyond what the server retains."""
+        """Warn, once per subscription, if `history` exceeds what the server retains."""
         asked, inbox.history = inbox.history or 0, None
         kept = self._driver.limits.history_max
         if kept is not None and asked > kept:
@@ -290,7 +290,7 @@ class Operations:
         """Change how this client appears; see ``PubSubClient.update_presence``."""
         if topic is not None:
             validate_topic(topic)
-        # Callers without a type checker give all sorts of things.
+        # Callers without a type checker may pass any value.
         if not isinstance(cast("object", data), Mapping):
             raise InvalidPayload(
                 "The presence update is not an object.",

@@ -1,9 +1,8 @@
-"""An event loop in a thread of its own, and the way into it for other threads.
+"""An event loop in a separate thread, and calls into it from other threads.
 
 The blocking client is the asyncio client behind this portal. A second implementation on blocking
-sockets would be a second set of bugs; and a client must read its socket, answer pings, renew its
-token and reconnect also while the program is busy elsewhere, so it needs a thread of its own in
-any case.
+sockets would have its own bugs; and a client must read its socket, answer pings, renew its token
+and reconnect while the program is busy, so it needs a separate thread in any case.
 """
 
 from __future__ import annotations
@@ -57,12 +56,12 @@ class Portal:
         self.check()
         if self._stopped:
             raise ClosedError
-        # Made before anything is begun, so that an interrupt finds it at any moment.
+        # Created before the start, so that an interrupt always finds it.
         outcome: Future[T] = Future()
         try:
             try:
                 self._loop.call_soon_threadsafe(self._begin, make, outcome)
-            except RuntimeError:  # it has ended in this very moment
+            except RuntimeError:  # it has just ended
                 raise ClosedError from None
             while True:
                 try:
@@ -75,7 +74,7 @@ class Portal:
             raise
 
     def post(self, function: Callable[[], object]) -> None:
-        """Call a function in the loop soon, without waiting for it.
+        """Schedule a call of a function in the loop, without waiting for it.
 
         Raises:
             ClosedError: The portal has been stopped.
@@ -114,7 +113,7 @@ class Portal:
         outcome.add_done_callback(given_up)
 
     def check(self) -> None:
-        """Reject a thread or process that would wait for itself, or without end.
+        """Reject a thread or process that would wait for itself or forever.
 
         Raises:
             UsageError: It is the loop's own thread, or a forked process.
@@ -161,7 +160,7 @@ class Portal:
         return await result if inspect.isawaitable(result) else result
 
     def release_handler(self) -> None:
-        """The handler of this thread ends the client: nothing may wait for the handler."""
+        """The handler of this thread closes the client, which must not wait for the handler."""
         release = getattr(self._inside, "release", None)
         if release is not None:
             release()

@@ -1,7 +1,6 @@
-"""Publishing: from messages as the program gives them to what became of each.
+"""Publishes messages of the program and returns their results.
 
-Over the connection, where publishes are pipelined and wait their turn in the queue, or as a request
-of their own.
+Publishes go over the connection, where they are pipelined and queued, or in an HTTP request.
 """
 
 from __future__ import annotations
@@ -56,17 +55,17 @@ if TYPE_CHECKING:
 
 
 _CHUNK_BYTES: Final = 1 << 20
-"""A batch is sent in frames of at most so many bytes of payload."""
+"""Maximum bytes of payload per frame of a batch."""
 
 
 class Publisher:
     """Publishes for one client.
 
     Args:
-        driver: Of the connection.
-        http: For requests.
-        options: What the client is set to.
-        clock: For the time that a publish may take.
+        driver: Driver of the connection.
+        http: HTTP operations.
+        options: Options of the client.
+        clock: Clock of timeouts.
         update_presence: Changes the presence of this client on a topic.
     """
 
@@ -91,7 +90,7 @@ class Publisher:
 
     @property
     def max_payload(self) -> int:
-        """Bytes of the largest payload that the server takes."""
+        """Maximum bytes of a payload that the server accepts."""
         peer = self._driver.peer
         return (peer and peer.limits.max_payload) or self._options.max_payload
 
@@ -142,7 +141,7 @@ class Publisher:
         if self._blocks:
             await self._wait_for_room([one], seconds)
         ref, settled = self._begin([one], key, deadline, batch=False, background=background)
-        # Awaited here, not in a function that both callers share: each publish comes this way.
+        # Awaited here, not in a shared function, because it runs for every publish.
         try:
             outcome = await settled
         except asyncio.CancelledError:
@@ -167,7 +166,7 @@ class Publisher:
         limits = self._driver.limits
         most = limits.max_batch or 1_000
         if limits.publish_rate:
-            # What goes in one frame is granted as a whole.
+            # Room is granted for a whole frame.
             most = min(most, burst_of(limits.publish_rate))
         for chunk in chunks(items, most):
             left = max(0.0, deadline - self._clock.now())
@@ -176,7 +175,7 @@ class Publisher:
             except PubSubError as error:
                 if not results:
                     raise
-                # What became of the messages before it is not lost with this chunk.
+                # Keep the results of earlier messages if this chunk fails.
                 results += [failure(error, item) for item in chunk]
         return results
 
@@ -204,9 +203,9 @@ class Publisher:
     async def _over_http(
         self, items: Sequence[Prepared], seconds: float, via: Via, *, batch: bool
     ) -> list[Published | PubSubError] | None:
-        """Publish in a request of its own; None where there is no HTTP API.
+        """Publish in an HTTP request; None if there is no HTTP API.
 
-        A peer of plain HIP-56 acknowledges nothing on a socket, but answers a request.
+        A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
         """
         self._driver.refuse_ended()
         if via != "rest" and self._http.missing:
@@ -223,7 +222,7 @@ class Publisher:
         batch: bool,
         background: bool,
     ) -> tuple[int, asyncio.Future[Outcome]]:
-        """Publish over the connection; the number of the publish, and its outcome to come."""
+        """Publish over the connection; returns the publish's number and a future of its outcome."""
         driver, deadlines = self._driver, self._deadlines
         if driver.is_finished:
             driver.refuse_ended()
@@ -306,7 +305,7 @@ class Publisher:
         )
 
     def _standing(self) -> str:
-        """What keeps publishes from being sent, in words."""
+        """The reason why publishes are not sent, in words."""
         driver = self._driver
         said = driver.failures.standing(driver.state)
         rate = driver.limits.publish_rate

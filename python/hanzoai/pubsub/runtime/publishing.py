@@ -1,4 +1,4 @@
-"""What a program hands to `publish`, checked and made into publications; and batches of them."""
+"""Validates arguments of `publish` and converts them to publications; batches."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ _REMEDIES: Final = {
 }
 _FIELDS: Final = ("topic", "type", "data", "ttl", "id", "meta")
 _NAME_MAX: Final = 128
-"""Characters of a type."""
+"""Maximum characters of a type."""
 
 _USUAL: Final = ("type", "data")
 """Fields of nearly every message."""
 
 _SET: Final = {"topic", *_USUAL, "id"}
-"""Fields of its publication that are not defaults."""
+"""Fields of its publication that have no default."""
 
 _PLAIN: Final = frozenset({dict, list, str, int, float, bool, type(None)})
 
@@ -60,9 +60,9 @@ class Prepared:
     """A publication that can be sent.
 
     Attributes:
-        publication: With topic and id.
+        publication: The publication, with topic and id.
         id: The id.
-        size: Bytes it holds of the queue.
+        size: Bytes that it counts for in the queue.
     """
 
     publication: Publication
@@ -78,20 +78,20 @@ def prepare(
     ttl: Ttl | None = None,
     id: str | None = None,
 ) -> Prepared:
-    """Check one message and give it an id.
+    """Validate one message and assign an id.
 
     Args:
-        topic: Where it goes; None where the message names it.
+        topic: Its topic; None if the message contains it.
         message: ``{"type", "data"}`` with optional ``ttl``, ``id``, ``meta``; a ``Publication``; or
             an object of a model, which is the payload of a message of type ``message``.
-        limit: Bytes of JSON its data may have.
-        ttl: Goes before the message's own.
-        id: Goes before the message's own.
+        limit: Maximum bytes of its JSON data.
+        ttl: Overrides the message's own.
+        id: Overrides the message's own.
 
     Raises:
         InvalidTopic: The topic is not valid.
         InvalidPayload: The message does not have data, or its data is not JSON.
-        PayloadTooLarge: The data is over the limit.
+        PayloadTooLarge: The data exceeds the limit.
         InvalidOption: Another field is not valid; ``field`` names it.
     """
     given = cast("dict[str, Any]", message) if type(message) is dict else _fields(message)
@@ -104,7 +104,7 @@ def prepare(
             and data.__class__ in _PLAIN
             and data is not given
         ):
-            # Nearly every message: pydantic has nothing to check, and takes ten times as long.
+            # The fast path of nearly every message: pydantic would take ten times as long.
             if topic not in valid_topics:
                 validate_topic(topic)
             id = message_id()
@@ -178,7 +178,7 @@ def _fields(message: object) -> Mapping[str, Any]:
     if isinstance(message, Publication):
         return {name: getattr(message, name) for name in message.model_fields_set}
     if not isinstance(message, Mapping):
-        # Loaded for objects of models alone.
+        # Loaded only for objects of models.
         from hanzoai.pubsub.payload_models import is_model
 
         if is_model(message):

@@ -1,4 +1,4 @@
-"""The transport of a client: dials, reads, hangs up; one at a time, with one task that reads it."""
+"""Dials, reads and closes the transport of a client: one at a time, with one reading task."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub")
 
 _TURN: Final = 64
-"""Frames handled before the loop's other tasks get their turn.
+"""Maximum frames handled before other tasks of the loop run.
 
-Measured: of more messages that wait at once, each costs more, as the collector walks them.
+Measured: with more waiting messages, each costs more, because the garbage collector visits them.
 """
 
 
@@ -43,13 +43,13 @@ def _is_answer(frame: Incoming) -> bool:
 
 
 class Receiver(Protocol):
-    """What the driver does with what was read."""
+    """Processes received data; implemented by the driver."""
 
     busy: bool
-    """A step of the session runs; what is called meanwhile waits."""
+    """Whether a step of the session runs; calls in the meantime wait."""
 
     waiting: deque[Callable[[], None]]
-    """What waits for the end of the step."""
+    """Calls that wait for the end of the step."""
 
     message: Callable[[Envelope], None]
     """Handle one live message, in a step."""
@@ -58,26 +58,26 @@ class Receiver(Protocol):
     """Handle the answer to a publish, in a step."""
 
     def receive(self, frame: ServerFrame, at: int) -> None:
-        """Handle one frame that came at this time, Unix ms, in a step."""
+        """Handle one frame that arrived at this time, Unix ms, in a step."""
 
     def run_waiting(self) -> None:
-        """Handle what waits."""
+        """Handle waiting calls."""
 
     def malformed(self, reason: str) -> None:
-        """Something that is not a frame was left out, for this reason."""
+        """Invalid data was skipped, for this reason."""
 
     def opened(self, *, incremental: bool) -> None:
         """The transport is open."""
 
     def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
-        """It is gone, or did not open; ``retry_after`` in milliseconds."""
+        """The transport has closed or did not open; ``retry_after`` in milliseconds."""
 
     def blocking_inboxes(self) -> list[Inbox]:
         """Full inboxes with the policy ``block``."""
         ...
 
     def expect(self, largest: int | None) -> None:
-        """No message that came is larger than this on the wire; None for not knowing."""
+        """Set the maximum size of received messages on the wire; None if unknown."""
 
 
 class _Link:
@@ -92,13 +92,13 @@ class _Link:
 
 
 class Reader:
-    """Owns the transport of the present connection.
+    """Owns the transport of the current connection.
 
     Args:
-        receiver: Gets what is read.
-        dial: Makes a transport that is not open yet.
-        keeper: Keeps the tasks.
-        clock: Time.
+        receiver: Processes received data.
+        dial: Creates a transport that is not open yet.
+        keeper: References the tasks.
+        clock: Clock of the client.
     """
 
     def __init__(
@@ -118,23 +118,23 @@ class Reader:
 
     @property
     def incremental(self) -> bool:
-        """Whether subscriptions of the present transport may come and go one by one."""
+        """Whether the current transport can add and remove single subscriptions."""
         return self._link is None or self._link.transport.incremental
 
     @property
     def idle(self) -> int:
-        """Milliseconds since the last byte; 0 while the program itself holds up the reading."""
+        """Milliseconds since the last byte; 0 while the program itself delays reading."""
         if self._link is None or self._paused:
             return 0
         return max(0, round((self._clock.now() - self._link.transport.last_heard) * 1000))
 
     def send(self, frame: ClientFrame) -> None:
-        """Hand a frame to the transport, if there is one."""
+        """Pass a frame to the transport, if there is one."""
         if self._link is not None:
             self._link.transport.send(frame)
 
     def give_way(self) -> None:
-        """After the frame at hand, let the other tasks run: an inbox is full."""
+        """Let other tasks run after the current frame, because an inbox is full."""
         self._turn = _TURN
 
     def dial(self, name: TransportName) -> None:
@@ -144,7 +144,7 @@ class Reader:
         link.task = self._keeper.spawn(self._serve(link), f"reader ({name})")
 
     def hang_up(self, code: int) -> None:
-        """Close it, or give up opening it; nothing of it is reported after that."""
+        """Close the transport, or stop opening it; it reports nothing afterwards."""
         link, self._link = self._link, None
         if link is None:
             return
@@ -154,7 +154,7 @@ class Reader:
         self._keeper.spawn(link.transport.close(code), "closing transport")
 
     async def probe(self, seconds: float) -> bool:
-        """Whether a WebSocket can be opened beside the present transport."""
+        """Whether a WebSocket can be opened in addition to the current transport."""
         transport = self._dial("websocket")
         try:
             async with asyncio.timeout(seconds):
@@ -166,7 +166,7 @@ class Reader:
         return True
 
     async def probe_http(self, auth: AuthFrame, seconds: float) -> bool:
-        """Whether the HTTP address answers as a PubSub service, if only by refusing the token."""
+        """Whether the HTTP address answers as a PubSub service, even if it rejects the token."""
         transport = self._dial("sse")
         try:
             async with asyncio.timeout(seconds):
@@ -178,10 +178,10 @@ class Reader:
         finally:
             await transport.close()
 
-    # ------------------------------------------------------------ the task that reads
+    # ------------------------------------------------------------ the reading task
 
     async def _serve(self, link: _Link) -> None:
-        # One function from the transport to the session: each frame comes through here.
+        # A single function from the transport to the session, because it runs for each frame.
         transport, receiver = link.transport, self._receiver
         try:
             await transport.open()

@@ -1,4 +1,4 @@
-"""Changes of state, as a program reads them."""
+"""Iterators over state changes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KEPT: Final = 256
 
 
 class StateStream:
-    """An async iterator over changes of state; ends when the client has ended.
+    """An async iterator over state changes; ends when the client has ended.
 
     Args:
         ended: Called when the reader has ended.
@@ -28,12 +28,12 @@ class StateStream:
         self._ended = ended
 
     def put(self, change: StateChange) -> None:
-        """Add a change; the oldest gives way."""
+        """Add a change; drop the oldest if there are too many."""
         self._changes.append(change)
         self._wake()
 
     def finish(self) -> None:
-        """No change follows."""
+        """End after the waiting changes."""
         self._finished = True
         self._ended(self)
         self._wake()
@@ -54,7 +54,7 @@ class StateStream:
         return self._changes.popleft()
 
     async def aclose(self) -> None:
-        """Read no further."""
+        """Stop reading."""
         self._changes.clear()
         self.finish()
 
@@ -65,11 +65,11 @@ class StateStream:
 
 
 def reason_of(failure: StateChange | None, state: StateName) -> str:
-    """Why a client is not connected, in words.
+    """The reason why a client is not connected, in words.
 
     Args:
-        failure: What ended the last connection or attempt.
-        state: The state now.
+        failure: Failure of the last connection or attempt.
+        state: The current state.
     """
     if failure is None:
         return f"no attempt has failed yet; the state is {state}."

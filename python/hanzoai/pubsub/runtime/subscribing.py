@@ -1,4 +1,4 @@
-"""The arguments of `subscribe`, checked, and the subscription made of them."""
+"""Validates the arguments of `subscribe` and creates the subscription."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ _numbers: Final = itertools.count(1)
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What a program asked for.
+    """The validated arguments.
 
     Attributes:
         event: The request to the session.
-        own_presence: How this client appears on the topics given by name; None for as it is.
-        queue: Bounds of what waits for the program.
+        own_presence: Presence of this client on topics without wildcards; None leaves it unchanged.
+        queue: Bounds of the messages that wait for the program.
         types: Types of the messages to deliver; None for all.
         on_message: Handler of messages.
         on_presence: Handler of presence changes.
@@ -109,7 +109,7 @@ class Request:
         )
 
     def subscription(self, ready: Callable[[], Operations], *, warns: bool) -> Subscription:
-        """Make the subscription; it takes effect when it is started, in the loop of that moment."""
+        """Create the subscription; it takes effect when it is started, in the loop running then."""
         place = _Place(self, ready)
         return Subscription(
             place.inbox,
@@ -123,9 +123,10 @@ class Request:
 
 
 class _Place:
-    """Ties a subscription to the operations of its client, once those exist.
+    """Connects a subscription to the operations of its client, once they exist.
 
-    The subscription holds it, and through it the client; nothing here holds the subscription.
+    The subscription references it, and through it the client; it does not reference the
+    subscription.
     """
 
     def __init__(self, request: Request, ready: Callable[[], Operations]) -> None:
@@ -145,7 +146,7 @@ class _Place:
             self._report,
         )
         apart = request.on_presence is not None and request.on_message is None
-        # Beside an iteration there is no one else to call `on_presence`.
+        # An iteration does not call `on_presence`.
         self._presence = (
             Inbox(request.event.topics, request.queue, _nothing) if apart else self.inbox
         )
@@ -244,4 +245,4 @@ def _check_on_gap(on_gap: object, *, iterated: bool) -> None:
 
 
 def _nothing() -> None:
-    """A presence inbox keeps its newest entries and never ends by itself."""
+    """A presence inbox keeps its newest entries and does not end by overflow."""

@@ -1,4 +1,4 @@
-"""`Subscription`: what a program holds of what it subscribed to."""
+"""`Subscription`: messages of the topics that a program subscribed to."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Subscription(Generic[Data]):
         self._leave = leave
         self._joined = joined
         self.outage = outage
-        """Since when there has been no connection, and why; None where there is one."""
+        """Since when there has been no connection, and why; None with a connection."""
         self._warns = warns
         self._begun = False
         self._model: PayloadModel[Any] | None = None
@@ -167,7 +167,7 @@ class Subscription(Generic[Data]):
         return f"<Subscription {' '.join(self.topics[:3])} {state}>"
 
     def __del__(self) -> None:
-        # Runs in any thread and at any time: `leave` only leaves word with the loop.
+        # Runs in any thread and at any time: `leave` only schedules a call in the loop.
         if not getattr(self, "_begun", False):
             return
         handlers = self._handlers
@@ -232,11 +232,11 @@ class Subscription(Generic[Data]):
             return entry
 
     def _wait_entry(self) -> Awaitable[None] | None:
-        """Begin to wait for an entry; None where one is there.
+        """Start waiting for an entry; None if there is one.
 
         Raises:
             StopAsyncIteration: The subscription has ended.
-            PubSubError: What ended it.
+            PubSubError: The error that ended it.
         """
         inbox = self._inbox
         inbox.observed = True
@@ -261,7 +261,7 @@ class Subscription(Generic[Data]):
 
 
 class _Events(Generic[Data]):
-    """The iterator that ``Subscription.events`` gives; it keeps the subscription alive."""
+    """The iterator of ``Subscription.events``; it references the subscription."""
 
     def __init__(
         self, subscription: Subscription[Data], following: Callable[[], Awaitable[Event[Data]]]

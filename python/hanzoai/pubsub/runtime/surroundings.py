@@ -1,7 +1,7 @@
-"""What a client is on: the clock, randomness, and how it reaches a server.
+"""The environment of a client: the clock, randomness, and transports.
 
 A URL ``memory://NAME`` names a server of ``hanzoai.pubsub.testing`` in this process. The client
-then uses the server's clock and no socket, so the program under test need not be changed.
+then uses the server's clock and no socket, so you need not change the program under test.
 """
 
 from __future__ import annotations
@@ -30,19 +30,19 @@ if TYPE_CHECKING:
 _STAND_IN: Final = "ws://127.0.0.1:1/ws"
 
 _OPENED: Final[set[str]] = set()
-"""Those of this process, for all of its clients."""
+"""The default environment of this process, for all clients."""
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """Everything outside of a client that it uses.
+    """The environment that a client uses.
 
     Attributes:
         clock: Time and timers.
         random: Numbers from 0 up to 1, for the jitter of retries.
         peer: The server in this process; None for a real one.
-        opened: Addresses of WebSockets that have worked here: what fails there later is not taken
-            for a network without WebSockets before HTTP has answered beside it.
+        opened: WebSocket URLs that have worked in this process: a later failure there counts as a
+            network without WebSockets only after HTTP has answered.
     """
 
     clock: Clock
@@ -64,7 +64,7 @@ class Surroundings:
         send_queue: SendQueue | None,
         settings: Mapping[str, object] | Settings,
     ) -> ClientOptions:
-        """Read the options of a client; a server in this process has no address of its own."""
+        """Read the options of a client; a server in this process has no address."""
         return read_options(
             url if self.peer is None else _STAND_IN,
             token,
@@ -79,8 +79,8 @@ class Surroundings:
         )
 
     def dial(self, name: TransportName, options: ClientOptions, tokens: TokenSource) -> Transport:
-        """Make a transport that is not open yet."""
-        # Imported when first dialed: a client needs one of them.
+        """Create a transport that is not open yet."""
+        # Imported when first dialed: a client usually needs only one of them.
         if self.peer is not None:
             from hanzoai.pubsub.transports.memory import MemoryTransport
 
@@ -94,15 +94,15 @@ class Surroundings:
         return WebSocketTransport(options, self.clock)
 
     def http_transport(self) -> httpx.AsyncBaseTransport | None:
-        """What carries HTTP requests, where it is not the network."""
+        """The transport of HTTP requests, if it is not the network."""
         return None if self.peer is None else self.peer.http_transport()
 
 
 def surroundings(url: str | None) -> Surroundings:
-    """The surroundings that belong to a URL, or to the one of the environment.
+    """The environment for a URL, or for the URL in the environment variable.
 
     Raises:
-        InvalidOption: It names a server of this process that is not running.
+        InvalidOption: It is a server of this process that is not running.
     """
     named = url or os.environ.get(URL_VARIABLE)
     if isinstance(named, str) and named.startswith(MEMORY_SCHEME):

@@ -1,4 +1,4 @@
-"""Times as programs give them."""
+"""Parses times in the formats of the API."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ if TYPE_CHECKING:
 
 
 _EARLIEST: Final = 10**11
-"""The earliest Unix time in milliseconds, of 1973: a lower number counts seconds."""
+"""The earliest accepted Unix time in milliseconds, in 1973: lower numbers are probably seconds."""
 
 
 def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
     """Read a time.
 
     Args:
-        value: Unix milliseconds, an aware datetime, or a timedelta back from now; of a timedelta
-            the sign does not matter, because nothing can be replayed from the future.
-        now_ms: Now, Unix milliseconds.
-        field: What to call it in the error.
+        value: Unix milliseconds, an aware datetime, or a timedelta before now; the sign of a
+            timedelta is ignored, because nothing can be replayed from the future.
+        now_ms: Current Unix milliseconds.
+        field: Name of the option for the error.
 
     Raises:
-        InvalidOption: It is none of these, lies before 1970, or is so early that it must be in
+        InvalidOption: It is none of these, is before 1970, or is so early that it must be in
             seconds.
     """
     given: object = cast("object", value)

@@ -1,4 +1,4 @@
-"""Asks the program for a token, without ever holding up the task that reads."""
+"""Gets tokens from the program, without blocking the reading task."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class TokenSource:
-    """Where socket and HTTP get tokens: one callback at a time, both share its answer (AUTH-1).
+    """Tokens for socket and HTTP: one callback at a time, whose result both share (AUTH-1).
 
     Args:
         options: ``token`` or ``get_token``.
@@ -44,19 +44,19 @@ class TokenSource:
 
     @property
     def fixed(self) -> Token | None:
-        """The token that never changes, where the program gave one."""
+        """The fixed token, if the program passed one."""
         return self._fixed
 
     async def fetch(self, reason: TokenReason, attempt: int) -> Token:
-        """Ask the program for a token. Concurrent calls share the answer.
+        """Get a token from the program. Concurrent calls share the result.
 
         Raises:
-            InvalidOption: The callback returned something else than a token.
-            ClosedError: The client was closed meanwhile.
-            Exception: Whatever it raised.
+            InvalidOption: The callback did not return a token.
+            ClosedError: The client was closed in the meantime.
+            Exception: Any exception of the callback.
         """
         if self._callback is None:
-            assert self._fixed is not None  # read_options demands one of the two
+            assert self._fixed is not None  # read_options requires one of the two
             return self._fixed
         task = self._task
         if task is None or task.done():
@@ -71,7 +71,7 @@ class TokenSource:
             me = asyncio.current_task()
             if me is None or me.cancelling():
                 raise
-            # The callback was cancelled, not the caller: don't show it as a cancelled task.
+            # The callback was cancelled, not the caller: don't raise CancelledError.
             if self._closed:
                 raise ClosedError from None
             raise RuntimeError(
@@ -90,14 +90,14 @@ class TokenSource:
     def learn(self, milliseconds_left: int) -> None:
         """Record the remaining lifetime of the token, as stated by the server.
 
-        Tokens of one issuer live equally long, as a rule. So the next one that does not tell its
-        end is not kept for longer, and one that ended while the client was offline is renewed
-        before it is tried (AUTH-7). A wrong guess costs one call of the callback.
+        Tokens of one issuer usually have the same lifetime. So a later token without a known expiry
+        is not kept for longer, and one that expired while the client was offline is renewed before
+        it is used (AUTH-7). A wrong guess costs one call of the callback.
         """
         self._life = milliseconds_left / 1000 + self._clock.now() - self._fetched_at
 
     async def close(self) -> None:
-        """Give up a callback that is still under way, and wait for its end, a second at most."""
+        """Cancel a running callback, and wait for its end, for at most a second."""
         self._closed = True
         if self._task is not None and not self._task.done():
             self._give_up(self._task)
@@ -111,10 +111,10 @@ class TokenSource:
         task.cancel()
 
     async def current(self) -> str:
-        """A token for a request over HTTP: the last one, unless it has ended.
+        """A token for an HTTP request: the last one, unless it has expired.
 
         Raises:
-            AuthRefused: The callback asks to stop.
+            AuthRefused: The callback stops the client.
             AuthError: The callback failed; its exception is the cause.
         """
         token = self._current
@@ -149,13 +149,12 @@ class TokenSource:
 async def fetch_token(callback: Callable[..., object], context: TokenContext) -> Token:
     """Call ``get_token`` and check what it returns.
 
-    A coroutine function runs in the event loop; a plain function in a daemon thread of its own,
-    because it may block, and a blocked one must hold up neither the loop nor the end of the
-    process.
+    A coroutine function runs in the event loop. A plain function runs in a separate daemon thread,
+    because it may block, and must then delay neither the loop nor the end of the process.
 
     Raises:
-        InvalidOption: It returned something else than a token.
-        Exception: Whatever the callback raised; ``AuthRefused`` asks to stop permanently.
+        InvalidOption: It did not return a token.
+        Exception: Any exception of the callback; ``AuthRefused`` stops the client permanently.
     """
     if _is_coroutine_function(callback):
         result = callback(context)
@@ -204,7 +203,7 @@ async def _in_thread(callback: Callable[..., object], context: TokenContext) -> 
                 if isinstance(raised, StopIteration)
                 else raised
             )
-        with contextlib.suppress(RuntimeError):  # the loop has ended, no one waits
+        with contextlib.suppress(RuntimeError):  # the loop has ended, so no caller waits
             loop.call_soon_threadsafe(settle, result, error)
 
     threading.Thread(target=run, name="hanzoai.pubsub get_token", daemon=True).start()

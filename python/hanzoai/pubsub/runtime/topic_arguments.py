@@ -1,4 +1,4 @@
-"""Arguments that name topics, patterns and positions, checked."""
+"""Validates arguments with topics, patterns and positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notices that the machine has slept: no timer runs meanwhile, and the connection may be dead."""
+"""Detects that the machine was suspended: timers did not run, and the connection may be dead."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub")
 
 _EVERY: Final = 5.0
-"""Seconds between two looks at the clocks (LIFE-5)."""
+"""Seconds between two checks of the clocks (LIFE-5)."""
 
 _SLEPT: Final = 5.0
-"""Seconds by which the wall clock has run ahead of the monotonic one where a machine has slept."""
+"""Seconds by which the wall clock must be ahead of the monotonic clock to detect a suspension."""
 
 
 class Watch:
     """Compares the two readings of time.
 
     Args:
-        clock: Gives both.
-        woke: Called when the machine has slept.
+        clock: Provides both readings.
+        woke: Called after a suspension of the machine.
     """
 
     def __init__(self, clock: Clock, woke: Callable[[], None]) -> None:
@@ -34,12 +34,12 @@ class Watch:
         self._readings = (0.0, 0.0)
 
     def start(self) -> None:
-        """Begin."""
+        """Start checking."""
         self._readings = (self._clock.wall_ms() / 1000, self._clock.now())
         self._timer = self._clock.call_later(_EVERY, self._look)
 
     def stop(self) -> None:
-        """End. Idempotent."""
+        """Stop checking. Idempotent."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,1 +1,1 @@
-"""What decides: events in, effects out. No clock, socket, task or randomness of its own."""
+"""The logic of a client: events in, effects out. It has no clock, socket, task or randomness."""

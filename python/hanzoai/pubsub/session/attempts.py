@@ -1,6 +1,6 @@
 """The waits between attempts to connect (LIFE-2, LIFE-3).
 
-Counted without a clock: an outage is as long as its waits and its late openings.
+There is no clock: the length of an outage is the sum of its waits and failed openings.
 """
 
 from __future__ import annotations
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.context import Context
 
 MAX_RETRY_AFTER: Final = 3_600_000
-"""Longest wait that a server may impose, milliseconds."""
+"""Maximum wait that a server can request, milliseconds."""
 
 _UNHURRIED: Final = 160_000
 """Milliseconds. An outage of 25 s allows waits of up to 4 s, one of 70 s waits of up to 30 s."""
 
 
 class Attempts:
-    """How often connecting has failed in a row, and how long to wait before the next time.
+    """Counts consecutive failed attempts, and calculates the wait before the next one.
 
     Args:
-        context: What the parts of the session share.
+        context: Shared state of the session.
 
     Attributes:
-        failed: Attempts that failed in a row.
-        outage: Milliseconds of waits and late openings since the last connection that was of use.
-        stay_away: Milliseconds the server asked for before it ended the connection.
-        sleeping: The next attempt is so far away that a call of the program brings it forward.
-        called: One came too early for it.
+        failed: Number of consecutive failed attempts.
+        outage: Milliseconds of waits and failed openings since the last useful connection.
+        stay_away: Milliseconds that the server requested before it ended the connection.
+        sleeping: Whether a call of the program starts the next attempt early.
+        called: Whether a call arrived too early for that.
     """
 
     __slots__ = (
@@ -47,7 +47,7 @@ class Attempts:
         self._context = context
         self._delay = 0
         self._hold = 0
-        self._saved = 0  # milliseconds of the present wait that a call of the program saves
+        self._saved = 0  # milliseconds of the current wait that a call of the program saves
         self.failed = 0
         self.outage = 0
         self.stay_away = 0
@@ -67,12 +67,12 @@ class Attempts:
         outage and are spread out after a long one. It stays low while a publish waits.
 
         Args:
-            retry_after: Milliseconds that the server asked to wait now.
-            late: Milliseconds that an opening took which failed by its timeout.
+            retry_after: Milliseconds that the server requested now.
+            late: Duration in milliseconds of an opening that timed out.
             unsettled: Whether a publish waits.
 
         Returns:
-            Milliseconds, never less than the server asked for.
+            Milliseconds, at least what the server requested.
         """
         options = self._context.options
         self.outage += late
@@ -87,12 +87,12 @@ class Attempts:
         return self._delay
 
     def skip(self) -> int:
-        """Plan no wait; returns 0 milliseconds."""
+        """Plan an immediate attempt; returns 0 milliseconds."""
         self._delay = 0
         return 0
 
     def schedule(self) -> None:
-        """Start the wait that was planned."""
+        """Start the planned wait."""
         timers = self._context.timers
         timers.start("retry", self._delay)
         self.called = False
@@ -106,5 +106,5 @@ class Attempts:
         self.outage -= self._saved
 
     def reset(self) -> None:
-        """Count from zero."""
+        """Reset the count."""
         self.failed = self.outage = 0

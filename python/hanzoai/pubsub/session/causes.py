@@ -1,4 +1,4 @@
-"""What an event says about the reason of a change: codes, words, and how long to wait."""
+"""Extracts the cause of a state change from an event: code, text, and requested wait."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.events import Event
 
 _UNEXPLAINED: Final = frozenset({None, 1000, 1002, 1005, 1006, 1011, 1015})
-"""Ends that a middlebox may have caused; with another code the server itself spoke."""
+"""Close codes that a middlebox may have caused; other codes are from the server."""
 
 
 def action_of(code: str | int | None) -> str:
@@ -29,13 +29,13 @@ def unexplained(event: Dropped) -> bool:
 
 
 def ends_connection(frame: ErrorFrame) -> bool:
-    """Whether the server says by this why it closes the connection."""
+    """Whether this is the server's reason for closing the connection."""
     known = CODES.get(frame.code)
     return frame.ref is None and known is not None and known.close is not None
 
 
 def retry_after(event: Event) -> int:
-    """Milliseconds that the server asked to wait; 0 if it asked nothing."""
+    """Milliseconds that the server requested to wait; 0 if none."""
     if isinstance(event, Dropped):
         return event.retry_after or 0
     if isinstance(event, Received) and isinstance(event.frame, AuthErrorFrame | ErrorFrame):
@@ -54,7 +54,7 @@ _TIMEOUTS: Final[dict[str, tuple[str | None, str]]] = {
 
 
 def cause(event: Event) -> tuple[str | int | None, str | None]:
-    """The code behind a change of state, and the reason in words."""
+    """The code of a state change, and the reason in words."""
     match event:
         case Dropped(code, reason):
             return code, reason

@@ -1,4 +1,4 @@
-"""What the parts of one session share."""
+"""Shared state of the parts of a session."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 class Context:
-    """Options, ports, randomness, timers, and the peer of the present connection.
+    """Options, ports, randomness, timers, and the peer of the current connection.
 
     Attributes:
-        peer: What the server of the connection can do; None without an authenticated connection.
+        peer: Features of the connected server; None without an authenticated connection.
     """
 
     __slots__ = ("options", "peer", "ports", "random", "timers")

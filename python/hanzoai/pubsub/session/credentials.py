@@ -1,7 +1,6 @@
-"""The token of a session: which one is held, and which answer of the callback is awaited.
+"""The token of a session, and the pending call of the token callback.
 
-One call of the callback is in flight at most; an answer to another call is not listened to
-(AUTH-1, AUTH-2, AUTH-6).
+At most one call is in flight; answers to other calls are ignored (AUTH-1, AUTH-2, AUTH-6).
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.ports import FetchReason, Ports
 
 MAX_TIMER = 2**31 - 1
-"""Longest timer that every platform has, milliseconds: 24.8 days."""
+"""Maximum timer that every platform supports, milliseconds: 24.8 days."""
 
 
 NOTICE_INTERVAL = 1_000
-"""Milliseconds between two calls for a token that notices of the server lead to."""
+"""Minimum milliseconds between two calls for a token that the server's notices cause."""
 
 
 class Credentials:
     """The token and the calls for it.
 
     Attributes:
-        token: The token held, or None.
-        renewable: Asking again may give another one.
-        attempt: Calls in a row that failed.
-        rejected: The server refused the last token.
-        life: Milliseconds that the token was said to last when it came, or None.
-        span: Milliseconds that it had left when a server first took it, or None.
+        token: The current token, or None.
+        renewable: Whether another call may return another token.
+        attempt: Number of consecutive failed calls.
+        rejected: Whether the server rejected the last token.
+        life: Stated lifetime of the token in milliseconds when it arrived, or None.
+        span: Milliseconds that it had left when a server first accepted it, or None.
     """
 
     def __init__(self, *, renewable: bool) -> None:
@@ -41,7 +40,7 @@ class Credentials:
         self.span: int | None = None
         self._awaited: int | None = None
         self._calls = 0
-        self._noticed: int | None = None  # when a notice last led to a call, or is about to
+        self._noticed: int | None = None  # when a notice last caused a call, or will cause one
 
     def __repr__(self) -> str:
         return f"Credentials(token={'...' if self.token else None})"
@@ -52,7 +51,7 @@ class Credentials:
         return self._awaited
 
     def fetch(self, ports: Ports, *, expiring: bool) -> bool:
-        """Call for a token; False if a call is in flight, or a fixed token could only recur."""
+        """Call the callback; False if a call is in flight, or the token is fixed."""
         if self._awaited is not None or (expiring and not self.renewable):
             return False
         self._calls += 1
@@ -62,12 +61,12 @@ class Credentials:
         return True
 
     def hold_off(self, at: int) -> int:
-        """Milliseconds until a notice that the token expires may lead to a call; 0 for now.
+        """Milliseconds until a notice that the token expires may cause a call; 0 for now.
 
-        A server may send many of them; those that come too soon are answered by one call together.
+        A server may send many notices; one call handles all that arrive too soon.
 
         Args:
-            at: When the notice came, Unix milliseconds.
+            at: When the notice arrived, Unix milliseconds.
         """
         if self._awaited is not None or not self.renewable:
             return 0
@@ -79,7 +78,7 @@ class Credentials:
         return due - at
 
     def answered(self, fetch: int) -> bool:
-        """The callback answered; False if no one waits for that answer."""
+        """The callback answered; False if the answer is not awaited."""
         if fetch != self._awaited:
             return False
         self._awaited = None
@@ -94,7 +93,7 @@ class Credentials:
         return True
 
     def keep(self, event: Token) -> None:
-        """Hold a token."""
+        """Set the token."""
         self.token = event.value
         self.life = event.expires_in
         self.span = None
@@ -102,6 +101,6 @@ class Credentials:
         self.rejected = False
 
     def forget(self) -> None:
-        """Hold none."""
+        """Drop the token."""
         self.token = None
         self.life = None

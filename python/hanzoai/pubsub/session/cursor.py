@@ -1,7 +1,7 @@
-"""Where a subscription stands: enough memory to replay without a loss that is silent or a repeat.
+"""The position of a subscription, for replays without silent losses or repeats.
 
-`SeqCursor` counts by `seq`, the position that a server gives each message of a topic. It says where
-something is missing, in its place in the order. A dialect may bring another kind.
+`SeqCursor` uses `seq`, the position that a server assigns to each message of a topic. It reports
+missing messages at their place in the order. A dialect may provide another kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ JUMP: Final = 2
 
 
 class Missing(NamedTuple):
-    """Messages of a topic that are not there; the fields are those of the effect `Gap`."""
+    """Missing messages of a topic; the fields are those of the effect `Gap`."""
 
     topic: str
     from_: int | None
@@ -39,7 +39,7 @@ Step: TypeAlias = "Envelope | Missing"
 
 
 class Request(NamedTuple):
-    """What a replay has to begin after: `since` (Unix milliseconds), or more exactly `after`."""
+    """Start of a replay: after `since` (Unix milliseconds), or more exactly `after` positions."""
 
     since: int | None
     after: dict[str, int]
@@ -47,23 +47,23 @@ class Request(NamedTuple):
 
 @dataclass(slots=True)
 class Replay:
-    """The answer to a `subscribe`, with the live messages that overtook it.
+    """The answer to a `subscribe`, with the live messages that arrived before it.
 
     Attributes:
-        history: What the server replayed, oldest first.
-        held: Live messages that came after the request, in order. Of a part of an answer those that
-            go before something of it are taken, and are known from then on.
+        history: Replayed messages, oldest first.
+        held: Live messages received after the request, in order. With a partial answer, those that
+            precede one of its messages are taken, and are known afterwards.
         positions: Newest position of each topic when the subscription began.
-        truncated: Topics whose log does not reach back to what was asked.
+        truncated: Topics whose log does not reach back to the request.
         reset: Topics whose log started again.
         timestamp: When the subscription began, by the server's clock.
-        at: When the answer came, by ours.
-        first: No answer came before; holes between replayed messages are not a loss of ours then.
-        limit: At most so many a topic were asked for; only of a first replay.
-        complete: No further part of the answer is to come.
-        whole: No held message was thrown away.
-        healed: Marks from which a request was made because of a jump, by topic; a jump that is
-            left there is a gap.
+        at: When the answer arrived, by this machine's clock.
+        first: It is the first answer; holes between replayed messages are then not a loss.
+        limit: Requested maximum per topic; only of a first replay.
+        complete: No further part of the answer follows.
+        whole: No held message was dropped.
+        healed: Marks from which a request was made because of a jump, by topic; a remaining jump
+            there is a gap.
     """
 
     history: Sequence[Envelope]
@@ -81,16 +81,16 @@ class Replay:
 
     @property
     def began(self) -> int:
-        """When the subscription began, by the best clock there is."""
+        """When the subscription began, by the best available clock."""
         return self.at if self.timestamp is None else self.timestamp
 
 
 class Cursor(Protocol):
-    """Where one subscription stands."""
+    """The position of one subscription."""
 
     @property
     def counts(self) -> bool:
-        """Whether it counts by `seq`: a message without one is ephemeral then."""
+        """Whether it uses `seq`; then a message without `seq` is ephemeral."""
         ...
 
     @property
@@ -100,7 +100,7 @@ class Cursor(Protocol):
 
     @property
     def topics(self) -> list[str]:
-        """Topics of which something is remembered."""
+        """Topics with a known position."""
         ...
 
     @property
@@ -116,7 +116,7 @@ class Cursor(Protocol):
         ...
 
     def request(self) -> Request:
-        """What to ask for."""
+        """The start of the next request."""
         ...
 
     def admit(self, message: Envelope) -> Verdict:
@@ -129,11 +129,11 @@ class Cursor(Protocol):
 
 
 class Cursors(Protocol):
-    """Makes the cursors that fit the peer."""
+    """Creates cursors for the peer."""
 
     @property
     def counts(self) -> bool:
-        """Whether they count by `seq`."""
+        """Whether they use `seq`."""
         ...
 
     def make(self, request: Subscribe, options: SessionOptions) -> Cursor:
@@ -142,7 +142,7 @@ class Cursors(Protocol):
 
 
 class Mark:
-    """The newest message of a topic: its position and its time."""
+    """Position and time of the newest message of a topic."""
 
     __slots__ = ("at", "seq")
 
@@ -155,11 +155,11 @@ class SeqCursor:
     """Positions by concrete topic (REC-1, REC-2, REC-3).
 
     Args:
-        since: Where to begin, Unix milliseconds; None for the time of the first `subscribed`.
-        after: Where to begin, by topic.
+        since: Start, Unix milliseconds; None for the time of the first `subscribed`.
+        after: Start positions, by topic.
         overlap: Milliseconds by which the clocks of two nodes may differ.
-        remembered: Topics whose position is kept; the one idle longest gives way. What comes of it
-            later is said to be unproven.
+        remembered: Maximum topics with a position; above it, the one idle longest is dropped, and
+            its later messages are reported as unproven.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class SeqCursor:
         self._asked = frozenset(self._marks)
         self._remembered = max(1, remembered, len(self._marks))
         self._forgot = False
-        # Topics of which the answer at hand has messages of more than one log.
+        # Topics of which the current answer has messages of more than one log.
         self._anew: set[str] = set()
 
     @property
@@ -187,7 +187,7 @@ class SeqCursor:
 
     @property
     def topics(self) -> list[str]:
-        """Topics of which something is remembered."""
+        """Topics with a known position."""
         return list(self._marks)
 
     @property
@@ -206,7 +206,7 @@ class SeqCursor:
         return -1 if mark is None else mark.seq
 
     def request(self) -> Request:
-        """What to ask for."""
+        """The start of the next request."""
         self._anew.clear()
         self._asked = frozenset(self._marks)
         return Request(self._since, self.positions)
@@ -230,16 +230,16 @@ class SeqCursor:
         return KNOWN if seq <= mark.seq else JUMP
 
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
-        """Admit an answer with what was held.
+        """Process an answer and the held messages.
 
         Returns:
-            The messages that are new and what is missing, in order; and held messages beyond a hole
-            that another request may close, unless one was made for that.
+            New messages and gaps, in order; and held messages after a hole that another request may
+            fill, unless one was made for it.
         """
         if self._since is None and replay.complete:
-            # `positions` names every topic there was, so what comes of another one is newer than
-            # this subscription, whatever the clock of the node that stamped it. A part of an answer
-            # does not begin it: should the rest not come, no one knows what there was.
+            # `positions` names every existing topic, so messages of other topics are newer than
+            # this subscription, regardless of the node's clock. A partial answer does not prove
+            # this, because the rest may not arrive.
             self._since = max(0, replay.began - self._overlap)
         out: list[Step] = []
         reported: set[str] = set()
@@ -247,7 +247,7 @@ class SeqCursor:
         for topic in dict.fromkeys(replay.reset):
             self._anew.add(topic)
             if (mark := self._marks.get(topic)) is not None:
-                # What came before the loss goes before the gap.
+                # Messages from before the loss precede the gap.
                 self._live(topic, None, replay, reported, out)
                 del self._marks[topic]
                 out.append(Missing(topic, mark.seq + 1, None, None, "log_reset"))
@@ -287,7 +287,7 @@ class SeqCursor:
     ) -> None:
         """One message of a history, or one held (then there is no `proven`).
 
-        Holes behind a replayed message, up to the position of the log, lie in the same log: their
+        Holes after a replayed message, up to the position of the log, are in the same log, so their
         size is known.
         """
         topic, seq = message.topic, message.seq
@@ -323,7 +323,7 @@ class SeqCursor:
         proven: set[str],
         out: list[Step],
     ) -> None:
-        """The log was at `position`: what is not here by now is not going to come."""
+        """The log was at `position`: messages that have not arrived are missing."""
         self._live_before(topic, position, replay, reported, out)
         mark = self._marks.get(topic)
         if mark is None:
@@ -343,14 +343,14 @@ class SeqCursor:
     def _live_before(
         self, topic: str, last: int, replay: Replay, reported: set[str], out: list[Step]
     ) -> None:
-        """What came live goes into a hole of the answer: no log may have it any more."""
+        """Fill a hole of the answer with live messages: the log may no longer have them."""
         if last > self.position(topic) and not self._lenient(topic, replay):
             self._live(topic, last, replay, reported, out)
 
     def _live(
         self, topic: str, last: int | None, replay: Replay, reported: set[str], out: list[Step]
     ) -> None:
-        """Take what was held of a topic up to `last`; None for what continues its position."""
+        """Take the held messages of a topic up to `last`; None takes those that continue it."""
         later: list[Envelope] = []
         for message in replay.held:
             seq = message.seq
@@ -365,7 +365,7 @@ class SeqCursor:
         replay.held = later
 
     def _lenient(self, topic: str, replay: Replay) -> bool:
-        """Whether holes do not count: no one was there to miss what had expired by then."""
+        """Whether to ignore holes: these messages expired before the subscription."""
         return replay.first and (replay.limit is not None or topic not in self._asked)
 
     def _counted(
@@ -373,9 +373,8 @@ class SeqCursor:
     ) -> bool:
         """Whether both ends of a hole are of one log.
 
-        They are where the log lacks something behind the position that was asked for, which is of
-        it then, and behind what was replayed of it. A log that started again may have done so more
-        than once.
+        They are if the log misses messages after the requested position, which is then in it, or
+        after replayed ones. A log may have restarted more than once.
         """
         if topic in self._anew:
             return False
@@ -384,7 +383,7 @@ class SeqCursor:
     def _hole(self, topic: str, from_: int, to: int, *, known: bool) -> Missing:
         """A hole between two positions; `known`: both are of one log, which counts what is missing.
 
-        In a log that started again, the numbers may jump where nothing is missing.
+        In a restarted log, positions may jump without a missing message.
         """
         if known:
             return Missing(topic, from_, to, to - from_ + 1, "history_trimmed")

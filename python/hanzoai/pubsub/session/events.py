@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Publication, ServerFrame
 
 SendPolicy: TypeAlias = Literal["error", "drop_oldest", "latest"]
-"""What a full send queue does with one more publish; the policy `block` is the client's matter."""
+"""Policy for a publish if the send queue is full; the client handles the policy `block`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,9 +21,9 @@ class Token:
     """The token callback answered.
 
     Attributes:
-        fetch: The call of `fetch_token` that this answers; an answer to another one is ignored.
+        fetch: The call of `fetch_token` that this answers; answers to other calls are ignored.
         value: The token, with or without `Bearer `.
-        expires_in: Milliseconds until it ends, if the callback said it.
+        expires_in: Milliseconds until it expires, if the callback returned it.
     """
 
     fetch: int
@@ -37,8 +37,8 @@ class TokenFailed:
 
     Attributes:
         fetch: The call of `fetch_token` that this answers.
-        refused: It raised `AuthRefused`: asking again is pointless.
-        message: What it said, in words, without any secret.
+        refused: It raised `AuthRefused`, so another call is useless.
+        message: The error text, without secrets.
     """
 
     fetch: int
@@ -48,12 +48,12 @@ class TokenFailed:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """The transport is gone, or could not be opened.
+    """The transport was closed, or could not be opened.
 
     Attributes:
-        code: WebSocket close code, or the one that an HTTP status stands for; None if none came.
-        reason: What was said, in words.
-        retry_after: Milliseconds the server asked to wait.
+        code: WebSocket close code, or the code for an HTTP status; None without one.
+        reason: The reason in words.
+        retry_after: Milliseconds that the server requested to wait.
     """
 
     code: int | None
@@ -63,7 +63,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Probed:
-    """Whether a WebSocket could be opened beside the fallback."""
+    """Whether a WebSocket could be opened in addition to the fallback."""
 
     ok: bool
 
@@ -77,7 +77,7 @@ class Answered:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A frame that the lifecycle is about.
+    """A frame that concerns the lifecycle.
 
     Attributes:
         frame: The decoded frame.
@@ -106,11 +106,11 @@ class Subscribe:
     """The user wants messages.
 
     Attributes:
-        sub: Chosen by the caller, not used before; names the subscription in ports.
+        sub: Unique number from the caller; identifies the subscription in ports.
         topics: Valid patterns, at least one, none twice.
-        since: Replay what is newer than this, Unix milliseconds.
+        since: Replay messages newer than this, Unix milliseconds.
         history: Replay at most this many of the newest messages per topic.
-        after: Replay what follows these positions, by concrete topic.
+        after: Replay the messages after these positions, by concrete topic.
         presence: Whether presence is wanted.
     """
 
@@ -127,12 +127,12 @@ class Publish:
     """The user publishes.
 
     Attributes:
-        ref: Chosen by the caller, not used before; names the publish in `settle`.
+        ref: Unique number from the caller; identifies the publish in `settle`.
         messages: Valid publications in order, each with an id; one, unless `batch`.
-        size: Their size on the wire in bytes, for the bound of the queue.
+        size: Their size on the wire in bytes, for the limit of the queue.
         policy: What to do if the queue is full.
-        key: With the policy `latest`: an unsent publish of the same key is given up for this one.
-        batch: Sent as one frame with one answer an item.
+        key: With the policy `latest`, this publish replaces an unsent one with the same key.
+        batch: Sent as one frame with one answer per item.
         background: Sent after the others when the rate is used up.
     """
 
@@ -146,11 +146,12 @@ class Publish:
 
 
 SessionTimer: TypeAlias = Literal["pace", "rejoin", "hold", "grace"]
-"""Timers of the session itself, in no table: the publish budget; a subscription refused for now;
-how long a call of the program cannot bring the next attempt forward; how long members may take to
-return to a server that has forgotten them."""
+"""Timers of the session that are not in the table: the publish budget, the retry of a subscription,
+the time in which calls of the program do not start an early attempt, and the time for members to
+return to a server that has lost them.
+"""
 
 TimerName: TypeAlias = Timer | SessionTimer
 
 Event: TypeAlias = Token | TokenFailed | Dropped | Probed | Answered | Received | TimerFired | None
-"""What the guards and actions of the lifecycle may look at; None for a plain call."""
+"""Input of the guards and actions of the lifecycle; None for a plain call."""

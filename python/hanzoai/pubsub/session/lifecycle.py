@@ -1,4 +1,4 @@
-"""The life of a session: the table's guards and actions, and the rows that fire.
+"""The lifecycle of a session: the guards and actions of the table, and the rows that fire.
 
 The table is compiled from `spec/lifecycle.yaml`. A row fires in this order: the steps that the
 report needs, the report of the change of state, its actions.
@@ -47,17 +47,17 @@ if TYPE_CHECKING:
 
 NORMAL: Final = 1000
 RECONNECTS: Final = 4000
-"""Close code of a client that is going to come back, so that its presence is not ended at once."""
+"""Close code of a client that will reconnect, so that the server keeps its presence."""
 
 REPLACED: Final = 4409
-"""Close code of a connection whose place another one took."""
+"""Close code of a connection that another one has replaced."""
 
 AFTER: Final[dict[Timer, str]] = {
     "ping": "ping_interval",
     "pong": "pong_timeout",
     "stable": "stable_after",
 }
-"""How long the timers are that the table starts: names of options."""
+"""Durations of the table's timers: names of options."""
 
 _LEAVING: Final[tuple[TimerName, ...]] = (
     "open",
@@ -79,14 +79,14 @@ class Lifecycle(Steps[Event]):
     """The state of a session.
 
     Args:
-        context: What the parts of the session share.
-        subscriptions: Asked for on each connection.
+        context: Shared state of the session.
+        subscriptions: Requested on each connection.
         publishes: Sent on each connection.
         own_presence: Sent on each connection.
 
     Attributes:
-        state: Where the session is in the table.
-        fired: The rows that fired, for tests; None where they are not kept.
+        state: The session's state in the table.
+        fired: The rows that fired, for tests; None if they are not recorded.
     """
 
     def __init__(
@@ -112,17 +112,17 @@ class Lifecycle(Steps[Event]):
         self._choice: Final = TransportChoice(context.options)
         self._incremental = True
         self._client_id: str | None = None
-        self._works = False  # the present connection has been of use
+        self._works = False  # the current connection has been useful
         self._stable = False
         self._replaced = False
         self._overdue = False
-        self._retry_in: int | None = None  # milliseconds, of the change of state at hand
+        self._retry_in: int | None = None  # milliseconds, of the current state change
         self._pong_limit = context.options.pong_timeout  # milliseconds for the awaited pong
 
-    # ---------------------------------------------------------------- what happens
+    # ---------------------------------------------------------------- events
 
     def fire(self, name: Name, event: Event = None) -> None:
-        """Take the first row whose guards hold; a pair without one has no meaning now."""
+        """Fire the first row whose guards hold; without one, ignore the event."""
         state = self.state
         for n, row in enumerate(TABLE[state].get(name, ())):
             if all(getattr(self, guard)(event) for guard in row.guards):
@@ -138,7 +138,7 @@ class Lifecycle(Steps[Event]):
         self.hurry()
 
     def hurry(self) -> None:
-        """The program called: what waits long for the next attempt does so no longer."""
+        """The program made a call: end a long wait for the next attempt."""
         attempts = self._attempts
         if attempts.sleeping:
             attempts.called = "hold" in self._timers
@@ -158,7 +158,7 @@ class Lifecycle(Steps[Event]):
             self.fire("opened")
 
     def dropped(self, event: Dropped) -> None:
-        """The transport is gone, or could not be opened."""
+        """The transport was closed, or could not be opened."""
         if self.is_linked:
             self.is_linked = False
             self.fire("dropped", event)
@@ -171,7 +171,7 @@ class Lifecycle(Steps[Event]):
     def woke(self) -> None:
         """The machine slept, or the network is back."""
         if self._credentials.life is not None and self._credentials.renewable:
-            self.forget_token(None)  # no one knows how long the sleep was
+            self.forget_token(None)  # the duration of the suspension is unknown
         self.fire("woke")
 
     def timer_fired(self, event: TimerFired) -> None:
@@ -188,11 +188,11 @@ class Lifecycle(Steps[Event]):
         self.fire(TIMERS[cast("Timer", name)], event)
 
     def stay_away(self, milliseconds: int) -> None:
-        """The server said how long to stay away, before it ends the connection."""
+        """The server requested a wait, before it ends the connection."""
         self._attempts.stay_away = milliseconds
 
     def proves_well(self) -> None:
-        """The connection is of use: what failed before says nothing about the way any more."""
+        """The connection is useful: earlier failures no longer count against the transport."""
         if not self._works:
             self._prove()
 
@@ -221,27 +221,27 @@ class Lifecycle(Steps[Event]):
     # ---------------------------------------------------------------- guards
 
     def auth_fault(self, event: Event, /) -> bool:
-        """The error or close code says that the token is at fault."""
+        """The error or close code means that the token is not valid."""
         return action_of(cause(event)[0]) == "reauth"
 
     def draining(self, event: Event, /) -> bool:
-        """The user has asked for the end, after what is published has been settled."""
+        """The user has requested the end after all publishes are settled."""
         return self.is_draining
 
     def final_error(self, event: Event, /) -> bool:
-        """The error or close code says that another try is pointless (LIFE-9).
+        """The error or close code means that another attempt is useless (LIFE-9).
 
-        So it is if the code faults a token that is a fixed one (AUTH-4).
+        So does an error of a fixed token (AUTH-4).
         """
         action = action_of(cause(event)[0])
         return action == "stop" or (action == "reauth" and not self._credentials.renewable)
 
     def first_replaced(self, event: Event, /) -> bool:
-        """Another connection took our place, though we opened none: once it may be a mistake."""
+        """Another connection replaced ours, which we did not open: once may be a mistake."""
         return isinstance(event, Dropped) and event.code == REPLACED and not self._replaced
 
     def fresh(self, event: Event, /) -> bool:
-        """More than half of the token's life is left: another one might end as soon."""
+        """More than half of the token's lifetime is left: a new one might be rejected as soon."""
         span = self._credentials.span
         if not isinstance(event, Received) or not isinstance(event.frame, AuthExpiringFrame):
             return False
@@ -251,12 +251,12 @@ class Lifecycle(Steps[Event]):
         return left is not None and span is not None and left > span / 2
 
     def gives_way(self, event: Event, /) -> bool:
-        """The first WebSocket is late, and HTTP has answered as a PubSub service meanwhile."""
+        """The first WebSocket is late, and HTTP has answered as a PubSub service."""
         choice = self._choice
         return choice.late and choice.may_fall_back and choice.answered
 
     def has_token(self, event: Event, /) -> bool:
-        """A token is held."""
+        """There is a token."""
         return self._credentials.token is not None
 
     def has_pings(self, event: Event, /) -> bool:
@@ -264,9 +264,9 @@ class Lifecycle(Steps[Event]):
         return self._incremental
 
     def heard(self, event: Event, /) -> bool:
-        """Something has come since the ping; an event stream, which has none, is given longer.
+        """Data has arrived since the ping; an event stream, which has no pings, has more time.
 
-        Without a subscription there is no stream from which anything could come.
+        Without a subscription there is no stream that could deliver data.
         """
         patience = self._pong_limit
         if not self._incremental:
@@ -276,7 +276,7 @@ class Lifecycle(Steps[Event]):
         return isinstance(event, TimerFired) and event.idle < patience
 
     def overdue(self, event: Event, /) -> bool:
-        """Without a connection for this long that history may be gone."""
+        """The outage is so long that history may have expired."""
         return self._overdue
 
     def reachable(self, event: Event, /) -> bool:
@@ -288,7 +288,7 @@ class Lifecycle(Steps[Event]):
         return isinstance(event, TokenFailed) and event.refused
 
     def unsettled(self, event: Event, /) -> bool:
-        """A publish has no outcome yet."""
+        """A publish is not settled yet."""
         return len(self._publishes) > 0
 
     # ---------------------------------------------------------------- actions: token
@@ -302,31 +302,31 @@ class Lifecycle(Steps[Event]):
             self._timers.start("fetch", self._options.fetch_timeout)
 
     def abandon_fetch(self, event: Event, /) -> None:
-        """Give the call up."""
+        """Cancel the call."""
         if self._credentials.abandon(self._ports):
             self._credentials.attempt += 1
 
     def schedule_refetch(self, event: Event, /) -> None:
-        """Call again after a while; until it ends, the token at hand is good."""
+        """Call again after a while; the current token is used until it expires."""
         self._credentials.attempt += isinstance(event, TokenFailed)
         self._timers.start("refresh", self._attempts.delay(self._credentials.attempt - 1))
 
     def keep_token(self, event: Event, /) -> None:
-        """Hold the token, as long as it lasts."""
+        """Use the token until it expires."""
         if isinstance(event, Token):
             self._credentials.keep(event)
             self._timers.stop("expiry")
             self._live_for(event.expires_in, "expiry")
 
     def forget_token(self, event: Event, /) -> None:
-        """Hold none; if the server refused it, tell the callback."""
+        """Drop the token; if the server rejected it, inform the callback."""
         self._credentials.forget()
         self._credentials.rejected |= isinstance(event, Dropped | Received)
         self._timers.stop("expiry")
         self._timers.stop("refresh")
 
     def send_auth(self, event: Event, /) -> None:
-        """Present the token, and the id under which presence knows this client."""
+        """Send the token, and the client id for presence."""
         frame = self._auth(self._client_id)
         if frame is not None:
             self._ports.send(frame)
@@ -343,7 +343,7 @@ class Lifecycle(Steps[Event]):
         self._ports.dial(self._choice.name)
 
     def accept(self, event: Event, /) -> None:
-        """The server authenticated the client; learn what it can do."""
+        """The server authenticated the client: record its features."""
         for timer in _OPENING:
             self._timers.stop(timer)
         if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
@@ -354,22 +354,22 @@ class Lifecycle(Steps[Event]):
             self._renew_before_end(peer)
 
     def renew(self, event: Event, /) -> None:
-        """The server took the new token."""
+        """The server accepted the new token."""
         if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
             self._renew_before_end(self._read_peer(event.frame, event.at))
 
     def rejoin(self, event: Event, /) -> None:
-        """Ask for every subscription, and send again what presence the user published."""
+        """Request every subscription, and send the user's own presence again."""
         if self._context.peer is not None:
             self._subscriptions.connected(self._context.peer)
             self._own_presence.connected()
 
     def flush(self, event: Event, /) -> None:
-        """Send what waited."""
+        """Send waiting publishes."""
         self._publishes.flush()
 
     def leave(self, event: Event, /) -> None:
-        """End the connection, or the attempt to open one."""
+        """Close the connection, or cancel the attempt to open one."""
         for timer in _LEAVING:
             self._timers.stop(timer)
         self._subscriptions.lost()
@@ -380,13 +380,13 @@ class Lifecycle(Steps[Event]):
         self._hang_up(RECONNECTS)
 
     def send_ping(self, event: Event, /) -> None:
-        """Send a ping; an event stream sends heartbeats unasked."""
+        """Send a ping; an event stream sends heartbeats without pings."""
         self._pong_limit = self._options.pong_timeout
         if self._incremental:
             self._ports.send(PingFrame())
 
     def check(self, event: Event, /) -> None:
-        """Send a ping with the short timeout: the connection may be gone."""
+        """Send a ping with the short timeout: the connection may be dead."""
         self._pong_limit = self._options.check_timeout
         self._ports.send(PingFrame())
         self._timers.start("pong", self._pong_limit)
@@ -394,12 +394,12 @@ class Lifecycle(Steps[Event]):
     # ---------------------------------------------------------------- actions: choice of transport
 
     def probe(self, event: Event, /) -> None:
-        """See whether a WebSocket can be opened by now."""
+        """Probe whether a WebSocket can be opened."""
         self._choice.probed()
         self._ports.probe()
 
     def count_failure(self, event: Event, /) -> None:
-        """One opening failed (LIFE-6); an event stream gives way at once."""
+        """An opening failed (LIFE-6); an event stream is replaced immediately."""
         if self._choice.name == "sse":
             self.change_transport(event)
         elif (
@@ -408,28 +408,28 @@ class Lifecycle(Steps[Event]):
             self.probe_http(event)
 
     def count_short_life(self, event: Event, /) -> None:
-        """One connection died: before it was of any use, that counts as an opening that failed."""
+        """A connection died: if it was not useful yet, this counts as a failed opening."""
         if not self._stable and not self._works:
             self.count_failure(event)
 
     def probe_http(self, event: Event, /) -> None:
-        """See whether an event stream would serve where the WebSocket does not."""
+        """Check whether an event stream would work instead of the WebSocket."""
         frame = self._auth(None)
         if frame is not None and not self._choice.asking and self._choice.may_fall_back:
             self._choice.asking = True
             self._ports.probe_http(frame)
 
     def note_replaced(self, event: Event, /) -> None:
-        """Until a connection is stable, the next time is final."""
+        """Until a connection is stable, the next occurrence is final."""
         self._replaced = True
 
     def change_transport(self, event: Event, /) -> None:
-        """Take the event stream; or the WebSocket, on the event stream."""
+        """Switch to the event stream; or from it to the WebSocket."""
         self._timers.stop("upgrade")
         self._choice.change()
 
     def upgrade(self, event: Event, /) -> None:
-        """Take the WebSocket while the event stream serves, which one failure brings back."""
+        """Switch to the WebSocket while the event stream works; one failure switches back."""
         self._timers.stop("upgrade")
         self._choice.upgrade()
 
@@ -438,7 +438,7 @@ class Lifecycle(Steps[Event]):
     def plan_retry(self, event: Event, /) -> None:
         """Count this attempt, and draw the wait before the next one.
 
-        The waits grow, and are never shorter than the server asked.
+        The waits grow, and are never shorter than the server requested.
         """
         self._credentials.attempt += isinstance(event, TokenFailed)
         late = isinstance(event, TimerFired) and event.name == "open"
@@ -453,7 +453,7 @@ class Lifecycle(Steps[Event]):
         self._retry_in = self._attempts.skip()
 
     def start_retry(self, event: Event, /) -> None:
-        """Start the wait that was planned."""
+        """Start the planned wait."""
         self._attempts.schedule()
 
     def cut_wait(self, event: Event, /) -> None:
@@ -461,17 +461,17 @@ class Lifecycle(Steps[Event]):
         self._attempts.cut()
 
     def reset_retry(self, event: Event, /) -> None:
-        """Attempts count from zero."""
+        """Reset the count of attempts."""
         self._attempts.reset()
 
     def note_stable(self, event: Event, /) -> None:
-        """The connection is stable: what failed before does not count any more."""
+        """The connection is stable: earlier failures no longer count."""
         self._stable = True
         self._replaced = False
         self._prove()
 
     def start_drain(self, event: Event, /) -> None:
-        """Give what is published some time to be settled."""
+        """Start the timeout for settling the publishes."""
         if not self.is_draining:
             self.is_draining = True
             self._timers.start("drain", self._options.close_timeout)
@@ -479,17 +479,17 @@ class Lifecycle(Steps[Event]):
     # ---------------------------------------------------------------- actions: timers
 
     def start_fallback(self, event: Event, /) -> None:
-        """A WebSocket that is not open by then gives way."""
+        """Start the timeout after which the client falls back from a WebSocket that is not open."""
         if self._choice.may_fall_back and not self._choice.has_opened:
             self._timers.start("fallback", self._options.fallback_after)
 
     def start_suspend(self, event: Event, /) -> None:
-        """An outage of so long counts as suspended."""
+        """Start the timer after which an outage counts as suspended."""
         if "suspend" not in self._timers and not self._overdue:
             self._timers.start("suspend", self._options.suspend_after)
 
     def start_upgrade(self, event: Event, /) -> None:
-        """Probe for a WebSocket after so long on the fallback, however often its stream is cut."""
+        """Start the timer of the next WebSocket probe; cuts of the fallback do not reset it."""
         after = self._choice.upgrade_delay()
         if after is not None and "upgrade" not in self._timers:
             self._timers.start("upgrade", after)
@@ -497,7 +497,7 @@ class Lifecycle(Steps[Event]):
     # ---------------------------------------------------------------- actions: the end
 
     def fail(self, event: Event, /) -> None:
-        """End by an error that no retry fixes."""
+        """End with an error that no retry fixes."""
         code, message = cause(event)
         if isinstance(event, Dropped):
             by_close = (known for known in CODES.values() if known.close == event.code)
@@ -513,7 +513,7 @@ class Lifecycle(Steps[Event]):
         self._ports.finished(error)
 
     def finish(self, event: Event, /) -> None:
-        """End as asked."""
+        """End as requested."""
         self._end(Rejected("closed", "The client was closed before it could send the message."))
         self._ports.finished(None)
 
@@ -526,7 +526,7 @@ class Lifecycle(Steps[Event]):
             self._ports.hang_up(code)
 
     def _end(self, unsent: Rejected) -> None:
-        """Let no timer, no call and no transport outlive the session; settle what is left."""
+        """Stop all timers, calls and the transport; settle the remaining publishes."""
         self._subscriptions.lost()
         self._context.peer = None
         self._timers.stop_all()
@@ -537,7 +537,7 @@ class Lifecycle(Steps[Event]):
         self._credentials.forget()
 
     def _auth(self, client_id: str | None) -> AuthFrame | None:
-        """Who we are, and as which client; None without a token."""
+        """The `auth` frame; None without a token."""
         options, token = self._options, self._credentials.token
         if token is None:
             return None
@@ -553,14 +553,14 @@ class Lifecycle(Steps[Event]):
         self._choice.proves_well()
 
     def _read_peer(self, frame: AuthOkFrame, at: int) -> Peer:
-        """Take what the server says of itself."""
+        """Read the server's description of itself."""
         peer = self._context.peer = read_peer(frame, at, incremental=self._incremental)
         self._client_id = peer.client_id[:64]
         self._ports.welcomed(peer)
         return peer
 
     def _renew_before_end(self, peer: Peer) -> None:
-        """Renew the token before it ends; forget it when it has."""
+        """Start the timers to renew the token before it expires, and to drop it afterwards."""
         credentials = self._credentials
         life = credentials.life
         if peer.token_left is not None:

@@ -1,4 +1,4 @@
-"""Who is present: a member map for each topic, folded from snapshots, joins, updates and leaves."""
+"""Members per topic, computed from snapshots, joins, updates and leaves."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ KINDS: Final[dict[str, Literal["join", "update", "leave"]]] = {
     "presence.update": "update",
     "presence.leave": "leave",
 }
-"""What a message of each presence type does."""
+"""The change for each presence type."""
 
 MAX_TOPICS: Final = 10_000
-"""Topics whose members are kept; the one idle longest gives way."""
+"""Maximum topics with members; the one idle longest is dropped."""
 
 MAX_MEMBERS: Final = 10_000
-"""Members kept of one topic; more are not shown."""
+"""Maximum members per topic; more are not shown."""
 
 _REQUIRED: Final = frozenset({"user_id", "name", "joined_at", "last_seen"})
-"""With `client_id`, what a member must have."""
+"""Required fields of a member, in addition to `client_id`."""
 
 
 class Change(NamedTuple):
@@ -47,7 +47,7 @@ class _Room:
 
     def __init__(self) -> None:
         self.members: dict[str, PresenceMember] = {}
-        # Members of before a reconnect, by client id, that may return under another id.
+        # Members from before a reconnect, by client id, that may return with another id.
         self.awaited: dict[str, PresenceMember] = {}
         self.complete = False
         self.proven = True
@@ -60,28 +60,28 @@ class PresenceMembers:
     last one; the others connect and disconnect.
 
     The members known before a reconnect stay until the snapshot that follows it; then only the
-    differences are reported. If the server has forgotten this client, it may have forgotten the
-    others too: the members that it does not name stay until they return or `expire` is called.
+    differences are reported. If the server has lost this client, it may also have lost the others:
+    members that it does not name stay until they return or `expire` is called.
     """
 
     def __init__(self) -> None:
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
 
     def members(self, topic: str) -> tuple[PresenceMember, ...]:
-        """Everybody known to be present, by time of joining."""
+        """All known members, by time of joining."""
         room = self._rooms.get(topic)
         return () if room is None else _in_order(room)
 
     def complete(self) -> list[tuple[str, tuple[PresenceMember, ...]]]:
-        """Every topic of which a snapshot has come, with its members."""
+        """Every topic with a snapshot, and its members."""
         return [(topic, _in_order(room)) for topic, room in self._rooms.items() if room.complete]
 
     def occupied(self) -> list[str]:
-        """Every topic of which a member is known."""
+        """Every topic with a known member."""
         return [topic for topic, room in self._rooms.items() if room.members]
 
     def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[Change]:
-        """Take a complete list: reported whole the first time, and as differences after that."""
+        """Process a complete list: report it whole the first time, and as differences later."""
         room = self._open(topic)
         room.proven = True
         old = room.members
@@ -95,7 +95,7 @@ class PresenceMembers:
         room.members = dict(old)
         for client_id in new:
             room.awaited.pop(client_id, None)
-        # Who comes goes before who leaves: a user whose connection has another id stays.
+        # Report joins before leaves, so that a user whose connection has a new id stays.
         for client_id, member in new.items():
             before = old.get(client_id)
             if before is None or _differs(before, member):
@@ -106,7 +106,7 @@ class PresenceMembers:
         return out
 
     def apply(self, message: Envelope) -> list[Change]:
-        """Take a join, update or leave that came as a message."""
+        """Process a join, update or leave message."""
         kind = KINDS.get(message.type)
         data = _member_data(message.data)
         if kind is None or data is None:
@@ -131,15 +131,15 @@ class PresenceMembers:
         return _put(room, topic, before, member)
 
     def lost(self) -> None:
-        """The connection or stream is gone: who is present may leave unseen."""
+        """The connection or stream is lost: members may leave unnoticed."""
         for room in self._rooms.values():
             room.proven = False
 
     def reconnected(self, *, known: bool) -> bool:
-        """A connection is there again; whether members may return under another id.
+        """The connection is restored; whether members may return with another id.
 
         Args:
-            known: The server still knows this client.
+            known: Whether the server still knows this client.
         """
         for room in self._rooms.values():
             if not known or room.awaited:
@@ -147,10 +147,10 @@ class PresenceMembers:
         return any(room.awaited for room in self._rooms.values())
 
     def expire(self) -> list[Change]:
-        """Drop the members that have not returned to a server that had forgotten them.
+        """Drop the members that have not returned to a server that had lost them.
 
-        All of them leave at once: every change of a topic has the list of those that stay. A list
-        for each would take half a gigabyte where 10,000 leave.
+        All of them leave in one step, because each change has a list of the remaining members: a
+        list for each would take half a gigabyte if 10,000 leave.
         """
         out: list[Change] = []
         for topic, room in self._rooms.items():
@@ -170,10 +170,10 @@ class PresenceMembers:
     def forget_unproven(
         self, takes: Callable[[str], bool], named: Callable[[str], bool]
     ) -> list[Change]:
-        """Drop the members known from before a reconnect that no snapshot is sure to confirm.
+        """Drop the members from before a reconnect that no snapshot will certainly confirm.
 
-        A server shows each topic that is named, and of those that a pattern finds the ones that
-        have members.
+        A server sends a snapshot of each named topic, and of the topics of a pattern that have
+        members.
 
         Args:
             takes: Whether a topic belongs to the subscription that has just been answered.
@@ -191,7 +191,7 @@ class PresenceMembers:
         return out
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Forget the topics that no one wants any more."""
+        """Drop topics without a subscription."""
         for topic in [topic for topic in self._rooms if not wanted(topic)]:
             del self._rooms[topic]
 
@@ -229,7 +229,7 @@ def _take(room: _Room, topic: str, member: PresenceMember) -> Change:
 
 
 def _has_user(room: _Room, member: PresenceMember) -> bool:
-    """Whether a connection of the same user is present; some peers do not name users."""
+    """Whether another connection of the user is a member; some peers do not name users."""
     user = member.user_id
     return bool(user) and any(other.user_id == user for other in room.members.values())
 
@@ -244,7 +244,7 @@ def _differs(a: PresenceMember, b: PresenceMember) -> bool:
 
 
 def _member_data(data: object) -> dict[str, Any] | None:
-    """The member in the data of a presence message: as it is, or under `member`."""
+    """The member in the data of a presence message: directly, or under `member`."""
     if not isinstance(data, dict):
         return None
     outer = cast("dict[str, Any]", data)
@@ -261,7 +261,7 @@ def _merge(
 ) -> PresenceMember | None:
     """A member after a join or update.
 
-    Data with all that a member must have is the member as it is now, other data is a part of it.
+    Data with all required fields replaces the member, other data updates it.
     """
     fields: dict[str, Any] = {}
     if not data.keys() >= _REQUIRED:

@@ -1,7 +1,7 @@
-"""What the user says of itself: sent gently until the server has it, again on a new connection.
+"""The user's own presence: sent until the server has it, and again on a new connection.
 
-PRES-3. One update of a topic is on its way at a time, and none while the server has asked to wait;
-what is said meanwhile is one update more, in which the last word on each key counts.
+PRES-3. One update per topic is in flight at a time, and none while the server has requested a wait;
+changes in the meantime are merged into one update, in which the last value of each key counts.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.publishes import Publishes
 
 MAX_TOPICS: Final = 10_000
-"""Topics of which is kept what was said; the oldest gives way."""
+"""Maximum topics with own presence; the oldest is dropped."""
 
 _TAKEN: Final = Acked(())
-"""The server acknowledged it, now or at an update that says the same."""
+"""The server acknowledged it, or a later update with the same content."""
 
 
 class _Update(NamedTuple):
-    """An update on its way, with the calls that wait for it."""
+    """An update in flight, with the calls that wait for it."""
 
     topic: str | None
     data: dict[str, Any]
@@ -36,13 +36,13 @@ class _Update(NamedTuple):
 
 
 class Words:
-    """What was said, by topic; None for all topics."""
+    """Own presence, by topic; None for all topics."""
 
     def __init__(self) -> None:
         self._said: dict[str | None, dict[str, Any]] = {}
 
     def update(self, topic: str | None, data: Mapping[str, Any]) -> None:
-        """Merge an update: the last word on each key counts; null deletes on the server."""
+        """Merge an update: the last value of each key counts; null deletes on the server."""
         if topic is None:
             for other, said in list(self._said.items()):
                 self._leave(other, {key: said[key] for key in said if key not in data})
@@ -52,7 +52,7 @@ class Words:
             del self._said[next(iter(self._said))]
 
     def restore(self, topic: str | None, data: Mapping[str, Any]) -> None:
-        """Merge what was said before all that is here."""
+        """Merge an update that is older than all present ones."""
         said = self._said.get(topic, {})
         newer = {**self._said.get(None, {}), **said}
         left = {key: data[key] for key in data if key not in newer}
@@ -60,7 +60,7 @@ class Words:
             self._said[topic] = {**left, **said}
 
     def forget(self, topic: str | None, data: Mapping[str, Any]) -> None:
-        """Forget what was refused."""
+        """Drop a rejected update."""
         said = self._said.get(topic)
         if said is not None:
             self._leave(
@@ -69,18 +69,18 @@ class Words:
             )
 
     def items(self) -> Iterable[tuple[str | None, dict[str, Any]]]:
-        """What to say: first that for all topics, then that for each."""
+        """The updates to send: first that for all topics, then those for single topics."""
         return sorted(self._said.items(), key=lambda item: item[0] is not None)
 
     def __contains__(self, topic: str | None) -> bool:
         return topic in self._said
 
     def take(self, topic: str | None) -> None:
-        """It is said: it waits no more."""
+        """Remove an update that is being sent."""
         del self._said[topic]
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Forget what was said on topics that no one wants any more."""
+        """Drop updates of topics without a subscription."""
         self._said = {t: said for t, said in self._said.items() if t is None or wanted(t)}
 
     def _leave(self, topic: str | None, left: dict[str, Any]) -> None:
@@ -91,18 +91,18 @@ class Words:
 
 
 class OwnPresence:
-    """The presence of the user itself: what it said of each topic, until the server has it.
+    """The user's own presence on each topic, until the server has it.
 
     Args:
-        context: What the parts of the session share.
-        publishes: Knows whether the server has asked to wait.
+        context: Shared state of the session.
+        publishes: Knows whether the server has requested a wait.
     """
 
     def __init__(self, context: Context, publishes: Publishes) -> None:
         self._context = context
         self._ports = context.ports
         self._publishes = publishes
-        self._open = False  # the connection takes updates
+        self._open = False  # the connection accepts updates
         self._own = Words()
         self._later = Words()
         self._waiting: dict[str | None, list[int]] = {}
@@ -120,7 +120,7 @@ class OwnPresence:
         self.flush()
 
     def connected(self) -> None:
-        """Say on a new connection what was said before."""
+        """Send the own presence again on a new connection."""
         self._open = True
         self._later = Words()
         for topic, data in self._own.items():
@@ -129,15 +129,14 @@ class OwnPresence:
         self.flush()
 
     def flush(self) -> None:
-        """Say what waits, as far as it may be said now."""
+        """Send waiting updates, if allowed now."""
         peer = self._context.peer
         if peer is None or not self._open:
             return
         answers = peer.ref and peer.ack
         for topic, data in list(self._later.items()):
             if answers:
-                # What is said of all topics goes neither before nor after what is said of one by
-                # chance.
+                # Keep the order between an update for all topics and one for a single topic.
                 held = bool(self._busy) if topic is None else None in self._busy
                 if held or self._publishes.paused:
                     return
@@ -156,7 +155,7 @@ class OwnPresence:
                 self._settle(refs, _TAKEN)
 
     def answered(self, ref: str | None) -> bool:
-        """The server answered; False if nothing is known under the `ref`."""
+        """The server answered; False if the `ref` is unknown."""
         update = self._take(ref)
         if update is None:
             return False
@@ -165,7 +164,7 @@ class OwnPresence:
         return True
 
     def refused(self, frame: ErrorFrame) -> bool:
-        """The server refused, permanently; False if nothing is known under the `ref`."""
+        """The server rejected it permanently; False if the `ref` is unknown."""
         update = self._take(frame.ref)
         if update is None:
             return False
@@ -179,7 +178,7 @@ class OwnPresence:
         return True
 
     def postponed(self, ref: str | None) -> bool:
-        """The server refused for now: it is said again; False if nothing is known of the `ref`."""
+        """The server rejected it temporarily: send it again; False if the `ref` is unknown."""
         update = self._take(ref)
         if update is None:
             return False
@@ -189,7 +188,7 @@ class OwnPresence:
         return True
 
     def lost(self) -> None:
-        """The connection is gone: what was not answered is said again."""
+        """The connection is lost: unanswered updates are sent again."""
         self._open = False
         for update in self._asked.values():
             self._wait(update.topic, update.refs)
@@ -204,7 +203,7 @@ class OwnPresence:
         self._waiting.clear()
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
-        """Forget what was said on topics that no subscription takes any more."""
+        """Drop updates of topics that no subscription matches."""
         self._own.keep(wanted)
 
     def _take(self, ref: str | None) -> _Update | None:
@@ -214,13 +213,13 @@ class OwnPresence:
         return update
 
     def _wait(self, topic: str | None, refs: Sequence[int]) -> None:
-        """Have calls wait for what is going to be said on a topic."""
+        """Let calls wait for the next update of a topic."""
         every = sorted([*self._waiting.get(topic, ()), *refs])
         if every:
             self._waiting[topic] = every
 
     def _gather(self) -> None:
-        """What was said for all topics since took the words of some: their calls wait for that."""
+        """Let calls whose updates were merged into one for all topics wait for that one."""
         for topic, refs in list(self._waiting.items()):
             if topic in self._later:
                 continue

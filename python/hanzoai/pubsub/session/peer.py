@@ -1,4 +1,4 @@
-"""What the server of a connection can do, read from `auth.ok`."""
+"""Features and limits of the connected server, read from `auth.ok`."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ class Peer:
     """The other side of one connection.
 
     Attributes:
-        client_id: The id that it gave this client.
-        features: What it says that it can do; empty for a plain peer.
-        limits: What it says that it allows.
-        token_left: Milliseconds until the token ends, if it says it.
-        plain: It implements only HIP-56, so it is sent nothing more.
+        client_id: The id that it assigned to this client.
+        features: Its stated features; empty for a plain peer.
+        limits: Its stated limits.
+        token_left: Milliseconds until the token expires, if stated.
+        plain: It implements only HIP-56, so the client sends nothing else.
         ref: It echoes `ref`.
-        ack: It answers `publish`, with the `ref` that it was given.
+        ack: It answers `publish` with its `ref`.
         seq: It numbers the messages of a topic.
         idempotent: It publishes an id once.
-        batch: It takes `publish` with `messages`.
-        incremental: Subscriptions may come and go one by one; False for an event stream.
-        burst: Publishes that may go at once; see `burst_of`.
-        rate: Publishes per second that it allows; None or 0 for no limit that is known.
-        history: Messages that it retains a topic.
-        node: The node whose positions it gives; None where positions hold on every node.
+        batch: It accepts `publish` with `messages`.
+        incremental: Single subscriptions can be added and removed; False for an event stream.
+        burst: Maximum publishes at once; see `burst_of`.
+        rate: Allowed publishes per second; None or 0 if no limit is known.
+        history: Messages that it retains per topic.
+        node: The node for which its positions are valid; None if they are valid on every node.
     """
 
     client_id: str = ""
@@ -51,26 +51,26 @@ class Peer:
     burst: int = field(init=False)
 
     def __post_init__(self) -> None:
-        # Read with each publish.
+        # Cached, because it is read for each publish.
         object.__setattr__(self, "burst", burst_of(self.rate or 0))
 
 
 def burst_of(rate: int) -> int:
-    """Publishes that may go at once where so many per second are allowed: a tenth less.
+    """Maximum publishes at once for a rate per second: a tenth less than the rate.
 
-    Budgets of two clocks that are equal meet at zero, where the network's jitter alone makes the
-    server refuse; and what was refused comes after what follows it.
+    With equal budgets, network jitter alone would cause rejections by the server when both are used
+    up; and a rejected publish would be overtaken by later ones.
     """
     return rate - min(max(1, rate // 10), rate // 2)
 
 
 def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
-    """What `auth.ok` says of the server.
+    """Read `auth.ok`.
 
     Args:
         frame: The frame.
-        at: When it came, Unix milliseconds by the client's clock.
-        incremental: Whether subscriptions of the transport may come and go one by one.
+        at: When it arrived, Unix milliseconds by the client's clock.
+        incremental: Whether the transport can add and remove single subscriptions.
     """
     features = frozenset(() if frame.version is None else frame.features or ())
     limits = frame.limits or Limits()
@@ -82,7 +82,7 @@ def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
         token_left=None if frame.expires_at is None else frame.expires_at - now,
         plain=frame.version is None,
         ref="ref" in features,
-        # Beside an event stream a publish is a request, which every server answers.
+        # With an event stream a publish is an HTTP request, which every server answers.
         ack=not incremental or features >= {"ack", "ref"},
         seq="seq" in features,
         idempotent="idempotency" in features,

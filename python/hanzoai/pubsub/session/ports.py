@@ -1,7 +1,7 @@
-"""What a session calls: the ports of the world outside, and the values that they carry.
+"""The ports that a session calls, and their values.
 
 The runtime implements them with sockets, timers and queues; tests implement them with a log. A port
-is called at once, in the middle of a step, and must not call the session back before the step ends.
+is called during a step, and must not call the session before the step ends.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ FetchReason: TypeAlias = Literal["connect", "expiring", "rejected"]
 
 @dataclass(slots=True)  # not frozen, as `Publish`
 class Acked:
-    """The server took the publish: one result for each message, in order.
+    """The server accepted the publish: one result per message, in order.
 
-    Against a peer that acknowledges nothing, the results hold the ids alone.
+    If the peer does not acknowledge publishes, the results contain only the ids.
     """
 
     results: tuple[PublishResult, ...]
@@ -40,15 +40,15 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """Something was refused, by the server or by the client itself.
+    """The server or the client itself rejected an operation.
 
     Attributes:
-        code: A code of `spec/errors.yaml`, or one that a later server made up.
-        message: What went wrong, in words.
-        remedy: What to do about it, if the server said it; else the table knows.
-        topic: The topic it concerns.
+        code: A code of `spec/errors.yaml`, or a code of a later server.
+        message: The problem in words.
+        remedy: What to do about it, if the server stated it; otherwise see the table.
+        topic: The topic that it is about.
         retry_after: Milliseconds to wait before another try.
-        field: Parameter or member of the payload at fault, if the server named it.
+        field: The invalid parameter or member of the payload, if the server named it.
     """
 
     code: str
@@ -61,7 +61,7 @@ class Rejected:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The publish was sent, and the answer will never come: `outcome_unknown`."""
+    """The publish was sent, but its answer cannot arrive any more: `outcome_unknown`."""
 
 
 Outcome: TypeAlias = Acked | Rejected | Unknown
@@ -69,16 +69,16 @@ Outcome: TypeAlias = Acked | Rejected | Unknown
 
 @dataclass(frozen=True, slots=True)
 class StateChanged:
-    """The session is in another state of the table.
+    """The session has changed its state in the table.
 
     Attributes:
-        from_: The state left.
-        to: The state entered.
-        public: What users see of `to`; several states look alike.
-        code: The error code or close code behind it, if any.
-        reason: Why, in words.
+        from_: The old state.
+        to: The new state.
+        public: The public name of `to`; several states share one.
+        code: The error code or close code of the cause, if any.
+        reason: The reason in words.
         retry_in: Milliseconds until the next attempt.
-        attempt: How many attempts have failed in a row.
+        attempt: Number of consecutive failed attempts.
     """
 
     from_: State
@@ -91,18 +91,18 @@ class StateChanged:
 
 
 class Ports(Protocol):
-    """The world outside, as a session sees it."""
+    """The interface of a session to its environment."""
 
     # ---------------------------------------------------------------- connection
 
     def state_changed(self, change: StateChanged, /) -> None:
-        """The session is in another state; what the change does follows."""
+        """The session has changed its state; the effects of the change follow."""
 
     def dial(self, transport: TransportName, /) -> None:
         """Open a transport; answer with `opened` or `dropped`. At most one is open at a time."""
 
     def hang_up(self, code: int, /) -> None:
-        """Close the transport, or give up opening it; report nothing of it after that."""
+        """Close the transport, or stop opening it; report nothing of it afterwards."""
 
     def send(self, frame: ClientFrame, /) -> None:
         """Write a frame."""
@@ -111,10 +111,10 @@ class Ports(Protocol):
         """The server sent `auth.ok`: for a connection, or for a renewed token."""
 
     def probe(self) -> None:
-        """Try to open a WebSocket beside the fallback; answer with `probed`."""
+        """Try to open a WebSocket in addition to the fallback; answer with `probed`."""
 
     def probe_http(self, auth: AuthFrame, /) -> None:
-        """See whether the HTTP address answers `auth` as a PubSub service does; `answered`."""
+        """Check whether the HTTP address answers as a PubSub service; answer with `answered`."""
 
     # ---------------------------------------------------------------- token, timers
 
@@ -122,10 +122,10 @@ class Ports(Protocol):
         """Call the token callback; answer with `token` or `token_failed` of the same call."""
 
     def abandon_fetch(self, call: int, /) -> None:
-        """Cancel the token callback: it took too long, or its answer is not needed any more."""
+        """Cancel the token callback: it took too long, or is no longer needed."""
 
     def start_timer(self, name: TimerName, after: int, /) -> None:
-        """Start a timer, or restart it: call `timer_fired` after so many milliseconds."""
+        """Start or restart a timer: call `timer_fired` after this many milliseconds."""
 
     def cancel_timer(self, name: TimerName, /) -> None:
         """Stop a timer that is running."""
@@ -136,7 +136,7 @@ class Ports(Protocol):
         """A live message for a subscription, in order, once."""
 
     def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
-        """Messages for a subscription that an answer of the server brought together, in order."""
+        """Messages of one answer of the server for a subscription, in order."""
 
     def gap(
         self,
@@ -148,14 +148,14 @@ class Ports(Protocol):
         reason: GapReason,
         /,
     ) -> None:
-        """Messages of a topic are missing, right here in the order of the subscription.
+        """Messages of a topic are missing at this point in the order of the subscription.
 
         Args:
             sub: The subscription.
             topic: The concrete topic.
-            from_: `seq` of the first missing message; None where the peer has no `seq`.
+            from_: `seq` of the first missing message; None if the peer has no `seq`.
             to: `seq` of the last missing message; None if unknown.
-            missed: How many are missing, `to - from_ + 1`; None if unknown.
+            missed: Number of missing messages, `to - from_ + 1`; None if unknown.
             reason: `history_trimmed`: no longer retained. `log_reset`: the log began again.
                 `node_changed`: the peer is another node, with a log of its own.
                 `slow_consumer`: the reader's own queue was full. `unproven`: cannot be known.
@@ -166,8 +166,9 @@ class Ports(Protocol):
 
         Args:
             sub: The subscription.
-            topics: The patterns in force. If empty, the subscription has ended; `denied` says why.
-            denied: The patterns refused this time.
+            topics: The active patterns. If empty, the subscription has ended; `denied` has the
+                reasons.
+            denied: The patterns denied by this answer.
         """
 
     def presence_changed(
@@ -179,25 +180,25 @@ class Ports(Protocol):
         member: PresenceMember | None,
         /,
     ) -> None:
-        """Who is present on a topic has changed.
+        """The members of a topic have changed.
 
         Args:
             sub: The subscription that asked for presence.
             topic: The concrete topic.
-            members: Everybody present now, by time of joining.
-            change: `snapshot` for the first complete list; then what `member` did.
-            member: Who joined, was updated, or left; None for `snapshot`.
+            members: All current members, by time of joining.
+            change: `snapshot` for the first complete list; then the change of `member`.
+            member: The member that joined, was updated, or left; None for `snapshot`.
         """
 
     # ---------------------------------------------------------------- outcomes
 
     def settle(self, ref: int, outcome: Outcome, /) -> None:
-        """What became of a publish or an update of presence; called exactly once for each."""
+        """The outcome of a publish or presence update; called exactly once for each."""
 
     def problem(
         self, code: str, message: str, topic: str | None, retry_after: int | None, /
     ) -> None:
-        """The server sent an error that answers nothing in particular; milliseconds to wait."""
+        """The server sent an error that is not an answer; milliseconds to wait."""
 
     def finished(self, error: Rejected | None, /) -> None:
-        """The session has ended: as asked (None), or by an error that no retry fixes."""
+        """The session has ended: as requested (None), or with an error that no retry fixes."""

@@ -1,4 +1,4 @@
-"""Presence changes for subscriptions: for each that asked for them, on its topics."""
+"""Presence changes for subscriptions that requested them, on their topics."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Presence:
-    """Member maps, and the subscriptions that get their changes.
+    """Member maps, and the subscriptions that receive their changes.
 
     Args:
-        context: What the parts of the session share.
-        routes: Know which subscriptions take a topic.
+        context: Shared state of the session.
+        routes: Finds the subscriptions of a topic.
     """
 
     def __init__(self, context: Context, routes: Routes) -> None:
@@ -35,50 +35,50 @@ class Presence:
     # ---------------------------------------------------------------- from the server
 
     def message(self, message: Envelope, states: Sequence[SubscriptionState]) -> None:
-        """Take a join, update or leave that these subscriptions take."""
+        """Process a join, update or leave for these subscriptions."""
         if any(state.request.presence for state in states):
             self._tell(self._members.apply(message))
 
     def snapshot(self, frame: PresenceSnapshotFrame) -> None:
-        """Take the list of everybody present on a topic."""
+        """Process the list of all members of a topic."""
         if self._has_watcher(frame.topic):
             self._tell(self._members.snapshot(frame.topic, frame.members))
 
     def lost(self) -> None:
-        """The connection or stream is gone: who is present may leave unseen."""
+        """The connection or stream is lost: members may leave unnoticed."""
         self._members.lost()
 
     def reconnected(self, *, known: bool) -> None:
-        """A connection is there again; on a server that has forgotten this client, members return.
+        """The connection is restored; if the server has lost this client, members return.
 
         Args:
-            known: The server still knows this client.
+            known: Whether the server still knows this client.
         """
         if self._members.reconnected(known=known):
             self._timers.start("grace", LIMITS.presence_grace)
 
     def expire(self) -> None:
-        """The timer `grace` fired: members that have not returned have left."""
+        """The timer `grace` fired: drop members that have not returned."""
         self._tell(self._members.expire())
 
     # ---------------------------------------------------------------- from the subscriptions
 
     def show(self, state: SubscriptionState) -> None:
-        """Tell a subscription that comes later what the others know."""
+        """Report the known members to a later subscription."""
         if state.request.presence:
             for topic, members in self._members.complete():
                 if state.takes(topic):
                     self._ports.presence_changed(state.sub, topic, members, "snapshot", None)
 
     def hide(self, state: SubscriptionState, granted: Sequence[str]) -> None:
-        """Show a subscription no one on topics that were refused to it for now."""
+        """Report an empty list to a subscription for topics that were denied temporarily."""
         for topic in self._members.occupied():
             if state.takes(topic) and not any(matches(pattern, topic) for pattern in granted):
                 self._ports.presence_changed(state.sub, topic, (), "snapshot", None)
         self.keep()
 
     def keep(self) -> None:
-        """Forget the topics of which no subscription wants the presence."""
+        """Drop topics without a subscription that requested presence."""
         self._members.keep(self._has_watcher)
 
     def forget_unproven(self, state: SubscriptionState, named: Callable[[str], bool]) -> None:

@@ -1,4 +1,4 @@
-"""One publish that is not settled: its messages, and what became of each."""
+"""One unsettled publish: its messages and their results."""
 
 from __future__ import annotations
 
@@ -19,12 +19,13 @@ class PublishState:
 
     Attributes:
         number: Its place in the order of the calls.
-        publish: What the user publishes.
-        ref: What names it on the wire.
-        sent: Something of it may be published already.
-        doubted: It was in flight when a connection was lost: no refusal tells what became of it.
-        left: How many slots have no answer.
-        since: Milliseconds that publishes had been held back for when this one came.
+        publish: The user's publish.
+        ref: Its `ref` on the wire.
+        sent: Whether a part of it may already be published.
+        doubted: Whether it was in flight when a connection was lost, so that a rejection does not
+            show its outcome.
+        left: Number of slots without an answer.
+        since: Milliseconds for which publishes had been held back when this one was made.
     """
 
     number: int
@@ -44,7 +45,7 @@ class PublishState:
 
 
 def results_of(frame: PublishedFrame) -> list[PublishResult]:
-    """What the server says became of each message."""
+    """The results of each message in the server's answer."""
     if frame.results is not None:
         return list(frame.results)
     return [
@@ -55,20 +56,20 @@ def results_of(frame: PublishedFrame) -> list[PublishResult]:
 
 
 def rejected(frame: ErrorFrame) -> Rejected:
-    """What an error frame says, as an outcome."""
+    """The outcome for an error frame."""
     return Rejected(
         frame.code, frame.message, frame.remedy, frame.topic, frame.retry_after_ms, frame.field
     )
 
 
 def count_in(counter: list[int], publish: Publish, sign: int) -> None:
-    """Add a publish to a number of messages and of bytes, or take it away."""
+    """Add or subtract a publish from a count of messages and bytes."""
     counter[0] += sign * len(publish.messages)
     counter[1] += sign * publish.size
 
 
 def refused_one(frame: ErrorFrame) -> PublishResult:
-    """What an error frame says, as the result of one message."""
+    """The result of one message for an error frame."""
     return PublishResult(
         error=ErrorInfo(
             code=frame.code,
@@ -81,6 +82,6 @@ def refused_one(frame: ErrorFrame) -> PublishResult:
 
 
 def unanswered() -> PublishResult:
-    """The result of a message that the server left out."""
+    """The result of a message that is missing in the server's answer."""
     message = "The server sent no result for this message."
     return PublishResult(error=ErrorInfo(code="outcome_unknown", message=message))

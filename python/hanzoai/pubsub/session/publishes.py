@@ -1,7 +1,8 @@
-"""Publishes that are not settled: their order, bounds, policies and pace.
+"""Unsettled publishes: their order, limits, policies and rate.
 
-What was sent and not answered stays in flight, bounded like the queue; it goes back to the head of
-the queue on a drop if the peer publishes an id once, and is unknown otherwise. PUB-1 to PUB-5.
+Sent publishes stay in flight until they are answered, with the limits of the queue. When the
+connection is lost, they return to the head of the queue if the peer publishes an id once; otherwise
+their outcome is unknown. PUB-1 to PUB-5.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ if TYPE_CHECKING:
 
 RATE_LIMITED: Final = "rate_limited"
 PAUSE: Final = 1_000
-"""Milliseconds to pause on `rate_limited` where the server names no time."""
+"""Milliseconds to pause after `rate_limited` if the server states no time."""
 
 MAX_PAUSE: Final = 60_000
-"""Longest pause that a server may impose, milliseconds."""
+"""Maximum pause that a server can request, milliseconds."""
 
 SLOW: Final = 1_000
-"""Milliseconds from which on a publish that the rate holds back is counted."""
+"""Milliseconds of delay from which a publish counts as slowed."""
 
 _ONE: Final = {"message", "ref"}
 """Fields of a frame that publishes one message."""
@@ -52,14 +53,14 @@ _RESULT: Final = {"id", "timestamp", "seq", "duplicate"}
 class Publishes:
     """Unsettled publishes of a session.
 
-    `send_queue_messages` of the options bounds the messages that wait, and those in flight;
-    `send_queue_bytes` bounds their bytes. A single publish may be larger if it is alone.
+    The option `send_queue_messages` limits the waiting messages, and also those in flight;
+    `send_queue_bytes` limits their bytes. A single publish may be larger if the queue is empty.
 
     Args:
-        context: What the parts of the session share.
+        context: Shared state of the session.
 
     Attributes:
-        slowed: How many publishes the rate of the server held back for a second or more.
+        slowed: Number of publishes that the server's rate delayed by a second or more.
     """
 
     def __init__(self, context: Context) -> None:
@@ -81,51 +82,51 @@ class Publishes:
         self._budget = 0
         self._paused = False
         self._pacing = False
-        self._held = 0  # ms that the rate has held publishes back for; a pause counts as a second
+        self._held = 0  # ms for which the rate has held publishes back; a pause counts as a second
         self.slowed = 0
 
-    # ---------------------------------------------------------------- what others may ask
+    # ---------------------------------------------------------------- queries
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @property
     def messages(self) -> int:
-        """Messages that wait."""
+        """Number of waiting messages."""
         return self._queued[0]
 
     @property
     def bytes(self) -> int:
-        """Bytes that wait."""
+        """Bytes of waiting messages."""
         return self._queued[1]
 
     @property
     def paused(self) -> bool:
-        """Whether the server has asked to wait."""
+        """Whether the server has requested a wait."""
         return self._paused
 
     def has_room(self, messages: int, size: int) -> bool:
-        """Whether one more publish fits; an empty queue takes a publish of any size."""
+        """Whether another publish fits; an empty queue accepts a publish of any size."""
         return not self._queue or (
             self._queued[0] + messages <= self._max_messages
             and self._queued[1] + size <= self._max_bytes
         )
 
     def open(self, ref: str) -> dict[int, Publication]:
-        """Messages of a publish in flight that have no answer, by slot."""
+        """Unanswered messages of a publish in flight, by slot."""
         entry = self._flight.get(ref)
         if entry is None:
             return {}
         return {slot: entry.publish.messages[slot] for slot in entry.open()}
 
     def count(self, ref: str) -> int:
-        """How many messages per publish in flight has."""
+        """Number of messages of each publish in flight."""
         entry = self._flight.get(ref)
         return 0 if entry is None else len(entry.publish.messages)
 
     @property
     def survives_drop(self) -> bool:
-        """Whether anything waits still after the present connection, if there is one, is lost."""
+        """Whether publishes remain if the current connection is lost."""
         peer = self._context.peer
         if peer is None or peer.idempotent:
             return bool(self._entries)
@@ -134,7 +135,7 @@ class Publishes:
     # ---------------------------------------------------------------- from the user
 
     def publish(self, event: Publish) -> None:
-        """Take a publish into the queue, or settle it by its policy; send what may go."""
+        """Queue a publish, or settle it by its policy; then send what is allowed."""
         if event.ref in self._entries:
             return
         count = len(event.messages)
@@ -178,7 +179,7 @@ class Publishes:
         )
 
     def expire(self, ref: int) -> None:
-        """Give a publish up: its time has passed."""
+        """Give up a publish: its deadline has passed."""
         entry = self._entries.get(ref)
         if entry is None:
             return
@@ -193,8 +194,8 @@ class Publishes:
         """Give up the unsent publish of the same key.
 
         Returns:
-            Its number, which is the place in the queue that `event` takes. At the end of the queue,
-            the newest of a key that changes faster than the queue moves would never be sent.
+            Its number, which is the place in the queue for `event`. At the end of the queue, a key
+            that changes faster than the queue moves would never be sent.
         """
         entry = self._keys.get(key)
         if entry is None:
@@ -225,18 +226,18 @@ class Publishes:
     # ---------------------------------------------------------------- from the connection
 
     def connected(self, peer: Peer) -> None:
-        """A connection is there: what is in doubt is unknown now, if the peer cannot tell."""
+        """A connection is open: doubted publishes are unknown if the peer cannot deduplicate."""
         if not (peer.ack and peer.idempotent):
             self._doubt()
         self._budget = peer.burst * 1000
         self._paused = self._pacing = False
 
     def flush(self) -> None:
-        """Send what may go."""
+        """Send what is allowed."""
         self._pump()
 
     def lost(self, peer: Peer | None) -> None:
-        """The connection to `peer` is gone: what is in flight is sent again, or is unknown."""
+        """The connection to `peer` is lost: publishes in flight are repeated, or unknown."""
         self._paused = self._pacing = False
         self._timers.pace = None
         for entry in reversed(self._flight.values()):
@@ -263,13 +264,13 @@ class Publishes:
         self._pump()
 
     def published(self, frame: PublishedFrame) -> bool:
-        """The server answered; False if nothing is known under the `ref`."""
+        """The server answered; False if the `ref` is unknown."""
         entry = self._flight.get(frame.ref or "")
         if entry is None:
             return False
         publish = entry.publish
         if len(publish.messages) == 1 and frame.results is None:
-            # Nearly every answer is to one message. What was sent is not among the keys.
+            # Fast path: nearly every answer is to one message. Sent publishes are not in the keys.
             del self._flight[entry.ref], self._entries[publish.ref]
             self._flying[0] -= 1
             self._flying[1] -= publish.size
@@ -296,7 +297,7 @@ class Publishes:
         return True
 
     def failed(self, frame: ErrorFrame) -> bool:
-        """The server refused; False if nothing is known under the `ref`."""
+        """The server rejected it; False if the `ref` is unknown."""
         entry = self._flight.get(frame.ref or "")
         if entry is None:
             return False
@@ -317,16 +318,16 @@ class Publishes:
             frame: The answer.
             ref: The `ref` of the publish.
             slot: The place of the message.
-            last: Whether no answer is to come.
+            last: Whether no further answer follows.
         """
         entry = self._flight[ref]
         result = refused_one(frame) if isinstance(frame, ErrorFrame) else results_of(frame)[0]
         self._advance(entry, self._fill(entry, slot, result), last=last)
 
     def pause(self, milliseconds: int | None) -> None:
-        """Send nothing for this long: the server said `rate_limited`."""
+        """Pause sending for this long after `rate_limited`."""
         self._paused = True
-        # Below nothing by the tenth that is kept back, else the server is at its limit forever.
+        # Start below zero by the reserved tenth: otherwise the server stays at its limit.
         peer = self._context.peer
         spare = 0 if peer is None or not peer.rate else peer.rate - peer.burst
         self._budget = min(self._budget, -spare * 1000)
@@ -334,11 +335,11 @@ class Publishes:
         self._timers.pace = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
 
     def settle_all(self, unsent: Rejected) -> None:
-        """The session has ended: sent is unknown, unsent is refused."""
+        """The session has ended: sent publishes are unknown, unsent ones are rejected."""
         for entry in (*self._flight.values(), *self._queue.values()):
             outcome: Outcome = Unknown() if entry.sent else unsent
             self._ports.settle(entry.publish.ref, outcome)
-        self._timers.pace = None  # no budget is refilled for what is never sent
+        self._timers.pace = None  # do not refill the budget for publishes that are never sent
         self._entries.clear()
         self._queue.clear()
         self._flight.clear()
@@ -348,7 +349,7 @@ class Publishes:
     # ---------------------------------------------------------------- inside
 
     def _fill(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
-        """Take the result of one message; milliseconds to pause if the rate refused it."""
+        """Process the result of one message; milliseconds to pause if the rate rejected it."""
         error = result.error
         if error is not None and error.code == RATE_LIMITED:
             return error.retry_after_ms or PAUSE
@@ -362,7 +363,7 @@ class Publishes:
         if pause is not None:
             self.pause(pause)
         if not last:
-            pass  # the answers of other messages of the same publish are to come
+            pass  # answers to other messages of the same publish follow
         elif entry.left:
             entry.sent = entry.doubted or entry.left < len(entry.results)
             self._drop(entry)
@@ -374,7 +375,7 @@ class Publishes:
         self._pump()
 
     def _requeue(self, entry: PublishState) -> None:
-        """Put an entry back where its number belongs: at the head, before what came later."""
+        """Put an entry back in the order of numbers: at the head, before later ones."""
         later: list[PublishState] = []
         for queued in self._queue.values():
             if queued.number > entry.number:
@@ -404,7 +405,7 @@ class Publishes:
         while self._queue:
             if rate and self._budget < 1000:
                 break
-            # What the budget covers goes in its order; turns are for what it does not cover.
+            # Within the budget, the order of calls counts; lanes take turns beyond it.
             scarce = rate and self._budget < self._queued[0] * 1000
             waiting = self._queue.values()
             entry = self._turns.fairest(waiting) if scarce else self._turns.first(waiting)
@@ -431,13 +432,13 @@ class Publishes:
         self.slowed += self._held - entry.since >= SLOW
         entry.since = self._held
         if peer.rate:
-            # A batch beyond the budget is granted in part: there is nothing left there then.
+            # A batch beyond the budget is granted in part, which uses up the budget.
             least = (peer.burst - peer.rate) * 1000
             self._budget = max(self._budget - count * 1000, least)
             if not self._pacing:
                 self._pace(peer)
         entry.sent = True
-        # In flight before it is sent: a dialect asks which of its messages are open.
+        # Mark it as in flight before sending: a dialect reads its open messages.
         if peer.ack:
             self._entries[publish.ref] = self._flight[entry.ref] = entry
             self._flying[0] += count

@@ -1,4 +1,4 @@
-"""Which subscriptions of a session take a topic."""
+"""Finds the subscriptions of a topic."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.subscription_state import SubscriptionState
 
 KNOWN_TOPICS: Final = 4_096
-"""Topics whose subscriptions are remembered; beyond that they are looked up again."""
+"""Maximum topics with cached subscriptions."""
 
 
 class Routes:
     """Patterns to subscriptions, by topic.
 
     Attributes:
-        known: What was found before, until a pattern comes or goes.
+        known: Cached results, cleared when a pattern is added or removed.
     """
 
     __slots__ = ("_trie", "known")
@@ -30,18 +30,18 @@ class Routes:
         return len(self._trie)
 
     def add(self, state: SubscriptionState) -> None:
-        """Let the patterns of a subscription lead to it."""
+        """Add the patterns of a subscription."""
         for pattern in state.patterns:
             self._trie.insert(pattern, state)
         self.known.clear()
 
     def remove(self, pattern: str, state: SubscriptionState) -> None:
-        """Let one pattern lead there no more."""
+        """Remove one pattern of a subscription."""
         self._trie.remove(pattern, state)
         self.known.clear()
 
     def find(self, topic: str) -> tuple[SubscriptionState, ...]:
-        """The subscriptions that take a topic, each once, oldest first."""
+        """The subscriptions that match a topic, each once, oldest first."""
         states = self.known.get(topic)
         if states is None:
             if len(self.known) >= KNOWN_TOPICS:

@@ -1,7 +1,7 @@
-"""The session: what the whole SDK decides, it decides here, and performs it through its ports.
+"""The session: makes all decisions of the SDK, and acts through its ports.
 
-One object with parts that share a context: `lifecycle` follows the table, `subscriptions`,
-`publishes` and `own_presence` keep what the user asked for. This is where each call finds its part.
+Its parts share a context: `lifecycle` follows the table; `subscriptions`, `publishes` and
+`own_presence` keep the user's requests. This class dispatches each call to its part.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ _CLOSED: Final = Rejected("closed", "The client is closed.")
 
 
 class Session:
-    """One client's life, from `connect` to the port `finished`.
+    """The session of one client, from `connect` to the port `finished`.
 
-    Each call is one step: it changes the session and calls ports, and returns. Nothing that comes
-    from the network makes it raise: what has no meaning now is ignored.
+    Each call is one step: it changes the session, calls ports, and returns. It never raises for
+    data from the network: unexpected data is ignored.
 
     Args:
-        options: What it is set to.
-        ports: The world outside.
+        options: Its options.
+        ports: Its environment.
         random: A number from 0 inclusive to 1 exclusive, drawn once for each delay.
     """
 
@@ -65,27 +65,27 @@ class Session:
         self._timers = context.timers
         self.subscriptions: Final = Subscriptions(context)
         self.message: Callable[[wire.Envelope], None] = self.subscriptions.message
-        """`receive` for one live message: nearly every frame is one."""
+        """Like `receive`, for one live message: nearly every frame is one."""
         self.publishes: Final = Publishes(context)
         self.own_presence: Final = OwnPresence(context, self.publishes)
         self.lifecycle: Final = Lifecycle(
             context, self.subscriptions, self.publishes, self.own_presence
         )
 
-    # ---------------------------------------------------------------- what others may ask
+    # ---------------------------------------------------------------- queries
 
     @property
     def state(self) -> State:
-        """Where the session is in the lifecycle table."""
+        """The state in the lifecycle table."""
         return self.lifecycle.state
 
     @property
     def peer(self) -> Peer | None:
-        """What the server of the present connection can do; None where there is none."""
+        """The features of the connected server; None without a connection."""
         return self._context.peer
 
     def positions(self, sub: int) -> dict[str, int]:
-        """Position of each topic of a subscription, for `Subscribe(after=…)` at another time."""
+        """Position of each topic of a subscription, for a later `Subscribe(after=…)`."""
         return self.subscriptions.positions(sub)
 
     # ---------------------------------------------------------------- from the user
@@ -100,17 +100,17 @@ class Session:
         self._end_step(None)
 
     def close(self) -> None:
-        """End, after what is published has been settled."""
+        """End after the publishes are settled."""
         self.lifecycle.fire("close")
         self._end_step(None)
 
     def abort(self) -> None:
-        """End now; what is unsettled is settled as unknown or refused."""
+        """End now; settle open publishes as unknown or rejected."""
         self.lifecycle.fire("abort")
         self._end_step(None)
 
     def subscribe(self, request: Subscribe) -> None:
-        """Take a subscription."""
+        """Add a subscription."""
         if self.lifecycle.is_draining or self.state in FINAL:
             denied = tuple(
                 wire.Denial(topic=topic, code=_CLOSED.code, message=_CLOSED.message)
@@ -129,7 +129,7 @@ class Session:
         self._end_step(None)
 
     def publish(self, request: Publish) -> None:
-        """Publish; the port `settle` gets the outcome."""
+        """Publish; the port `settle` receives the outcome."""
         lifecycle = self.lifecycle
         if lifecycle.is_draining or lifecycle.state in FINAL:
             self._ports.settle(request.ref, _CLOSED)
@@ -138,11 +138,11 @@ class Session:
             if lifecycle.state != "connected":
                 lifecycle.hurry()
             elif self._timers.pace is None:
-                return  # nothing that ends a step is due, as after nearly every publish
+                return  # fast path: usually there is nothing to do at the end of the step
         self._end_step(None)
 
     def expire(self, ref: int) -> None:
-        """The time that the user gave a publish has passed. It is never sent after that."""
+        """The timeout of a publish has passed. It is not sent afterwards."""
         self.publishes.expire(ref)
         self._end_step(None)
 
@@ -154,7 +154,8 @@ class Session:
         Args:
             topic: The topic; None for all that the user is a member of.
             data: Keys with their new values.
-            ref: Not used before; names the update in the port `settle`. None: nothing waits for it.
+            ref: Unique number that identifies the update in the port `settle`; None if no call
+                waits.
         """
         if self.state not in FINAL:
             self.own_presence.update(topic, data, ref)
@@ -166,43 +167,43 @@ class Session:
     # ---------------------------------------------------------------- from the runtime
 
     def token(self, call: int, value: str, expires_in: int | None = None) -> None:
-        """The token callback answered; milliseconds until the token ends, if it said it."""
+        """The token callback answered; milliseconds until the token expires, if stated."""
         self._token(Token(call, value, expires_in))
 
     def token_failed(self, call: int, message: str, *, refused: bool) -> None:
-        """The token callback raised; `refused`: asking again is pointless."""
+        """The token callback raised; `refused`: another call is useless."""
         self._token(TokenFailed(call, refused, message))
 
     def opened(self, *, incremental: bool) -> None:
         """The transport is open.
 
         Args:
-            incremental: Subscriptions may come and go one by one. False for SSE, where one request
-                carries them all.
+            incremental: Single subscriptions can be added and removed. False for SSE, where one
+                request contains them all.
         """
         self.lifecycle.opened(incremental=incremental)
         self._end_step(None)
 
     def dropped(self, code: int | None, reason: str, retry_after: int | None = None) -> None:
-        """The transport is gone, or could not be opened.
+        """The transport was closed, or could not be opened.
 
         Args:
-            code: WebSocket close code, or the one that an HTTP status stands for; None without one.
-            reason: What was said, in words.
-            retry_after: Milliseconds the server asked to wait.
+            code: WebSocket close code, or the code for an HTTP status; None without one.
+            reason: The reason in words.
+            retry_after: Milliseconds that the server requested to wait.
         """
         event = Dropped(code, reason, retry_after)
         self.lifecycle.dropped(event)
         self._end_step(event)
 
     def probed(self, *, ok: bool) -> None:
-        """A WebSocket could be opened beside the fallback, or not."""
+        """Whether a WebSocket could be opened in addition to the fallback."""
         event = Probed(ok)
         self.lifecycle.fire("probed", event)
         self._end_step(event)
 
     def answered(self, *, ok: bool) -> None:
-        """The HTTP address answered as a PubSub service, or not."""
+        """Whether the HTTP address answered as a PubSub service."""
         event = Answered(ok)
         self.lifecycle.answered(event, ok=ok)
         self._end_step(event)
@@ -213,7 +214,7 @@ class Session:
         self._end_step(None)
 
     def offline(self) -> None:
-        """The platform says that the network is gone; it may be wrong about this connection."""
+        """The platform reports that the network is offline; this connection may still work."""
         self.lifecycle.fire("offline")
         self._end_step(None)
 
@@ -238,7 +239,7 @@ class Session:
         self._end_step(event)
 
     def receive(self, frame: wire.ServerFrame, at: int) -> None:
-        """A frame has come.
+        """A frame has arrived.
 
         Args:
             frame: The decoded frame.
@@ -270,7 +271,7 @@ class Session:
         self._end_step(event)
 
     def published(self, frame: PublishedFrame) -> None:
-        """`receive` for the answer to a publish: most other frames are one."""
+        """Like `receive`, for the answer to a publish: most other frames are one."""
         if self._context.peer is not None:
             self.lifecycle.proves_well()
             if not self.publishes.published(frame):
@@ -295,7 +296,7 @@ class Session:
             case wire.PresenceSnapshotFrame():
                 self.subscriptions.presence.snapshot(frame)
             case _:
-                pass  # `unsubscribed` says nothing that is not known
+                pass  # `unsubscribed` contains no new information
 
     def _error(self, frame: ErrorFrame, event: Received) -> None:
         lifecycle = self.lifecycle
@@ -325,7 +326,7 @@ class Session:
         self._end_step(event)
 
     def _end_step(self, event: Event) -> None:
-        """End the session if that is what it waits for, and start the timers that are due."""
+        """End the session if it waits for that, and start the timers that are due."""
         lifecycle, timers = self.lifecycle, self._timers
         if lifecycle.is_draining and not len(self.publishes) and lifecycle.state not in FINAL:
             lifecycle.fire("drained", event)

@@ -1,6 +1,6 @@
-"""One subscription inside a session: its patterns, its cursor, and how far the server has answered.
+"""One subscription of a session: its patterns, its cursor, and the state of its request.
 
-It is pending (not asked for on this connection), joining (asked and not answered: matching live
+It is pending (not requested on this connection), joining (requested and not answered: matching live
 messages are held), or live.
 """
 
@@ -65,7 +65,7 @@ class SubscriptionState:
         self.clear_answer()
 
     def clear_answer(self) -> None:
-        """Forget what has come of an answer that is not complete."""
+        """Drop the parts of an incomplete answer."""
         self.history: list[Envelope] = []
         self.positions: dict[str, int] = {}
         self.truncated: dict[str, None] = {}
@@ -73,7 +73,7 @@ class SubscriptionState:
         self.timestamp: int | None = None
 
     def forget(self) -> None:
-        """The connection is gone: what was held and not replayed would make the mark jump."""
+        """The connection is lost: drop held messages, which would make the mark jump."""
         self.phase = PENDING
         self.ref = ""
         self.held = []
@@ -85,15 +85,15 @@ class SubscriptionState:
 
     @property
     def piecemeal(self) -> bool:
-        """Whether parts of an answer may be admitted before the last one has come.
+        """Whether parts of an answer can be processed before the last one has arrived.
 
-        Where the connection breaks in between, it is gone on from there. The newest few cannot be
-        asked for like that, and by time and ids alone an answer is known to be whole only at its
-        end.
+        If the connection breaks in between, the subscription resumes from there. This is not
+        possible for a request of the newest messages, and with time and ids only, an answer is
+        known to be complete only at its end.
         """
         whole = not self.answered and self.request.history is not None
         return self.cursor.counts and not whole
 
     def takes(self, topic: str) -> bool:
-        """Whether a pattern in force takes the topic."""
+        """Whether an active pattern matches the topic."""
         return any(matches(pattern, topic) for pattern in self.patterns)

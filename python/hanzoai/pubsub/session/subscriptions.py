@@ -1,4 +1,4 @@
-"""Subscriptions inside a session: asked for, answered, refused, routed to; each with a cursor.
+"""Subscriptions of a session: requests, answers, rejections and routing; each with a cursor.
 
 HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
 """
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.peer import Peer
 
 MAX_WAIT: Final = 60_000
-"""Longest wait before a subscription is asked for again that a server may impose, milliseconds."""
+"""Maximum wait before the next request that a server can impose, milliseconds."""
 
 REFUSED_FOR_NOW: Final = 1_000
-"""Milliseconds to wait where a server refuses a subscription for now and names no time."""
+"""Milliseconds to wait if a server rejects a subscription temporarily without a time."""
 
 
 class Subscriptions:
     """All subscriptions of a session.
 
     Args:
-        context: What the parts of the session share.
+        context: Shared state of the session.
 
     Attributes:
-        requests: Those whose request the server has not answered, by its `ref`.
-        cursors: Makes cursors that fit the peer.
+        requests: Subscriptions with an unanswered request, by its `ref`.
+        cursors: Creates cursors for the peer.
     """
 
     def __init__(self, context: Context) -> None:
@@ -55,31 +55,31 @@ class Subscriptions:
         self.cursors: Cursors = BY_SEQ
         self._number = 0
         self.presence: Final = Presence(context, self._routes)
-        # Milliseconds after which the timer `rejoin` fires; None where it does not run.
+        # Milliseconds after which the timer `rejoin` fires; None if it does not run.
         self._waits: int | None = None
-        # The peer of the connection before.
+        # The peer of the previous connection.
         self._last: Peer | None = None
 
-    # ---------------------------------------------------------------- what others may ask
+    # ---------------------------------------------------------------- queries
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is subscribed."""
+        """Whether there is no subscription."""
         return not self._states
 
     def positions(self, sub: int) -> dict[str, int]:
-        """Position of the newest message of each topic, in order to begin there another time."""
+        """Position of the newest message of each topic, to resume from it later."""
         state = self._states.get(sub)
         return {} if state is None else state.cursor.positions
 
     def wants(self, topic: str) -> bool:
-        """Whether any subscription takes the topic."""
+        """Whether any subscription matches the topic."""
         return bool(self._routes.find(topic))
 
     # ---------------------------------------------------------------- from the user
 
     def subscribe(self, request: Subscribe) -> None:
-        """Take a subscription; ask for it if there is a connection."""
+        """Add a subscription; request it if there is a connection."""
         if request.sub in self._states or not request.topics:
             return
         peer = self._context.peer
@@ -91,7 +91,7 @@ class Subscriptions:
             self._request(state)
 
     def unsubscribe(self, sub: int) -> None:
-        """End a subscription; tell the server of patterns that no other one has."""
+        """End a subscription; unsubscribe from patterns that no other subscription has."""
         state = self._states.get(sub)
         if state is None:
             return
@@ -114,7 +114,7 @@ class Subscriptions:
     # ---------------------------------------------------------------- from the connection
 
     def connected(self, peer: Peer) -> None:
-        """A connection is there: ask for every subscription, each from where it stands."""
+        """A connection is open: request every subscription from its position."""
         last, self._last = self._last, peer
         moved = last is not None and last.node != peer.node
         self.presence.reconnected(known=last is None or last.client_id == peer.client_id)
@@ -123,7 +123,7 @@ class Subscriptions:
             self._ask(state)
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """The connection is lost."""
         self.requests.clear()
         self._timers.rejoin = self._waits = None
         self.presence.lost()
@@ -131,7 +131,7 @@ class Subscriptions:
             state.forget()
 
     def rejoin(self) -> None:
-        """The timer `rejoin` fired: ask for what was refused for now; on a stream, for all."""
+        """The timer `rejoin` fired: request rejected subscriptions again; on a stream, all."""
         self._waits = None
         peer = self._context.peer
         if peer is None:
@@ -145,7 +145,7 @@ class Subscriptions:
                 self._ask(state)
 
     def message(self, message: Envelope) -> None:
-        """Take a live message to every subscription that wants it, once; a step of its own."""
+        """Deliver a live message to every matching subscription, once; a separate step."""
         if self._context.peer is None:
             return
         topic = message.topic
@@ -169,7 +169,7 @@ class Subscriptions:
             self._timers.start_due()
 
     def subscribed(self, frame: SubscribedFrame, at: int) -> None:
-        """The server answered a `subscribe`, in whole or in part."""
+        """The server answered a `subscribe`, completely or in part."""
         ref = frame.ref or ""
         state = self.requests.get(ref)
         if state is None:
@@ -188,7 +188,7 @@ class Subscriptions:
             self._admit(state, at, complete=False)
 
     def failed(self, frame: ErrorFrame) -> bool:
-        """The server refused a `subscribe`; False if none is open under the `ref`."""
+        """The server rejected a `subscribe`; False if the `ref` is unknown."""
         state = self.requests.pop(frame.ref or "", None)
         if state is None:
             return False
@@ -208,19 +208,19 @@ class Subscriptions:
         return True
 
     def doubt(self, state: SubscriptionState) -> None:
-        """Request it once more in a while: an error may have been about it."""
+        """Request it again after a while: an error may have been about it."""
         state.again = True
         self._later(REFUSED_FOR_NOW)
 
     # ---------------------------------------------------------------- requests
 
     def _next_ref(self, kind: str) -> str:
-        """A `ref` that was not used before."""
+        """A new `ref`."""
         self._number += 1
         return f"{kind}{self._number}"
 
     def _request(self, state: SubscriptionState) -> None:
-        """Ask for a subscription; on an event stream, for all, in a while."""
+        """Request a subscription; on an event stream, all of them after a while."""
         peer = self._context.peer
         if peer is not None and peer.incremental:
             self._ask(state)
@@ -263,12 +263,12 @@ class Subscriptions:
         self._request(state)
 
     def _heal(self, state: SubscriptionState, message: Envelope) -> None:
-        """A jump: ask once more from where the cursor stands, and hold what comes meanwhile."""
+        """A jump: request again from the cursor, and hold messages in the meantime."""
         state.healed[message.topic] = state.cursor.position(message.topic)
         self._ask_again(state, [message])
 
     def _later(self, milliseconds: int) -> None:
-        """Have `rejoin` called after so long, unless that is going to happen sooner."""
+        """Schedule `rejoin` after this time, unless it is scheduled earlier."""
         if self._waits is None or milliseconds < self._waits:
             self._timers.rejoin = self._waits = min(MAX_WAIT, milliseconds)
 
@@ -349,7 +349,7 @@ class Subscriptions:
     # ---------------------------------------------------------------- refusals
 
     def _take_denied(self, state: SubscriptionState) -> bool:
-        """Take what an answer denies, report what it grants; whether any pattern is in force."""
+        """Process denied and granted patterns of an answer; whether any pattern is active."""
         denied = [d for d in state.denied if not _for_now(d.code)]
         later = {d.topic for d in state.denied if _for_now(d.code)}
         state.denied = []
@@ -361,7 +361,7 @@ class Subscriptions:
                 state.forget()
                 state.denied = denied
                 return False
-            # What comes of the others by other subscriptions is going to be replayed.
+            # Messages of the others that arrive by other subscriptions will be replayed.
             state.unrouted = True
             for pattern in later:
                 self._routes.remove(pattern, state)
@@ -388,11 +388,11 @@ class Subscriptions:
         return self.cursors.make(request, self._context.options)
 
     def _suit(self, state: SubscriptionState, *, moved: bool) -> None:
-        """Give the subscription the cursor that fits the peer, which may be another than before.
+        """Give the subscription a cursor for the peer, which may be another one than before.
 
         Args:
             state: The subscription.
-            moved: The positions of the subscription are those of another node.
+            moved: Whether the positions of the subscription are from another node.
         """
         if state.cursor.counts == self.cursors.counts and not (moved and state.answered):
             return
@@ -434,6 +434,6 @@ class Subscriptions:
 
 
 def _for_now(code: str) -> bool:
-    """Whether a refusal is worth another try by itself."""
+    """Whether to retry after a rejection automatically."""
     known = CODES.get(code)
     return known is not None and known.retryable

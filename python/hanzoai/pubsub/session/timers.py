@@ -1,4 +1,4 @@
-"""Which timers of a session run."""
+"""The running timers of a session."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class Timers:
-    """The timers that run, and those that start when the step at hand ends.
+    """The running timers, and those that start at the end of the current step.
 
     Attributes:
         pace: Milliseconds after which `pace` fires; None leaves it unchanged.
@@ -46,14 +46,14 @@ class Timers:
             self.stop(name)
 
     def fired(self, name: TimerName) -> bool:
-        """Take note that a timer has run out; False if it was not running."""
+        """Record that a timer has fired; False if it was not running."""
         if name not in self._running:
             return False
         del self._running[name]
         return True
 
     def start_due(self) -> None:
-        """Start what the queue and the subscriptions have asked for during the step."""
+        """Start the timers that the queue and the subscriptions requested during the step."""
         if self.pace is not None:
             after, self.pace = self.pace, None
             self.start("pace", after)

@@ -1,4 +1,4 @@
-"""Which transport is taken: the WebSocket, or the event stream where it does not work (LIFE-6)."""
+"""Selects the transport: the WebSocket, or the event stream if it does not work (LIFE-6)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class TransportChoice:
-    """The transport of the next attempt, and what speaks for the other one.
+    """The transport of the next attempt, and the reasons for the other one.
 
     Args:
         options: `transport`, `short_life`, `fallback_failures` and `upgrade_after` are used.
@@ -18,9 +18,9 @@ class TransportChoice:
     Attributes:
         name: The transport.
         answered: HTTP has answered since the last failure.
-        asking: HTTP is being asked.
+        asking: An HTTP check is in progress.
         has_opened: A WebSocket has worked in this process.
-        late: The time within which the first WebSocket should open has passed.
+        late: The first WebSocket has not opened in time.
     """
 
     __slots__ = (
@@ -36,7 +36,7 @@ class TransportChoice:
 
     def __init__(self, options: SessionOptions) -> None:
         self._options = options
-        self._failures = 0  # WebSockets in a row that failed, while HTTP answered between them
+        self._failures = 0  # consecutive failed WebSockets, between which HTTP answered
         self._probes = 0
         self.name: TransportName = "sse" if options.transport == "sse" else "websocket"
         self.answered = False
@@ -50,14 +50,14 @@ class TransportChoice:
         return self._options.transport == "auto" and self.name == "websocket"
 
     def failed(self) -> bool:
-        """Count a WebSocket that failed without a word of the server.
+        """Count a WebSocket that failed without an error of the server.
 
-        A WebSocket gives way after some failures between which the HTTP address answered: an
-        address that does not answer at all says nothing about WebSockets, and a
-        server without event streams offers no alternative.
+        The client falls back after some failures between which the HTTP address answered: an
+        address without any answer says nothing about WebSockets, and a server without event streams
+        offers no alternative.
 
         Returns:
-            Whether to ask the HTTP address now.
+            Whether to check the HTTP address now.
         """
         answered, self.answered = self.answered, False
         if answered or not self._failures:
@@ -76,20 +76,20 @@ class TransportChoice:
             self._failures = 0
 
     def change(self) -> None:
-        """Take the event stream; or the WebSocket, on the event stream."""
+        """Switch to the event stream; or from it to the WebSocket."""
         self._failures = 0
         self.answered = self.has_opened = False
         if self._options.transport == "auto":
             self.name = "sse" if self.name == "websocket" else "websocket"
 
     def upgrade(self) -> None:
-        """Take the WebSocket while the event stream serves, which one failure brings back."""
+        """Switch to the WebSocket while the event stream works; one failure switches back."""
         self.change()
         self._failures = self._options.fallback_failures - 1
         self.answered = True
 
     def probed(self) -> None:
-        """Count a probe for a WebSocket: the next one comes later."""
+        """Count a WebSocket probe, so that the next one is later."""
         self._probes += 1
 
     def upgrade_delay(self) -> int | None:
@@ -100,7 +100,7 @@ class TransportChoice:
         return min(first << min(self._probes, 30), max(first, self._options.upgrade_cap))
 
     def proves_well(self) -> None:
-        """A connection is of use: what failed before says nothing about the way any more."""
+        """A connection is useful: earlier failures no longer count against the transport."""
         if self.name == "websocket":
             self._failures = self._probes = 0
             self.answered = False

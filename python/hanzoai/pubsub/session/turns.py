@@ -1,9 +1,8 @@
-"""Whose publish goes next where the rate of a client is used up.
+"""Selects the next publish when the rate of a client is used up.
 
-Publishes wait in three lanes: messages, the newest values of keys (policy `latest`), and what the
-program publishes in the background, such as token streams. The lanes take turns, 4:1:1, by smooth
-weighted round robin; a message that comes alone goes next. Within a lane the order is that of the
-calls.
+Publishes wait in three lanes: messages, the newest values of keys (policy `latest`), and background
+publishes, such as token streams. The lanes take turns, 4:1:1, by smooth weighted round robin; a
+message that comes alone goes next. Within a lane the order is that of the calls.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ class Turns:
     """The turns of one client.
 
     Attributes:
-        credit: What lanes that waited have saved up.
+        credit: Credit that waiting lanes have saved.
     """
 
     def __init__(self) -> None:
@@ -40,18 +39,18 @@ class Turns:
         self._then: dict[Lane, int] = {}
 
     def first(self, queue: Iterable[PublishState]) -> PublishState:
-        """The publish of a queue that came first; `taken` says that it went."""
+        """The oldest publish of a queue; call `taken` when it is sent."""
         self._then = {}
         return next(iter(queue))
 
     def fairest(self, queue: Iterable[PublishState]) -> PublishState:
-        """The publish of a queue whose turn it is; `taken` says that it went."""
+        """The publish of a queue whose turn it is; call `taken` when it is sent."""
         heads: dict[Lane, PublishState] = {}
         for entry in queue:
             heads.setdefault(lane_of(entry), entry)
             if len(heads) == len(WEIGHTS):
                 break
-        # What is saved up stays small, so that a message that comes alone goes next.
+        # Saved credit stays small, so that a single message is sent next.
         credit: dict[Lane, int] = {
             lane: min(self.credit.get(lane, 0), 1) + weight
             for lane, weight in WEIGHTS.items()
@@ -63,7 +62,7 @@ class Turns:
         return heads[lane]
 
     def taken(self) -> None:
-        """What `first` or `fairest` named went."""
+        """The result of `first` or `fairest` was sent."""
         self.credit = self._then
 
 
