@@ -7,9 +7,8 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-import httpx
-
 from hanzoai.pubsub.http.inflate import ACCEPTED, inflated
+from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.settings.checks import bare_token
 from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.version import USER_AGENT

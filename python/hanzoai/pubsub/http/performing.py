@@ -14,7 +14,6 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
-import httpx
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -32,6 +31,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.http.address import doubt_address
 from hanzoai.pubsub.http.connection import authorization, body_of, make_client
+from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import describe_answer, read_error
 from hanzoai.pubsub.http.status import why_unreachable
 from hanzoai.pubsub.settings.options import seconds_of

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
-import httpx
-
 from hanzoai.pubsub.errors import AuthError, ConnectionFailed, PubSubError
+from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.status import why_unreachable
 from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.version import USER_AGENT

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 from urllib.parse import quote
 
-import httpx
 from pydantic_core import from_json, to_json
 
 from hanzoai.pubsub.errors import (
@@ -19,6 +18,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
     from_code,
 )
+from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.spark.connection import Attempts, Connection, PerProcess
 from hanzoai.pubsub.spark.credentials import Credentials

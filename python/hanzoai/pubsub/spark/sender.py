@@ -14,7 +14,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
-import httpx
 from pydantic_core import SchemaValidator, core_schema, from_json
 
 from hanzoai.pubsub.errors import (
@@ -24,6 +23,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
     from_code,
 )
+from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import read_error
 from hanzoai.pubsub.spark.connection import (
     PATIENCE,

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import unquote
 
-import httpx
 from msgspec.structs import asdict
 
 from hanzoai.pubsub.errors import from_code
 from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.values import Published
 from pubsub_server.access.policy import Policy, load_rules
 from pubsub_server.auth.identity import Identity, strip_bearer

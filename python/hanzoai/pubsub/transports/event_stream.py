@@ -8,12 +8,10 @@ from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-import httpx
-from httpx_sse import EventSource
-
 from hanzoai.pubsub.errors import ProtocolError
 from hanzoai.pubsub.http.connection import authorization, body_of
 from hanzoai.pubsub.http.inflate import inflated
+from hanzoai.pubsub.http.library import EventSource, httpx
 from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode_event
 
 if TYPE_CHECKING:

@@ -20,8 +20,6 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-import httpx
-
 from hanzoai.pubsub.errors import (
     ConnectionFailed,
     NotFound,
@@ -43,6 +41,7 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribeFrame,
 )
 from hanzoai.pubsub.http import calls as rest_calls
+from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import describe_answer, is_page, read_error
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, why_unreachable

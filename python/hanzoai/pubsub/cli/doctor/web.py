@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final, Self
 
-import httpx
-
 from hanzoai.pubsub.cli.doctor.claims import span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, skipped, warning
 from hanzoai.pubsub.cli.doctor.network import Address, proxy_for, speaks_tls
 from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.http.library import httpx
 
 if TYPE_CHECKING:
     import ssl
