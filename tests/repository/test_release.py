@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import subprocess
+import tomllib
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,6 +66,23 @@ def test_an_unknown_command_prints_the_usage(capsys: pytest.CaptureFixture[str])
     assert release.main(["publish"]) == 2
     assert "Usage" in capsys.readouterr().err
     assert release.main(["notes", "v0.0.0"]) == 1
+
+
+def test_every_package_links_to_the_same_repository_and_site() -> None:
+    manifest = json.loads((release.ROOT / "js" / "package.json").read_text(encoding="utf-8"))
+    repository = manifest["repository"]["url"].removeprefix("git+").removesuffix(".git")
+    assert manifest["repository"]["directory"] == "js"
+    assert manifest["bugs"] == f"{repository}/issues"
+    security = (release.ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert f"({repository}/security/advisories/new)" in security
+    site = manifest["homepage"]
+    assert f'"{site}errors/"' in (release.ROOT / "spec" / "asyncapi.yaml").read_text("utf-8")
+    for file in ("pyproject.toml", "server-mock/pyproject.toml"):
+        urls = tomllib.loads((release.ROOT / file).read_text(encoding="utf-8"))["project"]["urls"]
+        assert urls["Repository"] == repository, file
+        assert urls["Issues"] == manifest["bugs"], file
+        assert urls["Homepage"] == urls["Documentation"] == site, file
+        assert urls["Changelog"] == f"{repository}/blob/main/CHANGELOG.md", file
 
 
 def jobs() -> list[tuple[str, dict[str, Any]]]:
