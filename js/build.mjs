@@ -1,7 +1,7 @@
 // Builds the package into dist/: modules, the same as CommonJS, and types for both. The entries are
-// those of `exports` in package.json. dist/ itself has every word and option check; what browsers get
-// in production is in dist/production/.
-// Usage: node build.mjs [--pack FOLDER]; with --pack the package is also packed into that folder.
+// those of `exports` in package.json. dist/ has all messages and option checks; dist/production/ is
+// for browsers in production. Usage: node build.mjs [--pack FOLDER]; with --pack the package is
+// also packed into that folder.
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -39,13 +39,15 @@ const TARGET = 'es2022';
 /** The constant of src/build.ts is defined, so that what it excludes is not even parsed. */
 const BUILD = /^import \{ DEVELOPMENT \} from '[^']*';$/m;
 
-/** What the first entry loads at once for the client. */
+/** Sources that the first entry loads immediately for the client. */
 const CLIENT = './src/client.ts';
 
-/** What programs do not load, but their tests. */
+/** Entries that only tests load. */
 const TESTING = 'src/testing/index.ts';
 
-/** Modules of which the first entry gives something away: apart, so that one can do without others. */
+/**
+ * Modules that the first entry exports: separate chunks, so that programs load only what they use.
+ */
 const apart = [
   ...readFileSync(join(here, entries[0]), 'utf8').matchAll(
     /^export (?!type)[^;]* from '\.\/(.*)\.js';$/gm,
@@ -77,7 +79,7 @@ function staysWhole(alone, isProduction) {
   };
 }
 
-/** Modules: one for each entry, chunks for what they share and for what is loaded by import(). */
+/** Modules: one per entry, and chunks for shared code and for import(). */
 async function buildModules(outdir, isProduction) {
   const settings = {
     absWorkingDir: here,
@@ -95,14 +97,14 @@ async function buildModules(outdir, isProduction) {
       PACKAGE_VERSION: JSON.stringify(manifest.version),
       DEVELOPMENT: String(!isProduction),
     },
-    // Names that begin with `_` are not public, and become short.
+    // Names that begin with `_` are private and are shortened.
     mangleProps: /^_[^_]/,
     minifySyntax: true,
     sourcemap: true,
     sourcesContent: false,
     logLevel: 'warning',
   };
-  // Names that are used often become the shortest: what tests use takes none of them.
+  // Frequent names become the shortest; the testing entry does not count.
   const { metafile, mangleCache } = await build({
     ...settings,
     entryPoints: settings.entryPoints.filter((path) => path !== TESTING),
@@ -123,7 +125,7 @@ async function buildModules(outdir, isProduction) {
   }
 }
 
-/** A module that is imported for nothing does nothing; bundlers would complain of it. */
+/** Remove imports without names: the modules have no side effects, and bundlers would warn. */
 function dropBareImports() {
   for (const file of files(dist, '.js')) {
     const text = readFileSync(file, 'utf8').replace(/^import "\.[^"]*";$/gm, '');

@@ -1,6 +1,6 @@
-// Checks who imports whom in src/, as the import rules of pyproject.toml do for the Python sources.
-// Imports of types alone do not count for the layers; import() does. Circles have none of the three.
-// Usage: node imports.mjs
+// Checks the imports in src/, as the import rules of pyproject.toml do for the Python sources.
+// Imports of types alone do not count for the layers; import() does. Circles have none of the
+// three. Usage: node imports.mjs
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { posix } from 'node:path';
@@ -37,7 +37,7 @@ const LAYERS = [
   ['build'],
 ];
 
-/** What decides gets every part given: it loads nothing by itself. */
+/** Pure modules receive all parts as arguments and load nothing. */
 const NEVER_LAZY = ['session', 'dialects', 'topics', 'errors', 'generated'];
 
 /** Packages that rooms import; users of these install them. */
@@ -99,7 +99,7 @@ function named(file) {
     .flatMap((path) => [`${path}.ts`, `${path}.tsx`].filter((one) => existsSync(`${here}/${one}`)));
 }
 
-/** Two modules that lead to each other cannot be read one after the other. */
+/** Finds import cycles. */
 const graph = new Map(modules.map(([file]) => [file, named(file)]));
 const done = new Set();
 function visit(file, path) {

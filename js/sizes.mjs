@@ -1,4 +1,4 @@
-// Measures what an import costs: bundled from the packed package as an application does it, and with
+// Measures the size of imports: bundled from the packed package like in an application, and with
 // --peers beside the clients of other services, which `make bench` installs, in the same run.
 // Usage: node sizes.mjs [--check] [--peers] [--write FILE]
 // --check fails above the limits; --write puts the tables into a page and implies --peers.
@@ -19,7 +19,7 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 const KB = 1024;
-/** Where the sizes are to go, and what they may not exceed on the way there: lower these, never raise them. */
+/** Goals and limits of the sizes: lower the limits, never raise them. */
 const GOALS = {
   core: 14 * KB,
   everything: 36 * KB,
@@ -64,7 +64,7 @@ const IMPORTS = [
   ],
 ];
 
-/** Others' clients: package, and the import with which its guide begins. */
+/** Other clients: the package, and the first import of its guide. */
 const PEERS = [
   ['phoenix', "export { Socket } from 'phoenix'"],
   ['socket.io-client', "export { io } from 'socket.io-client'"],
@@ -88,7 +88,7 @@ function run(command, parameters, cwd) {
   if (status !== 0) process.exit(status ?? 1);
 }
 
-/** The package as an application gets it: packed, and installed into a folder. */
+/** The package as in an application: packed, and installed into a folder. */
 function install(folder) {
   run(process.execPath, [join(here, 'build.mjs'), '--pack', folder]);
   const tarball = readdirSync(folder).find((name) => name.endsWith('.tgz'));
@@ -107,7 +107,7 @@ function reach(outputs, from, follows) {
   return [...reached];
 }
 
-/** Bytes of what a module loads at once, and of each chunk it may load later. */
+/** Bytes that a module loads immediately, and bytes of each chunk that it may load later. */
 async function measure(folder, code, { splitting = true, conditions = [], wanted = [] } = {}) {
   const { metafile, outputFiles } = await build({
     absWorkingDir: folder,

@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-/** `PubSub`: what a program holds. */
+/** `PubSub`: the client. */
 
 import { DEVELOPMENT } from './build.js';
 import type { PubSubError } from './errors.js';
@@ -53,19 +53,19 @@ export class PubSub<Topics extends object = AnyTopics> {
   declare private readonly _driver: Driver;
 
   /**
-   * @throws InvalidOption An option is of a wrong type or out of range; the error names it.
-   * @throws InsecureUrl The token would go over an unencrypted connection.
+   * @throws InvalidOption An option has a wrong type or is out of range; the error names it.
+   * @throws InsecureUrl The client would send the token over an unencrypted connection.
    */
   constructor(options?: PubSubOptions);
   /** @internal With a clock and transports of a test. */
   constructor(options: PubSubOptions, around: Surroundings);
   constructor(options: PubSubOptions = {}, around: Surroundings = platform) {
-    // It holds the token: hide it from inspectors, serializers and copies of the object.
+    // It contains the token: hide it from inspectors, serializers and copies of the object.
     const value = new Driver(readOptions(options), around);
     Object.defineProperties(this, { _driver: { value } });
   }
 
-  /** The state now. */
+  /** The current state. */
   get state(): StateName {
     return this._driver.state;
   }
@@ -78,7 +78,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     return this._driver.lastFailure;
   }
 
-  /** The id the server gave this client; undefined before it was ever connected. */
+  /** The id that the server assigned to this client; undefined before the first connection. */
   get clientId(): string | undefined {
     return this._driver.peer?.clientId;
   }
@@ -105,7 +105,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     return this._driver.transport;
   }
 
-  /** The URL of the WebSocket; it never holds a token. */
+  /** The URL of the WebSocket; it never contains a token. */
   get url(): string {
     return this._driver.options.socketUrl;
   }
@@ -116,9 +116,10 @@ export class PubSub<Topics extends object = AnyTopics> {
    * Call it to connect before the first use, or to get errors early. After the timeout, the client
    * keeps trying.
    *
-   * @throws ConnectionFailed Not connected in time; the message says why the last attempt failed.
-   * @throws AuthError The server refused the token, or `getToken` refused.
-   * @throws PermissionDenied The server does not let this identity connect.
+   * @throws ConnectionFailed The client did not connect in time; the message has the reason of the
+   * last failure.
+   * @throws AuthError The server rejected the token, or `getToken` threw `AuthRefused`.
+   * @throws PermissionDenied The server does not allow this identity to connect.
    * @throws ClosedError The client is closed.
    */
   async connect(options: Waiting = {}): Promise<void> {
@@ -145,7 +146,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     await this._driver.close(options.timeout);
   }
 
-  /** `close()` under the name that HIP-56's sample has for it. */
+  /** The same as `close()`, under its name in the sample of HIP-56. */
   async disconnect(): Promise<void> {
     await this.close();
   }
@@ -207,11 +208,11 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @param message `{type, data}`, optionally `ttl`, `id`, `meta`.
    * @throws InvalidTopic The topic is not valid or has a wildcard.
    * @throws InvalidPayload The data is not JSON.
-   * @throws PayloadTooLarge The data is over the limit.
+   * @throws PayloadTooLarge The data is larger than the limit.
    * @throws PermissionDenied The access rules do not allow it.
-   * @throws QueueFull Too much waits to be sent (policy `error`), or it was dropped
-   *   (`drop_oldest`).
-   * @throws Superseded A newer message with its key took its place (`latest`).
+   * @throws QueueFull Too many messages wait to be sent (policy `error`), or the message was
+   * dropped (`drop_oldest`).
+   * @throws Superseded A newer message with the same key replaced it (`latest`).
    * @throws OperationTimeout Not settled in time. `outcomeUnknown` is true if it may have been
    *   published. Publish again with the same `id` to avoid a duplicate.
    * @throws ClosedError The client is closed.
@@ -232,7 +233,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @returns One result per message, in the same order: a `Published`, or the error.
    * @throws InvalidTopic A topic is not valid; nothing was sent.
    * @throws InvalidPayload A payload is not JSON; nothing was sent.
-   * @throws PayloadTooLarge A payload is over the limit; nothing was sent.
+   * @throws PayloadTooLarge A payload is larger than the limit; nothing was sent.
    */
   async publishMany<Topic extends string>(
     messages: readonly (
@@ -263,22 +264,22 @@ export class PubSub<Topics extends object = AnyTopics> {
     return this._history(this._live, topic, options);
   }
 
-  /** Everybody present on a topic without wildcards. */
+  /** Return the members of a topic without wildcards. */
   async presence(topic: string, options: Waiting = {}): Promise<PresenceMember[]> {
     return (await this._http(options)).presence(topic, options);
   }
 
   /**
-   * The number of members of a topic without wildcards, and of users, without the list of them.
+   * Return the number of members and of users of a topic without wildcards.
    *
-   * `occupancyOf(change.members)` counts the members that `onPresence` gets.
+   * `occupancyOf(change.members)` counts the members that `onPresence` receives.
    */
   async occupancy(topic: string, options: Waiting = {}): Promise<Occupancy> {
     return (await this._http(options)).occupancy(topic, options);
   }
 
   /**
-   * Change how this client appears, on one topic or (undefined) on all that it is a member of.
+   * Change what others see of this client, on one topic or (undefined) on all of its topics.
    *
    * @param data `status`, `name`, `avatar_url` set fields of the member, other keys are merged into
    *   `metadata`; null deletes a key.
@@ -307,7 +308,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     return (await this._http(options, ['limit'])).topics(prefix, options);
   }
 
-  /** A handle on one topic, with no effect on the wire; it has the same operations. */
+  /** Return a handle for one topic, with the same operations. This sends nothing. */
   topic<Topic extends string>(
     name: Topic & Allowed<Topics, Topic>,
   ): TopicHandle<PayloadOf<Topics, Topic>, Topic> {
@@ -315,7 +316,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     return new TopicHandle<PayloadOf<Topics, Topic>, Topic>(operations, name);
   }
 
-  /** Settle what was published and close. */
+  /** Settle the publishes and close. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.close();
   }

@@ -1,28 +1,28 @@
 /** One clock object for every timer and both readings of time. */
 
-/** The longest delay that `setTimeout` keeps, 24.8 days: it counts in 32 bits. */
+/** The maximum delay of `setTimeout`, 24.8 days: it uses 32 bits. */
 const LONGEST = 2 ** 31 - 1;
 
-/** A timer that has been started. */
+/** A running timer. */
 export interface TimerHandle {
-  /** Stop it. Harmless when it has fired. */
+  /** Stop it. Has no effect after it has fired. */
   cancel(): void;
 }
 
 /** The clock of a client. */
 export interface Clock {
-  /** Milliseconds that only ever go forward, from an arbitrary start. */
+  /** Milliseconds that never decrease, from an arbitrary start. */
   now(): number;
-  /** Unix milliseconds, as the machine believes. */
+  /** Unix milliseconds of the machine. */
   wallMs(): number;
   /**
    * Call a function later.
    *
-   * @param after Milliseconds; beyond 24.8 days it is called after these.
-   * @param background Whether the timer alone should not keep a Node process alive.
+   * @param after Milliseconds, limited to 24.8 days.
+   * @param background Whether the timer lets a Node process exit.
    */
   callLater(after: number, callback: () => void, background?: boolean): TimerHandle;
-  /** Call a function after everything that is ready to run now. */
+  /** Call a function after all work that is ready now. */
   callSoon(callback: () => void): void;
 }
 

@@ -42,19 +42,19 @@ import { DEVELOPMENT } from './build.js';
 import { CODES, type Code, type ErrorName } from './generated/errors.js';
 import type { Gap } from './session/ports.js';
 
-/** What a server sends is shown to people and written to logs: 2,000 characters of it are kept. */
+/** Maximum characters of a server's text, which is displayed and logged. */
 const TOO_LONG = /^(.{2000}).+/su;
 
-/** What separates the words and topics of a message. */
+/** Separators of words and topics in a message. */
 const SEPARATORS = /[^\w.*-]+|\.(?![\w*-])/;
 
-/** What an error may contain besides its message. */
+/** Details of an error in addition to its message. */
 export interface ErrorDetails {
-  /** What to do about it; default that of the code. */
+  /** What to do about it; default: the remedy of the code. */
   readonly remedy?: string | undefined;
-  /** The topic or pattern it concerns. */
+  /** The topic or pattern that it is about. */
   readonly topic?: string | undefined;
-  /** The option, parameter or member of the payload at fault. */
+  /** The invalid option, parameter or member of the payload. */
   readonly field?: string | undefined;
   /** Earliest time to try again, milliseconds from when it was thrown. */
   readonly retryAfter?: number | undefined;
@@ -64,22 +64,22 @@ export interface ErrorDetails {
 
 /** Details of an error whose class has a usual code. */
 export interface CodedDetails extends ErrorDetails {
-  /** Default that of the class. */
+  /** Default: the code of the class. */
   readonly code?: string | undefined;
 }
 
-/** Anything that went wrong in Hanzo PubSub. */
+/** Base class of all errors of Hanzo PubSub. */
 export class PubSubError extends Error {
   declare readonly name: ErrorName | 'PubSubError';
-  /** What went wrong, for programs; `spec/errors.yaml` lists them. */
+  /** Identifies the problem for programs; `spec/errors.yaml` lists all codes. */
   readonly code: Code | (string & {});
-  /** What to do about it; empty for a code that this version does not know. */
+  /** How to fix it; empty for a code that this version does not know. */
   readonly remedy: string;
-  /** Whether the same call may succeed later, unchanged. */
+  /** Whether the same call may succeed later. */
   readonly retryable: boolean;
-  /** The topic or pattern it concerns. */
+  /** The topic or pattern that it is about. */
   declare readonly topic: string | undefined;
-  /** The option, parameter or member of the payload at fault. */
+  /** The invalid option, parameter or member of the payload. */
   declare readonly field: string | undefined;
   /** Earliest time to try again, milliseconds from when it was thrown. */
   declare readonly retryAfter: number | undefined;
@@ -105,7 +105,7 @@ export class PubSubError extends Error {
       DEVELOPMENT ? tell(short, help, code) : short,
       cause === undefined ? undefined : { cause },
     );
-    // The stack, which is read first, keeps the whole text: it is what an uncaught error shows.
+    // Keep the whole text in the stack, because an uncaught error shows the stack.
     Object.assign(this, told, DEVELOPMENT && { stack: this.stack, message: short });
     this.code = code;
     this.remedy = help;
@@ -138,16 +138,16 @@ export interface ErrorClass<E extends PubSubError, Details = unknown> {
   new (message?: string, details?: CodedDetails & Details): E;
 }
 
-/** What a timeout may contain besides its message. */
+/** Details of a timeout in addition to its message. */
 export interface TimeoutDetails {
   readonly outcomeUnknown?: boolean | undefined;
   readonly id?: string | undefined;
 }
 
-/** No answer arrived in time, or the connection ended before it. */
+/** No answer arrived in time, or the connection was lost before it. */
 export class OperationTimeout extends CodedError {
   declare readonly name: 'OperationTimeout' | 'RequestTimeout';
-  /** Whether the server may have done it anyway. */
+  /** Whether the operation may have taken effect. */
   readonly outcomeUnknown: boolean;
   /**
    * The message id of a publish. You can publish again with it if the server supports
@@ -161,12 +161,12 @@ export class OperationTimeout extends CodedError {
   }
 }
 
-/** The payload is over the limit. */
+/** The payload is larger than the limit. */
 export class PayloadTooLarge extends CodedError {
   declare readonly name: 'PayloadTooLarge';
-  /** Bytes of the JSON-encoded `data`, where known. */
+  /** Bytes of the JSON-encoded `data`, if known. */
   declare readonly size: number | undefined;
-  /** Bytes allowed, where known. */
+  /** Maximum bytes, if known. */
   declare readonly limit: number | undefined;
 
   constructor(
@@ -186,7 +186,7 @@ export class PayloadTooLarge extends CodedError {
   }
 }
 
-/** Classes that are not right beneath `PubSubError`. */
+/** Classes with another base class than `PubSubError`. */
 const parents: Partial<Record<ErrorName, ErrorName>> = {
   TokenExpired: 'AuthError',
   AuthRefused: 'AuthError',
@@ -200,7 +200,7 @@ const classes: Partial<Record<ErrorName, typeof CodedError>> = {
   PayloadTooLarge: named(PayloadTooLarge, 'PayloadTooLarge'),
 };
 
-/** The class of a name, made when it is first asked for. */
+/** The class of a name, created at the first use. */
 function classOf<E extends PubSubError, D = unknown>(name: ErrorName): ErrorClass<E, D> {
   const parent = parents[name];
   classes[name] ??= named(
@@ -211,8 +211,8 @@ function classOf<E extends PubSubError, D = unknown>(name: ErrorName): ErrorClas
 }
 
 /**
- * A name on the prototype is there when the stack is written, and outlives minifiers; that of the
- * class is for inspectors.
+ * The name on the prototype is available when the stack is written, and survives minifiers; the
+ * name of the class is for inspectors.
  */
 function named<T extends { readonly prototype: PubSubError }>(Class: T, name: string): T {
   for (const one of [Class, Class.prototype]) Object.defineProperty(one, 'name', { value: name });
@@ -260,13 +260,13 @@ export interface TokenExpired extends AuthError {
   readonly name: 'TokenExpired';
 }
 
-/** The token callback refuses to give a token: throw it there to stop the client permanently. */
+/** The token callback refuses to return a token: throw it there to stop the client. */
 export const AuthRefused: ErrorClass<AuthRefused> = /* @__PURE__ */ classOf('AuthRefused');
 export interface AuthRefused extends AuthError {
   readonly name: 'AuthRefused';
 }
 
-/** The access rules do not allow this identity to do that; the message names the topic. */
+/** The access rules do not allow this operation; the message names the topic. */
 export const PermissionDenied: ErrorClass<PermissionDenied> =
   /* @__PURE__ */ classOf('PermissionDenied');
 export interface PermissionDenied extends PubSubError {
@@ -299,25 +299,25 @@ export interface SlowConsumer extends PubSubError {
 }
 
 /**
- * Messages of a topic cannot be delivered any more.
+ * Messages of a topic can no longer be delivered.
  *
- * An iteration throws it where `subscribe` was called with `onGap: 'raise'`. The subscription goes
- * on: iterate again for the messages that follow the gap.
+ * An iteration throws it if `subscribe` was called with `onGap: 'raise'`. The subscription
+ * continues: iterate again to receive the messages after the gap.
  */
 export const MessagesMissed: ErrorClass<MessagesMissed> = /* @__PURE__ */ classOf('MessagesMissed');
 export interface MessagesMissed extends PubSubError {
   readonly name: 'MessagesMissed';
-  /** What is missing, and why. */
+  /** The missing messages, and the reason. */
   readonly gap: Gap;
 }
 
-/** The bounded queue of unsent publishes is full, or dropped this message as its policy says. */
+/** The bounded queue of unsent publishes is full, or its policy dropped this message. */
 export const QueueFull: ErrorClass<QueueFull> = /* @__PURE__ */ classOf('QueueFull');
 export interface QueueFull extends PubSubError {
   readonly name: 'QueueFull';
 }
 
-/** A newer message with the same key took this one's place before it was sent. */
+/** A newer message with the same key replaced this one before it was sent. */
 export const Superseded: ErrorClass<Superseded> = /* @__PURE__ */ classOf('Superseded');
 export interface Superseded extends PubSubError {
   readonly name: 'Superseded';
@@ -329,7 +329,7 @@ export interface InvalidTopic extends PubSubError {
   readonly name: 'InvalidTopic';
 }
 
-/** The payload cannot be sent as JSON; `field` is the path of the culprit inside it. */
+/** The payload cannot be sent as JSON; `field` is the path of the invalid member. */
 export const InvalidPayload: ErrorClass<InvalidPayload> = /* @__PURE__ */ classOf('InvalidPayload');
 export interface InvalidPayload extends PubSubError {
   readonly name: 'InvalidPayload';
@@ -338,7 +338,7 @@ export interface InvalidPayload extends PubSubError {
 /**
  * A payload does not match the schema or the contract of its topic.
  *
- * `topic` names the topic, and `field` is the path of the first member at fault, such as
+ * `topic` names the topic, and `field` is the path of the first invalid member, such as
  * `data.items[0].sku`.
  */
 export const SchemaError: ErrorClass<SchemaError, { readonly id?: string | undefined }> =
@@ -363,13 +363,13 @@ export interface InsecureUrl extends InvalidOption {
   readonly name: 'InsecureUrl';
 }
 
-/** This address does not exist. */
+/** The address does not exist. */
 export const NotFound: ErrorClass<NotFound> = /* @__PURE__ */ classOf('NotFound');
 export interface NotFound extends PubSubError {
   readonly name: 'NotFound';
 }
 
-/** The message id was used before for another payload. */
+/** The message id was already used for a different payload. */
 export const Conflict: ErrorClass<Conflict> = /* @__PURE__ */ classOf('Conflict');
 export interface Conflict extends PubSubError {
   readonly name: 'Conflict';
@@ -399,7 +399,7 @@ export interface ClosedError extends PubSubError {
   readonly name: 'ClosedError';
 }
 
-/** The client is used in a way it cannot work. */
+/** The program uses the client in a way that cannot work. */
 export const UsageError: ErrorClass<UsageError> = /* @__PURE__ */ classOf('UsageError');
 export interface UsageError extends PubSubError {
   readonly name: 'UsageError';
@@ -408,8 +408,8 @@ export interface UsageError extends PubSubError {
 /**
  * Build the error that belongs to a code.
  *
- * @param code Of `spec/errors.yaml`; any other gives a plain `PubSubError`, not retryable.
- * @param message What went wrong, in words.
+ * @param code A code of `spec/errors.yaml`; any other gives a plain `PubSubError`, not retryable.
+ * @param message The problem in words.
  */
 export function fromCode(code: string, message?: string, details: ErrorDetails = {}): PubSubError {
   const known = CODES.get(code);

@@ -1,24 +1,23 @@
 /**
- * Bytes of byte protocols ↔ the JSON that HIP-56 carries, both ways without loss.
+ * Converts bytes of byte protocols to JSON of HIP-56 and back, without loss.
  *
- * Bytes are read as the first of these that fits: an object or array whose compact encoding is
- * exactly these bytes, as that JSON; valid UTF-8, as a string; anything else, as
- * `{"$base64": "…"}`.
+ * Bytes become the first of these that fits: an object or array whose compact encoding is exactly
+ * these bytes, as that JSON; valid UTF-8, as a string; anything else, as `{"$base64": "…"}`.
  */
 
 /** The only key of an object that represents bytes. */
 export const BASE64 = '$base64';
 
-/** Arrays and objects in each other; bytes with more are text, as not every JSON parser reads it. */
+/** Maximum nesting; deeper JSON becomes a string, as not every JSON parser reads it. */
 const DEPTH_MAX = 100;
 
 const BASE64_TEXT = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?$/;
 
-/** Half a character, which UTF-8 cannot encode. */
+/** A lone surrogate, which UTF-8 cannot encode. */
 const HALF = /\p{Surrogate}/u;
 
 /**
- * The JSON value that these bytes are.
+ * The JSON value of bytes.
  *
  * @returns An object or array, a string, or `{"$base64": "…"}`.
  */
@@ -29,9 +28,9 @@ export function jsonOf(data: Uint8Array): unknown {
 }
 
 /**
- * The bytes that stand for a JSON value.
+ * The bytes of a JSON value.
  *
- * @throws TypeError It cannot be written as JSON, or holds half a character.
+ * @throws TypeError It cannot be written as JSON, or contains a lone surrogate.
  */
 export function bytesOf(value: unknown): Uint8Array<ArrayBuffer> {
   const text = typeof value === 'string' ? value : (plain(value) ?? JSON.stringify(value));
@@ -52,7 +51,7 @@ export function textOf(data: Uint8Array): string | undefined {
   }
 }
 
-/** The object or array that this text is the compact encoding of. */
+/** The object or array whose compact encoding is this text. */
 function documentOf(text: string): object | undefined {
   if (!/^[{[]/.test(text) || depth(text) > DEPTH_MAX) return undefined;
   try {
@@ -80,7 +79,7 @@ function encodeBase64(data: Uint8Array): string {
   return btoa(text);
 }
 
-/** How deep arrays and objects are nested. */
+/** Nesting depth of arrays and objects. */
 function depth(text: string): number {
   let now = 0;
   let deepest = 0;

@@ -50,7 +50,7 @@ export type ChatChunk =
 
 type FinishReason = 'stop' | 'length' | 'content-filter' | 'tool-calls' | 'error' | 'other';
 
-/** What one message was given so far. */
+/** The chunks of one message so far. */
 export class Chunks {
   private _shown: Part[] = [];
   private _tries = 0;
@@ -63,7 +63,7 @@ export class Chunks {
     return [{ type: 'start', messageId: this._message }];
   }
 
-  /** What the message lacks of an answer so far; an answer that started again follows what there is. */
+  /** The missing chunks of an answer so far; a restarted answer follows the existing chunks. */
   show(parts: readonly Part[]): ChatChunk[] {
     const chunks: ChatChunk[] = [];
     const isLonger = this._shown.every((part, n) => continues(parts[n], part));
@@ -158,7 +158,7 @@ export class Chunks {
   }
 }
 
-/** Whether a part is one that was shown, and more of it. */
+/** Whether a part continues one that was shown. */
 const continues = (part: Part | undefined, shown: Part): boolean =>
   !!part &&
   part.type === shown.type &&

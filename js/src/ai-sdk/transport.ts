@@ -1,4 +1,4 @@
-/** `HanzoChatTransport`: answers of a chat of the AI SDK come over a topic. */
+/** `HanzoChatTransport`: delivers answers of an AI SDK chat over a topic. */
 
 import type { PubSub } from '../client.js';
 import { PubSubError } from '../errors.js';
@@ -6,21 +6,21 @@ import { readStream, type StreamReader } from '../streams/reader.js';
 import { Reading } from '../streams/reading.js';
 import { type ChatChunk, Chunks } from './chunks.js';
 
-/** Messages of a topic that are asked for: what a server keeps by default. */
+/** Requested messages per topic: the number that a server keeps by default. */
 const RETAINED = 100;
 
-/** What `HanzoChatTransport` takes. */
+/** Options of `HanzoChatTransport`. */
 export interface HanzoChatTransportOptions {
   /** Reads the answers. */
   readonly client: PubSub;
   /** The topic of a chat, by its id. */
   readonly topic: (chatId: string) => string;
   /**
-   * The route that begins an answer: it gets `{id, messages, trigger, messageId}` by POST, starts a
-   * writer, and answers `{"stream": writer.id}` at once. Default `/api/chat`.
+   * The route that starts an answer: it receives `{id, messages, trigger, messageId}` by POST,
+   * starts a writer, and answers `{"stream": writer.id}` immediately. Default `/api/chat`.
    */
   readonly api?: string | undefined;
-  /** Headers of each request to the route, or what gives them. */
+  /** Headers of each request to the route, or a function that returns them. */
   readonly headers?: HeadersInit | (() => HeadersInit | Promise<HeadersInit>) | undefined;
   /** Only frames of this sender count; default: of the sender of the first frame. */
   readonly sender?: string | undefined;
@@ -28,7 +28,7 @@ export interface HanzoChatTransportOptions {
   readonly fetch?: typeof globalThis.fetch | undefined;
 }
 
-/** What the AI SDK asks of a transport. */
+/** The interface of a transport of the AI SDK. */
 export interface ChatRequest {
   readonly chatId: string;
   readonly abortSignal?: AbortSignal | undefined;
@@ -40,8 +40,8 @@ export interface ChatRequest {
 /**
  * A transport for `useChat` and `Chat` of the AI SDK.
  *
- * `stop()` asks the writer to end the answer, in a tab that has resumed it, too. Leaving the page
- * never does. With `resume: true` a chat shows a running answer from its beginning.
+ * `stop()` asks the writer to end the answer, also in a tab that has resumed it. Leaving the page
+ * does not. With `resume: true`, a chat shows a running answer from its beginning.
  */
 export class HanzoChatTransport {
   /** An answer that is resumed comes from its beginning. */
@@ -52,7 +52,7 @@ export class HanzoChatTransport {
   /**
    * Ask the route for an answer, and read it.
    *
-   * @throws PubSubError The route refused, or did not name a stream.
+   * @throws PubSubError The route rejected the request, or returned no stream.
    */
   async sendMessages({
     chatId,
@@ -88,7 +88,7 @@ export class HanzoChatTransport {
     return this._read(chatId, stream, abortSignal);
   }
 
-  /** Follow the answer that is running; null where there is none. */
+  /** Follow the running answer; null if there is none. */
   async reconnectToStream({
     chatId,
     abortSignal,

@@ -20,13 +20,13 @@ import type { Request } from './request.js';
 
 /** One operation. */
 export interface Call<T> extends Request {
-  /** Turns the body of a good answer into the result; throws ProtocolError. */
+  /** Converts the body of a successful answer to the result; throws ProtocolError. */
   readonly read: (body: string) => T;
-  /** It publishes: it may be repeated only where the peer has `idempotency`. */
+  /** It publishes: repeat it only if the peer supports `idempotency`. */
   readonly publishes?: boolean | undefined;
-  /** What it concerns, for errors. */
+  /** Its topic, for errors. */
   readonly topic?: string | undefined;
-  /** The message it publishes, for errors. */
+  /** Id of the published message, for errors. */
   readonly id?: string | undefined;
 }
 
@@ -70,19 +70,19 @@ export function publishBatch(messages: readonly Publication[]): Call<PublishResu
   };
 }
 
-/** Which messages of a topic. */
+/** Selects messages of a topic. */
 export interface HistoryQuery {
-  /** Only what is newer, Unix milliseconds. */
+  /** Only newer messages, Unix milliseconds. */
   readonly since?: number | undefined;
-  /** Only what is older than the message with this id. */
+  /** Only messages older than the one with this id. */
   readonly before?: string | undefined;
-  /** Only what follows this position. */
+  /** Only messages after this position. */
   readonly after?: number | undefined;
-  /** Messages in the page, 1 to 500. */
+  /** Maximum messages of the page, 1 to 500. */
   readonly limit?: number | undefined;
 }
 
-/** One page of what is retained of a topic (H-072). */
+/** One page of the retained messages of a topic (H-072). */
 export function history(topic: string, query: HistoryQuery): Call<HistoryPage> {
   return {
     method: 'GET',
@@ -106,7 +106,7 @@ export function history(topic: string, query: HistoryQuery): Call<HistoryPage> {
   };
 }
 
-/** Everybody present on a topic (H-073). */
+/** The members of a topic (H-073). */
 export function presence(topic: string): Call<PresenceMember[]> {
   return {
     method: 'GET',
@@ -140,7 +140,7 @@ export function topics(prefix?: string, limit?: number): Call<TopicInfo[]> {
 }
 
 /**
- * What `auth.ok` would say on a socket; plain HIP-56 has no such operation.
+ * The content of `auth.ok` on a socket; plain HIP-56 does not define this operation.
  *
  * @param client_id The client that the next event stream resumes. The answer names the id that the
  *   stream gets.
@@ -160,8 +160,8 @@ export function session(client_id?: string): Call<SessionInfo> {
 }
 
 /**
- * What a server says of a message that it has; undefined where nothing shows that it does: a gateway
- * or a web site in front of the server answers 200 as well.
+ * The result of a published message; undefined if the answer does not confirm it: a gateway or web
+ * site in front of the server may also answer 200.
  */
 function publishResult(answer: JsonObject): PublishResult | undefined {
   const fields = withoutNulls(answer) as JsonObject;
@@ -185,7 +185,7 @@ function batchItem(item: unknown, id: string | undefined): PublishResult {
   return compact<PublishResult>({ id, error: { code: code as ErrorInfo['code'], message: '' } });
 }
 
-/** HIP-56 does not define a TopicInfo, so accept names alone. */
+/** HIP-56 does not define a TopicInfo, so also accept names. */
 function topicInfo(entry: unknown): TopicInfo[] {
   const info = withoutNulls(entry);
   if (isTopicInfo(info)) return [info];

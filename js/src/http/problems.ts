@@ -6,7 +6,7 @@ import { CODES } from '../generated/errors.js';
 import { isObject, type JsonObject } from '../wire/guard.js';
 import { statusOf } from './request.js';
 
-/** The meaning of a status whose body does not state it. */
+/** Codes of statuses without a code in the body. */
 const MEANINGS: Readonly<Record<number, string>> = {
   400: 'invalid_option',
   401: 'unauthenticated',
@@ -26,7 +26,7 @@ const MEANINGS: Readonly<Record<number, string>> = {
   504: 'unavailable',
 };
 
-/** Of an answer without the marks of the server. */
+/** The remedy for an answer that is not from a PubSub server. */
 export interface Elsewhere {
   readonly host?: string;
   readonly remedy?: string | undefined;
@@ -35,10 +35,10 @@ export interface Elsewhere {
 const WAIT_MAX = 3_600_000;
 
 /**
- * The error that an HTTP error stands for.
+ * The error for an HTTP error.
  *
- * Reads `application/problem+json` (RFC 9457) and what plain peers send in its place: `{code,
- * message}`, `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
+ * Reads `application/problem+json` (RFC 9457) and the formats of plain peers: `{code, message}`,
+ * `{error: {...}}`, `{error: "..."}`, `{detail: "..."}`, or nothing readable.
  *
  * @param wall Unix milliseconds, for dates in `Retry-After`.
  * @param elsewhere Who answered, and the remedy if that may not be the server.
@@ -77,7 +77,7 @@ export function readError(
   });
 }
 
-/** What answered, in words: status and, in development, kind of content; never the content itself. */
+/** A description of the answer: status and, in development, content type; never the content. */
 export function describeAnswer(response: Response, body: string): string {
   const status = statusOf(response);
   if (!DEVELOPMENT) return `HTTP ${status}`;
@@ -95,12 +95,12 @@ export function describeAnswer(response: Response, body: string): string {
   return `HTTP ${status} and ${what}`;
 }
 
-/** Whether an answer is a page for people: no server of PubSub sends one. */
+/** Whether an answer is an HTML page, which a PubSub server does not send. */
 export function isPage(response: Response, body: string): boolean {
   return /html/i.test(response.headers.get('Content-Type') ?? '') || /^\s*</.test(body);
 }
 
-/** The object that a text is as JSON; undefined for anything else. */
+/** The object in a JSON text; undefined for anything else. */
 export function parse(body: string): JsonObject | undefined {
   try {
     const value: unknown = JSON.parse(body);
@@ -120,8 +120,8 @@ export function wordOf(value: unknown): string | undefined {
  * Read `Retry-After` (RFC 9110, 10.2.3): seconds or a date.
  *
  * @param value The header, if there was one.
- * @param wall Unix milliseconds to count from.
- * @returns Milliseconds from now, at most an hour; undefined for what is neither.
+ * @param wall Current Unix milliseconds.
+ * @returns Milliseconds from now, at most an hour; undefined for other values.
  */
 export function retryAfterOf(value: string | null, wall: number): number | undefined {
   const text = value?.trim();

@@ -3,14 +3,14 @@
 import { bareToken } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 
-/** What to send. */
+/** A request to send. */
 export interface Request {
   readonly method: 'GET' | 'POST';
-  /** Beneath the base URL, quoted, with its query. */
+  /** Path below the base URL, quoted, with its query. */
   readonly path: string;
   /** JSON, or undefined. */
   readonly body?: string | undefined;
-  /** Beside `Authorization`. */
+  /** In addition to `Authorization`. */
   readonly headers?: Readonly<Record<string, string>> | undefined;
 }
 
@@ -29,7 +29,7 @@ export function ask(
       ...headers,
     },
     ...(body && { body }),
-    // A redirect would carry the token away.
+    // A redirect would send the token elsewhere.
     redirect: 'manual',
     credentials: 'omit',
     cache: 'no-store',
@@ -37,13 +37,13 @@ export function ask(
   });
 }
 
-/** The status of an answer; a redirect that is not followed has one, which pages are not told. */
+/** The status of an answer; browsers hide that of a redirect that is not followed. */
 export function statusOf({ status }: Response): number {
   return status || 302;
 }
 
 /**
- * The bytes of an answer as they come.
+ * The bytes of an answer as they arrive.
  *
  * @throws RangeError There are more than `limit`.
  */

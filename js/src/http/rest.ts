@@ -27,7 +27,7 @@ import { ask, statusOf, textOf } from './request.js';
 /** The server reports that it did nothing, and that a later attempt may succeed. */
 const NOT_DONE: readonly number[] = [429, 503];
 
-/** Codes of Node for a connection that never came about. */
+/** Error codes of Node for a connection that could not be opened. */
 const NOT_SENT: readonly string[] = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'];
 
 const FOREIGN =
@@ -35,19 +35,19 @@ const FOREIGN =
 
 const DERIVED = 'derived from `url`: pass `restUrl` where the HTTP API is elsewhere.';
 
-/** Where the token of a request comes from. */
+/** The source of tokens for requests. */
 export interface Tokens {
-  /** A token, as good as is known. */
+  /** A token that is valid as far as known. */
   current(signal?: AbortSignal): Promise<string>;
-  /** Another one, after the server refused `rejected`; undefined if there is none. */
+  /** Another one, after the server rejected `rejected`; undefined if there is none. */
   replace(rejected: string, signal?: AbortSignal): Promise<string | undefined>;
 }
 
-/** How long and for whom a call is made. */
+/** Timeout and signal of a call. */
 export interface Limits {
   /** Milliseconds for all attempts. */
   readonly timeout: number;
-  /** At most so many; default `restAttempts`. */
+  /** Maximum number of attempts; default `restAttempts`. */
   readonly attempts?: number | undefined;
   readonly signal?: AbortSignal | undefined;
 }
@@ -60,19 +60,19 @@ interface Failed {
   readonly error: PubSubError;
   /** Whether it may be repeated. */
   readonly again: boolean;
-  /** Whether the server may have done it. */
+  /** Whether the server may have performed it. */
   readonly unknown: boolean;
 }
 
 /** Performs calls of the HTTP API. */
 export class Rest {
-  /** What the peer can do, as `auth.ok` said; undefined where that is not known. */
+  /** Features of the peer from `auth.ok`; undefined if unknown. */
   features: ReadonlySet<string> | undefined;
   private _batchless = false;
 
   /**
    * @param _options `httpUrl`, `restAttempts`, `retry`, `maxFrame` and `fetch` are used.
-   * @param _tokens Asked before each request; a refused one is replaced once.
+   * @param _tokens Called before each request; a rejected token is replaced once.
    * @param _clock Waits between attempts.
    * @param _random Numbers from 0 up to 1, for the jitter.
    */
@@ -83,16 +83,16 @@ export class Rest {
     private readonly _random: () => number,
   ) {}
 
-  /** Whether the peer takes batches, as far as is known. */
+  /** Whether the peer accepts batches, as far as known. */
   get hasBatch(): boolean {
     return !this._batchless && this.features?.has('batch') !== false;
   }
 
   /**
-   * Perform a call, repeating it as its kind allows.
+   * Perform a call, and repeat it if possible.
    *
-   * @throws PubSubError One of the tree; `OperationTimeout.outcomeUnknown` tells whether the server
-   *   may have done it anyway.
+   * @throws PubSubError Any class of the tree; `OperationTimeout.outcomeUnknown` shows whether the
+   * server may have performed it.
    */
   async perform<T>(call: Call<T>, { timeout, attempts, signal }: Limits): Promise<T> {
     signal?.throwIfAborted();
@@ -105,9 +105,10 @@ export class Rest {
   }
 
   /**
-   * Publish in order: in one batch where the peer takes batches, else one by one; one result each.
+   * Publish in order: in one batch if the peer accepts batches, otherwise one by one; one result
+   * each.
    *
-   * @throws PubSubError What became of all of them, where they went in one request.
+   * @throws PubSubError All messages went in one request, and it failed.
    */
   async publish(messages: readonly Publication[], limits: Limits): Promise<PublishResult[]> {
     const [first] = messages;
@@ -139,7 +140,7 @@ export class Rest {
       if ('result' in made) return made;
       const { error, again, unknown } = made;
       if (!again || attempt >= attempts) {
-        // The last attempt did nothing, but an earlier one may have.
+        // The last attempt had no effect, but an earlier one may have.
         throw lostBefore && !unknown && call.publishes ? lost(call, error) : error;
       }
       lostBefore ||= unknown;
@@ -220,7 +221,7 @@ export function errorInfo(error: PubSubError): ErrorInfo {
   });
 }
 
-/** The code of the platform for a request that failed, where it tells one; words may hold secrets. */
+/** The platform's code for a failed request, if it has one; its text may contain secrets. */
 function codeOf(error: unknown): string {
   const { code } = Object(Object(error).cause);
   return typeof code === 'string' && /^[A-Z_]{1,40}$/.test(code) ? code : '';

@@ -1,4 +1,4 @@
-/** Streams of `openai`, and of servers that answer as OpenAI's API does. */
+/** Streams of `openai`, and of servers with OpenAI's API. */
 
 import type { Piece } from '../streams/parts.js';
 import { Pieces } from './pieces.js';
@@ -12,7 +12,7 @@ import {
   textIn,
 } from './source.js';
 
-/** An event of the Responses API, or a chunk of Chat Completions, by the fields that tell them apart. */
+/** An event of the Responses API, or a chunk of Chat Completions, by the fields that differ. */
 export type OpenAIEvent = { readonly type: string } | { readonly choices: readonly unknown[] };
 
 /** Items of an answer that call a tool, with the field that has their arguments. */
@@ -54,7 +54,7 @@ class OpenAIEvents implements ModelEvents<OpenAIEvent> {
     this.finishReason = textIn(choice, 'finish_reason') ?? this.finishReason;
     const delta = get(choice, 'delta');
     return [
-      // Not of OpenAI: DeepSeek, vLLM and OpenRouter name them so.
+      // Not from OpenAI: DeepSeek, vLLM and OpenRouter use these names.
       ...pieces.reasoning(get(delta, 'reasoning_content') ?? get(delta, 'reasoning')),
       ...pieces.text(get(delta, 'content')),
       ...pieces.text(get(delta, 'refusal')),

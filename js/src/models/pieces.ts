@@ -1,8 +1,8 @@
-/** Pieces of one answer, in which a part continues while nothing else comes between. */
+/** Pieces of one answer, in which a part continues until another one begins. */
 
 import type { Part, Piece } from '../streams/parts.js';
 
-/** @internal Joins what a model gives in steps; pure. */
+/** @internal Joins the output of a model to pieces; pure. */
 export class Pieces {
   private _open = '';
   private readonly _calls = new Map<string, Part>();
@@ -14,12 +14,12 @@ export class Pieces {
     return [String(text)];
   }
 
-  /** What the model thinks aloud. */
+  /** Reasoning of the model. */
   reasoning(text: unknown): Piece[] {
     return text ? this.grow('reasoning', { type: 'reasoning' }, text) : [];
   }
 
-  /** A call of a tool that begins, or more of its arguments; `key` tells calls apart. */
+  /** The start of a tool call, or more of its arguments; `key` identifies the call. */
   call(key: unknown, id: unknown, name: unknown, text: unknown): Piece[] {
     const known = this._calls.get(String(key));
     if (known && !text) return [];
@@ -33,7 +33,7 @@ export class Pieces {
     return this._calls.has(String(key));
   }
 
-  /** Where something in the answer comes from; nothing without an address. */
+  /** A citation; skipped without a URL. */
   citation(url: unknown, title: unknown): Piece[] {
     return url ? this.whole({ type: 'citation', url, ...(title ? { title } : {}) }) : [];
   }

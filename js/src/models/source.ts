@@ -2,7 +2,7 @@
 
 import type { Piece } from '../streams/parts.js';
 
-/** Pieces of one answer; `pipe` reads from it why the model ended. */
+/** Pieces of one answer, with the finish reason for `pipe`. */
 export interface ModelSource extends AsyncIterable<Piece> {
   /** Why the model ended; undefined if it gave no reason. */
   readonly finishReason: string | undefined;
@@ -23,7 +23,7 @@ export interface ModelEvents<Event> {
   take(event: Event): Piece[];
 }
 
-/** What ends the request of a stream; streams of `openai` and `@anthropic-ai/sdk` have one. */
+/** Aborts the request of a stream; streams of `openai` and `@anthropic-ai/sdk` have one. */
 interface Abortable {
   readonly controller?: { abort?: () => void } | undefined;
 }
@@ -31,8 +31,8 @@ interface Abortable {
 /**
  * @internal A source that reads `stream`.
  *
- * Leaving it ends the request of the stream at once, also while an event is awaited: a generator
- * would end it after that event.
+ * Leaving it aborts the request of the stream immediately, even while an event is awaited: a
+ * generator would only abort after that event.
  */
 export function sourceOf<Event>(
   stream: AsyncIterable<Event>,
@@ -74,7 +74,7 @@ export function sourceOf<Event>(
   };
 }
 
-/** @internal A field of what may be an object. */
+/** @internal A field of a value that may be an object. */
 export const get = (value: unknown, field: string): unknown =>
   (value as Readonly<Record<string, unknown>> | null | undefined)?.[field];
 
@@ -84,7 +84,7 @@ export function textIn(value: unknown, field: string): string | undefined {
   return typeof found === 'string' && found ? found : undefined;
 }
 
-/** @internal A field that is a list; empty where there is none. */
+/** @internal A field that is a list; empty if there is none. */
 export function listIn(value: unknown, field: string): readonly unknown[] {
   const found = get(value, field);
   return Array.isArray(found) ? found : [];

@@ -64,7 +64,7 @@ export interface TopicHandlers<Value, Data = AnyPayload> {
 
 /** Result of `usePresence`. */
 export interface PresenceView {
-  /** Every connection that is present, by client id. */
+  /** All members, by client id. */
   readonly members: ReadonlyMap<string, PresenceMember>;
   /** Each present user once, by the connection that joined first. */
   readonly users: readonly PresenceMember[];
@@ -119,7 +119,7 @@ export function useTopic<Value = undefined>(
   );
 }
 
-/** What the messages of a store amount to, as of the last frame. */
+/** The reduced value of a store's messages at the last frame. */
 function useReduced<Value>(
   key: string,
   onMessage: TopicHandlers<Value>['onMessage'],
@@ -165,7 +165,7 @@ function useReduced<Value>(
   );
 }
 
-/** Who is present on a topic. The subscription makes this client a member. */
+/** The members of a topic. The subscription makes this client a member. */
 export function usePresence(topic: string | null | undefined): PresenceView {
   const client = usePubSub();
   const key = keyOf(topic);
@@ -195,7 +195,7 @@ export function useConnection(): ConnectionView {
   return useMemo(() => ({ state, failure, retry }), [state, failure, retry]);
 }
 
-/** What changes with the state of the client. */
+/** A value that depends on the state of the client. */
 function useOfClient<T>(read: (client: PubSub) => T, before: T): T {
   const client = usePubSub();
   const listen = useCallback((changed: () => void) => client.on('state', changed), [client]);
@@ -206,7 +206,7 @@ function useOfClient<T>(read: (client: PubSub) => T, before: T): T {
   );
 }
 
-/** Start again: the client if it has ended, or else the subscription of a key. */
+/** Restart the client if it has ended, otherwise the subscription of a key. */
 function useRetry(key: string): () => void {
   const { client, renew } = usePlace();
   return useCallback(() => {
@@ -215,7 +215,7 @@ function useRetry(key: string): () => void {
   }, [client, renew, key]);
 }
 
-/** The store of a key, which a mounted component uses. */
+/** The store of a key, used by a mounted component. */
 function storeOf(client: PubSub, key: string): TopicStore {
   const store = findStore(client, key);
   if (store) return store;
@@ -231,7 +231,7 @@ function topicOf(key: string): string {
 
 function useStore(key: string, options: TopicOptions | undefined): TopicState {
   const client = usePubSub();
-  // Options count at the time when the topics change.
+  // Options are read when the topics change.
   const listen = useCallback(
     (changed: () => void) => (key ? openStore(client, key).use(options, changed) : () => {}),
     [client, key],

@@ -1,4 +1,4 @@
-/** Messages that were sent and not received yet: shown at once, until the server delivers them. */
+/** Pending messages: sent, and shown immediately, until the server delivers them. */
 
 import { UsageError } from '../errors.js';
 import type { PublishOptions } from '../runtime/publishing.js';
@@ -8,7 +8,7 @@ import { messageId } from '../wire/ids.js';
 /** Maximum pending messages of one store; above it, `send` throws. */
 const PENDING_MAX = 1_000;
 
-/** On its way to the server, accepted by it, or rejected. */
+/** In transit to the server, accepted, or rejected. */
 export type PendingStatus = 'sending' | 'sent' | 'failed';
 
 /** A message that `send` published and that the server has not delivered yet. */
@@ -36,7 +36,7 @@ export interface PendingMessage<Data = AnyPayload> {
 /** Options of `send`. */
 export type SendOptions = Omit<PublishOptions, 'id' | 'signal'>;
 
-/** @internal How a message is published. */
+/** @internal Publishes a message. */
 export type Publish = (
   topic: string,
   message: Outgoing,
@@ -53,13 +53,13 @@ interface Entry {
 /** @internal The pending messages of one topic. */
 export class PendingMessages {
   private readonly _entries = new Map<string, Entry>();
-  /** Newest position that came. */
+  /** Newest received position. */
   private _reached = -1;
 
   /**
-   * @param _topic Messages are published to it.
-   * @param _publish Publishes.
-   * @param _changed Called when `list` gives something else.
+   * @param _topic The topic of the messages.
+   * @param _publish Publishes a message.
+   * @param _changed Called when `list` changes.
    */
   constructor(
     private readonly _topic: string,
@@ -67,7 +67,7 @@ export class PendingMessages {
     private readonly _changed: () => void,
   ) {}
 
-  /** What is shown, in the order in which it was sent. */
+  /** The pending messages, in the order in which they were sent. */
   list(): readonly PendingMessage[] {
     return [...this._entries.values()].map(({ shown }) => shown);
   }
@@ -76,7 +76,7 @@ export class PendingMessages {
    * Show a message as pending, and publish it.
    *
    * @returns Its id.
-   * @throws UsageError Too many messages are pending, or one of this id is.
+   * @throws UsageError Too many messages are pending, or one with this id is.
    */
   send(message: Outgoing, options: SendOptions = {}): string {
     const { id = messageId(), type = 'message', data, meta } = message;
@@ -117,14 +117,14 @@ export class PendingMessages {
     return id;
   }
 
-  /** A message came: it, and all before it, is pending no more. */
+  /** A message arrived: it and all earlier ones are no longer pending. */
   message({ id, topic, seq }: Message): void {
     if (topic !== this._topic) return;
     this._remove(id);
     if (seq !== undefined) this._reach(seq);
   }
 
-  /** Messages were missed: a pending one may be among them. */
+  /** Messages were missed, possibly pending ones. */
   gap({ topic, to }: Gap): void {
     if (topic === this._topic && to !== undefined) this._reach(to);
   }
@@ -141,7 +141,7 @@ export class PendingMessages {
     const { signal } = entry.leave;
     try {
       const { seq } = await this._publish(this._topic, message, { ...options, signal });
-      // Without a position, nothing that comes later says that it has passed.
+      // Without a position, later messages do not show whether it has been delivered.
       if (seq === undefined || seq <= this._reached) {
         this._remove(entry.shown.id);
         return;

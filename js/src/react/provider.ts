@@ -32,7 +32,7 @@ export interface ProviderProps<Topics extends object = AnyTopics> {
   readonly children?: ReactNode;
 }
 
-/** A client that providers made, and how many of them hold it. */
+/** A client that providers created, and the number of providers that use it. */
 interface Lease {
   readonly client: PubSub;
   holders: number;
@@ -62,16 +62,16 @@ function hold(options: PubSubOptions): () => void {
   };
 }
 
-/** @internal What a provider gives to the components inside. */
+/** @internal The context of the components inside a provider. */
 export interface Given {
   readonly client: PubSub;
-  /** Put a new client in the place of one that has ended, where the provider makes them. */
+  /** Replace a client that has ended, if the provider creates clients. */
   readonly renew: () => void;
 }
 
 const Place: Context<Given | undefined> = createContext<Given | undefined>(undefined);
 
-/** @internal Whether a client does nothing any more. */
+/** @internal Whether a client has ended. */
 export function hasEnded({ state }: PubSub): boolean {
   return state === 'failed' || state === 'closed';
 }
@@ -84,7 +84,7 @@ export function PubSubProvider({ client, options, children }: ProviderProps): Re
   useEffect(() => {
     if (client) return undefined;
     const release = hold(own);
-    // Its client was closed while it was hidden.
+    // The client was closed while the component was hidden.
     if (leaseOf(own).client !== value) again();
     return release;
   }, [client, own, value]);
@@ -108,7 +108,7 @@ export function usePubSub(): PubSub {
   return usePlace().client;
 }
 
-/** @internal What the nearest provider gives. */
+/** @internal The context of the nearest provider. */
 export function usePlace(): Given {
   const place = useContext(Place);
   if (place) return place;

@@ -3,10 +3,10 @@
 import type { PubSub } from '../client.js';
 import { createStore, type Pace, type TopicStore } from './topic_store.js';
 
-/** Milliseconds after which something is shown where no frame is drawn: in hidden pages. */
+/** Milliseconds after which changes are shown if no frame is drawn, as in hidden pages. */
 const HIDDEN = 100;
 
-/** That of the page; without one, a timer. */
+/** The page's function, otherwise a timer. */
 export const page: Pace = {
   frame(draw) {
     globalThis.requestAnimationFrame?.(draw);
@@ -25,12 +25,12 @@ export function keyOf(topics: string | readonly string[] | null | undefined): st
   return topics?.length ? JSON.stringify([topics].flat()) : '';
 }
 
-/** What is shown of a set of topics; undefined where no component uses it. */
+/** The view of a set of topics; undefined if no component uses it. */
 export function findStore(client: PubSub, key: string): TopicStore | undefined {
   return stores.get(client)?.get(key);
 }
 
-/** The store of a set of topics, made if there is none. */
+/** The store of a set of topics, created if necessary. */
 export function openStore(client: PubSub, key: string): TopicStore {
   const all = stores.get(client) ?? new Map<string, TopicStore>();
   stores.set(client, all);

@@ -1,4 +1,4 @@
-/** What components show of one set of topics: one subscription for all of them, drawn by frames. */
+/** The state of one set of topics for components: one shared subscription, rendered per frame. */
 
 import type { PubSub } from '../client.js';
 import { AuthError, fromCode } from '../errors.js';
@@ -19,10 +19,10 @@ import { type PendingMessage, PendingMessages, type SendOptions } from './pendin
 /** Milliseconds for which a subscription that no component uses is kept for the next one. */
 export const LINGER = 500;
 
-/** Messages kept where a component names no limit. */
+/** Default limit of messages. */
 const LIMIT = 100;
 
-/** Until the server answers, however long there is no connection; milliseconds, a day. */
+/** Milliseconds to wait for the server's answer, including outages: a day. */
 const PATIENCE = 86_400_000;
 
 /** State of a subscription: not requested, in progress, active, or ended by an error. */
@@ -41,7 +41,7 @@ export interface TopicState<Data = AnyPayload> {
   readonly last: Message<Data> | undefined;
   /** The newest gap: messages that could not be delivered. */
   readonly gap: Gap | undefined;
-  /** Who is present, by client id. */
+  /** The members, by client id. */
   readonly members: ReadonlyMap<string, PresenceMember>;
   readonly status: TopicStatus;
   /**
@@ -51,7 +51,7 @@ export interface TopicState<Data = AnyPayload> {
   readonly error: Error | undefined;
 }
 
-/** What is shown before anything is known, and on a server. */
+/** The initial view, also for server-side rendering. */
 export const IDLE: TopicState = {
   messages: [],
   pending: [],
@@ -71,61 +71,61 @@ export interface TopicOptions extends Pick<SubscribeOptions, 'since' | 'history'
   readonly limit?: number | undefined;
 }
 
-/** @internal When things happen. */
+/** @internal Schedules rendering and timers. */
 export interface Pace {
-  /** Call a function when something can be drawn; again does no harm. */
+  /** Call a function with the next frame. Idempotent. */
   frame(callback: () => void): void;
-  /** Call a function later; returns what stops it. */
+  /** Call a function later; returns a function that cancels it. */
   later(milliseconds: number, callback: () => void): () => void;
 }
 
-/** @internal One set of topics, as components use it. */
+/** @internal One set of topics for components. */
 export interface TopicStore {
-  /** What is shown now. */
+  /** The current view. */
   readonly state: TopicState;
   /**
-   * Use it, for messages or (undefined) for presence alone.
+   * Use it for messages, or (undefined) only for presence.
    *
-   * The subscription begins when all components that come at once have said what they want.
+   * The subscription begins after all components of the same rendering have registered.
    *
    * @returns Ends the use.
    */
   use(wish: TopicOptions | undefined, changed: () => void): () => void;
   /**
-   * Have a function called with each message that comes from now on, in order.
+   * Call a function with each message from now on, in order.
    *
    * @returns A function that removes the listener.
    */
   hear(listener: (message: Message) => void): () => void;
   /**
-   * Have a function called when something is drawn, without using the store.
+   * Call a function with each rendering, without using the store.
    *
    * @returns A function that removes the listener.
    */
   drawn(listener: () => void): () => void;
-  /** Messages that are there already, the newest ones. */
+  /** The newest messages that have already arrived. */
   readonly held: readonly Message[];
-  /** Subscribe again to what has failed, from where it stood. */
+  /** Restart a failed subscription from its positions. */
   retry(): void;
-  /** Publish a message, and show it as pending until it comes back; see `TopicView.send`. */
+  /** Publish a message, and show it as pending until it is delivered; see `TopicView.send`. */
   send(message: Outgoing, options?: SendOptions): string;
 }
 
 /** One subscription of a store. */
 interface Part {
-  /** Where its messages begin; undefined for presence alone. */
+  /** Start of its messages; undefined for presence only. */
   readonly from: TopicOptions | undefined;
   readonly withPresence: boolean;
-  /** Whether another one says how the store stands. */
+  /** Whether another subscription determines the status. */
   readonly beside: boolean;
 }
 
 /**
- * @internal Make the store of one set of topics.
+ * @internal Create the store of one set of topics.
  *
- * @param client Whose.
+ * @param client The client.
  * @param topics Topics or patterns.
- * @param pace When things are shown and ended.
+ * @param pace Schedules rendering and timers.
  * @param ended Called when no component has used it for a while.
  */
 export function createStore(
@@ -164,7 +164,7 @@ export function createStore(
     for (const listener of listeners) listener();
   };
 
-  /** Change what is shown, with the next frame. */
+  /** Change the view with the next frame. */
   const show = (change: Partial<TopicState>): void => {
     if (!next) pace.frame(draw);
     next = { ...next, ...change };
@@ -184,13 +184,13 @@ export function createStore(
         try {
           hear(event.message);
         } catch (error) {
-          // It is the program's, and ends no subscription.
+          // An error of the program does not end the subscription.
           queueMicrotask(() => {
             throw error;
           });
         }
       }
-      // Pages that are hidden draw seldom.
+      // Hidden pages rarely draw frames.
       if (arrived.length > limit) arrived.shift();
       show({ last: event.message });
     } else if (event.kind === 'gap') {
@@ -203,7 +203,7 @@ export function createStore(
     const { from, withPresence } = part;
     const { signal } = over;
     const { limit: _, ...options } = from ?? {};
-    // Presence that is asked for later says nothing of the messages that come already.
+    // A later presence subscription does not change the status of the messages.
     const tell = part.beside ? () => {} : show;
     let trouble = tokenError(client.lastFailure);
     const stop = client.on('state', () => {
@@ -240,7 +240,7 @@ export function createStore(
       stop();
     }
     if (!withPresence) return;
-    // No subscription reports presence any more.
+    // No remaining subscription reports presence.
     present.clear();
     show({ members: IDLE.members });
   };
@@ -302,7 +302,7 @@ export function createStore(
   };
 }
 
-/** The error that a client's last failure stands for, where it is about the token. */
+/** The error of a client's last failure, if it is about the token. */
 function tokenError(failure: StateChange | undefined): AuthError | undefined {
   const { code, reason } = failure ?? {};
   const named = [...CODES.values()].find(({ close }) => close && close === code);

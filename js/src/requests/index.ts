@@ -47,7 +47,7 @@ export async function request<Topics extends object, Data = AnyPayload>(
  * @param topics A pattern or several.
  * @param handler Called with the request; returns JSON, or a promise of it. Throw `ReplyError` to
  *   answer with an error.
- * @throws PermissionDenied You may read none of the topics.
+ * @throws PermissionDenied You may not read any of the topics.
  */
 export async function respond<Topics extends object>(
   client: PubSub<Topics>,

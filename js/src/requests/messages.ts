@@ -1,10 +1,10 @@
-/** The messages of requests and replies: how they are written, and what is read of them. Pure. */
+/** Creates and reads the messages of requests and replies. Pure. */
 
 import { InvalidOption, ReplyError } from '../errors.js';
 import { isTopic, matches } from '../topics.js';
 import type { Message, Outgoing } from '../values.js';
 
-/** Comes before the id of a request in the id of its reply, so that one reply is published. */
+/** Prefix of the request's id in the id of its reply, so that only one reply is published. */
 const PREFIX = 're_';
 const ID_MAX = 128 - PREFIX.length;
 const TOPIC_MAX = 255;
@@ -25,7 +25,7 @@ export function replyTopic(topic: string, nonce: string): string {
   return name;
 }
 
-/** The id of a request, which a reply carries with a prefix. */
+/** Validate the id of a request. */
 export function checkRequestId(id: unknown): void {
   if (typeof id !== 'string' || !id || id.length > ID_MAX) {
     const problem = typeof id === 'string' ? `has ${id.length} characters` : 'is not a string';
@@ -46,16 +46,17 @@ export function answerTo(request: Message, result: unknown): Outgoing {
   } as Outgoing;
 }
 
-/** Where the sender of a request waits for the reply; undefined for any other message. */
+/** The reply topic of a request; undefined for any other message. */
 export function replyToOf({ meta }: Message): string | undefined {
   const name = meta?.['reply_to'];
   return typeof name === 'string' ? name : undefined;
 }
 
 /**
- * Whether a reply goes to a topic of the request or of its sender.
+ * Whether a reply topic belongs to the request's topic or its sender.
  *
- * A responder may publish where others may not. This keeps a request from naming any of those.
+ * A responder may have more permissions than the sender, so a request must not choose an arbitrary
+ * topic.
  */
 export function isOwnReplyTopic({ topic, sender }: Message, replyTo: string): boolean {
   const own = sender !== undefined && replyTo.startsWith(`user.${sender.id}.`);
@@ -68,7 +69,7 @@ export function requestOf({ type, meta }: Message): string | undefined {
   return typeof id === 'string' ? id : undefined;
 }
 
-/** A reply; throws the error that it carries. */
+/** Read a reply; throws the error in it. */
 export function opened(reply: Message, topic: string): Message {
   if (reply.type !== 'reply.error') return reply;
   const told = (reply.data ?? {}) as { code?: unknown; message?: unknown; data?: unknown };

@@ -1,4 +1,4 @@
-/** `Requester`: the requests of one client, and who waits for which reply. */
+/** `Requester`: the requests of one client, and the calls that wait for replies. */
 
 import type { PubSub } from '../client.js';
 import {
@@ -17,13 +17,13 @@ import type { Message, Outgoing } from '../values.js';
 import { messageId } from '../wire/ids.js';
 import { checkRequestId, opened, replyTopic, requestOf } from './messages.js';
 
-/** Reply topics that a client stays subscribed to; beyond it, the one unused longest is left. */
+/** Maximum subscribed reply topics; above it, the client leaves the least recently used one. */
 const TOPICS_MAX = 100;
 
-/** Requests without a reply that are remembered, and late replies kept for a retry. */
+/** Maximum remembered requests without a reply, and maximum late replies kept for a retry. */
 const LATE_MAX = 100;
 
-/** @internal What requests need of a client. */
+/** @internal The interface of a client for requests. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'on'>;
 
 /** @internal The driver of a client: its clock, log and timeouts. */
@@ -74,7 +74,7 @@ export function requesterOf(client: Client): Requester {
   return requester;
 }
 
-/** Publishes requests of one client and hands each reply to the call that waits for it. */
+/** Publishes requests of one client and passes each reply to the waiting call. */
 class Requester {
   private readonly _nonce = messageId().slice(-16).toLowerCase();
   private readonly _inboxes = new Map<string, Inbox>();

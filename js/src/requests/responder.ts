@@ -25,13 +25,13 @@ export interface RespondOptions {
   readonly allow?: ((request: Message, replyTo: string) => boolean) | undefined;
 }
 
-/** Answers requests until it is closed; `respond` makes it. */
+/** Answers requests until it is closed; created by `respond`. */
 export class Responder implements AsyncDisposable {
   private readonly _running = new Set<Promise<void>>();
   private _subscription!: Subscription;
   private _hasWarned = false;
 
-  /** @internal `respond` makes it. */
+  /** @internal Created by `respond`. */
   constructor(
     private readonly _client: Client,
     private readonly _handler: RequestHandler,
@@ -51,13 +51,13 @@ export class Responder implements AsyncDisposable {
     return this;
   }
 
-  /** Whether it still takes requests. */
+  /** Whether it still accepts requests. */
   get active(): boolean {
     return this._subscription.active;
   }
 
   /**
-   * Take no more requests, and wait for the handlers that run. Idempotent.
+   * Accept no more requests, and wait for running handlers. Idempotent.
    *
    * @param options `timeout`: milliseconds to wait; default 5,000.
    */

@@ -1,4 +1,4 @@
-/** What an operation needs for arguments that are wrong, or special. */
+/** Code for invalid and for special arguments of operations. */
 
 export { checkPresence, refuseMany, refuseMessage, refuseSubscription } from './refusals.js';
 export { prepareInbox } from './special_inbox.js';

@@ -1,4 +1,4 @@
-/** What a first connection does not need: it loads beside that. */
+/** Code that the first connection does not need; it loads in parallel. */
 
 export { makeRoom, turnOf } from '../session/send_policies.js';
 export { Backpressure } from './backpressure.js';

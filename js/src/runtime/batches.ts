@@ -1,4 +1,4 @@
-/** Several messages in one call: split into frames that the server takes. */
+/** Publishes several messages in one call: splits them into frames that the server accepts. */
 
 import { PubSubError } from '../errors.js';
 import * as batches from '../session/batches.js';
@@ -6,17 +6,17 @@ import type { Published } from '../values.js';
 import type { Driver } from './driver.js';
 import { type Prepared, type PublishOptions, refused, send } from './publishing.js';
 
-/** Messages of a batch, where the server does not say how many it takes. */
+/** Maximum messages of a batch if the server does not state a limit. */
 const BATCH = 1_000;
 
-/** A batch is sent in frames of at most so many bytes of payload. */
+/** Maximum bytes of payload per frame of a batch. */
 const BATCH_BYTES = 1 << 20;
 
 /**
- * Publish frame by frame; what is published meanwhile comes after the first, and is not held up.
+ * Publish frame by frame; other publishes in the meantime follow the first frame, without delay.
  *
- * @param end Time, by the clock; then the rest is given up.
- * @param hasTurn What was published before has entered the queue.
+ * @param end Deadline by the clock; the rest is then given up.
+ * @param hasTurn Resolves when earlier publishes have entered the queue.
  */
 export async function sendAll(
   driver: Driver,
@@ -28,7 +28,7 @@ export async function sendAll(
   const { peer, session } = driver;
   session.publishes.batches ??= batches;
   const most = peer?.limits?.max_batch || BATCH;
-  // What goes in one frame is granted as a whole.
+  // Room is granted for a whole frame.
   const count = firstFrame(items, Math.min(most, session.context.peer?.burst || most));
   const timeout = Math.max(0, Math.round(end - driver.clock.now()));
   const limited = { ...options, timeout };
@@ -38,13 +38,13 @@ export async function sendAll(
   try {
     return [...results, ...(await sendAll(driver, rest, options, end, false))];
   } catch (error) {
-    // What became of the messages before is not lost with these.
+    // Keep the results of earlier messages if these fail.
     if (!(error instanceof PubSubError)) throw error;
     return [...results, ...rest.map((item) => refused(error, item))];
   }
 }
 
-/** How many of these one frame takes. */
+/** Number of messages that fit into one frame. */
 function firstFrame(items: readonly Prepared[], most: number): number {
   let bytes = 0;
   const end = items.findIndex(({ size }, n) => {

@@ -1,17 +1,17 @@
-/** Bounds of the arguments of operations. */
+/** Limits of the arguments of operations. */
 
 import { isCount } from '../wire/guard.js';
 
-/** Patterns that a subscription has at most. */
+/** Maximum patterns of a subscription. */
 export const PATTERNS_MAX = 1_000;
 
-/** Messages of a topic that `history` may ask for. */
+/** Maximum messages per topic for `history`. */
 export const HISTORY_MAX = 10_000;
 
-/** The earliest Unix time in milliseconds, of 1973: a lower number counts seconds. */
+/** The earliest accepted Unix time in milliseconds, in 1973: lower numbers are probably seconds. */
 const EARLIEST = 1e11;
 
-/** Whether it is a Unix time in milliseconds; 0 is one, for the beginning. */
+/** Whether it is a Unix time in milliseconds; 0 is valid and means the beginning. */
 export function isTime(ms: number): boolean {
   return isCount(ms) && (ms === 0 || ms >= EARLIEST);
 }

@@ -1,4 +1,4 @@
-/** One connection: reads a transport in order, and speaks to the server in its dialect. */
+/** One connection: reads a transport in order, and uses the server's dialect. */
 
 import type { Clock } from '../clock.js';
 import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
@@ -16,7 +16,7 @@ import { within } from './waiting.js';
 /** Milliseconds to wait for a part of the client that a frame needs. */
 const LOAD_TIMEOUT = 10_000;
 
-/** How a connection ends that needs a part of the client which does not load. */
+/** Reason of a connection's end if a part of the client does not load. */
 export const NOT_LOADED: TransportEnd = {
   code: undefined,
   reason: 'A part of the client did not load.',
@@ -31,7 +31,7 @@ export interface Owner {
   malformed(reason: string): void;
   /** The transport is open. */
   opened(incremental: boolean): void;
-  /** It is gone, or did not open. */
+  /** The transport has closed or did not open. */
   dropped(end: TransportEnd): void;
   /** A frame was handled. */
   handled(): void;
@@ -39,24 +39,24 @@ export interface Owner {
 
 /** A transport from its opening to its end. */
 export class Connection implements Receiver {
-  /** Let the program run after the frame at hand: an inbox is full, or has failed. */
+  /** Whether to let the program run after the current frame: an inbox is full, or has failed. */
   crowded = false;
-  /** Frames of the call at hand, which leave together. */
+  /** Frames of the current call, which are sent together. */
   private _outgoing: ClientFrame[] = [];
-  /** In order; what is yet to be read holds up what follows it. */
+  /** Received frames in order; an undecoded frame delays later ones. */
   private _arrived: (Decoded | Promise<Decoded>)[] = [];
-  /** The program gets a turn, or a part of the client is loaded, before the frames that wait. */
+  /** Whether the program runs, or a part of the client loads, before the waiting frames. */
   private _paused = false;
   private _closed = false;
   private _over: TransportEnd | undefined;
   private _dialect: PlainDialect | undefined;
 
-  /** Takes the frames: the session, or the dialect before it. */
+  /** Receives the frames: the session, or the dialect in front of it. */
   private _target: Session | PlainDialect;
 
   /**
-   * @param _owner Hears of what happens.
-   * @param _transport It is not open yet, and never calls back at once.
+   * @param _owner Receives events.
+   * @param _transport Not open yet; never calls back synchronously.
    */
   constructor(
     private readonly _owner: Owner,
@@ -70,24 +70,24 @@ export class Connection implements Receiver {
     this._transport.open(this);
   }
 
-  /** Whether subscriptions may come and go one by one. */
+  /** Whether single subscriptions can be added and removed. */
   get incremental(): boolean {
     return this._transport.incremental;
   }
 
-  /** Milliseconds since the last byte; 0 while the program itself holds up the reading. */
+  /** Milliseconds since the last byte; 0 while the program itself delays reading. */
   get idle(): number {
     if (this._paused) return 0;
     return Math.max(0, Math.round(this._owner.clock.now() - this._transport.lastHeard));
   }
 
-  /** Have a frame sent with the next `flush`, in the words of the server. */
+  /** Send a frame with the next `flush`, in the server's dialect. */
   send(frame: Loose<ClientFrame>): void {
     if (this._dialect) this._dialect.send(frame);
     else this._outgoing.push(frame as ClientFrame);
   }
 
-  /** Hand the frames to the transport, together. */
+  /** Pass the frames to the transport together. */
   flush(): void {
     if (!this._outgoing.length) return;
     const frames = this._outgoing;
@@ -95,7 +95,7 @@ export class Connection implements Receiver {
     this._transport.send(frames);
   }
 
-  /** Close it, or give up opening it; nothing of it is reported after that. */
+  /** Close it, or stop opening it; it reports nothing afterwards. */
   close(code: number): void {
     this.flush();
     this._closed = true;
@@ -143,7 +143,7 @@ export class Connection implements Receiver {
 
   // ---------------------------------------------------------------- inside
 
-  /** Speak as the server does; false where that is yet to be loaded. */
+  /** Select the server's dialect; false if it must be loaded first. */
   private _chooseDialect(welcome: Extract<ServerFrame, { readonly type: 'auth.ok' }>): boolean {
     const { session } = this._owner;
     if (!needsDialect(welcome)) {
@@ -162,7 +162,7 @@ export class Connection implements Receiver {
     return true;
   }
 
-  /** Wait for the next frame, as long as what reads it takes to load. */
+  /** Wait with the next frame until its reader is loaded. */
   private _wait(next: Promise<Decoded>): void {
     this._paused = true;
     within(next, undefined, this._owner.clock, LOAD_TIMEOUT)
@@ -179,7 +179,7 @@ export class Connection implements Receiver {
       });
   }
 
-  /** Read what has arrived meanwhile. */
+  /** Read frames that have arrived in the meantime. */
   private _resume(): void {
     this._paused = false;
     for (let next = this._arrived.shift(); next; next = this._arrived.shift()) {

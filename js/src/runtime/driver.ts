@@ -1,8 +1,8 @@
 /**
- * The driver: the session's ports to the real world, and what operations need of a client.
+ * The driver: implements the ports of the session, and the operations of a client.
  *
- * The session is called, it calls the ports, and then `_after` does what must not happen in the
- * midst of that: write, dial, end subscriptions that failed. User code never runs here.
+ * A call into the session calls the ports; then `_after` does what must not happen during the step:
+ * write, dial, end failed subscriptions. User code never runs here.
  */
 
 import { DEVELOPMENT } from '../build.js';
@@ -49,20 +49,20 @@ import { checkPlatform, type Surroundings } from './surroundings.js';
 import { TokenSource, tokenProblem } from './tokens.js';
 import { onAbort, type Waiting, within } from './waiting.js';
 
-/** What a connection without a close code counts as (docs/errors.md). */
+/** Close code of a connection that ended without one (docs/errors.md). */
 const LOST = 1006;
 
-/** Ids of own messages that are remembered with `echo: false`: what may be on its way back. */
+/** Maximum remembered ids of own messages with `echo: false`, which may be in transit. */
 const OWN_IDS = 10_000;
 
-/** A publish, or an update of presence, that has no outcome. */
+/** A publish or presence update without an outcome. */
 interface Unsettled {
   readonly settle: (outcome: Outcome) => void;
   /** When it is given up, by the clock. */
   readonly end: number;
 }
 
-/** Runs one session: what a client is, once it is used. */
+/** Runs the session of a client. */
 export class Driver implements Ports, Owner {
   readonly clock: Clock;
   readonly listeners: Listeners;
@@ -72,19 +72,19 @@ export class Driver implements Ports, Owner {
   ended = false;
   /** Since when there has been no connection, by the clock. */
   apartSince: number;
-  /** What ended the last connection or attempt, until there is a connection again. */
+  /** Failure of the last connection or attempt, until there is a connection again. */
   lastFailure: StateChange | undefined;
-  /** Why there is no token, until there is one. */
+  /** The reason why there is no token, until there is one. */
   tokenFailure: PubSubError | undefined;
-  /** What the server said of itself; undefined before it was ever connected. */
+  /** The peer's features and limits; undefined before the first connection. */
   peer: Peer | undefined;
-  /** Publishes that the rate held back for a second or more. */
+  /** Number of publishes that the rate delayed by a second or more. */
   slowed = 0;
   /** Admits publishes as the queue has room; undefined before a publish has a policy or waits. */
   backpressure: Backpressure | undefined;
-  /** Over when what was published has entered the queue; undefined where nothing waits for that. */
+  /** Resolves when earlier publishes have entered the queue; undefined if none waits. */
   turn: Promise<unknown> | undefined;
-  /** Called after each call into the session: there may be room for publishes. */
+  /** Called after each call into the session, because there may be room for publishes. */
   onRoom: (() => void) | undefined;
   private _session: Session | undefined;
   private _error: PubSubError | undefined;
@@ -98,7 +98,7 @@ export class Driver implements Ports, Owner {
   private _numbers = 0;
   /** By subscription. */
   readonly inboxes: Map<number, Inbox> = new Map();
-  /** Subscriptions that failed while the session was at work. */
+  /** Subscriptions that failed during a step of the session. */
   private _failed: number[] = [];
   private readonly _timers = new Map<TimerName, TimerHandle>();
   private readonly _unsettled = new Map<number, Unsettled>();
@@ -106,14 +106,14 @@ export class Driver implements Ports, Owner {
   private _deadline = Infinity;
   private _deadlineTimer: TimerHandle | undefined;
   private readonly _own = new Set<string | undefined>();
-  /** What is to be dialed after the call at hand. */
+  /** The transport to dial after the current call. */
   private _next: TransportName | undefined;
-  /** Counts the calls of `dial` and `hangUp`: what is made for an earlier one is not used. */
+  /** Counts the calls of `dial` and `hangUp`; a transport of an earlier call is discarded. */
   private _dials = 0;
   private _connection: Connection | undefined;
 
   /**
-   * @param options What the client is set to.
+   * @param options Options of the client.
    * @param around Clock, randomness, transports.
    */
   constructor(
@@ -126,7 +126,7 @@ export class Driver implements Ports, Owner {
     this.tokens = new TokenSource(options, this.clock);
   }
 
-  /** Made at the first use: what the platform lacks does not matter before. */
+  /** Created at the first use, because the platform may not support it. */
   get session(): Session {
     if (this._session) return this._session;
     const { options, around } = this;
@@ -136,7 +136,7 @@ export class Driver implements Ports, Owner {
     return this._session;
   }
 
-  /** Call into the session, and do what follows. */
+  /** Call into the session, then perform its effects. */
   tell(call: (session: Session) => void): void {
     call(this.session);
     this.handled();
@@ -156,13 +156,13 @@ export class Driver implements Ports, Owner {
 
   dropped({ again, code = LOST, reason, retryAfter }: TransportEnd): void {
     this._connection = undefined;
-    // One that was never connected has no reason to hurry.
+    // A connection that was never open is not urgent.
     const hurry = again && this.state === 'connected';
     this.tell((session) => session.dropped(code, reason, retryAfter));
     if (hurry) this.tell((session) => session.woke(true));
   }
 
-  /** The session was called: write, dial, end what failed. */
+  /** After a call into the session: write, dial, end failed subscriptions. */
   handled(): void {
     if (this._failed.length) for (const sub of this._failed.splice(0)) this.remove(sub);
     if (this._next) this._open(this._next);
@@ -305,7 +305,7 @@ export class Driver implements Ports, Owner {
     this.listeners.finish();
   }
 
-  // ---------------------------------------------------------------- what operations need of it
+  // ---------------------------------------------------------------- operations
 
   /** A part of the client, if it loads in the time of the operation that needs it. */
   async part<Part>(loading: Promise<Part>, { timeout, signal }: Waiting): Promise<Part> {
@@ -323,13 +323,13 @@ export class Driver implements Ports, Owner {
     return new HttpApi(this);
   });
 
-  /** What outlives a reload of the page. */
+  /** State that survives a reload of the page. */
   readonly recovery: () => Promise<Recovery> = lazily(async () => {
     const { Recovery } = await import('./recovery.js');
     return new Recovery(this);
   });
 
-  /** Have the session keep presence: once, before the first call that needs it. */
+  /** Add presence to the session, once, before the first call that needs it. */
   async addPresence(options: Waiting): Promise<void> {
     const { session } = this;
     if (session.subscriptions.presence) return;
@@ -342,51 +342,51 @@ export class Driver implements Ports, Owner {
     return this.state === 'connected' && this._idle <= pingInterval + pongTimeout;
   }
 
-  /** Whether the connection stands, and was heard since a time of the clock. */
+  /** Whether the connection is open and has received data since a time of the clock. */
   heardSince(time: number): boolean {
     return this.state === 'connected' && this.clock.now() - this._idle >= time;
   }
 
-  /** A number that nothing else of this client has. */
+  /** A unique number of this client. */
   number(): number {
     this._numbers += 1;
     return this._numbers;
   }
 
-  /** Milliseconds that an operation may take. */
+  /** Timeout of an operation in milliseconds. */
   patience(timeout: number = this.options.operationTimeout): number {
     return DEVELOPMENT ? checkPatience('timeout', timeout) : timeout;
   }
 
-  /** Bytes of JSON that the data of a message may have. */
+  /** Maximum bytes of JSON of a message's data. */
   get maxPayload(): number {
     return this.peer?.limits?.max_payload || this.options.maxPayload;
   }
 
-  /** Whether the server answers publishes; assumed until it has said what it can do. */
+  /** Whether the server answers publishes; assumed until its features are known. */
   get acknowledges(): boolean {
     return this.peer?.acks ?? true;
   }
 
-  /** How the client is connected; undefined where it is not. */
+  /** The current transport; undefined while the client is not connected. */
   get transport(): TransportName | undefined {
     if (this.state !== 'connected') return undefined;
     return this._connection?.incremental ? 'websocket' : 'sse';
   }
 
-  /** @throws ClosedError The client is closed. What made it fail, where it failed. */
+  /** @throws ClosedError The client is closed; if it failed, its error. */
   refuseEnded(): void {
     const { _error: cause } = this;
     if (!this._closing && !this.ended) return;
     if (!cause) throw new ClosedError();
-    // An error of its own for each call: its stack leads to the caller.
+    // Create a new error for each call, so that its stack shows the caller.
     throw fromCode(cause.code, cause.message, { ...cause, cause });
   }
 
   /**
-   * Connect, unless that was asked for before.
+   * Connect, unless this was requested before.
    *
-   * @throws InvalidOption A WebSocket is wanted where there is none.
+   * @throws InvalidOption A WebSocket is required, but the platform has none.
    */
   connect(): void {
     if (this._started) return;
@@ -403,7 +403,7 @@ export class Driver implements Ports, Owner {
     const end = clock.now() + time;
     const states = this.states();
     this._closing = true;
-    // What waits for a part of the client was published before.
+    // Publishes that wait for a part of the client are earlier.
     if (turn) await within(turn, undefined, clock, time);
     this._drain = end - clock.now();
     this.tell((session) => (time ? session.close() : session.abort()));
@@ -430,10 +430,10 @@ export class Driver implements Ports, Owner {
   }
 
   /**
-   * Publish; the promise gets the outcome.
+   * Publish; the promise receives the outcome.
    *
-   * @param end Time, by the clock; then it is given up.
-   * @throws The reason of the signal, where that is aborted first.
+   * @param end Deadline by the clock; it is then given up.
+   * @throws The reason of the signal, if that is aborted first.
    */
   publish(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome> {
     const { ref, messages } = publish;
@@ -450,7 +450,7 @@ export class Driver implements Ports, Owner {
     });
   }
 
-  /** Call into the session for what it settles; the promise gets the outcome. */
+  /** Call into the session; the promise receives the settled outcome. */
   settled(ref: number, call: (session: Session) => void, end: number = Infinity): Promise<Outcome> {
     return new Promise((settle) => {
       this._unsettled.set(ref, { settle, end });
@@ -458,7 +458,7 @@ export class Driver implements Ports, Owner {
     });
   }
 
-  /** Keep messages of this client from its own subscriptions: `echo` is off. */
+  /** Skip messages of this client for its own subscriptions: `echo` is off. */
   rememberOwn(messages: Publish['messages']): void {
     for (const { id } of messages) this._own.add(id);
     for (const id of this._own) {
@@ -473,7 +473,7 @@ export class Driver implements Ports, Owner {
     return this._connection?.idle ?? 0;
   }
 
-  /** Open a transport, once it is made. */
+  /** Open a transport when it has been created. */
   private _open(name: TransportName): void {
     const number = ++this._dials;
     this._next = undefined;
@@ -496,7 +496,7 @@ export class Driver implements Ports, Owner {
     }
   }
 
-  /** Have one timer give up the publishes whose time is over by then. */
+  /** Start one timer that gives up the publishes whose deadline has passed. */
   private _expireAt(end: number): void {
     this._deadline = end;
     this._deadlineTimer?.cancel();
@@ -532,7 +532,7 @@ export class Driver implements Ports, Owner {
     if (inbox.full || inbox.finished) this._relieve(inbox, sub);
   }
 
-  /** A full inbox gets a turn of the program; one that failed ends its subscription. */
+  /** Let the program run if an inbox is full; end the subscription of a failed inbox. */
   private _relieve(inbox: Inbox, sub: number): void {
     if (this._connection) this._connection.crowded = true;
     if (inbox.finished) this._failed.push(sub);

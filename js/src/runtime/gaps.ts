@@ -1,4 +1,4 @@
-/** Gaps in words: loaded only where there is one that the program does not handle. */
+/** Describes gaps: loaded only if the program does not handle a gap. */
 
 import { DEVELOPMENT } from '../build.js';
 import { MessagesMissed } from '../errors.js';
@@ -14,7 +14,7 @@ const REASONS: Readonly<Record<GapReason, string>> = {
   unproven: 'the server cannot prove that none is missing',
 };
 
-/** The error that `onGap: 'raise'` throws: what is missing and why, in one sentence. */
+/** The error of `onGap: 'raise'`: the missing messages and the reason, in one sentence. */
 export function missed(gap: Gap): MessagesMissed {
   const { topic, from, to, missed: count, reason } = gap;
   const about = { topic, ...{ gap } };
@@ -34,7 +34,7 @@ export function missed(gap: Gap): MessagesMissed {
   return new MessagesMissed(message, about);
 }
 
-/** What the log says of a `history` beyond what the server retains. */
+/** The log line about a `history` that exceeds what the server retains. */
 export function retained({ topics, history }: Subscribe, { history_max }: Limits): string {
   if (!DEVELOPMENT) return `\`history\` of ${history} is over the limit of ${history_max}.`;
   const [asked, kept] = [history, history_max].map((count) => count?.toLocaleString('en-US'));
@@ -45,7 +45,7 @@ export function retained({ topics, history }: Subscribe, { history_max }: Limits
   );
 }
 
-/** What the log says of a gap that no handler sees. */
+/** The log line about a gap that no handler receives. */
 export function unseen(gap: Gap): string {
   const { message } = missed(gap);
   if (!DEVELOPMENT) return message;

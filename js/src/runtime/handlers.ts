@@ -1,15 +1,15 @@
-/** Functions of the program that the client calls: one at a time, in order, never from the reader. */
+/** Calls functions of the program: one at a time, in order, never from the reader. */
 
 import type { PresenceMember } from '../generated/wire.js';
 import type { Gap, Message, PresenceChange } from '../values.js';
 
-/** A function, synchronous or not; what it returns is not used. */
+/** A function, synchronous or asynchronous; its result is ignored. */
 export type Handler<Arguments extends unknown[]> = (...given: Arguments) => unknown;
 
 /** Called with each message. */
 export type MessageHandler<Data> = Handler<[message: Message<Data>]>;
 
-/** Called with everybody present on the topic, and what changed. */
+/** Called with all members of the topic, and the change. */
 export type PresenceHandler = Handler<[members: readonly PresenceMember[], change: PresenceChange]>;
 
 /** Called with each gap; `raise`: the iteration throws `MessagesMissed` for each. */
@@ -18,7 +18,7 @@ export type GapHandler = Handler<[gap: Gap]> | 'raise';
 /**
  * Loads the state that missing messages led to (REC-4).
  *
- * The positions were taken down before the call, so everything after them follows as messages.
+ * The positions were recorded before the call, so everything after them is delivered as messages.
  */
 export type StateLoader = Handler<[gap: Gap, positions: Readonly<Record<string, number>>]>;
 

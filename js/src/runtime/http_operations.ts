@@ -1,4 +1,4 @@
-/** What a client does over HTTP: history, presence, topics, publishes. */
+/** Operations over HTTP: history, presence, topics, publishes. */
 
 import type { Clock } from '../clock.js';
 import { NotFound, PermissionDenied } from '../errors.js';
@@ -15,10 +15,10 @@ import { unixMs } from './times.js';
 import type { TokenSource } from './tokens.js';
 import type { Waiting } from './waiting.js';
 
-/** Milliseconds after which an HTTP API that was not there is looked for again. */
+/** Milliseconds after which a missing HTTP API is tried again. */
 const ASK_AGAIN = 60_000;
 
-/** Which of the retained messages. */
+/** Selects retained messages. */
 export interface HistoryOptions {
   /** Only messages newer than this time. */
   readonly since?: Since | undefined;
@@ -51,18 +51,18 @@ export class HttpApi {
   private _found = false;
   private _askAgain = 0;
 
-  /** @param _client Options, time, tokens, and what the server can do. */
+  /** @param _client Options, time, tokens, and the peer's features. */
   constructor(private readonly _client: HttpClient) {
     const { options, around, clock, tokens } = _client;
     this._rest = new Rest(options, new HttpTokens(tokens, clock), clock, () => around.random());
   }
 
   /**
-   * Publish after what was published so before.
+   * Publish after earlier publishes over HTTP.
    *
-   * @param certain The program wants HTTP; else it is asked first whether the API is there at all.
-   * @returns One result per message, in order; undefined where there is no API, and nothing was
-   *   published.
+   * @param certain The program requested HTTP; otherwise, first check that the API exists.
+   * @returns One result per message, in order; undefined if there is no API and nothing was
+   * published.
    */
   async publish(
     items: readonly { readonly publication: Publication }[],
@@ -80,7 +80,7 @@ export class HttpApi {
     return turn;
   }
 
-  /** Ask once, with a request that changes nothing and that every HIP-56 server knows. */
+  /** Check once, with a read-only request that every HIP-56 server supports. */
   private async _isThere(topic: string, options: Waiting): Promise<boolean> {
     const { clock } = this._client;
     if (this._found || clock.now() < this._askAgain) return this._found;
@@ -96,12 +96,12 @@ export class HttpApi {
     return this._found;
   }
 
-  /** Everybody present on a topic. */
+  /** The members of a topic. */
   async presence(topic: string, options: Waiting): Promise<PresenceMember[]> {
     return this._perform(calls.presence(checkName(topic, 'topic')), options);
   }
 
-  /** The number of members of a topic, counted here where the server does not count them. */
+  /** The number of members of a topic, counted here if the server does not count them. */
   async occupancy(topic: string, options: Waiting): Promise<Occupancy> {
     try {
       return await this._perform(calls.occupancy(checkName(topic, 'topic')), options);
@@ -131,7 +131,7 @@ export class HttpApi {
       : this._forward(topic, query, after, limit, options);
   }
 
-  /** Pages that follow a position, each yielded before the next is asked for. */
+  /** Messages after a position; each page is yielded before the next is requested. */
   private async *_forward(
     topic: string,
     query: calls.HistoryQuery,
@@ -154,10 +154,10 @@ export class HttpApi {
   }
 
   /**
-   * The newest pages, read back to the oldest wanted and then yielded in order.
+   * The newest messages: read backwards page by page, then yielded in order.
    *
-   * The log of a topic is bounded, so this is too; a message that is trimmed meanwhile is the oldest
-   * and ends it.
+   * The log of a topic is limited, and so is this. A message that is trimmed in the meantime is the
+   * oldest and ends the reading.
    */
   private async *_backward(
     topic: string,

@@ -1,4 +1,4 @@
-/** Tokens for requests over HTTP: those of the socket, while they last. */
+/** Tokens for HTTP requests: those of the socket until they expire. */
 
 import type { Clock } from '../clock.js';
 import { AuthError, PubSubError } from '../errors.js';
@@ -6,13 +6,13 @@ import type { Tokens } from '../http/rest.js';
 import type { Token, TokenReason } from '../values.js';
 import { type TokenSource, tokenProblem } from './tokens.js';
 
-/** Gives a request the last token, or asks for another. */
+/** Returns the last token, or gets another one. */
 export class HttpTokens implements Tokens {
   private _rejections = 0;
 
   /**
    * @param _source Shared with the socket.
-   * @param _clock Tells whether a token has ended.
+   * @param _clock Determines whether a token has expired.
    */
   constructor(
     private readonly _source: TokenSource,

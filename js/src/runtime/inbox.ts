@@ -1,8 +1,8 @@
 /**
- * The bounded queue of one subscription: the driver puts in, one reader takes out.
+ * The bounded queue of one subscription: the driver adds events, one reader takes them.
  *
- * Three kinds of events wait in one order: messages, gaps, presence changes. A full queue
- * drops only messages, oldest first; gaps and presence changes before them move up and are delivered
+ * It has three kinds of events in one order: messages, gaps, presence changes. A full queue drops
+ * only messages, oldest first; gaps and presence changes before them move up and are delivered
  * before the next message.
  */
 
@@ -14,22 +14,22 @@ import type { Gap, Message, SubscriptionEvent, SubscriptionStats } from '../valu
 import type { JsonObject } from '../wire/guard.js';
 import { Stream } from './stream.js';
 
-/** Bytes of a decoded message beside its payload. */
+/** Bytes of a decoded message in addition to its payload. */
 const OVERHEAD = 400;
 
-/** Topics whose gaps are reported one by one while no one reads; further gaps are combined. */
+/** Maximum topics with separate gaps while the program does not read; others are combined. */
 const TOPICS = 1_000;
 
-/** Topics whose position is kept; the one not heard of for longest is forgotten. */
+/** Maximum topics with a position; the one without messages for the longest time is removed. */
 const POSITIONS = 100_000;
 
-/** Refused topics that an error names beside the first. */
+/** Maximum denied topics in an error, in addition to the first. */
 const NAMED = 5;
 
-/** Events that were taken, after which the space they held is given back. */
+/** Number of taken events after which their space is released. */
 const SPENT = 1_024;
 
-/** Which messages of a subscription the program does not want. */
+/** Selects messages of a subscription to leave out. */
 export interface Filter {
   /** Whether the inbox leaves the message out. */
   skips(message: Message): boolean;
@@ -37,28 +37,28 @@ export interface Filter {
   taken(): void;
 }
 
-/** What one subscription has got and not yet handed to the program. */
+/** Events of one subscription that the program has not taken yet. */
 export class Inbox extends Stream {
   denied: readonly Denial[] = [];
-  /** Set while a bound is reached; the reader of the transport then gives way. */
+  /** Set while a limit is reached; the reader of the transport then yields. */
   full = false;
-  /** Lets some messages pass by; undefined: none. */
+  /** Leaves out some messages; undefined: none. */
   filter: Filter | undefined;
-  /** Where presence changes go: here, unless another inbox takes them. */
+  /** The inbox of presence changes: this one, unless another is set. */
   presence: Inbox = this;
   /** True when the server has answered, or the subscription has ended before. */
   readonly answered: Promise<true>;
   readonly positions: Map<string, number>;
   private _answer: (answered: true) => void = () => {};
-  /** The first `_next` places are spent. */
+  /** The first `_next` entries are taken. */
   private _events: (SubscriptionEvent | undefined)[] = [];
-  /** Bytes of each of them. */
+  /** Bytes of each entry. */
   private _sizes: number[] = [];
   private _next = 0;
   private _bytes = 0;
-  /** What was overtaken by the loss of a message before it, one of a kind and topic. */
+  /** Events moved up by the loss of a message before them, one per kind and topic. */
   private readonly _front = new Map<string, SubscriptionEvent>();
-  /** What the queue may hold now: a replay may exceed the bound. */
+  /** Current limit of the queue: a replay may exceed the configured one. */
   private _most: number;
   private _received = 0;
   private _handled = 0;
@@ -66,7 +66,7 @@ export class Inbox extends Stream {
   private _gaps = 0;
 
   /**
-   * @param topics The patterns asked for.
+   * @param topics The requested patterns.
    * @param _bounds Messages, bytes and policy.
    * @param after Positions to begin with.
    */
@@ -86,11 +86,10 @@ export class Inbox extends Stream {
   // ---------------------------------------------------------------- the driver's side
 
   /**
-   * Add an event; what is over the bound is dealt with by the policy.
+   * Add an event; the policy applies above the limits.
    *
-   * @param many It is one of several of a replay, which may exceed the bound: they were asked for and
-   *   are in memory already; giving up some of them would make a gap that the program could do
-   *   nothing about.
+   * @param many It is one of several of a replay, which may exceed the limits: they were requested
+   * and are already in memory; dropping some would cause a gap that the program cannot prevent.
    */
   put(event: SubscriptionEvent, many: boolean): void {
     if (this.finished) return;
@@ -110,7 +109,7 @@ export class Inbox extends Stream {
     this.wake();
   }
 
-  /** The server has answered; where it granted nothing, that is the end. */
+  /** The server has answered; without a granted topic the subscription ends. */
   join(topics: readonly string[], denied: readonly Denial[]): void {
     this.denied = denied;
     if (!topics.length) this.finish(denialError(denied, this.topics));
@@ -123,7 +122,7 @@ export class Inbox extends Stream {
     if (this.presence !== this) this.presence.finish();
   }
 
-  /** Give up what waits. */
+  /** Drop waiting events. */
   clear(): void {
     this._dropped = this._received - this._handled;
     this._events = [];
@@ -134,7 +133,7 @@ export class Inbox extends Stream {
 
   // ---------------------------------------------------------------- the program's side
 
-  /** The next event, or undefined where none waits. */
+  /** Take the next event, or undefined if the queue is empty. */
   take(): SubscriptionEvent | undefined {
     const event = this._front.size ? this._takeFront() : this._shift();
     if (event?.kind === 'message') {
@@ -147,13 +146,13 @@ export class Inbox extends Stream {
     return event;
   }
 
-  /** What the program has not taken yet, in order. */
+  /** The events that the program has not taken yet, in order. */
   get waiting(): readonly SubscriptionEvent[] {
     const left = this._events.slice(this._next) as SubscriptionEvent[];
     return [...this._front.values(), ...left];
   }
 
-  /** The counters now. */
+  /** The current counters. */
   get stats(): SubscriptionStats {
     const { _received: received, _handled: handled, _dropped: dropped } = this;
     const queued = received - handled - dropped;
@@ -166,7 +165,7 @@ export class Inbox extends Stream {
     return this._events.length - this._next;
   }
 
-  /** Whether nothing waits. */
+  /** Whether the queue is empty. */
   get empty(): boolean {
     return !this._length && !this._front.size;
   }
@@ -175,7 +174,7 @@ export class Inbox extends Stream {
     return this._length > this._most || this._bytes > this._bounds.bytes;
   }
 
-  /** More waits than may. */
+  /** Whether the queue exceeds its limits. */
   private _shed(): void {
     if (this._bounds.policy === 'error') {
       this.finish(
@@ -207,7 +206,7 @@ export class Inbox extends Stream {
       this._sizes.splice(0, this._next);
       this._next = 0;
     }
-    // What a replay held beyond the bound shrinks as it is taken.
+    // The excess of a replay shrinks as the program takes events.
     const { messages, bytes } = this._bounds;
     const length = this._events.length - this._next;
     this._most = Math.max(messages, Math.min(this._most, length));
@@ -224,7 +223,7 @@ export class Inbox extends Stream {
   private _dropOldest(): void {
     const event = this._shift();
     if (event?.kind === 'presence') {
-      // Everybody present is in it, so a later one of the topic says it all.
+      // Each change contains all members, so the latest one of a topic is enough.
       this._front.set(`presence ${event.presence.topic}`, event);
     } else if (event) {
       const isMessage = event.kind === 'message';
@@ -252,7 +251,7 @@ export class Inbox extends Stream {
     return !before;
   }
 
-  /** Note the position of a message that was taken or passed over. */
+  /** Record the position of a message that was taken or left out. */
   stand(topic: string, seq: number | undefined): void {
     const { positions } = this;
     if (seq === undefined) return;
@@ -266,7 +265,7 @@ function lossOf({ topic, seq }: Message): Gap {
   return { topic, from: seq, to: seq, missed: 1, reason: 'slow_consumer' };
 }
 
-/** The error of a subscription of which nothing was granted. */
+/** The error of a subscription without a granted topic. */
 function denialError(denied: readonly Denial[], topics: readonly string[]): PubSubError {
   const { code, message, topic } = denied[0] ?? {
     code: 'forbidden',
@@ -283,7 +282,7 @@ function denialError(denied: readonly Denial[], topics: readonly string[]): PubS
   return fromCode(code, `${told.message}${stop} Also refused: ${names}.`, { topic });
 }
 
-/** Bytes of a payload as JSON, about: characters of strings, 8 for anything else, 4 an item. */
+/** Approximate JSON bytes of a payload: characters of strings, 8 per other value, 4 per item. */
 function measure(value: unknown): number {
   if (typeof value === 'string') return value.length;
   if (typeof value !== 'object' || value === null) return 8;

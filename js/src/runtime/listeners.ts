@@ -1,4 +1,4 @@
-/** Everybody who reads or listens to what happens to a client. */
+/** Listeners and iterations of a client's events. */
 
 import { PubSubError } from '../errors.js';
 import type { ClientEvents, Logger } from '../values.js';
@@ -7,21 +7,23 @@ import { Recent } from './stream.js';
 
 type Name = keyof ClientEvents;
 
-/** The listeners of one client, and its streams of changes of state. */
+/** The listeners of one client, and its iterations over state changes. */
 export class Listeners {
   private readonly _readers = new Map<Recent<unknown>, Name>();
 
-  /** @param logger Gets the errors that have no listener. */
+  /** @param logger Receives errors without a listener. */
   constructor(readonly logger: Logger) {}
 
-  /** What happens from now on. */
+  /** State changes from now on. */
   open<K extends Name>(name: K): Recent<ClientEvents[K]> {
     const reader = new Recent<ClientEvents[K]>();
     this._readers.set(reader as Recent<unknown>, name);
     return reader;
   }
 
-  /** Have a function called with every event of a name, one at a time; the result stops that. */
+  /**
+   * Call a function with every event of a name, one at a time; returns a function that removes it.
+   */
   on<K extends Name>(name: K, handler: Handler<[ClientEvents[K]]>): () => void {
     const reader = this.open(name);
     const thrown = (error: unknown): void => {
@@ -35,7 +37,7 @@ export class Listeners {
     return () => void reader.return();
   }
 
-  /** Tell of an event; whether anybody hears it. */
+  /** Report an event; whether there is a listener. */
   tell<K extends Name>(name: K, event: ClientEvents[K]): boolean {
     let heard = false;
     for (const [reader, wanted] of this._readers) {
@@ -49,18 +51,18 @@ export class Listeners {
     return heard;
   }
 
-  /** Tell the program of an error that no call can throw (ERR-1). */
+  /** Report an error that no call can throw to the program (ERR-1). */
   report(thrown: unknown): void {
     const error = thrown instanceof Error ? thrown : new Error(String(thrown));
     if (this.tell('error', error)) return;
     const { logger } = this;
     if (!(error instanceof PubSubError)) logger.error('A handler threw', error);
-    // A restarting server announces it, and no one has to act.
+    // A restarting server sends this; no action is needed.
     else if (error.code === 'going_away') logger.warn(`${error.code}: ${error.message}`);
     else logger.error(`${error.code}: ${error.message}`);
   }
 
-  /** No change of state follows. */
+  /** End the iterations over state changes. */
   finish(): void {
     for (const [reader, name] of this._readers) if (name === 'state') reader.finish();
   }

@@ -1,4 +1,4 @@
-/** Operations that a first connection does not need: waiting for it, own presence, and words. */
+/** Operations that the first connection does not need: waiting, own presence, and texts. */
 
 import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
@@ -68,7 +68,7 @@ export async function connected(
 /**
  * Change how this client appears; see `PubSub.updatePresence`.
  *
- * @param refusals Loads what knows what is wrong with the arguments.
+ * @param refusals Loads the part that describes invalid arguments.
  */
 export async function updatePresence(
   driver: Client,
@@ -108,7 +108,7 @@ export async function updatePresence(
   );
 }
 
-/** Of what kind the last failure was, the program learns by the error's class. */
+/** The error class for the last failure. */
 function notConnected(
   { lastFailure, state, tokenFailure }: Client,
   said: string,
@@ -123,7 +123,7 @@ function notConnected(
   return new ConnectionFailed(message, { remedy, ...about });
 }
 
-/** The state, how long there has been no connection, and what failed last, in words. */
+/** The state, the duration of the outage, and the last failure, in words. */
 function standing({ apartSince, clock, lastFailure, state }: Client): string {
   const time = Math.round(clock.now() - apartSince);
   const apart = state === 'connected' ? '' : `, no connection for ${time} ms`;
@@ -131,12 +131,12 @@ function standing({ apartSince, clock, lastFailure, state }: Client): string {
   return `State: ${state}${apart}.${why}`;
 }
 
-/** Why a publish was not sent in so many milliseconds. */
+/** The reason why a publish was not sent within its timeout. */
 export function unsent(driver: Client, patience: number): string {
   return `It could not be sent within ${patience} ms. ${standing(driver)}`;
 }
 
-/** A subscription without an answer, and whether it stays in force. */
+/** The text about a subscription without an answer, and whether it stays active. */
 export function late(
   driver: Client,
   patience: number,
@@ -158,7 +158,7 @@ export function late(
   );
 }
 
-/** Why a client is not connected, in words. */
+/** The reason why a client is not connected, in words. */
 function reasonOf(failure: StateChange | undefined, state: StateName): string {
   if (!failure) return `no attempt has failed yet; the state is ${state}.`;
   const said = failure.reason.replace(/\.$/, '') || `the state is ${failure.to}`;

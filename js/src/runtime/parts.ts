@@ -1,4 +1,4 @@
-/** Parts of a client that are loaded where they are needed, each whole. */
+/** Parts of a client that are loaded on demand. */
 
 import { DEVELOPMENT } from '../build.js';
 import { ConnectionFailed } from '../errors.js';
@@ -8,7 +8,7 @@ type Presence = typeof import('../session/presence_parts.js');
 type Arguments = typeof import('./arguments.js');
 type Background = typeof import('./background.js');
 
-/** A part that is loaded once; where that failed, its next use tries again. */
+/** A part that is loaded once; after a failure, its next use tries again. */
 export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
   let loading: Promise<Part> | undefined;
   return () => {
@@ -29,12 +29,12 @@ export const PARTS: {
   arguments: () => Promise<Arguments>;
   background: () => Promise<Background>;
 } = {
-  /** The dialect of servers of plain HIP-56, before the first `auth.ok` of one is handed in. */
+  /** The dialect of plain HIP-56 servers, needed for their `auth.ok`. */
   plain: lazily(() => import('../dialects/plain/plain_dialect.js')),
   /** Presence, before the first call that uses it. */
   presence: lazily(() => import('../session/presence_parts.js')),
-  /** What is wrong with arguments, and subscriptions with special ones. */
+  /** Errors about arguments, and subscriptions with special arguments. */
   arguments: lazily(() => import('./arguments.js')),
-  /** What a first connection does not need; it loads beside that. */
+  /** Code that the first connection does not need; it loads in parallel. */
   background: lazily(() => import('./background.js')),
 };

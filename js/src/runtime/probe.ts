@@ -1,4 +1,4 @@
-/** Whether the other transport would serve. */
+/** Probes the other transport. */
 
 import type { Clock } from '../clock.js';
 import type { AuthErrorFrame, AuthFrame } from '../generated/wire.js';
@@ -8,7 +8,7 @@ import type { ClientOptions } from '../settings/options.js';
 import type { Transport } from '../transports/transport.js';
 import type { Decoded } from '../wire/decoded.js';
 
-/** The client that wants to know. */
+/** The client that probes. */
 interface Probing {
   readonly around: {
     dial(
@@ -24,10 +24,11 @@ interface Probing {
 }
 
 /**
- * Open a WebSocket beside the present transport and close it; whether that went well in time.
+ * Open a WebSocket in addition to the current transport and close it; whether this succeeded in
+ * time.
  *
- * @param auth Ask the HTTP address this instead: whether it answers as a PubSub service, if only by
- *   refusing the token.
+ * @param auth Instead, send this to the HTTP address: whether it answers as a PubSub service, even
+ * if it rejects the token.
  */
 export async function probe(
   { around, clock, options, over }: Probing,

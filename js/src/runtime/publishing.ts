@@ -1,4 +1,4 @@
-/** One message, from what a program hands to `publish` to what became of it; batches build on it. */
+/** Publishes one message, from the arguments of `publish` to its result; batches use this. */
 
 import { DEVELOPMENT } from '../build.js';
 import { OperationTimeout, PubSubError } from '../errors.js';
@@ -22,12 +22,12 @@ import type { Waiting } from './waiting.js';
 /** A message of this type changes the sender's presence (HIP-56, Client SDK). */
 const PRESENCE_UPDATE = 'presence.update';
 
-/** What a message may have. */
+/** Fields of a message. */
 const FIELDS = DEVELOPMENT ? ['topic', 'type', 'data', 'ttl', 'id', 'meta'] : [];
 
 const LATE = 'No answer arrived in time. The message may have been published.';
 
-/** What `publish` takes beside topic and message. */
+/** Options of `publish`. */
 export interface PublishOptions extends Waiting {
   /** Seconds in history; 0 stores nothing. */
   readonly ttl?: number | undefined;
@@ -46,10 +46,10 @@ export interface PublishOptions extends Waiting {
   readonly via?: Via | undefined;
 }
 
-/** @internal The options of a call that names none. */
+/** @internal The default options. */
 export const NONE: PublishOptions = {};
 
-/** @internal Refuse options that no publish takes. */
+/** @internal Reject unknown options. */
 export function checkPublishing(options: PublishOptions): void {
   if (!DEVELOPMENT || options === NONE) return;
   checkCall(options, ['ttl', 'id', 'key', 'background', 'via']);
@@ -67,18 +67,18 @@ export function checkPublishing(options: PublishOptions): void {
 export interface Prepared {
   readonly publication: Publication;
   readonly id: string;
-  /** Bytes it holds of the queue. */
+  /** Bytes that it counts for in the queue. */
   readonly size: number;
 }
 
 /**
- * @internal Make a publication of one message, with an id.
+ * @internal Create a publication from one message, with an id.
  *
- * @param topic Where it goes; undefined where the message names it.
+ * @param topic Its topic; undefined if the message contains it.
  * @param message `{type, data}` with optional `ttl`, `id`, `meta`.
- * @param limit Bytes of JSON its data may have.
- * @param given `ttl` and `id` that go before the message's own.
- * @returns Undefined where it cannot be published; `refuseMessage` knows why.
+ * @param limit Maximum bytes of its JSON data.
+ * @param given `ttl` and `id` that override the message's own.
+ * @returns Undefined if it cannot be published; `refuseMessage` throws the reason.
  */
 export function prepare(
   topic: string | undefined,
@@ -139,7 +139,7 @@ interface Batches {
 }
 
 /**
- * @internal Publish several messages, as they are at the call; see `PubSub.publishMany`.
+ * @internal Publish several messages, with their values at the call; see `PubSub.publishMany`.
  *
  * @param batches Loads the part that sends them.
  */
@@ -167,10 +167,10 @@ export async function publishMany(
 }
 
 /**
- * @internal Publish what fits into one frame, over the connection or HTTP.
+ * @internal Publish messages of one frame, over the connection or HTTP.
  *
  * @param batch One answer for each message.
- * @param hasTurn What was published before it has entered the queue.
+ * @param hasTurn Resolves when earlier publishes have entered the queue.
  * @returns One result per message, in order.
  */
 export async function send(
@@ -185,7 +185,7 @@ export async function send(
   const patience = driver.patience(options.timeout);
   const end = clock.now() + patience;
   signal?.throwIfAborted();
-  // A peer of plain HIP-56 acknowledges nothing on a socket, but answers a request.
+  // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
   const certain = via === 'rest';
   const limits = { timeout: patience, signal, background };
   if (certain || (via !== 'socket' && !driver.acknowledges)) {
@@ -228,16 +228,16 @@ export async function send(
   });
 }
 
-/** Whether a publish needs the part that knows policies, lanes and backpressure. */
+/** Whether a publish needs the part with policies, lanes and backpressure. */
 function lacksPolicies(driver: Driver, { background }: PublishOptions): boolean | undefined {
   return !driver.backpressure && (background || driver.options.sendPolicy !== 'error');
 }
 
 /**
- * Load the parts that a publish needs; what is published meanwhile waits for that, and for its turn.
+ * Load the parts that a publish needs; later publishes wait for that, and for their turn.
  *
- * @param enter Hands the publish to the session before it returns.
- * @param loading The part that `enter` gets.
+ * @param enter Passes the publish to the session before it returns.
+ * @param loading The part for `enter`.
  */
 async function inTurn<Part, Result>(
   driver: Driver,
@@ -254,10 +254,10 @@ async function inTurn<Part, Result>(
         driver.backpressure ??= new policy.Backpressure(driver);
         driver.session.publishes.policies ??= policy;
       }
-      // In a list: the turn passes before there is a result.
+      // Wrapped in a list, so that the turn passes before there is a result.
       return [enter(part)] as const;
     });
-  // A publish that fails gives up its own turn, not those before it.
+  // A failed publish only gives up its own turn, not earlier ones.
   const turn = Promise.allSettled([before, entering]).then(() => {
     if (driver.turn === turn) driver.turn = undefined;
   });
@@ -266,14 +266,14 @@ async function inTurn<Part, Result>(
   return result;
 }
 
-/** What became of one publish, as the program gets it. */
+/** The result of one publish for the program. */
 function published(result: PublishResult = {}, item: Prepared): Published | PubSubError {
   const { error, id = item.id, timestamp, seq, duplicate = false } = result;
   if (error) return refused({ ...error, retryAfter: error.retry_after_ms }, item);
   return { id, timestamp, seq, duplicate };
 }
 
-/** @internal The error of one message, from a refusal of it or of its batch. */
+/** @internal The error of one message, from the rejection of it or of its batch. */
 export function refused(
   refusal: Omit<Rejected, 'kind'>,
   { id, publication }: Prepared,

@@ -1,4 +1,4 @@
-/** What outlives a reload of the page: which client this is, and where its subscriptions stand. */
+/** State that survives a reload of the page: the client id, and the positions of subscriptions. */
 
 import type { Clock } from '../clock.js';
 import type { ClientFrame } from '../generated/wire.js';
@@ -8,10 +8,10 @@ import type { ClientOptions } from '../settings/options.js';
 import type { Receiver, Transport } from '../transports/transport.js';
 import type { Inbox } from './inbox.js';
 
-/** Close code of a client that is going to come back: its place among the members is kept. */
+/** Close code of a client that will reconnect, so that the server keeps its presence. */
 const RECONNECTS = 4000;
 
-/** Where a subscription goes on. */
+/** The start of a resumed subscription. */
 export interface Place {
   readonly since?: number | undefined;
   readonly after?: Readonly<Record<string, number>> | undefined;
@@ -34,7 +34,7 @@ interface Kept {
   readonly places: Readonly<Record<string, Place>>;
 }
 
-/** What browsers have of a window. */
+/** The used part of a browser's window. */
 interface Page {
   readonly sessionStorage?: Storage;
   addEventListener?(
@@ -48,15 +48,15 @@ const page: Page = globalThis;
 /**
  * Keeps the client in `sessionStorage` between the end of one page and the beginning of the next.
  *
- * It is written when the page goes and taken out when the next one begins. A tab that is duplicated
- * meanwhile copies a storage without it, and is a client of its own.
+ * It is written when the page is left, and removed when the next page starts. A tab that is
+ * duplicated in the meantime copies a storage without it, and becomes a separate client.
  */
 export class Recovery {
   private readonly _key: string;
   private readonly _kept: Kept | undefined;
   private _link: { readonly transport: Transport; readonly receiver: Receiver } | undefined;
 
-  /** @param _client Its options, and where it stands when the page goes. */
+  /** @param _client Its options, and its positions when the page is left. */
   constructor(private readonly _client: Recovered) {
     const { socketUrl, name, recover, suspendAfter } = _client.options;
     this._key = `hanzo-pubsub ${JSON.stringify([socketUrl, name, recover])}`;
@@ -69,12 +69,12 @@ export class Recovery {
     });
   }
 
-  /** Where the page before stood with a subscription to these patterns. */
+  /** The positions of the previous page for a subscription to these patterns. */
   place(patterns: readonly string[]): Place {
     return this._kept?.places[keyOf(patterns)] ?? {};
   }
 
-  /** A transport that presents the client of the page before, until it has an id of its own. */
+  /** A transport that sends the client id of the previous page, until it has a new id. */
   async wrap(made: Transport | Promise<Transport>): Promise<Transport> {
     const transport = await made;
     const client_id = this._kept?.clientId;
@@ -97,7 +97,7 @@ export class Recovery {
     };
   }
 
-  /** The page goes: write down where everything stands, and keep the place among the members. */
+  /** The page is left: store all positions, and keep the presence. */
   private _leave(): void {
     const { clock, ended, inboxes, session, peer } = this._client;
     if (ended) return;
@@ -114,12 +114,12 @@ export class Recovery {
     try {
       page.sessionStorage?.setItem(this._key, JSON.stringify(kept));
     } catch {
-      // Full, or not allowed here: the next page begins as another client.
+      // The storage is full or not allowed: the next page starts as another client.
     }
     this._link?.transport.close(RECONNECTS);
   }
 
-  /** The page is shown again as it was. */
+  /** The page is restored from the browser's cache. */
   private _return(): void {
     this._take();
     const link = this._link;
@@ -139,7 +139,7 @@ export class Recovery {
   }
 }
 
-/** A frame without the fields that are undefined. */
+/** A frame without undefined fields. */
 function known<Frame extends object>(frame: Frame): Frame {
   return Object.fromEntries(
     Object.entries(frame).filter(([, value]) => value !== undefined),
@@ -150,7 +150,7 @@ function keyOf(patterns: readonly string[]): string {
   return JSON.stringify([...new Set(patterns)].sort());
 }
 
-/** Positions before what the program has not taken yet, of the topics that have some of it. */
+/** Positions before the events that the program has not taken yet, for topics with such events. */
 function waiting(inbox: Inbox, after: Place['after'] = {}): Record<string, number> {
   const found: Record<string, number> = {};
   for (const event of inbox.waiting) {
@@ -165,7 +165,7 @@ function waiting(inbox: Inbox, after: Place['after'] = {}): Record<string, numbe
   return found;
 }
 
-/** Where two subscriptions to the same patterns have both been. */
+/** The lower positions of two subscriptions to the same patterns. */
 function least(one: Place, other: Place): Place {
   const after: Record<string, number> = { ...one.after };
   for (const [topic, seq] of Object.entries(other.after ?? {})) {

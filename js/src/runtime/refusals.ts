@@ -13,7 +13,7 @@ import { unixMs } from './times.js';
 const FIELDS = DEVELOPMENT ? ['topic', 'type', 'data', 'ttl', 'id', 'meta'] : [];
 const ID_MAX = 128;
 
-/** What is said of a field of a message. */
+/** The text about a field of a message. */
 const EXPECTED = {
   type: 'must be a text of 1 to 128 characters',
   ttl: 'must be a whole number of seconds, 0 or more',
@@ -23,15 +23,15 @@ const EXPECTED = {
 };
 
 /**
- * Refuse a message that no publication could be made of.
+ * Reject a message that cannot be published.
  *
- * @param topic Where it goes; undefined where the message names it.
- * @param message What the program passed.
- * @param limit Bytes of JSON its data may have.
- * @param given `ttl` and `id` that go before the message's own.
+ * @param topic Its topic; undefined if the message contains it.
+ * @param message The argument of the program.
+ * @param limit Maximum bytes of its JSON data.
+ * @param given `ttl` and `id` that override the message's own.
  * @throws InvalidTopic The topic is not valid.
- * @throws InvalidPayload There is no message, or it has no data, or such as is not plain JSON.
- * @throws PayloadTooLarge Its data is over the limit.
+ * @throws InvalidPayload There is no message, or its data is missing or not plain JSON.
+ * @throws PayloadTooLarge Its data is larger than the limit.
  * @throws InvalidOption Another field is not valid; `field` names it.
  */
 export function refuseMessage(
@@ -99,7 +99,7 @@ export function refuseMessage(
   throw new InvalidOption(`\`${field}\` ${EXPECTED[field]}.`, { field, topic: name });
 }
 
-/** Refuse what is not a list of messages. */
+/** Reject an argument that is not a list of messages. */
 export function refuseMany(messages: unknown): never {
   throw invalid(
     'messages',
@@ -113,7 +113,7 @@ export function refuseMany(messages: unknown): never {
  *
  * @throws InvalidTopic The topic is not valid.
  * @throws InvalidPayload The data is not plain JSON.
- * @throws PayloadTooLarge The data is over the limit.
+ * @throws PayloadTooLarge The data is larger than the limit.
  */
 export function checkPresence(topic: string | undefined, data: unknown, limit: number): void {
   if (topic !== undefined) checkName(topic, 'topic');
@@ -128,11 +128,11 @@ export function checkPresence(topic: string | undefined, data: unknown, limit: n
 }
 
 /**
- * Refuse the arguments of a subscription.
+ * Reject invalid arguments of a subscription.
  *
  * @param topics The patterns.
- * @param options What else was passed.
- * @param names What may be passed.
+ * @param options The options.
+ * @param names The valid option names.
  * @throws InvalidTopic A pattern is not valid.
  * @throws InvalidOption Another argument is not valid; `field` names it.
  */

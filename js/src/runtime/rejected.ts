@@ -1,4 +1,4 @@
-/** The error of an operation that the server, or the session, refused. */
+/** The error of an operation that the server or the session rejected. */
 
 import { fromCode, type PubSubError } from '../errors.js';
 import type { Rejected } from '../session/ports.js';
@@ -6,8 +6,8 @@ import type { Rejected } from '../session/ports.js';
 /**
  * Build the error.
  *
- * @param topic What it concerns, where the refusal does not name it.
- * @param id Of the message.
+ * @param topic Its topic, if the rejection does not contain it.
+ * @param id Id of the message.
  */
 export function rejected(
   { code, message, remedy, field, retryAfter, topic: named }: Omit<Rejected, 'kind'>,

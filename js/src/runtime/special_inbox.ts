@@ -1,4 +1,4 @@
-/** Subscriptions to some types of messages, and with own presence: loaded when one is made. */
+/** Subscriptions with `types` or own presence: loaded with the first of them. */
 
 import { DEVELOPMENT } from '../build.js';
 import type { Outcome } from '../session/ports.js';
@@ -19,7 +19,7 @@ const PRESENCE = DEVELOPMENT
   : '';
 const NAMED = DEVELOPMENT ? 'Give a topic by its name: only its subscribers are members.' : '';
 
-/** Topics whose position is kept while messages wait. */
+/** Maximum topics with a position while messages wait. */
 const SKIPPED = 100_000;
 
 /** The client of a subscription. */
@@ -33,7 +33,7 @@ interface Client {
 /**
  * Check `types` and `presence` of a subscription, and let its inbox keep the types.
  *
- * @returns Says how this client appears, now or with the next connection; a refusal is reported.
+ * @returns Sets the presence of this client, now or with the next connection; reports a rejection.
  * @throws InvalidOption One of them is not valid; `field` names it.
  * @throws InvalidPayload The presence is not plain JSON.
  */
@@ -57,7 +57,7 @@ export function prepareInbox(
   };
 }
 
-/** Keeps messages of some types; the positions pass the others when nothing waits before them. */
+/** Keeps messages of some types; others only move the positions, after the waiting messages. */
 class TypeFilter implements Filter {
   private readonly _skipped = new Map<string, number>();
 

@@ -1,17 +1,17 @@
-/** What every iteration of the client is made of: values go in at once, a reader waits for them. */
+/** The queue of every iteration of the client: values are added immediately, a reader waits. */
 
-/** Changes of state or errors that wait for a slow reader; the oldest give way. */
+/** Maximum state changes or errors that wait for a slow reader; the oldest are dropped. */
 const RECENT = 256;
 
-/** Where readers wait for values, or for the end. */
+/** Lets readers wait for values, or for the end. */
 export class Stream {
-  /** Nothing is added any more; what waits can still be taken. */
+  /** Whether it has ended; waiting values can still be taken. */
   finished = false;
-  /** What the reader gets at the end. */
+  /** The error for the reader at the end. */
   error: Error | undefined;
   private _waiting: (() => void)[] = [];
 
-  /** Add nothing any more. Does nothing at the second time. */
+  /** End it. Idempotent. */
   finish(error?: Error): void {
     if (this.finished) return;
     this.finished = true;
@@ -24,13 +24,13 @@ export class Stream {
     return new Promise((resolve) => this._waiting.push(resolve));
   }
 
-  /** Have the reader look again. */
+  /** Wake the reader. */
   wake(): void {
     if (this._waiting.length) for (const wake of this._waiting.splice(0)) wake();
   }
 }
 
-/** The newest of the values that were added. */
+/** The newest values. */
 export class Recent<Value> extends Stream implements AsyncIterableIterator<Value> {
   private readonly _values: Value[] = [];
 
@@ -48,7 +48,7 @@ export class Recent<Value> extends Stream implements AsyncIterableIterator<Value
     return { done: false, value: this._values.shift() as Value };
   }
 
-  /** Read no further. */
+  /** Stop reading. */
   async return(): Promise<IteratorResult<Value, undefined>> {
     this.finish();
     this._values.length = 0;

@@ -1,4 +1,4 @@
-/** `subscribe`: its arguments, checked, and the subscription made of them. */
+/** Validates the arguments of `subscribe` and creates the subscription. */
 
 import { DEVELOPMENT } from '../build.js';
 import type { Subscribe } from '../session/requests.js';
@@ -24,8 +24,8 @@ import { Subscription } from './subscription.js';
 import { onAbort, type Waiting, within } from './waiting.js';
 
 /**
- * Arguments in which nothing is wrong; what is wrong with others, `refuseSubscription` knows. The
- * production build looks at the patterns alone.
+ * Whether the arguments are valid; `refuseSubscription` describes the problem. The production build
+ * checks only the patterns.
  */
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
   'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:5 stateLoader?:3 ' +
@@ -40,7 +40,7 @@ const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
   (handler) => typeof handler === 'function' || handler === 'raise',
 );
 
-/** What `subscribe` takes beside the topics. */
+/** Options of `subscribe`. */
 export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   /** Replay messages newer than this: Unix milliseconds or a Date; 0 for all retained messages. */
   readonly since?: Since | undefined;
@@ -69,8 +69,8 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
    */
   readonly stateLoader?: StateLoader | undefined;
   /**
-   * Whether to request presence; default where `onPresence` is given. An object such as
-   * `{ status: 'typing' }` also sets what others see of this client on the topics that are exact
+   * Whether to request presence; default: true if `onPresence` is given. An object such as `{
+   * status: 'typing' }` also sets what others see of this client on the topics that are exact
    * names, as `updatePresence` does.
    */
   readonly presence?: boolean | JsonObject | undefined;
@@ -147,7 +147,7 @@ export async function subscribe<Data>(
   if (onMessage || onPresence) void subscription.run(inbox.presence);
   const { clock } = driver;
   if (!(await within(inbox.answered, signal, clock, patience))) {
-    // Without a handler, no one could read it any more.
+    // Without a handler, the program could no longer read it.
     if (!onMessage) end();
     const { late } = await driver.part(PARTS.background(), options);
     throw late(driver, patience, request.topics[0], Boolean(onMessage));

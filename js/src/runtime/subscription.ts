@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-/** `Subscription`: what a program holds of what it subscribed to, and what it gets of it. */
+/** `Subscription`: messages of the topics that a program subscribed to. */
 
 import { DEVELOPMENT } from '../build.js';
 import { UsageError } from '../errors.js';
@@ -11,23 +11,25 @@ import type { Inbox } from './inbox.js';
 import type { Listeners } from './listeners.js';
 import { PARTS } from './parts.js';
 
-/** Topics of a subscription whose gap was logged; beyond that the oldest may be logged again. */
+/**
+ * Maximum remembered topics with a logged gap; above it, a gap of the oldest may be logged again.
+ */
 const LOGGED = 1_000;
 
 /**
  * Messages of one or more topics: `for await (const message of sub)`, or handlers.
  *
- * `PubSub.subscribe` makes it. An iteration ends when the subscription is unsubscribed or the client
- * is closed, after the messages that wait; it throws where client or subscription failed. It passes
- * over gaps and logs them, unless `onGap`, `stateLoader` or `ps.on('gap')` handles them. Leaving a
- * `for await` by `break` unsubscribes, as does the end of a block with `await using`.
+ * `PubSub.subscribe` returns it. An iteration ends after the waiting messages when you unsubscribe
+ * or close the client. It throws the error if the client or the subscription fails. It skips gaps
+ * and logs them, unless `onGap`, `stateLoader` or `ps.on('gap')` handles them. `break` in a `for
+ * await` unsubscribes, as does the end of a block with `await using`.
  */
 export class Subscription<Data = AnyPayload>
   implements AsyncIterable<Message<Data>>, AsyncDisposable
 {
   private readonly _logged = new Set<string>();
 
-  /** @internal `PubSub.subscribe` makes it. */
+  /** @internal Created by `PubSub.subscribe`. */
   constructor(
     private readonly _inbox: Inbox,
     private readonly _handlers: Handlers,
@@ -35,35 +37,35 @@ export class Subscription<Data = AnyPayload>
     private readonly _leave: () => void,
   ) {}
 
-  /** The patterns asked for. */
+  /** The requested patterns. */
   get topics(): readonly string[] {
     return this._inbox.topics;
   }
 
-  /** The patterns that the server refused while it granted others. */
+  /** The patterns that the server rejected while it granted others. */
   get denied(): readonly Denial[] {
     return this._inbox.denied;
   }
 
-  /** Whether messages may still come. */
+  /** Whether more messages can arrive. */
   get active(): boolean {
     return !this._inbox.finished;
   }
 
-  /** Position of the last message taken, by topic: as `after` it goes on elsewhere. */
+  /** Position of the last message taken, by topic. Pass it as `after` to continue elsewhere. */
   get positions(): Readonly<Record<string, number>> {
     return Object.fromEntries(this._inbox.positions);
   }
 
-  /** What was received, handled, dropped, and waits. */
+  /** Counters of received, handled, dropped and waiting messages. */
   get stats(): SubscriptionStats {
     return this._inbox.stats;
   }
 
   /**
-   * End the subscription; messages that wait are given up.
+   * End the subscription, and drop the waiting messages.
    *
-   * Idempotent, and may be called from handlers.
+   * You can call it several times, and from handlers.
    */
   async unsubscribe(): Promise<void> {
     this._inbox.finish();
@@ -72,9 +74,9 @@ export class Subscription<Data = AnyPayload>
   }
 
   /**
-   * Messages, gaps and, where asked for, presence changes, in one order.
+   * Iterate over messages, gaps and, if requested, presence changes, in one order.
    *
-   * Presence comes here unless it goes to `onPresence`.
+   * Presence changes arrive here unless `onPresence` receives them.
    */
   events(): AsyncIterableIterator<SubscriptionEvent<Data>> {
     return this._read((event) => event, true);
@@ -88,7 +90,7 @@ export class Subscription<Data = AnyPayload>
     await this.unsubscribe();
   }
 
-  /** @internal Hand everything of an inbox to the handlers until it has ended. */
+  /** @internal Pass all events of an inbox to the handlers until it has ended. */
   async run(inbox: Inbox): Promise<void> {
     const { onMessage, onPresence } = this._handlers;
     while (true) {
@@ -99,7 +101,7 @@ export class Subscription<Data = AnyPayload>
             : event.kind === 'gap'
               ? this._tell(event.gap)
               : this._call(onPresence, event.presence.members, event.presence);
-        // What is not asynchronous is not waited for: the next message follows at once.
+        // Do not await a synchronous handler, so that the next message follows immediately.
         if (called) await called;
       }
       if (inbox.finished) return;
@@ -145,9 +147,9 @@ export class Subscription<Data = AnyPayload>
   }
 
   /**
-   * Tell of a gap: load the state, then call `onGap`; log it where nothing handles it.
+   * Report a gap: load the state, then call `onGap`. Log it if neither is given.
    *
-   * @param seen Whether the program gets the gap itself.
+   * @param seen Whether the program receives the gap itself.
    * @throws MessagesMissed `onGap` is `raise`.
    */
   private async _tell(gap: Gap, seen?: boolean): Promise<void> {

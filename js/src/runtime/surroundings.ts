@@ -1,4 +1,4 @@
-/** What a client needs of its platform: time, randomness, transports, and signals of sleep. */
+/** The environment of a client: time, randomness, transports, and wake-up signals. */
 
 import { type Clock, SystemClock } from '../clock.js';
 import { InvalidOption } from '../errors.js';
@@ -14,20 +14,20 @@ export interface Surroundings {
   /** Whether there are WebSockets; default true. */
   hasWebSocket?(options: ClientOptions): boolean;
   readonly clock: Clock;
-  /** Addresses of WebSockets that have worked here. */
+  /** WebSocket URLs that have worked in this page or process. */
   readonly opened?: Set<string>;
   /** A number from 0 inclusive to 1 exclusive. */
   random(): number;
-  /** Make a transport that is not open yet; `alone` is one that no other tab shares. */
+  /** Create a transport that is not open yet; `alone` is not shared with other tabs. */
   dial(
     name: TransportName,
     options: ClientOptions,
     alone?: boolean,
   ): Transport | Promise<Transport>;
   /**
-   * Hear of a network that is back, of a page that is looked at again, and of the end of a sleep.
+   * Watch for a restored network, a page that is visible again, and the end of a suspension.
    *
-   * @param client Notified then, unless its connection is open, until it has ended.
+   * @param client Notified unless its connection is open, until it has ended.
    */
   watch(client: Watched): void;
 }
@@ -35,7 +35,7 @@ export interface Surroundings {
 /**
  * Warn of a platform without WebSockets, when a client connects for the first time.
  *
- * @throws InvalidOption A WebSocket is wanted where there is none.
+ * @throws InvalidOption A WebSocket is required, but the platform has none.
  */
 export function checkPlatform(options: ClientOptions, around: Surroundings): void {
   if (options.transport === 'sse' || around.hasWebSocket?.(options) !== false) return;
@@ -50,7 +50,7 @@ export function checkPlatform(options: ClientOptions, around: Surroundings): voi
   options.logger.warn(`${problem}`);
 }
 
-/** Those of the platform; what a first connection does not need is loaded beside it. */
+/** The platform's environment; code that the first connection does not need loads in parallel. */
 export const platform: Surroundings = {
   clock: new SystemClock(),
   opened: new Set(),

@@ -1,4 +1,4 @@
-/** Times as programs give them. */
+/** Parses times in the formats of the API. */
 
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption } from '../errors.js';
@@ -6,10 +6,10 @@ import { kind } from '../settings/checks.js';
 import { isTime } from './bounds.js';
 
 /**
- * Read a time: Unix milliseconds or a date.
+ * Read a time: Unix milliseconds or a Date.
  *
- * @param field What to call it in the error.
- * @throws InvalidOption It is neither, lies before 1970, or is so early that it must be in seconds.
+ * @param field Name of the option for the error.
+ * @throws InvalidOption It is neither, is before 1970, or is so early that it must be in seconds.
  */
 export function unixMs(value: unknown, field = 'since'): number {
   const ms = value instanceof Date ? value.getTime() : value;

@@ -1,4 +1,4 @@
-/** Asks the program for a token, without ever holding up the reader. */
+/** Gets tokens from the program, without blocking the reader. */
 
 import type { Clock } from '../clock.js';
 import { PubSubError } from '../errors.js';
@@ -13,9 +13,9 @@ interface Call {
   waiting: number;
 }
 
-/** Where socket and HTTP get tokens: one callback at a time, both share its answer (AUTH-1). */
+/** Tokens for socket and HTTP: one callback at a time, whose result both share (AUTH-1). */
 export class TokenSource {
-  /** The last token; the one that never changes, where the program gave such a one. */
+  /** The last token, or the fixed token of the program. */
   last: Token | undefined;
   private readonly _callback: TokenCallback | undefined;
   private _call: Call | undefined;
@@ -24,7 +24,7 @@ export class TokenSource {
 
   /**
    * @param options `token` or `getToken`.
-   * @param _clock Tells when a token ends.
+   * @param _clock Determines whether a token has expired.
    */
   constructor(
     { token, getToken }: ClientOptions,
@@ -34,16 +34,16 @@ export class TokenSource {
     this.last = token === undefined ? undefined : { value: token };
   }
 
-  /** Whether another token can be had. */
+  /** Whether another token is available. */
   get renewable(): boolean {
     return this._callback !== undefined;
   }
 
   /**
-   * Ask the program for a token. Concurrent calls share the answer.
+   * Get a token from the program. Concurrent calls share the result.
    *
-   * @param signal Stops the wait. The signal of the callback is aborted when no call waits any more.
-   * @throws InvalidOption The callback returned something else than a token.
+   * @param signal Stops the wait. The signal of the callback is aborted when no call waits.
+   * @throws InvalidOption The callback did not return a token.
    */
   async fetch(reason: TokenReason, attempt: number, signal?: AbortSignal): Promise<Token> {
     if (!this._callback) return this.last as Token;
@@ -62,11 +62,11 @@ export class TokenSource {
   }
 
   /**
-   * Take note of how long the server says that the token still lasts.
+   * Record the remaining lifetime of the token, as stated by the server.
    *
-   * Tokens of one issuer live equally long, as a rule. So the next one that does not tell its end is
-   * not kept for longer, and one that ended while the client was offline is renewed before it is
-   * tried (AUTH-7). A wrong guess costs one call of the callback.
+   * Tokens of one issuer usually have the same lifetime. So a later token without a known expiry is
+   * not kept for longer, and one that expired while the client was offline is renewed before it is
+   * used (AUTH-7). A wrong guess costs one call of the callback.
    */
   learn(left: number): void {
     this._life = left + this._clock.now() - this._fetchedAt;
@@ -97,8 +97,8 @@ export class TokenSource {
 }
 
 /**
- * Why there is no token, in words. The words of a stranger's error may hold a secret; its class says
- * enough.
+ * The reason why there is no token, in words. The text of a foreign error may contain a secret, so
+ * use only its class.
  */
 export function tokenProblem(error: unknown): string {
   if (error instanceof PubSubError) return error.message;

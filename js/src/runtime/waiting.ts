@@ -1,8 +1,8 @@
-/** The one way to wait: for a promise, as long as time and signal allow. */
+/** Waits for a promise with a timeout and a signal. */
 
 import type { Clock } from '../clock.js';
 
-/** What every operation that waits takes. */
+/** Options of every operation that waits. */
 export interface Waiting {
   /** Milliseconds; default `operationTimeout`. */
   readonly timeout?: number | undefined;
@@ -10,13 +10,13 @@ export interface Waiting {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** Who waits for each signal: it has one listener, however many calls it is given to. */
+/** The waiting calls of each signal, which has a single listener for all of them. */
 const waiting = new WeakMap<AbortSignal, Set<() => void>>();
 
 /**
- * @internal Have a function called when a signal is aborted; it must not be aborted yet.
+ * @internal Call a function when a signal is aborted; it must not be aborted yet.
  *
- * @returns Stops it.
+ * @returns A function that removes the call.
  */
 export function onAbort(signal: AbortSignal | undefined, abort: () => void): () => void {
   if (!signal) return () => {};
@@ -24,7 +24,7 @@ export function onAbort(signal: AbortSignal | undefined, abort: () => void): () 
   if (!waiting.has(signal)) {
     waiting.set(signal, calls);
     signal.addEventListener('abort', () => {
-      // One call may end the wait of another, which a set then leaves out.
+      // One call may end the wait of another; iterating over a set then skips it.
       for (const call of calls) call();
     });
   }
@@ -33,10 +33,10 @@ export function onAbort(signal: AbortSignal | undefined, abort: () => void): () 
 }
 
 /**
- * @internal The value of a promise, or undefined where the time passes first.
+ * @internal The value of a promise, or undefined after the timeout.
  *
- * @param clock Measures the time; without one it is not bounded.
- * @throws The reason of the signal, where that is aborted first.
+ * @param clock Measures the time; without one there is no timeout.
+ * @throws The reason of the signal, if that is aborted first.
  */
 export function within<T>(
   promise: Promise<T>,

@@ -1,15 +1,19 @@
-/** Hears of a network that is back, of a page that is looked at again, and of the end of a sleep. */
+/** Detects a restored network, a page that is visible again, and the end of a suspension. */
 
 import type { Clock } from '../clock.js';
 import type { Session } from '../session/session.js';
 
-/** Milliseconds between two looks at the clocks (LIFE-5). */
+/** Milliseconds between two checks of the clocks (LIFE-5). */
 const EVERY = 5_000;
 
-/** Milliseconds that the wall clock has run ahead of the steady one where the machine has slept. */
+/**
+ * Milliseconds by which the wall clock must be ahead of the steady clock to detect a suspension.
+ */
 const SLEPT = 5_000;
 
-/** A timer so late tells it where both clocks go on in sleep; hidden pages are a minute late. */
+/**
+ * Delay of a timer that shows a suspension if both clocks continue; hidden pages are a minute late.
+ */
 const LATE = 90_000;
 
 /** The client that is notified. */
@@ -19,13 +23,13 @@ export interface Watched {
   readonly over: AbortSignal;
   /** Whether the connection is open, and the server was heard recently. */
   readonly standing: boolean;
-  /** Whether the connection stands, and was heard since a time of the clock. */
+  /** Whether the connection is open and has received data since a time of the clock. */
   heardSince(time: number): boolean;
-  /** Call into the session, and do what follows. */
+  /** Call into the session, then perform its effects. */
   tell(call: (session: Session) => void): void;
 }
 
-/** What browsers have of windows and documents. */
+/** The used part of a browser's window and document. */
 interface Target {
   addEventListener?(type: string, listener: (event: Happened) => void, options: object): void;
   readonly document?: Target;
@@ -59,7 +63,7 @@ export function watch(client: Watched): void {
     client.tell((session) => session.offline());
   });
   listen(page, 'online', () => {
-    // A connection that was heard since is not the one that was gone.
+    // A connection with data since then is not the one that was lost.
     if (!client.heardSince(left)) woke();
   });
   listen(page, 'pageshow', ({ persisted }) => {

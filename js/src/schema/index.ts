@@ -20,7 +20,7 @@ export type {
 } from './standard.js';
 export type { TypedSubscription, TypedTopic } from './typed_topic.js';
 
-/** What `typedTopic` takes beside the topic. */
+/** Options of `typedTopic`. */
 export interface TypedTopicOptions<Schema extends StandardSchema, Policy extends OnInvalid> {
   /** A Standard Schema, such as `z.object({ sku: z.string() })`. */
   readonly schema: Schema;
@@ -38,11 +38,11 @@ export interface TypedTopicOptions<Schema extends StandardSchema, Policy extends
 /**
  * One topic of a client whose payloads match a schema, in both directions.
  *
- * What you publish is checked and sent as it is. What you receive is what the schema makes of the
- * payload, with its defaults and transformations.
+ * The client checks what you publish, and sends it unchanged. You receive the output of the schema,
+ * with its defaults and transformations.
  *
- * @param topic A topic, or for `subscribe` alone a pattern.
- * @throws InvalidOption `schema` is not a Standard Schema, or `onInvalid` is none of its values.
+ * @param topic A topic. For `subscribe` only, it may be a pattern.
+ * @throws InvalidOption `schema` is not a Standard Schema, or `onInvalid` has an unknown value.
  */
 export function typedTopic<
   Topics extends object,

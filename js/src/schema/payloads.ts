@@ -1,23 +1,25 @@
-/** Payloads of one topic: checked by its schema, and what becomes of those that do not match. */
+/**
+ * Checks payloads of one topic with its schema, and applies the policy for those that do not match.
+ */
 
 import { InvalidOption, SchemaError } from '../errors.js';
 import type { Message, Outgoing } from '../values.js';
 import type { StandardIssue, StandardSchema } from './standard.js';
 
-/** What becomes of a received message that does not match; see `typedTopic`. */
+/** Policy for a received message that does not match; see `typedTopic`. */
 export type OnInvalid = 'raise' | 'skip' | 'raw';
 
-/** A message of this type has no payload of the topic: it changes the presence of its sender. */
+/** Messages of this type change the sender's presence; their data is not a payload of the topic. */
 const PRESENCE = 'presence.update';
 
-/** Fields that an error names. */
+/** Maximum fields in an error. */
 const SHOWN = 3;
 
 /** @internal Reads and checks the payloads of one topic. */
 export class Payloads<Data> {
   /**
-   * @param _report Gets the error of a message that is skipped.
-   * @throws InvalidOption It is not a Standard Schema, or there is no such policy.
+   * @param _report Receives the error of a skipped message.
+   * @throws InvalidOption It is not a Standard Schema, or the policy is unknown.
    */
   constructor(
     private readonly _schema: StandardSchema<unknown, Data>,
@@ -39,7 +41,7 @@ export class Payloads<Data> {
   }
 
   /**
-   * The message with what the schema makes of its payload; undefined for one to skip.
+   * The message with the schema's output as its payload; undefined for one to skip.
    *
    * @throws SchemaError The payload does not match, and the policy is `raise`.
    */
@@ -66,7 +68,7 @@ export class Payloads<Data> {
   }
 }
 
-/** The error of a payload, without its values: the words of libraries may contain them. */
+/** The error of a payload, without the texts of libraries, which may contain values. */
 function mismatch(
   subject: string,
   topic: string,
@@ -80,11 +82,11 @@ function mismatch(
   const rest = more > 0 ? `; and ${more} more` : '';
   const text = `${subject} does not match its schema: ${named.join('; ')}${rest}.`;
   const error = new SchemaError(text, { topic, field: fields[0]?.[0], id });
-  // Not enumerable: loggers print what is.
+  // Not enumerable, so that loggers do not print it.
   return Object.defineProperty(error, 'issues', { value: issues });
 }
 
-/** The path of the member at fault, and what is there. */
+/** The path of the invalid member, and its value. */
 function locate(data: unknown, { path = [] }: StandardIssue): [field: string, found: string] {
   let field = 'data';
   let value = data;

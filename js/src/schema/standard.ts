@@ -1,8 +1,8 @@
 /**
- * Standard Schema: what zod, valibot, arktype and others have in common.
+ * Standard Schema, the common interface of zod, valibot, arktype and others.
  *
- * The part of `@standard-schema/spec` (version 1) that this package uses, so that it depends on
- * nothing: https://standardschema.dev.
+ * This is the part of `@standard-schema/spec` (version 1) that the package uses, to avoid a
+ * dependency: https://standardschema.dev.
  */
 
 /** A schema of any library that implements Standard Schema. */
@@ -15,25 +15,25 @@ export interface StandardSchema<Input = unknown, Output = Input> {
   };
 }
 
-/** What `validate` gives: the value, or what is wrong with it. */
+/** The result of `validate`: the value, or its problems. */
 export type StandardResult<Output> =
   | { readonly value: Output; readonly issues?: undefined }
   | { readonly issues: readonly StandardIssue[] };
 
-/** One thing that is wrong with a value. */
+/** A problem of a value. */
 export interface StandardIssue {
-  /** In the words of the library; it may contain the value. */
+  /** The text of the library; it may contain the value. */
   readonly message: string;
-  /** Where it is; absent for the value as a whole. */
+  /** Its path; absent for the whole value. */
   readonly path?: readonly (PropertyKey | { readonly key: PropertyKey })[] | undefined;
 }
 
-/** What a schema accepts: the payload as it is on the wire. */
+/** The input of a schema: the payload on the wire. */
 export type InputOf<Schema extends StandardSchema> = NonNullable<
   Schema['~standard']['types']
 >['input'];
 
-/** What a schema makes of it. */
+/** The output of a schema. */
 export type OutputOf<Schema extends StandardSchema> = NonNullable<
   Schema['~standard']['types']
 >['output'];

@@ -15,19 +15,19 @@ import type {
 } from '../values.js';
 import type { Payloads } from './payloads.js';
 
-/** @internal What a typed topic needs of a client. */
+/** @internal The interface of a client for a typed topic. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'history'>;
 
 /**
  * One topic whose payloads match a schema.
  *
- * `Input` is what you publish, the JSON of the payload; `Data` is what the schema makes of it.
+ * `Input` is what you publish, the JSON of the payload; `Data` is the output of the schema.
  */
 export class TypedTopic<Input, Data> {
-  /** @internal `typedTopic` makes it. */
+  /** @internal Created by `typedTopic`. */
   constructor(
     private readonly _client: Client,
-    /** The topic, or for `subscribe` alone a pattern. */
+    /** The topic. For `subscribe` only, it may be a pattern. */
     readonly name: string,
     private readonly _payloads: Payloads<Data>,
   ) {}
@@ -78,7 +78,7 @@ export class TypedTopic<Input, Data> {
  * After a `SchemaError`, iterate again to continue with the next message.
  */
 export class TypedSubscription<Data> implements AsyncIterable<Message<Data>>, AsyncDisposable {
-  /** @internal `TypedTopic.subscribe` makes it. */
+  /** @internal Created by `TypedTopic.subscribe`. */
   constructor(
     private readonly _subscription: Subscription,
     private readonly _payloads: Payloads<Data>,
@@ -134,7 +134,7 @@ export class TypedSubscription<Data> implements AsyncIterable<Message<Data>>, As
   }
 }
 
-/** An iteration that makes something of each value, or passes over it; an error does not end it. */
+/** An iteration that converts or skips each value; an error does not end it. */
 function mapped<From, To>(
   source: AsyncIterableIterator<From>,
   make: (value: From) => Promise<To | undefined>,

@@ -1,28 +1,28 @@
 /**
  * The waits between attempts to connect (LIFE-2, LIFE-3).
  *
- * Counted without a clock: an outage is as long as its waits and its late openings.
+ * There is no clock: the length of an outage is the sum of its waits and failed openings.
  */
 
 import type { Context } from './context.js';
 
-/** Longest wait that a server may impose, milliseconds. */
+/** Maximum wait that a server can request, milliseconds. */
 const MAX_RETRY_AFTER = 3_600_000;
 
 /** Milliseconds. An outage of 25 s allows waits of up to 4 s, one of 70 s waits of up to 30 s. */
 const UNHURRIED = 160_000;
 
-/** How often connecting has failed in a row, and how long to wait before the next time. */
+/** Counts consecutive failed attempts, and calculates the wait before the next one. */
 export class Attempts {
-  /** Attempts that failed in a row. */
+  /** Number of consecutive failed attempts. */
   _failed = 0;
-  /** Milliseconds of waits and late openings since the last connection that was of use. */
+  /** Milliseconds of waits and failed openings since the last useful connection. */
   _outage = 0;
-  /** Milliseconds that the server asked for before it ended the connection, or is about to. */
+  /** Milliseconds that the server requested before it ended the connection, or will end it. */
   _stayAway = 0;
-  /** The next attempt is so far away that a call of the program brings it forward. */
+  /** Whether a call of the program starts the next attempt early. */
   _sleeping = false;
-  /** A call of the program came too early for that. */
+  /** Whether a call of the program arrived too early for that. */
   _called = false;
   private _wait = 0;
   /** Milliseconds of the wait that no call of the program saves. */
@@ -43,8 +43,8 @@ export class Attempts {
    * Its bound grows with the length of the outage, so that clients return soon after a short outage
    * and are spread out after a long one. It stays low while a publish waits.
    *
-   * @param retryAfter Milliseconds that the server asked to wait now.
-   * @param late Milliseconds that an opening took which failed by its timeout.
+   * @param retryAfter Milliseconds that the server requested now.
+   * @param late Duration in milliseconds of an opening that timed out.
    * @param unsettled Whether a publish waits.
    */
   _plan(retryAfter: number, late: number, unsettled: boolean): number {
@@ -59,13 +59,13 @@ export class Attempts {
     return this._wait;
   }
 
-  /** Plan no wait. */
+  /** Plan an immediate attempt. */
   _skip(): number {
     this._wait = 0;
     return 0;
   }
 
-  /** Start the wait that was planned. */
+  /** Start the planned wait. */
   _schedule(): void {
     const { timers } = this._context;
     timers.start('retry', this._wait);

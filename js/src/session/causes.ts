@@ -1,45 +1,45 @@
-/** The reason of a change: codes, words, and how long to wait. */
+/** The cause of a change: code, text, and requested wait. */
 
 import { type CloseAction, CODES, closeAction } from '../generated/errors.js';
 import type { ErrorFrame } from '../generated/wire.js';
 import type { Peer } from './peer.js';
 import type { TimerName } from './ports.js';
 
-/** Why something ended. */
+/** A cause. */
 export interface Cause {
   /** An error code or close code. */
   readonly code?: string | number | undefined;
-  /** In words. */
+  /** The reason in words. */
   readonly reason?: string | undefined;
   /** What to do about it, if the server sent a remedy. */
   readonly remedy?: string | undefined;
-  /** Milliseconds the server asked to wait. */
+  /** Milliseconds that the server requested to wait. */
   readonly retryAfter?: number | undefined;
 }
 
-/** What the lifecycle receives: the reason, and what the event carries. */
+/** Input of the lifecycle: the cause, and the fields of the event. */
 export interface Occasion extends Cause {
-  /** What kind of event it is, where that matters. */
+  /** The kind of event, if relevant. */
   readonly kind?: 'dropped' | 'frame' | 'tokenFailed' | undefined;
-  /** When a frame came, by our clock, Unix milliseconds. */
+  /** When a frame arrived, by this machine's clock, Unix milliseconds. */
   readonly at?: number | undefined;
-  /** What `auth.ok` says of the server. */
+  /** The content of `auth.ok`. */
   readonly peer?: Peer | undefined;
-  /** Milliseconds that `auth.expiring` leaves the token. */
+  /** Milliseconds until the token expires, from `auth.expiring`. */
   readonly left?: number | undefined;
   /** The token, and the milliseconds until it ends. */
   readonly token?: string | undefined;
   readonly expiresIn?: number | undefined;
   /** The token callback refuses permanently. */
   readonly refused?: boolean | undefined;
-  /** What a probe found. */
+  /** The result of a probe. */
   readonly ok?: boolean | undefined;
-  /** The timer that ran out, and the milliseconds since the last byte. */
+  /** The timer that fired, and the milliseconds since the last byte. */
   readonly timer?: TimerName | undefined;
   readonly idle?: number | undefined;
 }
 
-/** What a timer says by running out. */
+/** The cause for a timer that fired. */
 export const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
   fetch: { code: 'timeout', reason: 'The token callback did not answer in time.' },
   open: { code: 'timeout', reason: 'The connection could not be opened in time.' },
@@ -49,13 +49,13 @@ export const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
   drain: { code: 'timeout', reason: 'Some publishes were not settled in time.' },
 };
 
-/** The reason that an error frame gives. */
+/** The cause in an error frame. */
 export function causeOf(frame: Omit<ErrorFrame, 'type'>): Cause {
   const { code, message: reason, remedy, retry_after_ms: retryAfter } = frame;
   return { code, reason, remedy, retryAfter };
 }
 
-/** Ends that a middlebox may have caused; with another code the server itself spoke. */
+/** Close codes that a middlebox may have caused; other codes are from the server. */
 const UNEXPLAINED: readonly unknown[] = [undefined, 1000, 1002, 1005, 1006, 1011, 1015];
 
 /** Whether a middlebox may have ended the connection, and not the server. */
@@ -68,12 +68,12 @@ export function actionOf({ code }: Cause): CloseAction {
   return typeof code === 'string' ? (CODES.get(code)?.action ?? 'retry') : closeAction(code);
 }
 
-/** Whether the server says by this why it closes the connection. */
+/** Whether this is the server's reason for closing the connection. */
 export function endsConnection({ code, ref }: ErrorFrame): boolean {
   return ref === undefined && CODES.get(code)?.close !== undefined;
 }
 
-/** Whether a refusal is worth another try by itself. */
+/** Whether to retry after a rejection automatically. */
 export function forNow({ code }: { readonly code: string }): boolean {
   return CODES.get(code)?.retryable ?? false;
 }

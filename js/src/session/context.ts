@@ -1,19 +1,19 @@
-/** What the parts of a session share: options, ports, timers, and the peer of the moment. */
+/** Shared state of a session: options, ports, timers, and the current peer. */
 
 import type { SessionOptions } from '../settings/session.js';
 import type { Peer } from './peer.js';
 import type { Ports } from './ports.js';
 import { Timers } from './timers.js';
 
-/** The ground of every part of a session. */
+/** Base of every part of a session. */
 export class Context {
   /** The server while authenticated: only then do frames of subscriptions and publishes count. */
   peer: Peer | undefined;
   readonly timers: Timers;
 
   /**
-   * @param options What the session is set to.
-   * @param ports What it does to the world.
+   * @param options Its options.
+   * @param ports Its environment.
    * @param random A number from 0 inclusive to 1 exclusive.
    */
   constructor(

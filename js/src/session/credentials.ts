@@ -1,45 +1,44 @@
 /**
- * The token of a session: which one is held, and which answer of the callback is awaited.
+ * The token of a session, and the pending call of the token callback.
  *
- * One call of the callback is in flight at most; an answer to another call has no meaning any more
- * (AUTH-1, AUTH-2, AUTH-6).
+ * At most one call is in flight; answers to other calls are ignored (AUTH-1, AUTH-2, AUTH-6).
  */
 
 import type { Context } from './context.js';
 
-/** Milliseconds between two calls for a token that notices of the server lead to. */
+/** Minimum milliseconds between two calls for a token that the server's notices cause. */
 const NOTICE_INTERVAL = 1_000;
 
 const noToken = (): undefined => undefined;
 
 /** The token and the calls for it. */
 export class Credentials {
-  /** The token held: inside a function, where no inspector and no serializer shows it. */
+  /** The token, inside a function, so that inspectors and serializers do not show it. */
   _token: () => string | undefined = noToken;
-  /** Milliseconds that the token was said to last when it came. */
+  /** Stated lifetime of the token in milliseconds when it arrived. */
   _life: number | undefined;
-  /** Milliseconds that it had left when a server first took it. */
+  /** Milliseconds that it had left when a server first accepted it. */
   _span: number | undefined;
-  /** Calls in a row that failed. */
+  /** Number of consecutive failed calls. */
   _failed = 0;
-  /** The server refused the last token. */
+  /** Whether the server rejected the last token. */
   _rejected = false;
   private _calls = 0;
   /** The number of the call in flight; 0 for none. */
   private _call = 0;
-  /** When a notice last led to a call, or is about to; Unix milliseconds. */
+  /** When a notice last caused a call, or will cause one; Unix milliseconds. */
   private _noticed = Number.NaN;
 
   constructor(private readonly _context: Context) {}
 
   /**
-   * Call for a token, unless a call is in flight or a fixed token could only come again.
+   * Call the callback, unless a call is in flight or the token is fixed.
    *
-   * A server may send many notices that the token expires; those that come too soon are answered by
-   * one call together.
+   * A server may send many notices that the token expires; one call handles all that arrive too
+   * soon.
    *
-   * @param expiring Whether the token at hand is good.
-   * @param at When the notice came, if one did; Unix milliseconds.
+   * @param expiring Whether the current token is valid.
+   * @param at When the notice arrived, if one did; Unix milliseconds.
    */
   _fetch(expiring: boolean, at?: number): void {
     const { options, ports, timers } = this._context;
@@ -60,7 +59,7 @@ export class Credentials {
     timers.start('fetch', options.fetchTimeout);
   }
 
-  /** The callback answered; false if no one waits for that answer. */
+  /** The callback answered; false if the answer is not awaited. */
   _answered(call: number): boolean {
     if (call !== this._call) return false;
     this._call = 0;
@@ -68,7 +67,7 @@ export class Credentials {
     return true;
   }
 
-  /** Give up the call in flight, if there is one. */
+  /** Cancel the call in flight, if there is one. */
   _abandon(): void {
     if (!this._call) return;
     this._failed += 1;
@@ -76,7 +75,7 @@ export class Credentials {
     this._call = 0;
   }
 
-  /** Hold a token. */
+  /** Set the token. */
   _keep(token: string | undefined, life: number | undefined): void {
     this._token = () => token;
     this._life = life;
@@ -86,14 +85,15 @@ export class Credentials {
     this._context.timers.limit('expiry', life);
   }
 
-  /** Hold none. */
+  /** Drop the token. */
   _forget(): void {
     this._token = noToken;
     this._life = undefined;
   }
 
   /**
-   * A server took the token: renew it before it ends, forget it when it has.
+   * A server accepted the token: start the timers to renew it before it expires, and to drop it
+   * afterwards.
    *
    * @param left Milliseconds that it has left, if the server sent that.
    */

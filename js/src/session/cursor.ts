@@ -1,8 +1,8 @@
 /**
- * Where a subscription stands: enough memory to replay without a loss that is silent or a repeat.
+ * The position of a subscription, for replays without silent losses or repeats.
  *
- * `SeqCursor` counts by `seq`, the position that a server gives each message of a topic, and says
- * where something is missing, in its place in the order (REC-1, REC-2, REC-3).
+ * `SeqCursor` uses `seq`, the position that a server assigns to each message of a topic, and
+ * reports missing messages at their place in the order (REC-1, REC-2, REC-3).
  */
 
 import type { Envelope, SubscribedFrame } from '../generated/wire.js';
@@ -10,71 +10,74 @@ import type { SessionOptions } from '../settings/session.js';
 import type { Gap } from './ports.js';
 import type { Subscribe } from './requests.js';
 
-/** What a live message is to a cursor. */
+/** The relation of a live message to a cursor. */
 export type Verdict = 'known' | 'new' | 'jump';
 
-/** A message that is new, or a gap. */
+/** A new message, or a gap. */
 export type Step = Envelope | Gap;
 
-/** What a cursor of another kind goes on from. */
+/** The state from which a cursor of another kind continues. */
 export interface Standing {
   /** Time of the newest message, Unix milliseconds. */
   readonly newest: number | undefined;
-  /** Topics of which something is remembered. */
+  /** Topics with a known position. */
   readonly topics: readonly string[];
 }
 
-/** Makes cursors that fit the peer. */
+/** Creates cursors for the peer. */
 export interface Cursors {
-  /** They count by `seq`. */
+  /** Whether they use `seq`. */
   readonly counts: boolean;
   make(request: Subscribe, options: SessionOptions): Cursor;
 }
 
-/** What a replay has to begin after: `since` (Unix milliseconds), or more exactly `after`. */
+/** Start of a replay: after `since` (Unix milliseconds), or more exactly `after` positions. */
 export interface Request {
   readonly since: number | undefined;
   readonly after?: Readonly<Record<string, number>> | undefined;
 }
 
-/** The answer to a `subscribe`, with the live messages that overtook it. */
+/** The answer to a `subscribe`, with the live messages that arrived before it. */
 export interface Replay extends SubscribedFrame {
-  /** When the answer came, by our clock. */
+  /** When the answer arrived, by this machine's clock. */
   readonly at: number;
-  /** Live messages that came after the request, in order. Of a part of an answer those that go
-   * before something of it are taken, and are known from then on. */
+  /**
+   * Live messages received after the request, in order. With a partial answer, those that precede
+   * one of its messages are taken, and are known afterwards.
+   */
   readonly held: readonly Envelope[];
-  /** No answer came before; holes between replayed messages are not a loss of ours then. */
+  /** It is the first answer; holes between replayed messages are then not a loss. */
   readonly first: boolean;
-  /** At most so many a topic were asked for; only of a first replay. */
+  /** Requested maximum per topic; only of a first replay. */
   readonly limit: number | undefined;
-  /** No held message was thrown away. */
+  /** No held message was dropped. */
   readonly whole: boolean;
 }
 
-/** Where a subscription stands. */
+/** The position of a subscription. */
 export interface Cursor {
-  /** It counts by `seq`. */
+  /** Whether it uses `seq`. */
   readonly counts: boolean;
-  /** Marks from which a request was made because of a jump, by topic; a jump that is left there is
-   * a gap. */
+  /**
+   * Marks from which a request was made because of a jump, by topic; a remaining jump there is a
+   * gap.
+   */
   readonly healed: Map<string, number>;
-  /** Where it stands, for a cursor of another kind. */
+  /** Its state, for a cursor of another kind. */
   standing(): Standing;
-  /** What to ask for. */
+  /** The start of the next request. */
   request(): Request;
   /** Whether a live message is known, next, or beyond a hole (then nothing changes). */
   admit(message: Envelope): Verdict;
   /**
-   * Admit an answer with what was held: what is new and what is missing, in order.
+   * Process an answer and the held messages: new messages and gaps, in order.
    *
-   * @returns Held messages beyond a hole that another request may close, unless one was made for
-   *   that.
+   * @returns Held messages after a hole that another request may fill, unless one was made for it.
    */
   replay(replay: Replay, steps: Step[]): Envelope[];
 }
 
-/** The newest message of a topic: its position and its time. */
+/** Position and time of the newest message of a topic. */
 interface Mark {
   _seq: number;
   _at: number;
@@ -85,17 +88,19 @@ export class SeqCursor implements Cursor {
   readonly counts = true;
   readonly healed: Map<string, number> = new Map();
   readonly marks: Map<string, Mark> = new Map();
-  /** Where to begin, Unix milliseconds; undefined for the time of the first `subscribed`. */
+  /** Start, Unix milliseconds; undefined for the time of the first `subscribed`. */
   private _since: number | undefined;
-  /** The positions that were named in the last request. */
+  /** The positions in the last request. */
   private _asked: ReadonlyMap<string, number> = new Map();
   /** Milliseconds by which the clocks of two nodes may differ. */
   private readonly _overlap: number;
-  /** Topics whose position is kept; the one idle longest gives way. What comes of it later is said
-   * to be unproven. */
+  /**
+   * Maximum topics with a position; above it, the one idle longest is dropped, and its later
+   * messages are reported as unproven.
+   */
   private readonly _remembered: number;
   private _forgot = false;
-  /** Topics of which the answer at hand has messages of more than one log. */
+  /** Topics of which the current answer has messages of more than one log. */
   private readonly _anew = new Set<string>();
 
   constructor({ since, after = new Map() }: Subscribe, options: SessionOptions) {
@@ -140,23 +145,23 @@ export class SeqCursor implements Cursor {
     const truncated = new Set(replay.truncated);
     const began = replay.timestamp ?? replay.at;
     let { held } = replay;
-    // `positions` names every topic there was, so what comes of another one is newer than this
-    // subscription, whatever the clock of the node that stamped it. A part of an answer does not
-    // begin it: if the rest does not come, its content is unknown.
+    // `positions` names every existing topic, so messages of other topics are newer than this
+    // subscription, regardless of the node's clock. A partial answer does not prove this, because
+    // the rest may not arrive.
     if (!replay.more) this._since ??= Math.max(0, began - this._overlap);
     const marks = this.marks;
     const told = new Set<string>();
-    /** Topics of which something was replayed. */
+    /** Topics with replayed messages. */
     const proven = new Set<string>();
 
-    /** Whether holes do not count: a new subscription misses nothing that had expired before. */
+    /** Whether to ignore holes: a new subscription does not miss messages that expired before. */
     const lenient = (topic: string) => first && (limit !== undefined || !this._asked.has(topic));
 
     /**
-     * The log of a topic is at `seq`, from a message or from the server's report. Messages up to it
-     * that are not here now will not come.
+     * The log of a topic is at `seq`, by a message or the server's report. Messages up to it that
+     * have not arrived are missing.
      *
-     * @returns Whether that is news.
+     * @returns Whether the position is new.
      */
     const stand = (
       topic: string,
@@ -167,7 +172,7 @@ export class SeqCursor implements Cursor {
     ) => {
       const last = said ? seq : seq - 1;
       const strict = !(replayed && lenient(topic));
-      // What came live goes into a hole of the answer: no log may have it any more.
+      // Fill a hole of the answer with live messages: the log may no longer have them.
       if (replayed && strict && last > (marks.get(topic)?._seq ?? -1)) live(topic, last);
       const mark = marks.get(topic);
       const fresh = !told.has(topic);
@@ -185,8 +190,8 @@ export class SeqCursor implements Cursor {
       if (seq <= mark._seq) return false;
       if (strict && last > mark._seq) {
         if (said && !whole) return false;
-        // Both ends are of one log where it lacks something behind the position that was asked for,
-        // and behind what was replayed of it: their number is known, unless the log restarted.
+        // Both ends are in one log if it misses messages after the requested position or after
+        // replayed ones: their number is known, unless the log restarted.
         const anew = this._anew.has(topic);
         const known = !anew && (trimmed || (replayed && proven.has(topic)));
         const missed = known ? last - mark._seq : undefined;
@@ -198,7 +203,7 @@ export class SeqCursor implements Cursor {
       return true;
     };
 
-    /** One message of the history, or one held. */
+    /** Process one message of the history, or one held. */
     const take = (message: Envelope, replayed?: boolean) => {
       const { topic, seq, timestamp } = message;
       if (seq !== undefined) {
@@ -208,7 +213,7 @@ export class SeqCursor implements Cursor {
       steps.push(message);
     };
 
-    /** Take what was held of a topic up to `last`, else what continues its position. */
+    /** Take the held messages of a topic up to `last`, or those that continue its position. */
     const live = (topic: string, last?: number) => {
       held = held.filter(
         (each) =>
@@ -228,7 +233,7 @@ export class SeqCursor implements Cursor {
       this._anew.add(topic);
       const mark = marks.get(topic);
       if (mark) {
-        // What came before the loss goes before the gap.
+        // Messages from before the loss precede the gap.
         live(topic);
         marks.delete(topic);
         steps.push(gap(topic, 'log_reset', undefined, mark._seq + 1));
@@ -278,7 +283,7 @@ export class SeqCursor implements Cursor {
   }
 }
 
-/** Messages of a topic that are not there. */
+/** Missing messages of a topic. */
 export function gap(
   topic: string,
   reason: Gap['reason'],

@@ -1,7 +1,7 @@
 /**
- * The life of a session: what the generated lifecycle asks, and what its steps do.
+ * The lifecycle of a session: the guards and actions of the generated module.
  *
- * The session tells it what happens by the functions of the generated module.
+ * The session passes events to the functions of that module.
  */
 
 import { CLIENT } from '../generated/defaults.js';
@@ -26,13 +26,13 @@ import { TransportChoice } from './transport_choice.js';
 
 const NORMAL = 1000;
 
-/** Close code of a client that is going to come back, so that its presence is not ended at once. */
+/** Close code of a client that will reconnect, so that the server keeps its presence. */
 const RECONNECTS = 4000;
 
-/** Close code of a connection whose place another one took. */
+/** Close code of a connection that another one has replaced. */
 const REPLACED = 4409;
 
-/** The option that says how long a timer of the lifecycle is. */
+/** The option with the duration of a timer of the lifecycle. */
 const AFTER = {
   ping: 'pingInterval',
   pong: 'pongTimeout',
@@ -51,17 +51,17 @@ export class Lifecycle implements Steps<Occasion> {
   readonly _attempts: Attempts;
   readonly _credentials: Credentials;
   readonly _choice: TransportChoice;
-  /** Subscriptions of the transport may come and go one by one. */
+  /** Whether the transport can add and remove single subscriptions. */
   _incremental = true;
   _draining = false;
   _overdue = false;
-  /** The present connection has been of use. */
+  /** Whether the current connection has been useful. */
   private _works = false;
   private _stable = false;
   private _replaced = false;
-  /** Milliseconds until the next attempt, for the change of state at hand. */
+  /** Milliseconds until the next attempt, for the current state change. */
   private _retryIn: number | undefined;
-  /** Milliseconds that the pong may take which is awaited. */
+  /** Timeout of the awaited pong in milliseconds. */
   private _pongLimit: number;
   private _clientId: string | undefined;
 
@@ -76,7 +76,7 @@ export class Lifecycle implements Steps<Occasion> {
     this._pongLimit = _context.options.pongTimeout;
   }
 
-  /** The connection is of use: earlier failures do not count any more. */
+  /** The connection is useful: earlier failures no longer count. */
   _provesWell(always = false): void {
     if (this._works && !always) return;
     this._works = true;
@@ -84,14 +84,17 @@ export class Lifecycle implements Steps<Occasion> {
     this._choice._provesWell();
   }
 
-  /** The machine slept: the length of that is unknown, and so is the rest of a token's life. */
+  /**
+   * The machine was suspended for an unknown time, so the remaining lifetime of the token is
+   * unknown.
+   */
   _doubtToken(): void {
     if (this._credentials._life !== undefined && this._context.options.renewable) {
       this._forgetToken({});
     }
   }
 
-  /** A timer ran out; some say for how long there was no connection. */
+  /** A timer fired; some show the duration of an outage. */
   _noteLate(timer: Timer): void {
     const { _attempts: attempts } = this;
     if (timer === 'fallback') this._choice._late = true;
@@ -124,18 +127,18 @@ export class Lifecycle implements Steps<Occasion> {
     return actionOf(occasion) === 'reauth';
   }
 
-  /** Where it faults a fixed token, another try is pointless, too (AUTH-4, LIFE-9). */
+  /** After an error of a fixed token, another attempt is also useless (AUTH-4, LIFE-9). */
   _finalError(occasion: Occasion): boolean {
     const action = actionOf(occasion);
     return action === 'stop' || (action === 'reauth' && !this._context.options.renewable);
   }
 
-  /** Another connection took our place, though we opened none: once it may be a mistake. */
+  /** Another connection replaced ours, which we did not open: once may be a mistake. */
   _firstReplaced({ code }: Occasion): boolean {
     return code === REPLACED && !this._replaced;
   }
 
-  /** Another token might end as soon. */
+  /** A new token might be rejected as soon. */
   _fresh({ left }: Occasion): boolean {
     return Number(left) > Number(this._credentials._span) / 2;
   }
@@ -154,9 +157,9 @@ export class Lifecycle implements Steps<Occasion> {
   }
 
   /**
-   * Something has come since the ping; an event stream, which has none, is given longer.
+   * Data has arrived since the ping; an event stream, which has no pings, has more time.
    *
-   * Without a subscription there is no stream from which anything could come.
+   * Without a subscription there is no stream that could deliver data.
    */
   _heard({ idle = 0 }: Occasion): boolean {
     if (this._incremental) return idle < this._pongLimit;

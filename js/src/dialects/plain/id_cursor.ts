@@ -1,7 +1,7 @@
 /**
- * Where a subscription stands against a peer that implements only HIP-56.
+ * The position of a subscription on a peer that implements only HIP-56.
  *
- * It asks from before its mark and drops the ids that it knows.
+ * The cursor requests messages from before its mark, and drops those with known ids.
  */
 
 import type { Envelope } from '../../generated/wire.js';
@@ -17,7 +17,7 @@ import {
 import type { Subscribe } from '../../session/requests.js';
 import type { SessionOptions } from '../../settings/session.js';
 
-/** What is kept of a message: its time, and when its retention ends if it is said to. */
+/** The remembered part of a message: its time, and the end of its retention, if known. */
 interface Trace {
   readonly at: number;
   readonly until: number | undefined;
@@ -26,26 +26,27 @@ interface Trace {
 /**
  * One mark for the subscription, and the ids near it, for peers without `seq` (REC-1, H-043).
  *
- * A message is known by its id alone, never refused for its age: clocks of several nodes differ.
+ * Only ids identify known messages. Messages are never dropped for their age, because the clocks of
+ * nodes differ.
  */
 export class IdCursor implements Cursor {
   readonly counts = false;
   readonly healed: Map<string, number> = new Map();
-  /** Where to begin, Unix milliseconds. */
+  /** Start of the replay, Unix milliseconds. */
   private readonly _start: number | undefined;
-  /** Positions cannot be asked for here: each topic of them is reported as unproven. */
+  /** The peer does not support positions: each topic in it is reported as unproven. */
   private readonly _unproven: readonly string[];
-  /** Milliseconds before the newest message from which a replay is asked for. */
+  /** Milliseconds before the newest message at which a replay begins. */
   private readonly _overlap: number;
-  /** Ids kept a topic. */
+  /** Maximum ids per topic. */
   private readonly _ids: number;
-  /** Topics whose ids are kept; the one idle longest gives way. */
+  /** Maximum topics with ids; the one idle longest is dropped. */
   private readonly _kept: number;
   private _newest: number | undefined;
   private _began: number | undefined;
   private readonly _near = new Map<string, Map<string, Trace>>();
 
-  /** @param _history Messages per topic that the peer is taken to retain. */
+  /** @param _history Messages that the peer is assumed to retain per topic. */
   constructor(
     { since, after = new Map() }: Subscribe,
     { overlap, rememberedIds, rememberedTopics }: SessionOptions,
@@ -76,10 +77,10 @@ export class IdCursor implements Cursor {
   }
 
   /**
-   * Admit an answer with what was held as one batch.
+   * Process an answer and the held messages as one batch.
    *
-   * First the known ids are dropped, then the mark moves: moving it one by one would forget ids
-   * that the same batch repeats.
+   * First the known ids are dropped, then the mark moves: moving it for each message would forget
+   * ids that the same batch repeats.
    */
   replay(replay: Replay, steps: Step[]): Envelope[] {
     const { since } = this.request();
@@ -107,9 +108,10 @@ export class IdCursor implements Cursor {
   }
 
   /**
-   * An idle subscription has a mark too: when it began, by the best clock there is.
+   * The mark of a subscription without messages: its start, by the best available clock.
    *
-   * By our own clock it holds only until a message tells the server's, which may be behind ours.
+   * The time of this machine is only used until a message shows the server's time, which may be
+   * earlier.
    */
   private _begin(replay: Replay): void {
     if (replay.timestamp === undefined) this._began = replay.at;
@@ -138,7 +140,7 @@ export class IdCursor implements Cursor {
     return holes;
   }
 
-  /** Whether a replay must hold something of what is remembered. */
+  /** Whether a replay must contain remembered messages. */
   private _expects(topic: string, since: number, now: number): boolean {
     for (const { at, until } of this._near.get(topic)?.values() ?? []) {
       if (at > since && (until === undefined || now < until)) return true;

@@ -1,6 +1,6 @@
 /**
- * The dialect of servers that know HIP-56 and little more: between codec and session, it gives them
- * the face of a current one.
+ * The dialect of servers that implement little more than HIP-56: an adapter between codec and
+ * session.
  *
  * Such a server echoes no `ref`, so its answers are matched by their topics and their order; it may
  * acknowledge no publish, number no message, publish an id twice, or take no batch.
@@ -22,17 +22,19 @@ import type { SubscriptionState } from '../../session/subscription_state.js';
 import type { Loose } from '../../wire/compact.js';
 import { IdCursor } from './id_cursor.js';
 
-/** Requests remembered; a peer that echoes no `ref` may owe answers forever. */
+/** Maximum remembered requests; a peer that does not echo `ref` may never answer some. */
 const MAX_REQUESTS = 10_000;
 
-/** Topics remembered of publishes that have no answer but an `error` without a `ref`. */
+/** Maximum remembered topics of publishes, whose only answer is an `error` without a `ref`. */
 const MAX_BLIND = 1_000;
 
-/** Times that an `error` may be about a publish instead, before it is about the subscription; once
- * where it names a topic of the subscription. */
+/**
+ * How often an `error` may be attributed to a publish before it counts for the subscription; once
+ * if it names a topic of the subscription.
+ */
 const MAX_DOUBTS = 5;
 
-/** Codes that cannot be the answer to a `subscribe`. */
+/** Error codes that do not answer a `subscribe`. */
 const OF_PUBLISH: readonly string[] = [
   'rate_limited',
   'payload_too_large',
@@ -53,19 +55,21 @@ interface Request {
 
 /** The dialect of one connection. */
 export class PlainDialect {
-  /** Topics of publishes that the peer is not going to acknowledge. */
+  /** Topics of publishes that the peer will not acknowledge. */
   private readonly _blind: string[] = [];
-  /** Requests to subscribe that the peer has not answered, oldest first, by the `ref` that it never
-   * sees; of subscriptions that have ended, too. */
+  /**
+   * Unanswered requests to subscribe, oldest first, by the `ref` that the peer does not receive;
+   * includes ended subscriptions.
+   */
   private readonly _requests = new Map<string, Request>();
   /** Times that an `error` may have been about a publish instead. */
   private readonly _doubts = new WeakMap<SubscriptionState, number>();
-  /** Slots of a batch sent one by one that the server has still to answer, by its `ref`. */
+  /** Unanswered slots of a batch that was sent one by one, by its `ref`. */
   private readonly _batches = new Map<string, Set<number>>();
 
   /**
-   * @param _session Gets the frames of a current server.
-   * @param _write Writes a frame as the peer understands it.
+   * @param _session Receives the frames of a current server.
+   * @param _write Writes a frame in the peer's format.
    */
   constructor(
     private readonly _session: Session,
@@ -87,7 +91,7 @@ export class PlainDialect {
 
   // ---------------------------------------------------------------- from the server
 
-  /** Hand a frame to the session as a current server would send it. */
+  /** Pass a frame to the session as a current server would send it. */
   receive(frame: ServerFrame, at: number): void {
     const read = this._read(frame);
     if (read) this._session.receive(read, at);
@@ -107,8 +111,8 @@ export class PlainDialect {
   }
 
   /**
-   * A `subscribed` with the `ref` of the request that it answers: the oldest of its topics. What it
-   * leaves out is refused.
+   * A `subscribed` with the `ref` of the request that it answers: the oldest with its topics. The
+   * topics that it omits are denied.
    */
   private _answer(frame: SubscribedFrame): SubscribedFrame {
     const { more, denied = [] } = frame;
@@ -149,10 +153,10 @@ export class PlainDialect {
   }
 
   /**
-   * The request that an `error` without a `ref` is about: the oldest that names its topic.
+   * The request that an `error` without a `ref` is about: the oldest with its topic.
    *
-   * Where it may be about a publish, the subscription is requested once more after a while, and is
-   * refused in the end.
+   * If the error may be about a publish, the subscription is requested again after a while, and is
+   * rejected in the end.
    */
   private _refusedBy({ code, topic }: ErrorFrame): string | undefined {
     if (OF_PUBLISH.includes(code)) return undefined;
@@ -176,13 +180,13 @@ export class PlainDialect {
   /**
    * Whether an `error` without a `ref` may be about a publish.
    *
-   * One that names no topic blames each publish once.
+   * An error without a topic counts once per publish.
    */
   private _mayBlame(topic: string | undefined): boolean {
     return topic === undefined ? this._blind.shift() !== undefined : this._blind.includes(topic);
   }
 
-  /** Take the answer to one message of a batch that was sent one by one; false if it is none. */
+  /** Process the answer to one message of a split batch; false if it is not such an answer. */
   private _answerOne(frame: PublishedFrame | ErrorFrame): boolean {
     const [, ref = '', number] = /^(p\d+)\.(\d+)$/.exec(frame.ref ?? '') ?? [];
     const slot = Number(number);
@@ -196,7 +200,7 @@ export class PlainDialect {
 
   // ---------------------------------------------------------------- from the session
 
-  /** Write a frame as the peer understands it. */
+  /** Write a frame in the peer's format. */
   send(frame: Loose<ClientFrame>): void {
     const { peer } = this._session.context;
     if (!peer || !('ref' in frame)) {
