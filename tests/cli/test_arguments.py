@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hanzoai.pubsub.cli import publish
 from hanzoai.pubsub.cli.arguments import (
     count,
     duration,
@@ -78,3 +79,12 @@ def test_what_is_no_json_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|nested") as caught:
         parse_json(text)
     assert len(str(caught.value)) < 100
+
+
+def test_data_without_its_flag_names_the_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as end:
+        publish.main(["demo.a", '{"text": "hi"}'])
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert "Pass --data JSON, --data @FILE or --data -." in said
+    assert '"hi"' not in said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import sys
 from dataclasses import asdict
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 IN_FLIGHT: Final = 256
 """Maximum messages that wait for their answer."""
 FIELDS: Final = frozenset({"type", "data", "ttl", "id", "meta"})
+_DATA: Final = "Pass --data JSON, --data @FILE or --data -."
 _HOPELESS: Final = frozenset({Exit.AUTH, Exit.FORBIDDEN, Exit.CONNECTION})
 """Errors that would also occur for the next line."""
 
@@ -40,10 +42,12 @@ def main(argv: Sequence[str]) -> int:
     """Run the command."""
     args = _parser().parse_args(argv)
     output = Output(as_json=args.json)
+    if args.bare is not None:
+        usage_error("The data is not after --data.", remedy=_DATA)
     if args.data is None and not is_terminal(sys.stdin):
         args.data = "-"
     if args.data is None:
-        usage_error("Nothing to publish.", remedy="Pass --data JSON, --data @FILE or --data -.")
+        usage_error("Nothing to publish.", remedy=_DATA)
     if args.via is not None:
         from hanzoai.pubsub.cli import events
 
@@ -64,6 +68,8 @@ def _parser() -> Parser:
         "\nor with --type only the data. It publishes the lines in order, many at a time.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
+    # Only for the error: the data without --data is a likely mistake.
+    parser.add_argument("bare", nargs="?", help=argparse.SUPPRESS)
     parser.add_argument(
         "--data", metavar="JSON|@FILE|-", help="data, a file with it, or lines from standard input"
     )
