@@ -95,7 +95,7 @@ def run(step: Step, folder: Path) -> bool:
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", command],
         cwd=folder,
-        env=os.environ | {"CI": "true"} | step.environment,
+        env={**os.environ, "CI": "true", **step.environment},
         capture_output=True,
         text=True,
         check=False,

@@ -44,6 +44,10 @@ hanzo-pubsub() {{
     command hanzo-pubsub "$@"
   fi
 }}
+pip() {{  # The packages are installed. Before a release, no index has them.
+  [[ "$1 $2" = "install hanzoai."* ]]
+  {shlex.quote(sys.executable)} -c 'import hanzoai.pubsub, pubsub_server'
+}}
 """
 PATTERN_URL: Final = re.compile(r"""url=(["'])(?:wss?|https?)://[^"']+\1""")
 
