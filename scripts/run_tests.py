@@ -187,7 +187,7 @@ class Running:
 
 
 def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[Suite]:
-    """What to run, in this order: the suites that take longest first.
+    """What to run, in this order: the suites that take or wait longest first.
 
     Args:
         groups: Of `GROUPS`.
@@ -210,6 +210,10 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[S
         marks = ("-m", "not slow") if fast else ()
         paths = [f"tests/{name}" for name in folders]
         found.append(Suite("pytest", (*pytest, f"--ignore={FUZZ}", *marks, *paths)))
+    if "server" in wanted and NEWEST.exists():
+        # Properties of pure logic are the same on every Python.
+        chosen = ("-m", "not hypothesis", f"--ignore={FUZZ}", *ON_NEWEST)
+        found.append(Suite("newest", (str(NEWEST), *SERIAL[1:], *chosen)))
     if "spark" in wanted:
         found.append(
             Suite("spark", (*SERIAL, hypothesis, f"--ignore={SPARK_CLUSTER}", "tests/spark"))
@@ -219,10 +223,6 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[S
             found += [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
     if fast:
         found.append(Suite("js", ("node", "tests/js/run.mjs", "--fast")))
-    if "server" in wanted and NEWEST.exists():
-        # Properties of pure logic are the same on every Python.
-        chosen = ("-m", "not hypothesis", f"--ignore={FUZZ}", *ON_NEWEST)
-        found.append(Suite("newest", (str(NEWEST), *SERIAL[1:], *chosen)))
     if "server" in wanted:
         found.append(Suite("fuzz", (*SERIAL, hypothesis, FUZZ)))
     return found

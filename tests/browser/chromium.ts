@@ -20,6 +20,15 @@ const UNWANTED = [
   '--disable-renderer-backgrounding',
 ];
 
+/** The first three are pages for the address bar, two in each window; the others Playwright's. */
+const UNUSED = [
+  ...['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup', 'WebUIOmniboxFullPopup', 'AimEnabled'],
+  ...['AvoidCorsURLLoaderRestartOnRedirect', 'AvoidUnnecessaryBeforeUnloadCheckSync'],
+  ...['DestroyProfileOnBrowserClose', 'HttpsFirstBalancedModeAutoEnable', 'HttpsUpgrades'],
+  ...['LensOverlay', 'MediaRouter', 'NetworkTimeServiceQuerying', 'OptimizationHints'],
+  ...['PaintHolding', 'PreconnectToSearch', 'ThirdPartyStoragePartitioning'],
+];
+
 const ARGUMENTS = [
   '--disable-gpu',
   '--disable-quic',
@@ -27,6 +36,7 @@ const ARGUMENTS = [
   '--disable-background-networking',
   '--disable-component-update',
   '--disable-sync',
+  `--disable-features=${UNUSED.join()}`,
 ];
 
 /** The path of the browser. */

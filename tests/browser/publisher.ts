@@ -31,7 +31,7 @@ export function publishNumbers(t: TestContext, server: Server, topic: string): P
       count += 1;
       for (const { from, resolve } of waiting) if (count >= from) resolve();
       waiting = waiting.filter(({ from }) => count < from);
-      await pause(4);
+      await pause(12);
     }
   };
   const done = run();

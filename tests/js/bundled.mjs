@@ -2,7 +2,7 @@
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { readdirSync, rmSync } from 'node:fs';
+import { mkdirSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
@@ -31,20 +31,29 @@ export function chosen(folder, words) {
 }
 
 /**
- * Run them, two files at a time; the exit code.
+ * Run them, two processes at a time; the exit code.
  *
  * @param folder Its name.
  * @param names Of `chosen`.
- * @param timeouts Milliseconds for one test, and for all.
+ * @param timeouts Milliseconds for one test and for the tests of one process, and for all.
  * @param env More variables of their environment.
+ * @param parts How many processes share the files; one for each file by default.
  */
-export async function run(folder, names, timeouts, env = {}) {
+export async function run(folder, names, timeouts, env = {}, parts = names.length) {
   const built = join(root, 'node_modules', '.cache', `${folder}-tests`, String(process.pid));
+  mkdirSync(built, { recursive: true });
+  const entries = Array.from({ length: Math.min(parts, names.length) }, (_, part) => {
+    const files = names.filter((_, index) => index % parts === part);
+    const imports = files.map((name) => `import '${join(root, 'tests', folder, name)}';\n`);
+    const entry = join(built, files.length === 1 ? files[0] : `part${part}.test.ts`);
+    writeFileSync(entry, imports.join(''));
+    return entry;
+  });
   const forks = await startForks(root);
   try {
     await build({
       absWorkingDir: root,
-      entryPoints: names.map((name) => join(root, 'tests', folder, name)),
+      entryPoints: entries,
       outdir: built,
       outExtension: { '.js': '.mjs' },
       bundle: true,
@@ -63,7 +72,7 @@ export async function run(folder, names, timeouts, env = {}) {
         '--test-concurrency=2',
         `--test-timeout=${timeouts.test}`,
         `--test-reporter=${join(root, 'tests', 'js', 'reporter.mjs')}`,
-        ...names.map((name) => join(built, name.replace(/\.ts$/, '.mjs'))),
+        ...entries.map((name) => name.replace(/\.ts$/, '.mjs')),
       ],
       {
         cwd: root,
