@@ -32,7 +32,7 @@ SHORT = 2.0
 """Seconds of a token that is to be renewed at once; one that is left less is not used again."""
 
 AGAIN = 8.0
-"""Seconds after which a cut that no one came back from is made again."""
+"""Seconds after which a cut without a reconnection is repeated."""
 
 
 @dataclass(slots=True)
@@ -150,7 +150,7 @@ async def observe(server: Server, stage: Stage, ready: asyncio.Event) -> None:
 
 
 async def come_late(server: Server, stage: Stage) -> None:
-    """Join when all is said: the end of the stream has the whole text."""
+    """Wait for the end of the stream, which contains the whole text."""
     stage.tell("people", "a latecomer asks for all of it")
     client = PubSubClient(server.ws, server.token("late"), rest_url=server.http)
     async with client as ps, stream_reader(ps, TOPIC, id=ANSWER) as reader:
@@ -171,7 +171,7 @@ async def speak(
 
     Args:
         server: Where.
-        stage: The show.
+        stage: The state of the demonstration.
         words: What.
         rate: Words a second.
         seed: Of the rhythm.
@@ -220,7 +220,7 @@ async def sabotage(
 
     Args:
         server: Where its fault door is.
-        stage: The show.
+        stage: The state of the demonstration.
         reader: Whom to cut.
         shares: When.
         lose: Also empty the history while the reader is away.
@@ -243,7 +243,7 @@ async def sabotage(
                 async with asyncio.timeout(AGAIN):
                     await stage.until(partial(_came_back, stage.reader, back))
                 break
-            except TimeoutError:  # no one was there: the reader was between two connections
+            except TimeoutError:  # the reader was between two connections
                 await server.fault("drop", user="reader")
 
 

@@ -48,7 +48,7 @@ NOTICE = 3.0
 FEWEST = 100
 """Words below which there is no time for all that is to happen."""
 PATIENCE = 30.0
-"""Seconds over the expected time after which the show is given up."""
+"""Seconds over the expected time after which the demonstration is stopped."""
 COLUMNS = [
     "reader",
     "over",
@@ -106,10 +106,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def perform(args: argparse.Namespace) -> int:
-    """One show, from the start of the server to the verdict."""
+    """One demonstration, from the start of the server to the result."""
     task = asyncio.current_task()
     if task is not None and sys.platform != "win32":
-        # Ended from outside, the show still ends its server.
+        # Stop the server also if the demonstration is interrupted.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     words = load_words(args.words)
     if len(words) < FEWEST or (args.words and args.words > len(words)):
@@ -160,13 +160,13 @@ async def perform(args: argparse.Namespace) -> int:
 async def _open_chat(
     stack: AsyncExitStack, server: Server, args: argparse.Namespace
 ) -> sites.Site | None:
-    """The chat, for the time of the show: `examples/chat` on this server."""
+    """The chat during the demonstration: `examples/chat` on this server."""
     try:
         site = await stack.enter_async_context(sites.serve(server, rate=_rate(args)))
         async with asyncio.timeout(START):
             await site.writer.ready()
     except PageFailed:
-        return None  # The page of the show gives the reason.
+        return None  # The page of the demonstration shows the reason.
     except TimeoutError:
         print("no chat: the process that answers did not start", file=sys.stderr)
         return None
@@ -181,7 +181,7 @@ async def _open(
     length: float,
     args: argparse.Namespace,
 ) -> pages.Page | None:
-    """The page for browsers; without one the show goes on, unless it is to stay."""
+    """The page for browsers; without one, the demonstration continues, unless it must stay."""
     life = max(2 * NOTICE, 0.7 * length)
     serving = pages.serve(server, stage, life=life, notice=NOTICE, stays=args.stay)
     try:
@@ -194,7 +194,7 @@ async def _open(
     stage.page = page.url
     print(f"in a browser: {page.url}", flush=True)
     if args.stay:
-        print("The show begins when the page is open.", flush=True)
+        print("The demonstration starts when you open the page.", flush=True)
         await page.opened.wait()
     return page
 

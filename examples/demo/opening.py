@@ -1,4 +1,4 @@
-"""The opening of the show: an answer in the chat outlives the process that writes it."""
+"""The start of the demonstration: an answer in the chat survives the end of its writer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The show in a browser: a page built on the TypeScript client, served on a free port."""
+"""The demonstration in a browser: a page with the TypeScript client, served on a free port."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ TABS: Final = 100
 
 @dataclass(slots=True)
 class Page:
-    """A page that is served.
+    """The served page.
 
     Attributes:
-        server: Of the show.
-        stage: The show.
+        server: The server.
+        stage: The state of the demonstration.
         life: Seconds that the token of a tab lives.
         notice: Seconds before its end at which the server asks for another.
         stays: Whether all is there after the end.
@@ -114,11 +114,11 @@ class Page:
 async def serve(
     server: Server, stage: Stage, *, life: float, notice: float, stays: bool
 ) -> AsyncGenerator[Page]:
-    """Bundle the page and serve it until the block ends.
+    """Bundle the page, and serve it until the end of the block.
 
     Args:
-        server: Of the show.
-        stage: The show.
+        server: The server.
+        stage: The state of the demonstration.
         life: Seconds that the token of a tab lives.
         notice: Seconds before its end at which the server asks for another.
         stays: Whether all is there after the end.

@@ -33,7 +33,7 @@ def missing() -> str | None:
 
 
 async def show(server: Server) -> None:
-    """Run the job and print what it tells, or in one line why it cannot be."""
+    """Run the job and print its output, or in one line why it cannot run."""
     lacking = missing()
     if lacking:
         print(lacking, flush=True)

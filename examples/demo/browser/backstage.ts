@@ -1,4 +1,4 @@
-/** What the demonstration tells its page, and what the page may ask of it. */
+/** Events of the demonstration for its page, and requests of the page. */
 
 /** The show. */
 export interface Show {
