@@ -20,7 +20,7 @@ esac
 venv=.venv-$1
 pins=requirements/constraints.txt
 # The test tools stay at their pins: only what users install is resolved to its lowest versions.
-tools=$(grep -E '^(pytest|pytest-asyncio|pytest-timeout|hypothesis|respx|trustme|jsonschema)==' "$pins")
+tools=$(grep -E '^(pytest|pytest-asyncio|pytest-timeout|pytest-xdist|hypothesis|respx|trustme|jsonschema)==' "$pins")
 
 # install FOLDER PACKAGES…
 install() {

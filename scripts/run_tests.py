@@ -48,15 +48,17 @@ MARK = "HANZO_PUBSUB_TEST_RUN"
 """A variable that all processes of a run inherit."""
 
 SERIAL = (sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "tests.reporting")
-PYTEST = (*SERIAL, "-p", "tests.dealing", "--processes")
+# The order of tests/conftest.py: the slowest first.
+PYTEST = (*SERIAL, "--no-loadscope-reorder", "--numprocesses")
 PROCESSES = CORES + 2
-"""Processes of pytest: its slow tests wait for timeouts, so that one per core leaves cores idle."""
+"""Processes of pytest: its slow tests wait for timeouts, so that one per core leaves cores idle.
+Each costs seven seconds of a core to collect the tests; the fast ones get one per core."""
 
 SPARK_CLUSTER = "tests/spark/cluster"
 """Its tests share one cluster of Spark, and wait for it most of the time."""
 
 FUZZ = "tests/server/test_rest_fuzz.py"
-"""Its tests share node ids, which name a test in the report."""
+"""Its tests share node ids, of which pytest-xdist would run the first one alone."""
 
 NEWEST = ROOT / ".venv" / "newest" / "bin" / "python"
 """The newest Python of this machine, if that of `.venv/` is older; see `scripts/setup`."""

@@ -1,20 +1,25 @@
 from __future__ import annotations
 
 import gc
+import json
 import os
 import random
+import re
+import signal
 import sys
+from collections import defaultdict
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.groups import durations
-
 if TYPE_CHECKING:
     from collections.abc import Generator
     from typing import Any
+
+    from tests.dealing import GroupScheduling
 
 # How long it takes to draw a value depends on what else the machine does.
 settings.register_profile("shared", suppress_health_check=[HealthCheck.too_slow], deadline=None)
@@ -29,20 +34,53 @@ os.environ["SSL_CERT_FILE"] = str(ROOT / "authority.pem")
 # Tests that are about picows and msgspec say so; all others use what every installation has.
 os.environ.setdefault("HANZO_PUBSUB_SPEED", "off")
 
+DURATIONS = ROOT / "durations.json"
+"""Seconds of each test that takes one or more; `make durations` writes it."""
+
+PRESSING = 5.0
+"""Seconds from which on a file is dealt out test by test."""
+
+COSTLY = (("tests/conformance", r"\bpeers: "),)
+"""Folders with fixtures that take seconds, and how a file shows that it uses them."""
+
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Leave out the same plugins in a pytest that a test starts: to load them takes a second."""
+    """Let Ctrl-C end programs in a process of `-n`, too.
+
+    A pytest that a test starts leaves out the same plugins: to load them takes a second.
+    """
     words: list[str] = config.getini("addopts")
     left_out = [word for word in words if word.startswith("no:")]
     os.environ["PYTEST_ADDOPTS"] = " ".join(f"-p {word}" for word in left_out)
+    if hasattr(config, "workerinput"):
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling:
+    """Deal out groups: the marks of `--dist loadgroup` have no effect on pytest 9.2."""
+    from tests.dealing import GroupScheduling
+
+    return GroupScheduling(config, log, group_of)
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the slow tests."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark the slow tests; in a process of `-n`, put the groups that take longest first."""
     for item in items:
-        if item.nodeid in durations():
+        if item.nodeid in _durations():
             item.add_marker(pytest.mark.slow)
+    if not hasattr(config, "workerinput"):
+        return
+    groups: defaultdict[str, list[pytest.Item]] = defaultdict(list)
+    for item in items:
+        groups[group_of(item.nodeid)].append(item)
+
+    def seconds(group: list[pytest.Item]) -> float:
+        return sum(_durations().get(item.nodeid, 0.0) for item in group)
+
+    ordered = sorted(groups.values(), key=seconds, reverse=True)
+    items[:] = [item for group in ordered for item in group]
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -103,3 +141,25 @@ def _collect() -> None:
         gc.collect()
     finally:
         sys.unraisablehook = reporting
+
+
+def group_of(nodeid: str) -> str:
+    """What a test shares with others of the same process: a fixture, a file, or nothing."""
+    file = nodeid.partition("::")[0]
+    return _group_of_file(file) or nodeid
+
+
+@cache
+def _durations() -> dict[str, float]:
+    found: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    return found
+
+
+@cache
+def _group_of_file(file: str) -> str | None:
+    text = (ROOT.parent / file).read_text(encoding="utf-8")
+    for folder, use in COSTLY:
+        if file.startswith(f"{folder}/") and re.search(use, text):
+            return folder
+    seconds = sum(took for name, took in _durations().items() if name.startswith(f"{file}::"))
+    return None if seconds >= PRESSING and 'scope="module"' not in text else file

@@ -8,22 +8,29 @@ from collections import defaultdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 if TYPE_CHECKING:
-    import pytest
+    from collections.abc import Sequence
 
 FILE = "HANZO_PUBSUB_TEST_REPORT"
 
 
 class Reporter:
-    """Hears of all tests: in the one process, or in the one that deals out the tests."""
+    """Hears of all tests: in the one process, or in that which deals out the tests."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._seconds: defaultdict[str, float] = defaultdict(float)
         self._failed: set[str] = set()
+        self._collected = False
 
-    def pytest_collection_finish(self, session: pytest.Session) -> None:
-        self._write({"collected": len(session.items)})
+    # pytest-xdist is not in every environment.
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
+        if not self._collected:
+            self._collected = True
+            self._write({"collected": len(ids)})
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         name = report.nodeid
@@ -40,6 +47,7 @@ class Reporter:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Report where a file is named."""
-    if path := os.environ.get(FILE):
-        config.pluginmanager.register(Reporter(Path(path)), "reporter")
+    """Report, unless this is one of the processes that tests are dealt out to."""
+    path = os.environ.get(FILE)
+    if path and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Reporter(Path(path)))
