@@ -12,6 +12,9 @@ import { type Browser, type BrowserContext, chromium } from 'playwright-core';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 
+/** The same engine without windows, tabs and their throttling: a third of the CPU to start. */
+const SHELL = 'chromium-headless-shell';
+
 /** Playwright starts browsers with these, so that pages behave alike; here real behaviour counts. */
 const UNWANTED = [
   '--disable-back-forward-cache',
@@ -39,10 +42,10 @@ const ARGUMENTS = [
   `--disable-features=${UNUSED.join()}`,
 ];
 
-/** The path of the browser. */
-export function findChromium(): string {
-  for (const folder of (process.env['PATH'] ?? '').split(delimiter)) {
-    for (const name of NAMES) {
+/** The path of the first browser that is on PATH: one of these names. */
+export function findChromium(names: readonly string[] = NAMES): string {
+  for (const name of names) {
+    for (const folder of (process.env['PATH'] ?? '').split(delimiter)) {
       const path = join(folder, name);
       try {
         accessSync(path, constants.X_OK);
@@ -67,7 +70,7 @@ function quarters(): { folder: string; env: NodeJS.ProcessEnv; clear: () => Prom
 export async function launchChromium(): Promise<{ browser: Browser; stop: () => Promise<void> }> {
   const { env, clear } = quarters();
   const browser = await chromium.launch({
-    executablePath: findChromium(),
+    executablePath: findChromium([SHELL, ...NAMES]),
     args: ARGUMENTS,
     ignoreDefaultArgs: UNWANTED,
     env,
