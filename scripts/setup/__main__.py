@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from .running import SetupError, Step, run_all
 from .steps import (
     ROOT,
+    HeadlessShell,
     InOrder,
     KafkaBroker,
     MorePackages,
@@ -57,8 +58,10 @@ def plan(parts: Sequence[str]) -> tuple[list[Step], list[Step]]:
     kafka = KafkaBroker()
     if "kafka" in parts:
         programs += [name for name in kafka.programs() if name not in programs]
-    system = SystemPrograms(programs)
-    steps += [InOrder(system, kafka) if "kafka" in parts else system]
+    system: list[Step] = [SystemPrograms(programs)]
+    system += [HeadlessShell()] if "chromium" in parts else []
+    system += [kafka] if "kafka" in parts else []
+    steps += [InOrder(*system)]
     return [step for step in steps if not step.ready], [step for step in later if not step.ready]
 
 

@@ -203,3 +203,14 @@ def test_a_second_set_up_waits_for_the_first(checkout: Checkout) -> None:
             fcntl.flock(lock, fcntl.LOCK_UN)
             process.communicate(timeout=BOUND)
     assert (process.returncode, checkout.npm_calls) == (0, 1)
+
+
+def test_a_headless_shell_that_debian_does_not_have_is_tried_once(checkout: Checkout) -> None:
+    checkout.program("chromium", "exit 0")
+    checkout.program("apt-get", 'echo "$@" >> "$HOME/apt-calls"; exit 100')
+    for _ in range(2):
+        assert checkout.set_up("chromium")[0] == 0
+    calls = checkout.root / "apt-calls"
+    words = calls.read_text(encoding="utf-8").split() if calls.exists() else []
+    # Only root installs packages.
+    assert words.count("chromium-headless-shell") == (os.geteuid() == 0)
