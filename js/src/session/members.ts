@@ -1,4 +1,4 @@
-/** Who is present: a member map for each topic, folded from snapshots, joins, updates and leaves. */
+/** Members of topics: one map for each topic, built from snapshots, joins, updates and leaves. */
 
 import {
   type Envelope,
@@ -9,22 +9,22 @@ import {
 import { isObject } from '../wire/guard.js';
 import type { PresenceChange as Change, PresenceChangeKind } from './ports.js';
 
-/** What a message of each presence type does. */
+/** The effect of a message of each presence type. */
 export const KINDS: ReadonlyMap<string, 'join' | 'update' | 'leave'> = new Map([
   ['presence.join', 'join'],
   ['presence.update', 'update'],
   ['presence.leave', 'leave'],
 ]);
 
-/** Topics whose members are kept; the one idle longest gives way. */
+/** Maximum topics with members; beyond that, the topic that was idle longest is dropped. */
 const MAX_TOPICS = 10_000;
 
-/** Members kept of one topic; more are not shown. */
+/** Maximum members of one topic; the client does not show more. */
 const MAX_MEMBERS = 10_000;
 
 class Room {
   members = new Map<string, PresenceMember>();
-  /** Members of before a reconnect, by client id, that may return under another id. */
+  /** Members from before a reconnect, by client id, that may return under another id. */
   awaited = new Map<string, PresenceMember>();
   complete = false;
   proven = true;
@@ -36,26 +36,26 @@ class Room {
  * A member is one connection of a user. A user joins with the first connection and leaves with the
  * last one; the others connect and disconnect.
  *
- * The members known before a reconnect stay until the snapshot that follows it; then only the
- * differences are reported. If the server has forgotten this client, it may have forgotten the
- * others too: the members that it does not name stay until they return or `expire` is called.
+ * Members from before a reconnect stay until the next snapshot. The client then reports only the
+ * differences. If the server has forgotten this client, it may have forgotten others too: members
+ * that are missing from the snapshot stay until they return or `expire` is called.
  */
 export class PresenceMembers {
   private readonly _rooms = new Map<string, Room>();
 
-  /** Every topic of which a snapshot has come, with its members. */
+  /** All topics with a snapshot, and their members. */
   complete(): [topic: string, members: readonly PresenceMember[]][] {
     return [...this._rooms]
       .filter(([, room]) => room.complete)
       .map(([topic, room]) => [topic, inOrder(room)]);
   }
 
-  /** Every topic of which a member is known. */
+  /** All topics with a known member. */
   occupied(): string[] {
     return [...this._rooms].filter(([, room]) => room.members.size).map(([topic]) => topic);
   }
 
-  /** Take a complete list: told whole the first time, and as differences after that. */
+  /** Take a complete list: reports all of it the first time, and only differences after that. */
   snapshot(topic: string, members: readonly PresenceMember[]): Change[] {
     const room = this._open(topic);
     room.proven = true;
@@ -70,7 +70,7 @@ export class PresenceMembers {
     const out: Change[] = [];
     room.members = new Map(old);
     for (const clientId of fresh.keys()) room.awaited.delete(clientId);
-    // Who comes goes before who leaves: a user whose connection has another id stays.
+    // Report joins before leaves: a user whose connection has another id stays.
     for (const [clientId, member] of fresh) {
       const before = old.get(clientId);
       if (!before || differs(before, member)) out.push(...put(topic, room, before, member));
@@ -82,7 +82,7 @@ export class PresenceMembers {
     return out;
   }
 
-  /** Take a join, update or leave that came as a message. */
+  /** Take a join, update or leave from a message. */
   apply(message: Envelope): Change[] {
     const kind = KINDS.get(message.type);
     const data = memberData(message.data);
@@ -101,13 +101,13 @@ export class PresenceMembers {
     return put(topic, room, before, member);
   }
 
-  /** The connection or stream is gone: members may leave unseen. */
+  /** The connection or stream is lost: members may leave unseen. */
   lost(): void {
     for (const room of this._rooms.values()) room.proven = false;
   }
 
   /**
-   * A connection is there again; whether members may return under another id.
+   * A new connection is open; members may return under another id if the server forgot them.
    *
    * @param known The server still knows this client.
    */
@@ -122,8 +122,8 @@ export class PresenceMembers {
   /**
    * Drop the members that have not returned to a server that had forgotten them.
    *
-   * All of them leave at once: every change of a topic has the list of those that stay. A list for
-   * each would take half a gigabyte where 10,000 leave.
+   * They leave together, because each change carries the list of the remaining members. A list for
+   * each of 10,000 leaves would take half a gigabyte.
    */
   expire(): Change[] {
     return [...this._rooms].flatMap(([topic, room]) => {
@@ -133,12 +133,12 @@ export class PresenceMembers {
   }
 
   /**
-   * Drop the members known from before a reconnect that no snapshot is sure to confirm.
+   * Drop members from before a reconnect that no snapshot will confirm.
    *
-   * A server shows each topic that is named, and of those that a pattern finds the ones that have
-   * members.
+   * A server sends a snapshot for each named topic. For a pattern, it sends snapshots only of
+   * topics that have members.
    *
-   * @param takes Whether a topic belongs to the subscription that has just been answered.
+   * @param takes Whether a topic belongs to the subscription that was just answered.
    * @param named Whether a subscription with presence names the topic.
    */
   forgetUnproven(takes: (topic: string) => boolean, named: (topic: string) => boolean): Change[] {
@@ -155,7 +155,7 @@ export class PresenceMembers {
     return out;
   }
 
-  /** Forget the topics that have no subscription any more. */
+  /** Forget topics without a subscription. */
   keep(wanted: (topic: string) => boolean): void {
     for (const topic of this._rooms.keys()) {
       if (!wanted(topic)) this._rooms.delete(topic);
@@ -209,7 +209,7 @@ function take(
   return change(topic, room, hasUser(room, member) ? 'disconnect' : 'leave', member, members);
 }
 
-/** Whether a connection of the same user is present; some peers do not name users. */
+/** Whether a connection of the same user is present; some peers send no users. */
 function hasUser({ members }: Room, { user_id: user }: PresenceMember): boolean {
   return !!user && [...members.values()].some((other) => other.user_id === user);
 }
@@ -240,7 +240,7 @@ function same(a: unknown, b: unknown): boolean {
 
 type MemberData = JsonObject & { readonly client_id: string };
 
-/** The member in the data of a presence message: as it is, or under `member`. */
+/** The member in the data of a presence message: the data itself, or its field `member`. */
 function memberData(data: unknown): MemberData | undefined {
   if (isMemberData(data)) return data;
   const inner = isObject(data) ? data['member'] : undefined;
@@ -254,8 +254,8 @@ function isMemberData(data: unknown): data is MemberData {
 const REQUIRED: readonly string[] = ['user_id', 'name', 'joined_at', 'last_seen'];
 
 /**
- * A member after a join or update: data with all that a member must have is the member as it is now,
- * other data is a part of it. Null is absent.
+ * A member after a join or update. Data with all required fields replaces the member; other data is
+ * merged into it. Null means absent.
  */
 function merge(
   before: PresenceMember | undefined,

@@ -1,10 +1,9 @@
 /**
- * The own presence of a client on topics: sent until the server has it, and again on a new
+ * The client's own presence on topics: sent until the server acknowledges it, and again on each new
  * connection (PRES-3).
  *
- * One update of a topic is on its way at a time, and none while the server has asked to wait;
- * updates that come meanwhile are merged into the next one, in which the newest value of each key
- * counts.
+ * At most one update per topic is in flight, and none while the server has asked to wait. Updates
+ * that arrive meanwhile are merged into the next one; the newest value of each key wins.
  */
 
 import type { ErrorFrame, JsonObject } from '../generated/wire.js';
@@ -13,15 +12,15 @@ import type { Outcome, Rejected } from './ports.js';
 import type { Publishes } from './publishes.js';
 import type { Routes } from './routes.js';
 
-/** Topics whose own presence is kept; the oldest gives way. */
+/** Maximum topics with own presence; beyond that, the oldest is dropped. */
 const MAX_TOPICS = 10_000;
 
-/** The server acknowledged it, now or at an update that says the same. */
+/** The server acknowledged it, or will with a pending update of the same values. */
 const TAKEN: Outcome = { kind: 'acked', results: [] };
 
 type Topic = string | undefined;
 
-/** An update on its way, with the calls that wait for it. */
+/** An update in flight, with the calls that wait for it. */
 interface Update {
   readonly topic: Topic;
   readonly data: JsonObject;
@@ -46,7 +45,7 @@ class Statuses {
     }
   }
 
-  /** Merge what is older than all that is here. */
+  /** Merge older values: existing keys win. */
   restore(topic: Topic, data: JsonObject): void {
     const said = this._byTopic.get(topic);
     const newer = { ...this._byTopic.get(undefined), ...said };
@@ -54,13 +53,13 @@ class Statuses {
     if (left.length) this._byTopic.set(topic, { ...Object.fromEntries(left), ...said });
   }
 
-  /** Forget what was refused. */
+  /** Forget refused values. */
   forget(topic: Topic, data: JsonObject): void {
     const said = this._byTopic.get(topic);
     if (said) this._leave(topic, said, data, true);
   }
 
-  /** What to send: first that for all topics, then that for each. */
+  /** The updates to send: first the one for all topics, then one per topic. */
   items(): [topic: Topic, data: JsonObject][] {
     return [...this._byTopic].sort(([one], [other]) => Number(!other) - Number(!one));
   }
@@ -73,14 +72,14 @@ class Statuses {
     this._byTopic.delete(topic);
   }
 
-  /** Forget the topics that have no subscription any more. */
+  /** Forget topics without a subscription. */
   keep(wanted: (topic: string) => boolean): void {
     for (const topic of this._byTopic.keys()) {
       if (topic !== undefined && !wanted(topic)) this._byTopic.delete(topic);
     }
   }
 
-  /** Take the keys of `data` out; with `alike` only where the value is the same. */
+  /** Remove the keys of `data`; with `alike`, only where the value is the same. */
   private _leave(topic: Topic, said: JsonObject, data: JsonObject, alike = false): void {
     const left = Object.entries(said).filter(
       ([key, value]) => !Object.hasOwn(data, key) || (alike && data[key] !== value),
@@ -90,13 +89,13 @@ class Statuses {
   }
 }
 
-/** The part `own presence` of a session. */
+/** The `own presence` part of a session. */
 export class OwnPresence {
-  /** All that is in force. */
+  /** All values in force. */
   private readonly _own = new Statuses();
-  /** What is yet to be sent. */
+  /** Values to send. */
   private _later = new Statuses();
-  /** Calls that wait for what is yet to be sent. */
+  /** Calls that wait for the values to send. */
   private readonly _waiting = new Map<Topic, readonly number[]>();
   private readonly _inFlight = new Map<string, Update>();
   private readonly _busy = new Set<Topic>();
@@ -108,7 +107,7 @@ export class OwnPresence {
     private readonly _routes: Routes,
   ) {}
 
-  /** Change it; `ref` is settled when the server has it. */
+  /** Change it; `ref` is settled when the server acknowledges the change. */
   update(topic: Topic, data: JsonObject, ref: number | undefined): void {
     this._own.update(topic, data);
     this._later.update(topic, data);
@@ -117,7 +116,7 @@ export class OwnPresence {
     this.flush();
   }
 
-  /** Send all of it on a new connection. */
+  /** Send all values on a new connection. */
   resend(): void {
     this._later = new Statuses();
     for (const [topic, data] of this._own.items()) this._later.update(topic, data);
@@ -125,16 +124,16 @@ export class OwnPresence {
     this.flush();
   }
 
-  /** Send what waits, as far as it may be sent now. */
+  /** Send pending updates, as far as limits allow. */
   flush(): void {
     const { peer } = this._context;
     if (!peer) return;
-    // Beside an event stream an update is a request, which every server answers.
+    // With an event stream, an update is an HTTP request, which every server answers.
     const needed = peer.incremental ? ['ref', 'ack'] : ['ref'];
     const answers = needed.every((feature) => peer.features.has(feature));
     for (const [topic, data] of this._later.items()) {
       if (answers) {
-        // Updates of all topics and of one keep their order.
+        // Keep the order between updates of all topics and updates of one.
         const held = topic === undefined ? this._busy.size > 0 : this._busy.has(undefined);
         if (held || this._publishes.paused) return;
         if (this._busy.has(topic)) continue;
@@ -154,7 +153,7 @@ export class OwnPresence {
     }
   }
 
-  /** The server answered; false if nothing is known under the `ref`. */
+  /** The server acknowledged an update; returns false if `ref` is not known. */
   answered(ref: string | undefined): boolean {
     const update = this._take(ref);
     if (!update) return false;
@@ -163,7 +162,7 @@ export class OwnPresence {
     return true;
   }
 
-  /** The server refused, permanently; false if nothing is known under the `ref`. */
+  /** The server refused an update permanently; returns false if `ref` is not known. */
   refused({ ref, code, message, remedy, topic, field, retry_after_ms }: ErrorFrame): boolean {
     const update = this._take(ref);
     if (!update) return false;
@@ -176,7 +175,7 @@ export class OwnPresence {
     return true;
   }
 
-  /** The server refused for now: it is sent again; false if nothing is known under the `ref`. */
+  /** The server refused an update for now: send it again; returns false if `ref` is not known. */
   postponed(ref: string | undefined): boolean {
     const update = this._take(ref);
     if (!update) return false;
@@ -186,7 +185,7 @@ export class OwnPresence {
     return true;
   }
 
-  /** The connection is gone: what was not answered is sent again. */
+  /** The connection is lost: send unacknowledged updates again. */
   lost(): void {
     for (const { topic, refs } of this._inFlight.values()) this._wait(topic, refs);
     this._inFlight.clear();
@@ -200,7 +199,7 @@ export class OwnPresence {
     this._waiting.clear();
   }
 
-  /** Forget topics that no subscription takes any more. */
+  /** Forget topics without a subscription. */
   keepTopics(): void {
     this._own.keep((topic) => this._routes.find(topic).length > 0);
   }
@@ -212,7 +211,7 @@ export class OwnPresence {
     return update;
   }
 
-  /** Have calls wait for the next update of a topic. */
+  /** Let calls wait for the next update of a topic. */
   private _wait(topic: Topic, refs: readonly number[]): void {
     const all = [...(this._waiting.get(topic) ?? []), ...refs];
     if (all.length)
@@ -222,7 +221,7 @@ export class OwnPresence {
       );
   }
 
-  /** An update of all topics replaced some updates of one: their calls wait for that. */
+  /** An update of all topics replaced updates of single topics: their calls wait for it. */
   private _gather(): void {
     for (const [topic, refs] of [...this._waiting]) {
       if (this._later.has(topic)) continue;

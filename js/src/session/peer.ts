@@ -1,50 +1,50 @@
-/** The server of a connection: what `auth.ok` says of it, read once and shared by all parts. */
+/** The server of a connection: the contents of `auth.ok`, read once and shared by all parts. */
 
 import type { AuthOkFrame, Limits } from '../generated/wire.js';
 
-/** What a session counts on; a server without one of them needs a dialect. */
+/** Features that a session relies on; a server without one of them needs a dialect. */
 const COUNTED_ON = ['ref', 'ack', 'seq', 'idempotency', 'batch'];
 
-/** The other side of one connection. */
+/** The server of one connection. */
 export interface Peer {
-  /** The id under which others see this client. */
+  /** The id that others see for this client. */
   readonly clientId: string;
-  /** What it allows: rates, sizes, retention. */
+  /** Its limits: rates, sizes, retention. */
   readonly limits: Limits | undefined;
   /** Milliseconds until the token expires, if the server sent it. */
   readonly tokenLife: number | undefined;
-  /** It speaks a version of the protocol beyond plain HIP-56. */
+  /** It supports a version of the protocol beyond plain HIP-56. */
   readonly versioned: boolean;
-  /** What it can do beyond HIP-56. */
+  /** Its features beyond HIP-56. */
   readonly features: ReadonlySet<string>;
-  /** Subscriptions may come and go one by one; false for an event stream. */
+  /** Subscriptions can be added and removed one by one; false for an event stream. */
   readonly incremental: boolean;
-  /** It answers publishes: on an event stream, each is a request of its own. */
+  /** It answers publishes; on an event stream, each is a separate request. */
   readonly acks: boolean;
-  /** What was sent and not answered can be sent again under its id. */
+  /** The client can send unanswered publishes again under the same id. */
   readonly resends: boolean;
-  /** Publishes per second that it allows; 0 if no limit is known. */
+  /** Publishes per second that it allows; 0 if the limit is not known. */
   readonly rate: number;
   /**
-   * Publishes that may go at once: a tenth less than the server allows.
+   * Maximum burst of publishes: a tenth less than the server allows.
    *
-   * Budgets of two clocks that are equal meet at zero, where the network's jitter alone makes the
-   * server refuse; and what was refused comes after what follows it.
+   * With equal budgets on two clocks, network jitter alone makes the server refuse a publish at the
+   * limit. A refused publish then arrives after the ones that follow it.
    */
   readonly burst: number;
-  /** The node whose positions it gives; undefined where positions hold on every node. */
+  /** The node of its positions; undefined if positions are valid on every node. */
   readonly node: string | undefined;
 }
 
-/** Whether the server lacks something that a session counts on. */
+/** Whether the server lacks a feature that a session relies on. */
 export function needsDialect({ version, features = [] }: AuthOkFrame): boolean {
   return version === undefined || !COUNTED_ON.every((feature) => features.includes(feature));
 }
 
 /**
- * What `auth.ok` says of the server.
+ * The server that `auth.ok` describes.
  *
- * @param at When it came by our clock, Unix milliseconds.
+ * @param at Arrival time by the local clock, Unix milliseconds.
  */
 export function readPeer(frame: AuthOkFrame, incremental: boolean, at: number): Peer {
   const { limits, expires_at: end, server_time: now = at } = frame;

@@ -1,4 +1,4 @@
-/** What a session calls: ports to the world, and the values that they carry. */
+/** The ports of a session, which act on the outside world, and the values that they carry. */
 
 import type { PublicState, State, Timer } from '../generated/lifecycle.js';
 import type {
@@ -29,9 +29,9 @@ export type PresenceChangeKind =
   | 'leave';
 
 /**
- * Timers of the session itself, in no table: the publish budget; a subscription refused for now;
- * how long a call of the program cannot bring the next attempt forward; how long members may take to
- * return to a server that has forgotten them.
+ * Timers of the session itself, which are in no table: the publish budget; a subscription that was
+ * refused for now; the time in which a call of the program cannot start the next attempt early; the
+ * time for members to return to a server that has forgotten them.
  */
 export type SessionTimer = 'pace' | 'rejoin' | 'hold' | 'grace';
 
@@ -40,31 +40,31 @@ export type TimerName = Timer | SessionTimer;
 /**
  * The server took the publish: one result for each message, in order.
  *
- * Against a peer that acknowledges nothing, the results hold the ids alone.
+ * If the peer does not acknowledge publishes, the results contain only the ids.
  */
 export interface Acked {
   readonly kind: 'acked';
   readonly results: readonly PublishResult[];
 }
 
-/** The server, or the client itself, refused something. */
+/** The server or the client itself refused something. */
 export interface Rejected {
   readonly kind: 'rejected';
-  /** A code of `spec/errors.yaml`, or one of a later server. */
+  /** A code of `spec/errors.yaml`, or of a newer server. */
   readonly code: string;
-  /** What went wrong, in words. */
+  /** A description of the problem. */
   readonly message: string;
-  /** The server's remedy; undefined: that of the table. */
+  /** The server's remedy; undefined uses the one of the table. */
   readonly remedy?: string | undefined;
   /** The topic it concerns. */
   readonly topic?: string | undefined;
-  /** Parameter or member of the payload at fault, if the server named it. */
+  /** The invalid parameter or payload member, if the server named it. */
   readonly field?: string | undefined;
   /** Milliseconds to wait before another try. */
   readonly retryAfter?: number | undefined;
 }
 
-/** The publish was sent and no answer will come: `outcome_unknown`. */
+/** The publish was sent and will get no answer: `outcome_unknown`. */
 export interface Unknown {
   readonly kind: 'unknown';
 }
@@ -73,36 +73,36 @@ export type Outcome = Acked | Rejected | Unknown;
 
 /** The session entered another state of the table. */
 export interface StateChanged {
-  /** The state left. */
+  /** The previous state. */
   readonly from: State;
-  /** The state entered. */
+  /** The new state. */
   readonly to: State;
-  /** What users see of `to`; several states look alike. */
+  /** The state that users see for `to`; several states map to the same one. */
   readonly public: PublicState;
-  /** The error code or close code behind it, if any. */
+  /** The error code or close code that caused it, if any. */
   readonly code: string | number | undefined;
-  /** The reason, in words. */
+  /** The reason, as text. */
   readonly reason: string | undefined;
   /** Milliseconds until the next attempt. */
   readonly retryIn: number | undefined;
-  /** How many attempts have failed in a row. */
+  /** Number of failed attempts in a row. */
   readonly attempt: number;
 }
 
-/** Messages of a topic are missing, right here in the order of the subscription. */
+/** Messages of a topic are missing at this position of the subscription. */
 export interface Gap {
   /** The concrete topic. */
   readonly topic: string;
-  /** `seq` of the first missing message; undefined where the peer has no `seq`. */
+  /** `seq` of the first missing message; undefined if the peer has no `seq`. */
   readonly from: number | undefined;
   /** `seq` of the last missing message; undefined if unknown. */
   readonly to: number | undefined;
-  /** How many are missing, `to - from + 1`; undefined if unknown. */
+  /** Number of missing messages, `to - from + 1`; undefined if unknown. */
   readonly missed: number | undefined;
   /**
-   * `history_trimmed`: no longer retained. `log_reset`: the log restarted. `node_changed`: the
-   * peer is another node, with a log of its own. `slow_consumer`: the
-   * reader's own queue was full. `unproven`: nothing proves that none is missing.
+   * `history_trimmed`: no longer retained. `log_reset`: the log restarted. `node_changed`: the peer
+   * is another node, with its own log. `slow_consumer`: the reader's own queue was full.
+   * `unproven`: the client cannot prove that none is missing.
    */
   readonly reason: GapReason;
 }
@@ -111,59 +111,61 @@ export interface Gap {
 export interface PresenceChange {
   /** The concrete topic. */
   readonly topic: string;
-  /** Everybody present now, by time of joining. */
+  /** All members now, by time of joining. */
   readonly members: readonly PresenceMember[];
-  /** `snapshot` for the first complete list; then what `member` did. */
+  /** `snapshot` for the first complete list; after that, the change of `member`. */
   readonly change: PresenceChangeKind;
-  /** Who joined, was updated, or left; undefined for `snapshot`. */
+  /** The member that joined, was updated, or left; undefined for `snapshot`. */
   readonly member: PresenceMember | undefined;
 }
 
-/** An error of the server that answers nothing in particular. */
+/** An error of the server that is not the answer to a request. */
 export interface Problem {
   readonly code: string;
   readonly message: string;
   readonly topic?: string | undefined;
-  /** Milliseconds to wait before another try. */
+  /** Milliseconds to wait before another attempt. */
   readonly retryAfter?: number | undefined;
 }
 
-/** What a session does to the world, in the order of the calls. No port calls back at once. */
+/** The effects of a session, in the order of the calls. A port never calls back synchronously. */
 export interface Ports {
-  /** The session entered another state; what follows from that comes after. */
+  /** The session entered another state; the effects of the transition follow. */
   stateChanged(change: StateChanged): void;
-  /** A server took the token: what it said of itself. */
+  /** A server accepted the token: the peer that it described. */
   welcomed(peer: Peer): void;
   /** Call the token callback; answer with `token` or `tokenFailed` under the same number. */
   fetchToken(call: number, reason: FetchReason, attempt: number): void;
-  /** Cancel the token callback. */
+  /** Cancel the call of the token callback. */
   abandonFetch(call: number): void;
   /** Open a transport; answer with `opened` or `dropped`. At most one is open at a time. */
   dial(transport: TransportName): void;
-  /** Close the transport, or give up opening it; nothing of it is reported after that. */
+  /** Close the transport, or stop opening it; report nothing about it after that. */
   hangUp(code: number): void;
   /** Write a frame. */
   send(frame: Loose<ClientFrame>): void;
-  /** Start or restart a timer; answer with `timerFired` after so many milliseconds. */
+  /** Start or restart a timer; answer with `timerFired` after the given milliseconds. */
   startTimer(name: TimerName, after: number): void;
-  /** Stop a timer that is running. */
+  /** Stop a running timer. */
   cancelTimer(name: TimerName): void;
   /** Try to open a WebSocket beside the event stream; answer with `probed`. */
   probe(): void;
-  /** See whether the HTTP address answers as a PubSub service; answer with `answered`. */
+  /** Check that the HTTP address answers as a PubSub service; answer with `answered`. */
   probeHttp(auth: AuthFrame): void;
-  /** A message for a subscription, in order, once; `many`: one of several of a replay. */
+  /** A message for a subscription, in order, once; `many`: one of several in a replay. */
   deliver(sub: number, message: Envelope, many: boolean): void;
-  /** Messages are missing here; `many`: between several messages of a replay. */
+  /** Messages are missing here; `many`: among several messages of a replay. */
   gap(sub: number, gap: Gap, many: boolean): void;
-  /** The server answered: patterns in force (none: the subscription ended), patterns refused. */
+  /**
+   * The server answered: the patterns in force (none: the subscription ended) and those refused.
+   */
   joined(sub: number, topics: readonly string[], denied: readonly Denial[]): void;
-  /** Who is present on a topic has changed, for a subscription with presence. */
+  /** The members of a topic changed, for a subscription with presence. */
   presenceChanged(sub: number, change: PresenceChange): void;
-  /** What became of a publish or an update of presence; comes exactly once for each. */
+  /** The outcome of a publish or an update of presence; called exactly once for each. */
   settle(ref: number, outcome: Outcome): void;
-  /** The server sent an error that answers nothing in particular. */
+  /** The server sent an error that is not the answer to a request. */
   problem(problem: Problem): void;
-  /** The session has ended: as asked (undefined), or with an error that a retry cannot fix. */
+  /** The session has ended: on request (undefined), or with an error that a retry cannot fix. */
   finished(error: Rejected | undefined): void;
 }

@@ -1,4 +1,4 @@
-/** Presence of others: what subscriptions are shown of the members of their topics. */
+/** Presence of others: shows subscriptions the members of their topics. */
 
 import { presenceGrace } from '../generated/limits.js';
 import type { Envelope, PresenceSnapshotFrame } from '../generated/wire.js';
@@ -8,7 +8,7 @@ import type { PresenceChange } from './ports.js';
 import type { Routes } from './routes.js';
 import type { SubscriptionState } from './subscription_state.js';
 
-/** The part `presence` of a session. */
+/** The `presence` part of a session. */
 export class Presence {
   private readonly _members = new PresenceMembers();
 
@@ -17,7 +17,7 @@ export class Presence {
     private readonly _routes: Routes,
   ) {}
 
-  /** Show a later subscription what the others know. */
+  /** Show a later subscription the members that others already know. */
   show(one: SubscriptionState): void {
     if (!wants(one)) return;
     for (const [topic, members] of this._members.complete()) {
@@ -26,25 +26,25 @@ export class Presence {
     }
   }
 
-  /** Take a join, update or leave that came as a message to these subscriptions. */
+  /** Take a join, update or leave from a message to these subscriptions. */
   message(message: Envelope, takers: readonly SubscriptionState[]): void {
     if (takers.some(wants)) this._showAll(this._members.apply(message));
   }
 
-  /** Everybody present on a topic. */
+  /** All members of a topic. */
   snapshot({ topic, members }: PresenceSnapshotFrame): void {
     if (this._context.peer && this._wanted(topic)) {
       this._showAll(this._members.snapshot(topic, members));
     }
   }
 
-  /** The connection or stream is gone. */
+  /** The connection or stream is lost. */
   lost(): void {
     this._members.lost();
   }
 
   /**
-   * A connection is there again; on a server that has forgotten this client, members return.
+   * A new connection is open; on a server that has forgotten this client, members may return.
    *
    * @param known The server still knows this client.
    */
@@ -57,7 +57,7 @@ export class Presence {
     this._showAll(this._members.expire());
   }
 
-  /** A subscription was answered on a new connection. */
+  /** The server answered a subscription on a new connection. */
   answered(one: SubscriptionState): void {
     if (!wants(one)) return;
     const all = [...this._routes.all.values()];
@@ -68,7 +68,7 @@ export class Presence {
     this._showAll(changes);
   }
 
-  /** Show a subscription that was refused for now an empty member list. */
+  /** Show an empty member list to a subscription that was refused for now. */
   hide(one: SubscriptionState): void {
     for (const topic of wants(one) ? this._members.occupied() : []) {
       if (one.takes(topic) && !this._leadsTo(one, topic)) {
@@ -78,7 +78,7 @@ export class Presence {
     this.keepTopics();
   }
 
-  /** Forget the topics whose presence no subscription wants any more. */
+  /** Forget topics whose presence no subscription wants. */
   keepTopics(): void {
     this._members.keep((topic) => this._wanted(topic));
   }

@@ -1,4 +1,4 @@
-/** The parts of a session with presence. */
+/** The session parts for presence. */
 
 export { OwnPresence } from './own_presence.js';
 export { Presence } from './presence.js';

@@ -1,8 +1,9 @@
 /**
- * Publishes that are not settled: their order, bounds and pace.
+ * Unsettled publishes: their order, limits and rate.
  *
- * What was sent and not answered stays in flight, bounded like the queue; on a drop it goes back to
- * the head of the queue, to be sent again under the same ids. PUB-1 to PUB-5.
+ * A sent publish without an answer stays in flight, under the same limits as the queue. When the
+ * connection drops, it returns to the head of the queue and is sent again under the same ids. PUB-1
+ * to PUB-5.
  */
 
 import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
@@ -12,41 +13,41 @@ import type { Publish } from './requests.js';
 
 export const RATE_LIMITED = 'rate_limited';
 
-/** Milliseconds to pause on `rate_limited` where the server names no time. */
+/** Milliseconds to pause on `rate_limited` if the server gives no time. */
 export const PAUSE = 1_000;
 
 /** Longest pause that a server may impose, milliseconds. */
 const MAX_PAUSE = 60_000;
 
-/** What lanes have saved up where none waited. */
+/** The credit of the lanes if none has waited. */
 const NO_CREDIT: readonly number[] = [];
 
-/** The result of a message that the server left out of its answer. */
+/** The result of a message that is missing from the server's answer. */
 export const UNANSWERED: PublishResult = {
   error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
 };
 
 /** One publish. */
 export interface Entry {
-  /** Its place in the order. */
+  /** Its position in the order. */
   readonly _number: number;
   readonly _publish: Publish;
   readonly _ref: string;
-  /** Something of it may be published already. */
+  /** Part of it may be published already. */
   _sent: boolean;
-  /** It was in flight when a connection was lost: no refusal tells what became of it. */
+  /** It was in flight when a connection dropped: a refusal does not reveal its outcome. */
   _doubted: boolean;
-  /** It was sent, and nothing of it was taken. */
+  /** It was sent, and none of it was accepted. */
   _tried: boolean;
-  /** What became of each message that was answered, by slot. */
+  /** The outcome of each answered message, by slot. */
   readonly _results: PublishResult[];
-  /** How many messages were not. */
+  /** Number of messages without an outcome. */
   _left: number;
-  /** Milliseconds that publishes had been held back for when this one came. */
+  /** Total milliseconds of delay by the rate limit when this publish was added. */
   _since: number;
 }
 
-/** Entries in order, by their `ref`, with what they weigh. */
+/** Entries in order, by their `ref`, with their total size. */
 class Pile {
   _entries: Map<string, Entry> = new Map();
   _messages = 0;
@@ -67,7 +68,7 @@ class Pile {
   }
 }
 
-/** The part that gives up publishes for others and knows whose turn it is. */
+/** The part that drops publishes for others and selects the next one to send. */
 export interface SendPolicies {
   makeRoom(publishes: Publishes, publish: Publish): number | undefined;
   turnOf(queue: Iterable<Entry>, credit: readonly number[]): [Entry, readonly number[]];
@@ -87,41 +88,41 @@ export interface Batches {
 
 /** Unsettled publishes. */
 export class Publishes {
-  /** The server said `rate_limited`: nothing is sent before the timer `pace` fires. */
+  /** The server sent `rate_limited`: send nothing before the timer `pace` fires. */
   paused = false;
-  /** How many publishes the rate of the server held back for a second or more. */
+  /** Number of publishes that the server's rate delayed by a second or more. */
   slowed = 0;
-  /** The part that a client has whose publishes do not just wait for their turn. */
+  /** The part of a client that uses a policy other than waiting in order. */
   policies: SendPolicies | undefined;
-  /** The part that a client has before its first batch. */
+  /** The part of a client before its first batch. */
   batches: Batches | undefined;
   readonly _queue: Pile = new Pile();
   private readonly _flight = new Pile();
   private _number = 0;
-  /** Of the lanes, where the rate is used up. */
+  /** Credit of the lanes while the rate is used up. */
   private _credit = NO_CREDIT;
-  /** What may be sent now, in thousandths of a message. */
+  /** Budget for sending, in thousandths of a message. */
   private _budget = 0;
-  /** Milliseconds that the rate has held publishes back for; a pause counts as a second. */
+  /** Milliseconds of delay by the rate limit; a pause counts as a second. */
   private _held = 0;
 
   constructor(private readonly _context: Context) {}
 
-  // ---------------------------------------------------------------- what others may ask
+  // ---------------------------------------------------------------- queries
 
-  /** How many publishes have no outcome. */
+  /** Number of publishes without an outcome. */
   get size(): number {
     return this._queue._entries.size + this._flight._entries.size;
   }
 
-  /** Whether one would have no outcome were the connection lost now. */
+  /** Whether a publish would have an unknown outcome if the connection dropped now. */
   get outlasts(): boolean {
     const { peer } = this._context;
     if (!peer || peer.resends) return this.size > 0;
     return [...this._queue._entries.values()].some(({ _sent }) => !_sent);
   }
 
-  /** Whether one more publish fits; an empty queue takes a publish of any size. */
+  /** Whether one more publish fits; an empty queue accepts a publish of any size. */
   hasRoom(messages: number, size: number, pile: Pile = this._queue): boolean {
     const { sendQueueMessages, sendQueueBytes } = this._context.options;
     return (
@@ -132,7 +133,7 @@ export class Publishes {
 
   // ---------------------------------------------------------------- from the program
 
-  /** Take a publish into the queue, or settle it by its policy; send what may go. */
+  /** Add a publish to the queue, or settle it by its policy; send what the budget allows. */
   publish(publish: Publish): void {
     const { ref, messages, size } = publish;
     this._number += 1;
@@ -162,7 +163,7 @@ export class Publishes {
     }
   }
 
-  /** Give a publish up: its time has passed. */
+  /** Give up a publish whose time has passed. */
   expire(ref: number): void {
     const name = `p${ref}`;
     const entry = this._flight._entries.get(name) ?? this._queue._entries.get(name);
@@ -173,14 +174,14 @@ export class Publishes {
 
   // ---------------------------------------------------------------- from the connection
 
-  /** A connection is there. */
+  /** A connection is open. */
   connected(): void {
     const { peer } = this._context;
     this._settleDoubted();
     this._budget = (peer?.burst ?? 0) * 1000;
   }
 
-  /** The connection is gone: what is in flight is sent again later. */
+  /** The connection is lost: send publishes in flight again later. */
   lost(): void {
     this._context.timers.postpone('pace', undefined);
     this.paused = false;
@@ -200,7 +201,7 @@ export class Publishes {
     this.flush();
   }
 
-  /** The server answered; false if nothing is in flight under the `ref`. */
+  /** The server answered; returns false if nothing is in flight under the `ref`. */
   published(frame: PublishedFrame): boolean {
     const entry = this._flight._entries.get(frame.ref ?? '');
     if (!entry) return false;
@@ -221,12 +222,12 @@ export class Publishes {
     return true;
   }
 
-  /** The publish that is in flight under a `ref`. */
+  /** The publish in flight under a `ref`. */
   inFlight(ref: string): Entry | undefined {
     return this._flight._entries.get(ref);
   }
 
-  /** The server refused; false if nothing is in flight under the `ref`. */
+  /** The server refused; returns false if nothing is in flight under the `ref`. */
   refused(frame: ErrorFrame): boolean {
     const { code, message, remedy, topic, field, retry_after_ms: retryAfter, ref = '' } = frame;
     const entry = this._flight._entries.get(ref);
@@ -240,16 +241,16 @@ export class Publishes {
     return true;
   }
 
-  /** Send nothing for this time. */
+  /** Send nothing for the given time. */
   pause(milliseconds = 0): void {
     const { rate = 0, burst = 0 } = this._context.peer ?? {};
     this.paused = true;
-    // Go below zero by the tenth that is kept back; otherwise the server stays at its limit.
+    // Go below zero by the tenth in reserve; otherwise the server stays at its limit.
     this._budget = Math.min(this._budget, (burst - rate) * 1000);
     this._context.timers.postpone('pace', Math.min(MAX_PAUSE, milliseconds || PAUSE));
   }
 
-  /** Send what may go. */
+  /** Send what the budget allows. */
   flush(): void {
     const { peer, options, timers } = this._context;
     if (!peer || this.paused) return;
@@ -257,7 +258,7 @@ export class Publishes {
     const { _entries: waiting } = this._queue;
     while (waiting.size) {
       let entry = waiting.values().next().value as Entry;
-      // What the budget covers goes in its order; turns are for what it does not cover.
+      // Publishes within the budget go in order; the lanes take turns only beyond it.
       let credit = NO_CREDIT;
       if (this.policies && rate && this._budget < this._queue._messages * 1000)
         [entry, credit] = this.policies.turnOf(waiting.values(), this._credit);
@@ -265,7 +266,7 @@ export class Publishes {
       const count = messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
       if (!this.hasRoom(count, size, this._flight)) break;
-      // A batch beyond the budget is granted in part: there is nothing left there then.
+      // The server grants a batch beyond the budget in part, and then has no budget left.
       if (rate) this._budget = Math.max(this._budget - count * 1000, (burst - rate) * 1000);
       this._credit = credit;
       this._send(entry);
@@ -275,7 +276,7 @@ export class Publishes {
     }
   }
 
-  /** The session has ended: sent is unknown, unsent is refused. */
+  /** The session has ended: sent publishes are unknown, unsent ones are refused. */
   settleAll(unsent: Rejected): void {
     this._context.timers.postpone('pace', undefined);
     for (const { _entries } of [this._flight, this._queue]) {
@@ -303,7 +304,7 @@ export class Publishes {
     this._settle(entry, { kind: 'acked', results });
   }
 
-  /** Settle what is answered as a whole; else send the rest again. */
+  /** Settle a publish when all of it is answered; otherwise send the rest again. */
   _advance(entry: Entry, pause: number): void {
     if (pause) this.pause(pause);
     const { _left: left, _results: results } = entry;
@@ -317,7 +318,7 @@ export class Publishes {
     this.flush();
   }
 
-  /** What was sent is unknown, where the peer could publish it twice. */
+  /** Sent publishes become unknown if the peer could publish them twice. */
   private _settleDoubted(): void {
     const { peer } = this._context;
     if (!peer || peer.resends) return;
@@ -326,7 +327,7 @@ export class Publishes {
     }
   }
 
-  /** Put entries back where their numbers belong: at the head, before what came later. */
+  /** Return entries to their positions: at the head, before newer ones. */
   private _requeue(entries: readonly Entry[]): void {
     for (const entry of entries) {
       this._flight._delete(entry);
@@ -336,7 +337,7 @@ export class Publishes {
     this._queue._entries = new Map(queue.map((entry) => [entry._ref, entry]));
   }
 
-  /** Settle what is not going to be sent; what was sent is unknown. */
+  /** Settle a publish that will not be sent; a sent one is unknown. */
   _giveUp(entry: Entry, code: string, message: string): void {
     const unsent: Rejected = { kind: 'rejected', code, message };
     this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
@@ -349,7 +350,7 @@ export class Publishes {
   }
 }
 
-/** What the answer to one message says became of it. */
+/** The outcome of one message in the answer. */
 export function resultOf({ id, timestamp, seq, duplicate }: PublishedFrame): PublishResult {
   return { id, timestamp, seq, duplicate } as PublishResult;
 }

@@ -1,40 +1,40 @@
-/** What the program asks of a session. */
+/** Requests of the program to a session. */
 
 import type { Publication } from '../generated/wire.js';
 
-/** What a full send queue does with one more publish; the policy `block` is the client's matter. */
+/** What a full send queue does with one more publish; the client handles the policy `block`. */
 export type SendPolicy = 'error' | 'drop_oldest' | 'latest';
 
-/** The program wants messages. */
+/** The program subscribes. */
 export interface Subscribe {
-  /** Chosen by the caller, not used before; names the subscription at the ports. */
+  /** Chosen by the caller, not used before; identifies the subscription at the ports. */
   readonly sub: number;
   /** Valid patterns, at least one, none twice. */
   readonly topics: readonly string[];
-  /** Replay what is newer than this, Unix milliseconds. */
+  /** Replay messages newer than this, Unix milliseconds. */
   readonly since?: number | undefined;
   /** Replay at most this many of the newest messages per topic. */
   readonly history?: number | undefined;
-  /** Replay what follows these positions, by concrete topic. */
+  /** Replay messages after these positions, by concrete topic. */
   readonly after?: ReadonlyMap<string, number> | undefined;
-  /** Whether presence is wanted; default false. The session must have its part `presence` then. */
+  /** Whether presence is wanted; default false. Requires the session's part `presence`. */
   readonly presence?: boolean | undefined;
 }
 
 /** The program publishes. */
 export interface Publish {
-  /** Chosen by the caller, not used before; names the publish at the port `settle`. */
+  /** Chosen by the caller, not used before; identifies the publish at the port `settle`. */
   readonly ref: number;
   /** Valid publications in order, each with an id; one, unless `batch`. */
   readonly messages: readonly Publication[];
-  /** Their size on the wire in bytes, for the bound of the queue. */
+  /** Their size on the wire in bytes, for the limit of the queue. */
   readonly size: number;
   /** What to do if the queue is full; default `error`. */
   readonly policy?: SendPolicy | undefined;
-  /** With the policy `latest`: an unsent publish of the same key is given up for this one. */
+  /** With the policy `latest`: this publish replaces an unsent one of the same key. */
   readonly key?: string | undefined;
-  /** Sent as one frame with one answer an item. */
+  /** Send as one frame, with one answer per item. */
   readonly batch?: boolean | undefined;
-  /** Sent after the others when the rate is used up. */
+  /** Send after the others when the rate is used up. */
   readonly background?: boolean | undefined;
 }

@@ -1,22 +1,22 @@
-/** The subscriptions of a session, by number and by the topics that they take. */
+/** The subscriptions of a session, by number and by their topics. */
 
 import { isWildcard, matches } from '../topics.js';
 import type { SubscriptionState } from './subscription_state.js';
 
-/** Topics whose subscriptions are remembered; beyond that they are looked up again. */
+/** Maximum topics with remembered subscriptions; others are looked up each time. */
 const KNOWN_TOPICS = 4_096;
 
 type Patterns = Map<string, Set<SubscriptionState>>;
 
-/** Subscriptions by number, and by the topics that they take. */
+/** Subscriptions by number and by their topics. */
 export class Routes {
   readonly all: Map<number, SubscriptionState> = new Map();
-  /** What `find` found for topics, until a subscription changes. */
+  /** Cached results of `find` by topic, until a subscription changes. */
   readonly known: Map<string, readonly SubscriptionState[]> = new Map();
   private readonly _names: Patterns = new Map();
   private readonly _wildcards: Patterns = new Map();
 
-  /** Let the patterns of a subscription lead to it. */
+  /** Route the patterns of a subscription to it. */
   add(one: SubscriptionState): void {
     for (const pattern of one.patterns) {
       const patterns = this._alike(pattern);
@@ -25,7 +25,7 @@ export class Routes {
     this.known.clear();
   }
 
-  /** Let these patterns lead there no more. */
+  /** Stop routing these patterns to it. */
   remove(one: SubscriptionState, patterns: readonly string[]): void {
     for (const pattern of patterns) {
       const alike = this._alike(pattern);
@@ -35,7 +35,7 @@ export class Routes {
     this.known.clear();
   }
 
-  /** The subscriptions that take a topic, each once, oldest first. */
+  /** The subscriptions of a topic, each once, oldest first. */
   find(topic: string): readonly SubscriptionState[] {
     const known = this.known.get(topic);
     if (known) return known;

@@ -1,18 +1,19 @@
 /**
- * What a send queue does beyond its order: gives up publishes for others, and shares a rate that is
+ * Policies of a send queue beyond its order: drops publishes for others, and shares a rate that is
  * used up.
  *
- * A client loads it before its first publish with another policy than `error`, or in the background.
+ * A client loads this module before its first publish with a policy other than `error`, or in the
+ * background.
  */
 
 import type { Entry, Publishes } from './publishes.js';
 import type { Publish } from './requests.js';
 
 /**
- * What the policy gives up for one more publish: an unsent one of its key, or the oldest.
+ * The publish that the policy drops for one more: an unsent one of the same key, or the oldest.
  *
- * @returns The number of the one of its key: at the end of the queue, the newest of a key that
- *   changes faster than the queue moves would never be sent.
+ * @returns Its number. The new publish takes the position of the dropped one of its key: at the end
+ *   of the queue, a key that changes faster than the queue moves would never be sent.
  */
 export function makeRoom(
   publishes: Publishes,
@@ -33,15 +34,15 @@ export function makeRoom(
 }
 
 /**
- * The publish of a queue that goes next where the rate of the client is used up.
+ * The next publish of a queue while the rate of the client is used up.
  *
- * Publishes wait in three lanes: messages, the newest values of keys (policy `latest`), and what the
- * program publishes in the background, such as token streams. The lanes take turns, 4:1:1, by smooth
- * weighted round robin; a message that comes alone goes next. Within a lane the order is that of the
- * calls.
+ * Publishes wait in three lanes: messages, the newest values of keys (policy `latest`), and
+ * background publishes of the program, such as token streams. The lanes take turns, 4:1:1, by
+ * smooth weighted round robin; a single message goes next. Within a lane, publishes keep the order
+ * of the calls.
  *
- * @param credit What the lanes have saved up, by lane; nothing where none waited.
- * @returns It, and the credit once it has gone.
+ * @param credit The saved credit by lane; zero if none has waited.
+ * @returns The publish, and the credit after it.
  */
 export function turnOf(
   queue: Iterable<Entry>,
@@ -56,7 +57,7 @@ export function turnOf(
   const then = heads.map((_, lane) => {
     const weight = lane ? 1 : 4;
     all += weight;
-    // What is saved up stays small, so that a message that comes alone goes next.
+    // Keep the credit small, so that a single message goes next.
     return Math.min(credit[lane] ?? 0, 1) + weight;
   });
   const most = Math.max(...then.flat());

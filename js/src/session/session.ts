@@ -1,9 +1,9 @@
 /**
- * The session: what happens goes in by its methods, what follows goes out by its ports.
+ * The session: events arrive by its methods, effects leave by its ports.
  *
- * All that the SDK decides, it decides here, without a clock, a socket, a task or randomness of its
- * own: `lifecycle` follows the generated one, `subscriptions` and `publishes` keep theirs, `presence` and
- * `ownPresence` are added by the clients that use them. All share one `context`.
+ * All decisions of the SDK are made here, without a clock, socket, task or randomness of its own.
+ * `lifecycle` follows the generated table; `subscriptions` and `publishes` keep their own state;
+ * clients that use `presence` and `ownPresence` add them. All share one `context`.
  */
 
 import {
@@ -42,13 +42,13 @@ import { Subscriptions } from './subscriptions.js';
 
 const CLOSED: Rejected = { kind: 'rejected', code: 'closed', message: 'The client is closed.' };
 
-/** The parts of a client with presence. */
+/** The parts of a client that uses presence. */
 export interface PresenceParts {
   readonly Presence: typeof Presence;
   readonly OwnPresence: typeof OwnPresence;
 }
 
-/** One client's life, from `connect` to the port `finished`. */
+/** The life of one client, from `connect` to the port `finished`. */
 export class Session {
   readonly context: Context;
   readonly subscriptions: Subscriptions;
@@ -56,8 +56,8 @@ export class Session {
   readonly lifecycle: Lifecycle;
 
   /**
-   * @param options What it is set to.
-   * @param ports What it does to the world; no port calls back at once.
+   * @param options The settings.
+   * @param ports Effects on the outside world; a port never calls back synchronously.
    * @param random A number from 0 inclusive to 1 exclusive.
    */
   constructor(options: SessionOptions, ports: Ports, random: () => number) {
@@ -67,7 +67,7 @@ export class Session {
     this.lifecycle = new Lifecycle(this.context, this.subscriptions, this.publishes);
   }
 
-  /** Add presence; does nothing the second time. */
+  /** Add presence; a second call has no effect. */
   addPresence({ Presence, OwnPresence }: PresenceParts): void {
     const { context, lifecycle, publishes, subscriptions } = this;
     const { routes } = subscriptions;
@@ -77,7 +77,7 @@ export class Session {
 
   // ---------------------------------------------------------------- from the program
 
-  /** Connect; `opened`: a WebSocket to this address has worked in this process before. */
+  /** Connect; `opened`: a WebSocket to this address has opened in this process before. */
   connect(opened = false): void {
     if (opened) this.lifecycle._choice._hasOpened = true;
     onConnect(this.lifecycle, {});
@@ -85,17 +85,17 @@ export class Session {
     this._end();
   }
 
-  /** End, after what is published has been settled. */
+  /** End the session after all publishes are settled. */
   close(): void {
     this._fire(onClose);
   }
 
-  /** End now; what is unsettled is settled as unknown or refused. */
+  /** End the session now; unsettled publishes become unknown or refused. */
   abort(): void {
     if (!this.lifecycle.over) this._fire(onAbort);
   }
 
-  /** Take a subscription; one with presence needs that part. */
+  /** Add a subscription; presence requires that part. */
   subscribe(request: Subscribe): void {
     if (this._ended) {
       const { code, message } = CLOSED;
@@ -115,7 +115,7 @@ export class Session {
     this._end();
   }
 
-  /** Take a publish. */
+  /** Add a publish. */
   publish(publish: Publish): void {
     if (this._ended) {
       this.context.ports.settle(publish.ref, CLOSED);
@@ -126,16 +126,16 @@ export class Session {
     this._end();
   }
 
-  /** The time that the program gave a publish has passed. It is never sent after that. */
+  /** The program's timeout of a publish has passed. It is not sent after that. */
   expire(ref: number): void {
     this.publishes.expire(ref);
     this._end();
   }
 
   /**
-   * Change the own presence on one topic, or (undefined) on all that the client is a member of.
+   * Change the client's own presence on one topic, or (undefined) on all of its topics.
    *
-   * @param ref Chosen by the caller, not used before; undefined: no call waits for it.
+   * @param ref Chosen by the caller, not used before; undefined if no call waits.
    */
   updatePresence(topic: string | undefined, data: JsonObject, ref?: number): void {
     if (!this.lifecycle.over) {
@@ -147,14 +147,14 @@ export class Session {
     this._end();
   }
 
-  // ---------------------------------------------------------------- from the world
+  // ---------------------------------------------------------------- from outside
 
-  /** The token callback answered a call; `expiresIn` in milliseconds, if it gave one. */
+  /** The token callback returned; `expiresIn` in milliseconds, if given. */
   token(call: number, token: string, expiresIn?: number): void {
     if (this.lifecycle._credentials._answered(call)) this._fire(onToken, { token, expiresIn });
   }
 
-  /** The token callback failed; `refused`: asking again is pointless. */
+  /** The token callback failed; `refused`: another call would not help. */
   tokenFailed(call: number, refused: boolean, reason: string): void {
     const code = refused ? 'auth_refused' : 'token_unavailable';
     if (this.lifecycle._credentials._answered(call)) {
@@ -162,7 +162,7 @@ export class Session {
     }
   }
 
-  /** The transport is open; not `incremental`: one request carries all subscriptions. */
+  /** The transport is open; without `incremental`, one request carries all subscriptions. */
   opened(incremental: boolean): void {
     const { lifecycle } = this;
     if (!lifecycle.linked) return;
@@ -170,7 +170,7 @@ export class Session {
     this._fire(onOpened);
   }
 
-  /** The transport is gone, or could not be opened. */
+  /** The transport is closed, or could not be opened. */
   dropped(code: number | undefined, reason: string, retryAfter?: number): void {
     const { lifecycle } = this;
     if (!lifecycle.linked) return;
@@ -178,7 +178,7 @@ export class Session {
     this._fire(onDropped, { kind: 'dropped', code, reason, retryAfter });
   }
 
-  /** Whether a WebSocket could be opened beside the event stream. */
+  /** Whether a WebSocket opened beside the event stream. */
   probed(ok: boolean): void {
     this._fire(onProbed, { ok });
   }
@@ -189,18 +189,18 @@ export class Session {
     this._fire(onAnswered, TIMEOUTS.fallback);
   }
 
-  /** The machine slept, or the network is back; `rested`: without a sleep. */
+  /** The machine woke from sleep, or the network is back; `rested`: without a sleep. */
   woke(rested = false): void {
     if (!rested) this.lifecycle._doubtToken();
     this._fire(onWoke);
   }
 
-  /** The platform says that the network is gone; it may be wrong about this connection. */
+  /** The platform reports that the network is lost; it may be wrong about this connection. */
   offline(): void {
     this._fire(onOffline);
   }
 
-  /** A timer has run out; `idle`: milliseconds since the last byte of the transport. */
+  /** A timer fired; `idle`: milliseconds since the last byte of the transport. */
   timerFired(timer: TimerName, idle: number): void {
     if (!this.context.timers.fired(timer)) return;
     const { lifecycle } = this;
@@ -222,9 +222,10 @@ export class Session {
   }
 
   /**
-   * A frame came. Nothing that comes from the network throws: what has no meaning now is ignored.
+   * A frame arrived. Input from the network never throws; frames without a current meaning are
+   * ignored.
    *
-   * @param at By our clock, Unix milliseconds.
+   * @param at Arrival time by the local clock, Unix milliseconds.
    */
   receive(frame: ServerFrame, at: number): void {
     if (frame.type === 'message') {
@@ -236,7 +237,7 @@ export class Session {
     }
   }
 
-  /** A frame answered one message of a batch that a dialect sent one by one. */
+  /** A frame answered one message of a batch that a dialect sent in single frames. */
   answeredOne(frame: PublishedFrame | ErrorFrame, ref: string, slot: number, last: boolean): void {
     const isError = frame.type === 'error';
     if (!isError) this.lifecycle._provesWell();
@@ -271,7 +272,7 @@ export class Session {
         return cause;
       }
       default:
-        // `unsubscribed` has no news.
+        // `unsubscribed` carries no news.
         if (this.context.peer) lifecycle._provesWell();
         if (frame.type === 'subscribed') {
           subscriptions.subscribed(frame, at);
@@ -284,13 +285,13 @@ export class Session {
     return {};
   }
 
-  /** The server refused the token. */
+  /** The server rejected the token. */
   private _refused(occasion: Occasion): Occasion {
     onAuthError(this.lifecycle, { ...occasion, kind: 'frame' });
     return occasion;
   }
 
-  /** The server refused a request, or nothing in particular. */
+  /** The server refused a request, or sent an error of its own. */
   private _error(frame: ErrorFrame): void {
     const { lifecycle, publishes, subscriptions, context } = this;
     const { code, message, topic, ref, retry_after_ms: retryAfter } = frame;
@@ -306,7 +307,7 @@ export class Session {
 
   // ---------------------------------------------------------------- the end of each call
 
-  /** The program called: a long wait for the next attempt ends. */
+  /** The program made a call: end a long wait for the next attempt. */
   private _called(): void {
     const { lifecycle, context } = this;
     const { _attempts: attempts } = lifecycle;
@@ -327,7 +328,7 @@ export class Session {
     this._end(occasion);
   }
 
-  /** What each call ends with: the end of a session that has settled all, and timers. */
+  /** End a call: finish a session that has settled everything, and start timers. */
   private _end(occasion: Occasion = {}): void {
     const { lifecycle, publishes, context } = this;
     if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, occasion);

@@ -1,8 +1,8 @@
 /**
- * One subscription inside a session: its patterns, its cursor, and how far the server has answered.
+ * One subscription inside a session: its patterns, its cursor, and the state of its request.
  *
- * It is pending (not asked for on this connection), joining (asked and not answered: matching live
- * messages are held), or live.
+ * It is pending (not requested on this connection), joining (requested but not answered: matching
+ * live messages are held), or live.
  */
 
 import type { Denial, Envelope, SubscribedFrame } from '../generated/wire.js';
@@ -17,23 +17,23 @@ export class SubscriptionState {
   /** The patterns in force. */
   patterns: readonly string[];
   phase: Phase = 'pending';
-  /** The `ref` of the request that is to be answered. */
+  /** The `ref` of the open request. */
   ref = '';
-  /** The server has answered once. */
+  /** The server has answered at least once. */
   answered = false;
-  /** Something of it was refused for now. */
+  /** The server refused part of it for now. */
   again = false;
-  /** What was refused for now leads here no more, until it is asked for again. */
+  /** Routes of temporarily refused patterns are removed until the next request. */
   unrouted = false;
-  /** The program does not hear of the answer: the request only heals. */
+  /** Do not report the answer to the program: the request only recovers messages. */
   quiet = false;
   denied: Denial[] = [];
-  /** What has come of an answer in several frames. */
+  /** The frames so far of an answer in several frames. */
   answer: SubscribedFrame | undefined;
   held: Envelope[] = [];
-  /** No held message was thrown away. */
+  /** No held message was dropped. */
   whole = true;
-  /** How many messages without a position were thrown away, by topic. */
+  /** Number of dropped messages without a position, by topic. */
   lost: Map<string, number> = new Map();
 
   constructor(
@@ -43,14 +43,14 @@ export class SubscriptionState {
     this.patterns = request.topics;
   }
 
-  /** Hold these messages and nothing else. */
+  /** Hold only these messages. */
   hold(messages: Envelope[] = []): void {
     this.held = messages;
     this.lost = new Map();
     this.whole = true;
   }
 
-  /** The connection is gone: what was held and not replayed would make the mark jump. */
+  /** The connection is lost: held messages without their replay would move the cursor too far. */
   forget(): void {
     this.phase = 'pending';
     this.ref = '';

@@ -1,6 +1,5 @@
 /**
- * Subscriptions inside a session: requested, answered, refused, routed to; each with a cursor of its
- * own.
+ * Subscriptions inside a session: requests, answers, refusals and routes; each has its own cursor.
  *
  * HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
  */
@@ -15,40 +14,40 @@ import type { Subscribe } from './requests.js';
 import { Routes } from './routes.js';
 import { SubscriptionState } from './subscription_state.js';
 
-/** Longest such wait that a server may impose, milliseconds. */
+/** Longest such pause that a server may impose, milliseconds. */
 const MAX_WAIT = 60_000;
 
-/** Milliseconds to wait where a server refuses a subscription for now and names no time. */
+/** Milliseconds to wait if a server refuses a subscription for now and gives no time. */
 const REFUSED_FOR_NOW = 1_000;
 
-/** Types of messages about presence; users do not get them as messages. */
+/** Types of presence messages; users do not receive them as messages. */
 const OF_PRESENCE = /^presence\.(join|update|leave)$/;
 
 /** All subscriptions of a session. */
 export class Subscriptions {
   readonly routes: Routes = new Routes();
-  /** Those whose request the server has not answered, by its `ref`. */
+  /** Subscriptions with an open request, by its `ref`. */
   readonly requests: Map<string, SubscriptionState> = new Map();
   /** Makes cursors that fit the peer. */
   cursors: Cursors = BY_SEQ;
   /** Shows presence, if the session has that part. */
   presence: Presence | undefined;
   private _number = 0;
-  /** Milliseconds after which `rejoin` is called. */
+  /** Milliseconds until `rejoin` is called. */
   private _wait = Infinity;
-  /** The peer of the connection before. */
+  /** The peer of the previous connection. */
   private _last: Peer | undefined;
 
   constructor(private readonly _context: Context) {}
 
-  /** How many there are. */
+  /** Number of subscriptions. */
   get size(): number {
     return this.routes.all.size;
   }
 
   // ---------------------------------------------------------------- from the program
 
-  /** Take a subscription; request it if there is a connection. */
+  /** Add a subscription; request it if connected. */
   subscribe(request: Subscribe): void {
     const one = new SubscriptionState(request, this._cursorFor(request));
     this.routes.all.set(request.sub, one);
@@ -57,7 +56,7 @@ export class Subscriptions {
     if (this._context.peer) this._request(one);
   }
 
-  /** End a subscription; tell the server of patterns that no other one has. */
+  /** End a subscription; unsubscribe from patterns that no other one has. */
   unsubscribe(sub: number): void {
     const one = this.routes.all.get(sub);
     if (!one) return;
@@ -76,9 +75,9 @@ export class Subscriptions {
 
   // ---------------------------------------------------------------- from the connection
 
-  /** A connection is there: request every subscription, each from where it stands. */
+  /** A connection is open: request every subscription from its cursor. */
   connected(): void {
-    // The first connection moves nothing: no subscription is answered before it.
+    // The first connection changes no cursor: no subscription is answered before it.
     const { _last: last } = this;
     const { peer } = this._context;
     this._last = peer;
@@ -89,7 +88,7 @@ export class Subscriptions {
     }
   }
 
-  /** The connection is gone. */
+  /** The connection is lost. */
   lost(): void {
     this.requests.clear();
     this._wait = Infinity;
@@ -98,7 +97,9 @@ export class Subscriptions {
     for (const one of this.routes.all.values()) one.forget();
   }
 
-  /** The timer `rejoin` fired: request what was refused for now; on a stream, all. */
+  /**
+   * The timer `rejoin` fired: request subscriptions that were refused for now; on a stream, all.
+   */
   rejoin(): void {
     this._wait = Infinity;
     const incremental = this._context.peer?.incremental;
@@ -113,7 +114,7 @@ export class Subscriptions {
     }
   }
 
-  /** Take a live message to every subscription that wants it, once. */
+  /** Deliver a live message to every subscription that wants it, once. */
   message(message: Envelope): void {
     const { topic } = message;
     const takers = this.routes.known.get(topic) ?? this.routes.find(topic);
@@ -134,7 +135,7 @@ export class Subscriptions {
     if (!shown) this.presence?.message(message, takers);
   }
 
-  /** The server answered a `subscribe`, in whole or in part. */
+  /** The server answered a `subscribe`, in full or in part. */
   subscribed(frame: SubscribedFrame, at: number): void {
     const { ref = '', denied = [] } = frame;
     const one = this.requests.get(ref);
@@ -146,7 +147,7 @@ export class Subscriptions {
     this._answered(one, answer, at);
   }
 
-  /** The server refused a `subscribe`; false if none is open under the `ref`. */
+  /** The server refused a `subscribe`; returns false if none is open under the `ref`. */
   refused({ ref = '', code, message, topic, retry_after_ms: retryAfter }: ErrorFrame): boolean {
     const one = this.requests.get(ref);
     if (!one) return false;
@@ -164,7 +165,7 @@ export class Subscriptions {
     return true;
   }
 
-  /** Request it once more in a while: an error may have been about it. */
+  /** Request it again after a pause: an error may have concerned it. */
   doubt(one: SubscriptionState): void {
     one.again = true;
     this._askLater();
@@ -176,7 +177,7 @@ export class Subscriptions {
     return this.cursors.make(request, this._context.options);
   }
 
-  /** Give it a cursor that fits the peer, which may be another than before. */
+  /** Give it a cursor that fits the peer, which may be a different one. */
   private _fitCursor(one: SubscriptionState, moved: boolean): void {
     const { cursor, request, answered } = one;
     if (cursor.counts === this.cursors.counts && !(moved && answered)) return;
@@ -195,7 +196,7 @@ export class Subscriptions {
     return `${kind}${this._number}`;
   }
 
-  /** Request a subscription; on an event stream all, when the call at hand ends. */
+  /** Request a subscription; on an event stream, request all at the end of the current call. */
   private _request(one: SubscriptionState): void {
     if (this._context.peer?.incremental) this._ask(one);
     else this._rejoinIn(0);
@@ -221,7 +222,7 @@ export class Subscriptions {
     this._context.ports.send(frame);
   }
 
-  /** Request once more from where the cursor stands, and hold what comes meanwhile. */
+  /** Request it again from its cursor, and hold messages meanwhile. */
   private _heal(one: SubscriptionState, held: Envelope[]): void {
     one.quiet = true;
     one.hold(held);
@@ -234,7 +235,7 @@ export class Subscriptions {
     this._rejoinIn(Math.max(REFUSED_FOR_NOW, milliseconds));
   }
 
-  /** Have `rejoin` called after so long, unless that is going to happen sooner. */
+  /** Schedule `rejoin` after the given time, unless it is already due sooner. */
   private _rejoinIn(milliseconds: number): void {
     if (milliseconds < this._wait) {
       this._wait = Math.min(MAX_WAIT, milliseconds);
@@ -258,7 +259,7 @@ export class Subscriptions {
     one.whole = false;
   }
 
-  /** One frame of an answer in several: the whole answer, when it is complete. */
+  /** Add one frame of an answer in several; returns the whole answer when complete. */
   private _gather(
     one: SubscriptionState,
     frame: SubscribedFrame,
@@ -276,8 +277,9 @@ export class Subscriptions {
     } as SubscribedFrame;
     one.answer = whole;
     if (!frame.more) return whole;
-    // Where the connection breaks between two parts, the next request goes on from there. The newest
-    // few cannot be asked for like that, and by time and ids an answer is whole only at its end.
+    // If the connection breaks between two parts, the next request continues from there. A request
+    // for the newest few cannot continue, and an answer by time and ids is complete only at its
+    // end.
     const piecemeal = one.cursor.counts && (one.answered || one.request.history === undefined);
     if (piecemeal && history.length > this._context.options.heldMessages) {
       this._admit(one, { ...whole, positions: {} }, at);
@@ -308,7 +310,7 @@ export class Subscriptions {
     else one.cursor.healed.clear();
   }
 
-  /** Patterns were denied, permanently or for now; whether any is in force. */
+  /** Patterns were denied, permanently or for now; returns whether any is in force. */
   private _deny(one: SubscriptionState): boolean {
     const denied = one.denied.filter((denial) => !forNow(denial));
     const later = new Set(one.denied.filter(forNow).map(({ topic }) => topic));
@@ -325,7 +327,7 @@ export class Subscriptions {
         one.denied = denied;
         return false;
       }
-      // Messages of the others that come by other subscriptions are going to be replayed.
+      // The replay will bring the messages of the others that arrive by other subscriptions.
       one.unrouted = true;
       this.routes.remove(one, [...later]);
       this.presence?.hide(one);

@@ -1,16 +1,16 @@
-/** Which timers of a session run, and which start when the call at hand ends. */
+/** Timers of a session: which are running, and which start at the end of the current call. */
 
 import type { Ports, TimerName } from './ports.js';
 
-/** Longest timer that every platform has, milliseconds: 24.8 days. */
+/** Longest timer that every platform supports, milliseconds: 24.8 days. */
 const MAX_TIMER = 2 ** 31 - 1;
 
 /** Timers by name. */
 export class Timers {
   private readonly _running = new Set<TimerName>();
-  /** Milliseconds of the timers that start when the call at hand ends. */
+  /** Milliseconds of the timers that start at the end of the current call. */
   private readonly _due: { pace?: number | undefined; rejoin?: number | undefined } = {};
-  /** Some start when the call at hand ends. */
+  /** Some timers start at the end of the current call. */
   hasDue = false;
 
   constructor(private readonly _ports: Ports) {}
@@ -36,29 +36,31 @@ export class Timers {
     this.stop(...this._running);
   }
 
-  /** Have it run out after so long, if that is ahead and a timer can be so long. */
+  /**
+   * Let it fire after the given time, if that is in the future and within the maximum of a timer.
+   */
   limit(name: TimerName, after = 0): void {
     this.stop(name);
     if (after > 0 && after <= MAX_TIMER) this.start(name, after);
   }
 
-  /** It has run out; whether it was running. */
+  /** It fired; returns whether it was running. */
   fired(name: TimerName): boolean {
     return this._running.delete(name);
   }
 
-  /** Start it when the call at hand ends; undefined: do not. */
+  /** Start it at the end of the current call; undefined: do not. */
   postpone(name: 'pace' | 'rejoin', after: number | undefined): void {
     this._due[name] = after;
     this.hasDue = true;
   }
 
-  /** Whether it runs, or is about to. */
+  /** Whether it is running or about to start. */
   expects(name: 'pace' | 'rejoin'): boolean {
     return this._running.has(name) || this._due[name] !== undefined;
   }
 
-  /** The call at hand ends. */
+  /** End the current call. */
   startDue(): void {
     this.hasDue = false;
     for (const name of ['pace', 'rejoin'] as const) {

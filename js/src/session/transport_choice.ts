@@ -1,39 +1,40 @@
-/** Which transport is taken: the WebSocket, or the event stream where it does not work (LIFE-6). */
+/** Choice of the transport: the WebSocket, or the event stream if WebSockets fail (LIFE-6). */
 
 import type { Context } from './context.js';
 import type { TransportName } from './ports.js';
 
-/** The transport of the next attempt, and what speaks for the other one. */
+/** The transport of the next attempt, and the evidence for the other one. */
 export class TransportChoice {
   _name: TransportName;
-  /** HTTP has answered since the last WebSocket that failed. */
+  /** HTTP has answered since the last failure of a WebSocket. */
   _answered = false;
-  /** HTTP is being asked. */
+  /** An HTTP check is running. */
   _asking = false;
-  /** A WebSocket has worked in this process. */
+  /** A WebSocket has opened in this process. */
   _hasOpened = false;
-  /** The time within which the first WebSocket should open has passed. */
+  /** The timeout of the first WebSocket has passed. */
   _late = false;
-  /** WebSockets that failed one after the other, while HTTP answered between them. */
+  /** WebSocket failures in a row with an HTTP answer between them. */
   private _failures = 0;
-  /** Probes for a WebSocket since one was of use. */
+  /** WebSocket probes since the last useful connection. */
   _probes = 0;
 
   constructor(private readonly _context: Context) {
     this._name = _context.options.transport === 'sse' ? 'sse' : 'websocket';
   }
 
-  /** Whether the transport is a WebSocket, and the user leaves the choice to us. */
+  /** Whether the transport is a WebSocket and `auto` is set. */
   get _mayFallBack(): boolean {
     return this._context.options.transport === 'auto' && this._name === 'websocket';
   }
 
   /**
-   * Count a WebSocket that failed without a word of the server; whether to ask the HTTP address now.
+   * Count a WebSocket that failed without an answer of the server; returns whether to check HTTP
+   * now.
    *
-   * A WebSocket gives way after some failures between which the HTTP address answered: an address
-   * that does not answer at all says nothing about WebSockets, and one without event streams offers
-   * no alternative.
+   * The client falls back after several failures with HTTP answers between them. If the address
+   * does not answer at all, the WebSocket is not to blame. If it has no event streams, there is no
+   * alternative.
    */
   _failed(): boolean {
     const answered = this._answered;
@@ -45,14 +46,14 @@ export class TransportChoice {
     return false;
   }
 
-  /** The HTTP address answered as a PubSub service, or it did not. */
+  /** The result of the check whether the HTTP address answers as a PubSub service. */
   _httpAnswered(ok: boolean): void {
     this._asking = false;
     this._answered = ok;
     if (!ok) this._failures = 0;
   }
 
-  /** Take the event stream; or the WebSocket, on the event stream. */
+  /** Switch to the event stream; or from it to the WebSocket. */
   _change(): void {
     const { options, timers } = this._context;
     timers.stop('upgrade');
@@ -61,14 +62,16 @@ export class TransportChoice {
     if (options.transport === 'auto') this._name = this._mayFallBack ? 'sse' : 'websocket';
   }
 
-  /** Take the WebSocket while the event stream serves, which one failure brings back. */
+  /** Try the WebSocket while the event stream works; one failure switches back. */
   _upgrade(): void {
     this._change();
     this._failures = this._context.options.fallbackFailures - 1;
     this._answered = true;
   }
 
-  /** Probe for a WebSocket after so long on the fallback, however often its stream is cut. */
+  /**
+   * Schedule a WebSocket probe after this time on the fallback, however often the stream breaks.
+   */
   _startUpgrade(): void {
     const { options, timers } = this._context;
     const { transport, upgradeAfter, upgradeCap } = options;
@@ -77,7 +80,7 @@ export class TransportChoice {
     timers.start('upgrade', after);
   }
 
-  /** A connection is of use: what failed before says nothing about the way any more. */
+  /** The connection is useful: earlier failures no longer count. */
   _provesWell(): void {
     if (this._name === 'sse') return;
     this._failures = this._probes = 0;
