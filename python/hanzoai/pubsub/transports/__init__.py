@@ -1,7 +1,7 @@
 """How frames reach a server: one small protocol for sockets, event streams and tests.
 
-A transport knows nothing of cursors or retries. It opens once, carries frames both ways, and ends
-once; a reconnect takes another object.
+A transport has no cursors and no retries. It opens once, carries frames both ways, and ends once; a
+reconnect needs another object.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ClientFrame, Envelope, ServerFrame
 
 Incoming: TypeAlias = "ServerFrame | Envelope"
-"""What a transport hands out. A live message may come without the frame around it."""
+"""A received item. A live message may come without the frame around it."""
 
 MEMORY_SCHEME: Final = "memory://"
-"""URLs of servers in the same process begin so."""
+"""Prefix of the URLs of servers in the same process."""
 
 
 class TransportFailed(Exception):
     """A transport could not be opened.
 
     Attributes:
-        code: Close code that says what to do (`close_codes` of spec/errors.yaml), or None for a
-            failure of the network.
+        code: Close code that determines the next step (`close_codes` of spec/errors.yaml), or None
+            for a network failure.
         reason: One sentence for humans, without tokens.
-        retry_after: Earliest next attempt in seconds from now, where the server said it.
+        retry_after: Earliest next attempt, in seconds from now, if the server sent it.
     """
 
     def __init__(
@@ -46,9 +46,9 @@ class TransportClosed(Exception):
     """An open transport has ended, by either side or by the network.
 
     Attributes:
-        code: Close code, or None where the connection was lost without one.
+        code: Close code, or None if the connection was lost without one.
         reason: One sentence for humans, without tokens.
-        retry_after: Earliest next attempt in seconds from now, where the server said it.
+        retry_after: Earliest next attempt, in seconds from now, if the server sent it.
     """
 
     def __init__(
@@ -67,17 +67,17 @@ class Transport(Protocol):
     """One connection to a server."""
 
     incremental: bool
-    """Whether a `subscribe` adds to what is subscribed (socket), or all those of one loop turn
-    replace it (event stream)."""
+    """Whether a `subscribe` adds subscriptions (socket), or the `subscribe` frames of one loop turn
+    replace all of them (event stream)."""
 
     last_heard: float
-    """Time, by `Clock.now`, of the last byte that came in: pongs, pings and comments included."""
+    """Time, by `Clock.now`, of the last received byte, including pongs, pings and comments."""
 
     largest: int | None
-    """Bytes on the wire of the largest live message that came in; None where no one looked."""
+    """Bytes on the wire of the largest received live message; None if not measured."""
 
     malformed: Callable[[str], None]
-    """Called with the reason, where something that is not a frame came in and was left out."""
+    """Called with the reason when the transport skips received data that is not a frame."""
 
     async def open(self) -> None:
         """Connect.
@@ -87,21 +87,21 @@ class Transport(Protocol):
         """
 
     def send(self, frame: ClientFrame) -> None:
-        """Queue a frame; those of one loop turn leave together.
+        """Queue a frame; the frames of one loop turn leave together.
 
-        Never blocks and never raises; frames for a transport that has ended are forgotten.
+        Never blocks and never raises; discards frames after the end of the transport.
         """
 
     async def receive(self) -> Sequence[Incoming]:
         """Wait for frames: one or more, in the order of their arrival. Cancelling it loses nothing.
 
         Raises:
-            TransportClosed: It has ended; every frame that came before was handed out.
+            TransportClosed: It has ended, and all earlier frames have been returned.
         """
         ...
 
     async def close(self, code: int = 1000) -> None:
-        """End it, within a second even if the server is frozen. Harmless when it is closed."""
+        """End it, within a second even if the server is frozen. Does nothing if it is closed."""
 
 
 def ignore(reason: str) -> None:

@@ -1,7 +1,7 @@
-"""What a WebSocket transport needs of a library: a connection, and a function that dials one.
+"""Interface between a WebSocket transport and a library: a connection, and a function to dial one.
 
-`websockets_connection` and `picows_connection` implement it. A connection collects messages that
-arrive in `arrived`, and writes those of `outgoing` in one call.
+`websockets_connection` and `picows_connection` implement it. A connection collects received
+messages in `arrived`, and writes all messages of `outgoing` in one call.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.options import ClientOptions
 
 QUEUED_BYTES: Final = 1 << 20
-"""Reading from the network stops while so much has arrived and was not taken."""
+"""Limit of received and unread data; above it, reading from the network stops."""
 
 CLOSE_TIMEOUT: Final = 1.0
 """Seconds that the closing handshake may take."""
@@ -27,10 +27,10 @@ class Owner(Protocol):
     """The transport that a connection belongs to."""
 
     last_heard: float
-    """Time of the last byte; the connection sets it."""
+    """Time of the last received byte; the connection sets it."""
 
     max_frame: int
-    """Bytes that a message may have."""
+    """Maximum bytes of a message."""
 
     def now(self) -> float:
         """The time, by `Clock.now`."""
@@ -44,31 +44,31 @@ class Connection(Protocol):
     outgoing: list[bytes]
     """Messages to be written, as JSON."""
     sent: int
-    """Frames since bytes came last; the transport counts them."""
+    """Frames sent since the last received bytes; the transport counts them."""
     at_once: bool
-    """Whether the next frame is likely to be the only one: there was one between the last two
+    """Whether the next frame is probably the only one: one frame was sent between the last two
     arrivals."""
     arrived: list[bytes]
-    """Messages that came and were not taken, in order."""
+    """Received and unread messages, in order."""
     arrived_bytes: int
-    """Their size."""
+    """Size of `arrived`."""
     paused: bool
     """Whether reading from the network has stopped; `resume` continues it."""
     ended: bool
-    """Whether nothing comes any more."""
+    """Whether the connection has ended: no more messages arrive."""
 
     def more(self) -> asyncio.Future[None]:
         """Wait for messages, or for the end."""
         ...
 
     def resume(self) -> None:
-        """Read from the network again, if little enough waits."""
+        """Read from the network again, if the unread data is below the limit."""
 
     def write_all(self) -> None:
-        """Write what waits in `outgoing`, at once. What the network cannot take is buffered."""
+        """Write `outgoing` immediately. Buffers what the network cannot accept yet."""
 
     def end(self) -> tuple[int | None, str]:
-        """How it ended: close code, or None where there was none, and why."""
+        """Return the close code, or None if there was none, and the reason."""
         ...
 
     async def close(self, code: int = 1000) -> None:
@@ -82,9 +82,9 @@ class Connection(Protocol):
 
 
 def refusal(options: ClientOptions, status: int, retry_after: str | None) -> TransportFailed:
-    """The error of a handshake that was answered with another HTTP status than 101."""
-    # No token was shown yet: where a fallback is left, a refusal says that something on the way
-    # does not let WebSockets through, and nothing about this identity.
+    """Return the error of a handshake whose HTTP status is not 101."""
+    # No token was sent yet. If a fallback is left, a rejection means that a proxy blocks
+    # WebSockets; it does not concern this identity.
     code = close_code_for(status)
     if options.transport == "auto" and status in (401, 403):
         code = None
@@ -95,14 +95,14 @@ def refusal(options: ClientOptions, status: int, retry_after: str | None) -> Tra
 
 
 def no_websocket(host: str, error: Exception) -> TransportFailed:
-    """The error of an answer that is not a handshake."""
+    """Return the error of an answer that is not a handshake."""
     return TransportFailed(
         None, f"{host} did not answer as a WebSocket server ({type(error).__name__})."
     )
 
 
 def ending(code: int | None, reason: str) -> tuple[int | None, str]:
-    """How a connection ended, in words, by the close frame that came or was sent."""
+    """Describe the end of a connection, by the received or sent close frame."""
     if code is None:
         return None, "The connection was lost."
     return code, reason or f"The connection was closed with code {code}."

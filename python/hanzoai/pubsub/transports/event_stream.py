@@ -26,12 +26,12 @@ _ERROR_MAX: Final = 1 << 16
 
 
 class StreamRefused(Exception):
-    """The server answered with something else than a stream.
+    """The server's answer is not a stream.
 
     Attributes:
-        status: HTTP status; 200 where only the content type was wrong.
-        headers: Of the answer.
-        body: Of the answer, its first 64 KiB.
+        status: HTTP status; 200 if only the content type was wrong.
+        headers: Headers of the answer.
+        body: First 64 KiB of the answer.
     """
 
     def __init__(self, status: int, headers: httpx.Headers, body: bytes) -> None:
@@ -42,16 +42,16 @@ class StreamRefused(Exception):
 
 
 class EventTooLarge(Exception):
-    """An event has more bytes than are accepted."""
+    """An event is larger than the limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class StreamRequest:
-    """What to ask for.
+    """The request that opens a stream.
 
     Attributes:
         method: `GET`, or `POST` with a body.
-        params: Query.
+        params: Query parameters.
         body: JSON of a `SubscribeRequest`, or None.
     """
 
@@ -64,8 +64,8 @@ class EventStream:
     """An open stream.
 
     Attributes:
-        retry: Seconds to wait before the next one, as the server's `retry:` said.
-        client_id: Under which presence knows this stream, where the server says it.
+        retry: Seconds to wait before the next stream, from the server's `retry:`.
+        client_id: Presence id of this stream, if the server sends it.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class EventStream:
         self.client_id: str | None = response.headers.get("Client-Id")
 
     async def frames(self) -> AsyncGenerator[ServerFrame]:
-        """The frames, until the server ends the stream.
+        """Yield frames until the server ends the stream.
 
         Raises:
             EventTooLarge: An event is over the limit.
@@ -88,7 +88,7 @@ class EventStream:
             self._watched.held = 0
             if event.retry is not None and event.retry >= 0:
                 self.retry = event.retry / 1000
-            if not event.data:  # the library tells events that WHATWG says are none
+            if not event.data:  # the library yields these; WHATWG ignores them
                 continue
             frame = decode_event(event.event or "message", event.data)
             if isinstance(frame, Malformed):
@@ -110,20 +110,20 @@ async def open_stream(
     connect_timeout: float,
     limit: int,
 ) -> AsyncGenerator[EventStream]:
-    """Open a stream; it is closed on leaving.
+    """Open a stream; leaving the context closes it.
 
     Args:
-        client: Of `http_client`.
-        request: What to ask for.
+        client: A client of `http_client`.
+        request: The request to send.
         token: With or without `Bearer `.
         heard: Called for every chunk of bytes, comments included.
-        malformed: Called with the reason for every event that is left out as it is not a frame.
-        connect_timeout: Seconds to connect and to get the head of the answer.
-        limit: Bytes of the largest event.
+        malformed: Called with the reason for every skipped event that is not a frame.
+        connect_timeout: Seconds to connect and to receive the head of the answer.
+        limit: Maximum bytes of an event.
 
     Raises:
-        StreamRefused: The server did not answer with 200 and a stream.
-        httpx.HTTPError: It could not be reached.
+        StreamRefused: The server's answer is not 200 with a stream.
+        httpx.HTTPError: The server cannot be reached.
     """
     headers = {
         "Accept": "text/event-stream",
@@ -144,7 +144,7 @@ async def open_stream(
     response: httpx.Response | None = None
     try:
         try:
-            # The head may come byte by byte, and without an end.
+            # A server may send the head byte by byte, without an end.
             async with asyncio.timeout(connect_timeout):
                 response = await client.send(built, stream=True)
                 kind = response.headers.get("Content-Type", "")
@@ -165,7 +165,7 @@ async def open_stream(
 
 
 async def _refusal(response: httpx.Response) -> bytes:
-    """The first 64 KiB of an answer that is not a stream."""
+    """Return the first 64 KiB of an answer that is not a stream."""
     body = b""
     try:
         async with aclosing(body_of(response)) as portions:
@@ -179,10 +179,10 @@ async def _refusal(response: httpx.Response) -> bytes:
 
 
 class _Watched(httpx.AsyncByteStream):
-    """The bytes of a stream on their way to the parser, inflated where they are compressed.
+    """Yield the bytes of a stream for the parser, decompressed if necessary.
 
-    Every chunk counts as heard, comments too; a BOM is taken off; line ends become LF, because the
-    parser holds back a CR at the end of a chunk until the next one comes, which may be long.
+    Every chunk counts as heard, including comments. Removes a BOM. Converts line ends to LF,
+    because the parser holds back a CR at the end of a chunk until the next chunk arrives.
     """
 
     def __init__(
@@ -219,7 +219,7 @@ class _Watched(httpx.AsyncByteStream):
                 after_cr = chunk.endswith(b"\r")
                 chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
             if chunk.endswith(b"\n\n") and chunk.lstrip().startswith(b":"):
-                self.held = 0  # a keepalive is not a part of an event
+                self.held = 0  # a keepalive is not part of an event
             if chunk:
                 yield chunk
 

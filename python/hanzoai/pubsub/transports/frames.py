@@ -1,9 +1,9 @@
-"""Whole WebSocket frames, out of what a socket delivers and into it (RFC 6455, section 5.2).
+"""Reads and writes whole WebSocket frames on a socket (RFC 6455, section 5.2).
 
 Nearly every frame of a server is one unmasked message without extensions. The parser of the library
-`websockets` takes half of the CPU time of receiving such a message, and reading its header here a
-tenth of that. Every other frame goes to the library, byte by byte as it came: control frames,
-fragments, and what is against the protocol.
+`websockets` uses half of the CPU time to receive such a message; reading its header here takes a
+tenth of that. All other frames go to the library unchanged: control frames, fragments, and frames
+that violate the protocol.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _WHOLE: Final = (0x81, 0x82)
 _LENGTH_16: Final = 126
 _LENGTH_64: Final = 127
 _MASKED: Final = 128
-"""Second bytes: what follows is a length of two or eight bytes; the least one of a masked frame."""
+"""Second bytes: a length of two or eight bytes follows; the lowest value of a masked frame."""
 
 
 _TEXT: Final = 0x81
@@ -40,7 +40,7 @@ _LONG_64: Final = Struct(">BBQ").pack
 
 
 def text_frames(messages: Sequence[bytes]) -> bytes:
-    """Messages of a client as the bytes of one frame each, masked with random keys."""
+    """Return the messages of a client as one frame each, masked with random keys."""
     keys = urandom(_MASK * len(messages))
     parts: list[bytes] = []
     at = 0
@@ -62,10 +62,10 @@ class WholeFrames:
     """Splits a stream of bytes that begins with a frame.
 
     Args:
-        messages: Gets the payload of each message that came in one frame.
-        other: Called with the bytes of any other frame. It says whether a message may come in one
-            frame now: not within a fragmented message, nor after the closing handshake.
-        largest: Bytes of payload that a frame may have.
+        messages: Receives the payload of each message that arrives in one frame.
+        other: Called with the bytes of any other frame. Returns whether a one-frame message may
+            follow: not within a fragmented message, nor after the closing handshake.
+        largest: Maximum bytes of payload of a frame.
     """
 
     __slots__ = ("_largest", "_messages", "_needed", "_open", "_other", "_started")
@@ -79,10 +79,10 @@ class WholeFrames:
         self._open = True
 
     def feed(self, data: bytes) -> bytes | None:
-        """Take what arrived.
+        """Process received bytes.
 
         Returns:
-            None, or what is left to the library, with all that follows it.
+            None, or the bytes that the library has to parse, with all that follow.
         """
         started = self._started
         if started:
@@ -124,5 +124,5 @@ class WholeFrames:
         return None
 
     def rest(self) -> bytes:
-        """The beginning of a frame that is not complete."""
+        """Keep the beginning of an incomplete frame."""
         return bytes(self._started)

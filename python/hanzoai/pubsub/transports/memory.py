@@ -1,6 +1,6 @@
-"""Frames handed to a server in the same process, for tests: no socket, no thread, no wait.
+"""Passes frames to a server in the same process, for tests: no socket, no thread, no wait.
 
-They still go through the codec, so that what is tested is what goes over the wire.
+Frames still go through the codec, so tests cover the bytes of the wire.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ class MemoryEnd(Protocol):
     """The server's end of one connection."""
 
     def receive(self, data: bytes) -> None:
-        """Take one frame of the client."""
+        """Receive one frame of the client."""
 
     def closed(self, code: int | None) -> None:
-        """The client has gone."""
+        """The client has disconnected."""
 
 
 class MemoryPeer(Protocol):
-    """A server that programs of this process reach without a socket."""
+    """A server that programs in this process reach without a socket."""
 
     @property
     def clock(self) -> Clock:
-        """Time for the server and its clients."""
+        """Clock of the server and its clients."""
         ...
 
     @property
@@ -48,15 +48,15 @@ class MemoryPeer(Protocol):
         ...
 
     async def accept(self, client: MemoryTransport, transport: TransportName) -> MemoryEnd:
-        """Take a connection.
+        """Accept a connection.
 
         Raises:
-            TransportFailed: It refuses.
+            TransportFailed: The server rejects it.
         """
         ...
 
     def http_transport(self) -> httpx.AsyncBaseTransport:
-        """What carries requests to its HTTP API."""
+        """The httpx transport to its HTTP API."""
         ...
 
 
@@ -64,21 +64,21 @@ _peers: WeakValueDictionary[str, MemoryPeer] = WeakValueDictionary()
 
 
 def register(name: str, peer: MemoryPeer) -> str:
-    """Make a peer known, and give the URL that leads to it."""
+    """Register a peer, and return its URL."""
     _peers[name] = peer
     return f"{MEMORY_SCHEME}{name}"
 
 
 def forget(name: str) -> None:
-    """Make it unknown."""
+    """Remove a peer."""
     _peers.pop(name, None)
 
 
 def find(url: str) -> MemoryPeer:
-    """The peer of a URL.
+    """Return the peer of a URL.
 
     Raises:
-        InvalidOption: There is none.
+        InvalidOption: No peer has this URL.
     """
     peer = _peers.get(url.removeprefix(MEMORY_SCHEME).partition("/")[0])
     if peer is None:
@@ -95,7 +95,7 @@ class MemoryTransport:
 
     Args:
         peer: The server.
-        name: What it stands for.
+        name: Name of the transport that it replaces.
     """
 
     incremental: bool = True
@@ -116,7 +116,7 @@ class MemoryTransport:
         """Connect.
 
         Raises:
-            TransportFailed: The server refuses.
+            TransportFailed: The server rejects the connection.
         """
         end = await self._peer.accept(self, self._name)
         if self._closed:
@@ -126,7 +126,7 @@ class MemoryTransport:
         self.last_heard = self._peer.clock.now()
 
     def send(self, frame: ClientFrame) -> None:
-        """Hand a frame to the server."""
+        """Pass a frame to the server."""
         if self._end is not None and not self._closed:
             self._end.receive(encode(frame))
 
@@ -134,8 +134,8 @@ class MemoryTransport:
         """Wait for frames.
 
         Raises:
-            TransportClosed: The server or a fault ended the connection, and everything was handed
-                out.
+            TransportClosed: The server or a fault ended the connection, and all frames have been
+                returned.
         """
         while True:
             frames: list[ServerFrame] = []
@@ -180,9 +180,9 @@ class MemoryTransport:
         """The connection has ended.
 
         Args:
-            code: Close code; None where it broke.
+            code: Close code; None if it broke.
             reason: Description of the reason.
-            lose: Whether what is on its way is lost, as it is when a network breaks.
+            lose: Whether data in transit is lost, as in a network failure.
         """
         if self._over is None:
             if lose:

@@ -1,7 +1,7 @@
-"""The connection of the library `picows`, of the extra `speed`: frames are read and written in C.
+"""The connection of the library `picows`, of the extra `speed`: reads and writes frames in C.
 
-Its core knows frames, not messages: fragments are joined here, pings answered, and the closing
-handshake held.
+The core of picows handles frames, not messages. This module joins fragments, answers pings, and
+performs the closing handshake.
 """
 
 from __future__ import annotations
@@ -42,18 +42,18 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.transports.connection import Owner
 
 _READ: Final = 1 << 16
-"""Bytes of the buffer that the socket is read into; it grows with larger frames."""
+"""Bytes of the receive buffer; it grows with larger frames."""
 
 _FRAME: Final = b'{"type":"'
-"""How a canonical frame begins."""
+"""First bytes of a canonical frame."""
 
 _CONTROL: Final = 125
-"""Bytes that the payload of a control frame has at most (RFC 6455, 5.5)."""
+"""Maximum bytes of the payload of a control frame (RFC 6455, 5.5)."""
 
 _NO_CODE: Final = 1005
-"""A close frame without a code (RFC 6455, 7.4.1), for which picows says 0."""
+"""Code of a close frame without a code (RFC 6455, 7.4.1); picows reports 0."""
 
-# It logs what arrives at its lowest level; see `websockets_connection`.
+# It logs received data at its lowest level; see `websockets_connection`.
 _silent: Final = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001
 
 
@@ -76,7 +76,7 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
                 lambda: dialed,
                 url,
                 ssl_context=options.ssl_context,
-                # Without it, the socket of a dial that is cancelled waits for an answer forever.
+                # Otherwise, the socket of a cancelled dial waits for an answer forever.
                 websocket_handshake_timeout=options.open_timeout,
                 logger_name=_silent,
                 enable_auto_pong=False,
@@ -140,11 +140,11 @@ class PicowsConnection(WSListener):
         network.set_protocol(_Heard(self._owner, inner))
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """A frame came."""
+        """A frame has arrived."""
         data = frame.get_payload_as_bytes()
         if transport.is_close_frame_sent and self._is_left_out(transport, frame, data):
             return
-        # To ask for the type of a frame costs as much as all of the rest. A control frame is short,
+        # Reading the type of a frame costs as much as all of the rest. A control frame is short,
         # and does not begin like a frame of the protocol.
         if (
             (len(data) > _CONTROL or data.startswith(_FRAME))
@@ -160,11 +160,11 @@ class PicowsConnection(WSListener):
             self._read_end()
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """The connection is gone."""
+        """The connection has ended."""
         self._end()
 
     def _read_end(self) -> None:
-        """Everything of one read was handled."""
+        """All frames of one read have been handled."""
         self.at_once = self.sent == 1
         self.sent = 0
         if self.arrived:
@@ -175,11 +175,11 @@ class PicowsConnection(WSListener):
                 self._socket.underlying_transport.pause_reading()
 
     def _is_left_out(self, transport: WSTransport, frame: WSFrame, data: bytes) -> bool:
-        """Whether a frame comes after our goodbye, or after one that is against the protocol.
+        """Whether a frame follows our close frame, or a frame that violates the protocol.
 
-        After a goodbye, only the answer to it counts. After a fault, the library sends a close
-        frame and reads on. It looks one frame ahead: the first that it hands out came before the
-        fault, unless it is the one that is too long.
+        After our close frame, only its answer counts. After a violation, the library sends a close
+        frame and continues to read. It reads one frame ahead: the first frame that it returns
+        arrived before the violation, unless it is the one that is too long.
         """
         if self._leaving:
             if frame.msg_type is WSMsgType.CLOSE:
@@ -201,7 +201,7 @@ class PicowsConnection(WSListener):
             self._fragment(kind, frame)
 
     def _fragment(self, kind: WSMsgType, frame: WSFrame) -> None:
-        """A short message, or a part of one."""
+        """Handle a short message, or a part of one."""
         if (kind is WSMsgType.CONTINUATION) != bool(self._parts):
             raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "a fragment out of place")
         data = frame.get_payload_as_bytes()
@@ -217,14 +217,14 @@ class PicowsConnection(WSListener):
             self.arrived_bytes += len(data)
 
     def _closed(self, transport: WSTransport, frame: WSFrame) -> None:
-        """The server sent a close frame: answer, and let it close the connection."""
+        """Answer the close frame of the server, which then closes the connection."""
         if not transport.is_close_frame_sent:
             code = frame.get_close_code()
             transport.send_close(WSCloseCode.OK if code == WSCloseCode.NO_INFO else code, b"")
         self._end()
 
     def give_up(self) -> None:
-        """No one waits for the dial any more: cut the connection now, or when it is there."""
+        """Cut the connection of a cancelled dial: now, or as soon as it is open."""
         self._unwanted = True
         if hasattr(self, "_socket"):
             self.abort()
@@ -259,7 +259,7 @@ class PicowsConnection(WSListener):
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
         if not self._socket.is_disconnected:
-            # The closing handshake is done; a peer that leaves TCP open must not hold it.
+            # The closing handshake is done; do not wait for a peer that leaves TCP open.
             self.loop.call_later(CLOSE_TIMEOUT, self.abort)
 
     # -------------------------------------------------------------- out
@@ -270,7 +270,7 @@ class PicowsConnection(WSListener):
         socket = self._socket
         if not messages or self.ended or socket.is_close_frame_sent:
             return
-        # picows makes one write for each, and masks with C's `rand`, which can be predicted
+        # picows makes one write per frame, and masks with the predictable `rand` of C
         # (RFC 6455, 5.3).
         socket.underlying_transport.write(text_frames(messages))
 
@@ -281,7 +281,7 @@ class PicowsConnection(WSListener):
             self._leaving = True
             socket.send_close(cast("WSCloseCode", code), b"")
             if self.paused:
-                # The answer is behind what no one reads any more.
+                # The answer is behind messages that the program no longer reads.
                 socket.underlying_transport.resume_reading()
         await self.wait_closed()
 
@@ -290,17 +290,17 @@ class PicowsConnection(WSListener):
         await asyncio.shield(self._outlasting)
 
     def pause_writing(self) -> None:
-        """What the network cannot take is buffered."""
+        """The network accepts no more data for now: buffer it."""
 
     def resume_writing(self) -> None:
-        """The network takes more again."""
+        """The network accepts data again."""
 
 
 class _Heard(asyncio.BufferedProtocol):
-    """The library's protocol, with the time of each read.
+    """The library's protocol, which also records the time of each read.
 
-    The library hands out whole frames: while a large one comes over a slow network, the server is
-    not silent.
+    The library returns whole frames only. The time of each read shows that the server is not
+    silent while a large frame arrives over a slow network.
     """
 
     def __init__(self, owner: Owner, inner: asyncio.BufferedProtocol) -> None:
@@ -329,6 +329,6 @@ class _Heard(asyncio.BufferedProtocol):
 
 
 async def _outlast(socket: WSTransport) -> None:
-    """Wait until the network connection is gone; why it ended is known from the close frames."""
+    """Wait for the end of the network connection; the close frames have the reason."""
     with contextlib.suppress(Exception):
         await socket.wait_disconnected()

@@ -1,7 +1,7 @@
-"""Which libraries carry a WebSocket and read its JSON: those of the extra `speed`, where installed.
+"""Chooses the libraries for a WebSocket and its JSON: those of the extra `speed`, if installed.
 
-picows and msgspec are chosen one by one. picows has no compression and knows no proxies of the
-system: connections that need either go over `websockets`.
+Chooses picows and msgspec separately. picows supports neither compression nor the system's proxies:
+connections that need either use `websockets`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def choose_codec(options: ClientOptions) -> Codec:
-    """What reads and writes frames."""
+    """Return the codec for frames."""
     if not _wanted(options, "msgspec"):
         return codec.plain_codec()
     from hanzoai.pubsub.wire.msgspec_codec import fast_codec
@@ -33,7 +33,7 @@ def choose_codec(options: ClientOptions) -> Codec:
 def choose_dialer(
     options: ClientOptions,
 ) -> Callable[[Owner, ClientOptions], Awaitable[Connection]]:
-    """What opens connections."""
+    """Return the function that opens connections."""
     if _wanted(options, "picows") and not options.compression and not _proxied(options):
         from hanzoai.pubsub.transports import picows_connection
 

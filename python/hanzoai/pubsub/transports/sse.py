@@ -1,13 +1,13 @@
 """Frames over HTTP: an event stream one way, REST calls the other (HIP-56 SSE, SSE-1).
 
-For networks that let no WebSocket through. The session speaks the same frames as on a socket:
+For networks that block WebSockets. The session uses the same frames as on a socket:
 
-- `auth` asks `GET /v1/session`, and its answer becomes `auth.ok` or `auth.error`; a peer without
-  that operation implements only HIP-56. A further `auth` opens the stream again with its
-  token; what passes meanwhile is replayed as messages, and the session drops what it knows.
-- The `subscribe` frames of one loop turn are all there is: they open one stream instead of the
-  one before, which is read until the next one answers.
-- `publish` and `presence.update` go through REST in their order; what waits goes in one batch.
+- `auth` requests `GET /v1/session`, whose answer becomes `auth.ok` or `auth.error`; a peer without
+  that operation implements only HIP-56. A further `auth` opens the stream again with its token. The
+  server replays messages published meanwhile, and the session drops duplicates.
+- The `subscribe` frames of one loop turn are the complete set. They open one stream, which replaces
+  the previous one. The transport reads the previous stream until the new one answers.
+- `publish` and `presence.update` go through REST in order; waiting frames go in one batch.
 - `ping` is not sent: keepalive comments show that the stream is open.
 """
 
@@ -67,10 +67,10 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub")
 
 _QUEUED: Final = 256
-"""Frames that may wait for `receive` before the stream is not read on."""
+"""Frames that may wait for `receive`; above that, reading the stream pauses."""
 
 _REFUSALS: Final = frozenset({400, 401, 403, 422, 429})
-"""Statuses with which a server that has event streams refuses one of no topic."""
+"""Statuses with which a server with event streams rejects a stream without a topic."""
 
 _CLOSE_TIMEOUT: Final = 1.0
 
@@ -79,9 +79,9 @@ class SseTransport:
     """One session over server-sent events and REST.
 
     Args:
-        options: `http_url`, `open_timeout`, `max_frame`, `overlap` and what `Rest` uses.
+        options: `http_url`, `open_timeout`, `max_frame`, `overlap` and the options of `Rest`.
         clock: For `last_heard`, and between attempts of REST calls.
-        transport: What carries the requests, where it is not the network.
+        transport: Carries the requests instead of the network.
     """
 
     incremental: bool = False
@@ -125,7 +125,7 @@ class SseTransport:
         """Do nothing: the first request is that of `auth`."""
 
     def send(self, frame: ClientFrame) -> None:
-        """Queue a frame; those of one loop turn are handled together. Ignored once closed."""
+        """Queue a frame; handles the frames of one loop turn together. Ignored once closed."""
         if self._ended is not None:
             return
         if not self._outgoing:
@@ -136,7 +136,7 @@ class SseTransport:
         """Wait for frames.
 
         Raises:
-            TransportClosed: The stream has ended, or a request could not be made.
+            TransportClosed: The stream has ended, or a request failed.
         """
         while not self._arrived:
             if self._ended is not None:
@@ -159,17 +159,17 @@ class SseTransport:
                 await asyncio.gather(*tasks, return_exceptions=True)
         except TimeoutError:
             logger.debug("an event stream did not close within its timeout")
-        finally:  # also where this is cancelled: sockets stay open else
+        finally:  # also when cancelled: otherwise, sockets stay open
             await self._rest.close()
 
-    # ------------------------------------------------------------ tokens, as Rest asks for them
+    # ------------------------------------------------------------ tokens for Rest
 
     async def current(self) -> str:
-        """The token of the last `auth`."""
+        """Return the token of the last `auth`."""
         return self._token or ""
 
     async def replace(self, rejected: str) -> str | None:
-        """The token of an `auth` that came since; the session renews tokens, no one else."""
+        """Return the token of a newer `auth`; only the session renews tokens."""
         return self._token if self._token != rejected else None
 
     # ------------------------------------------------------------ frames out
@@ -250,11 +250,11 @@ class SseTransport:
             self._reopen()
 
     async def _has_streams(self) -> bool:
-        """Whether a peer without sessions shows that it has event streams, as a plain peer does.
+        """Whether a peer without sessions has event streams, like a plain peer.
 
-        Otherwise the transport ends: a login page, a redirect or a proxy must not be taken for a
-        plain peer, because the session gives up its positions for one. Evidence is a stream, or a
-        refusal of the request, which names no topic.
+        Otherwise, the transport ends: the session drops its positions for a plain peer, so it must
+        not mistake a login page, a redirect or a proxy for one. A stream proves it, and so does the
+        rejection of this request, which names no topic.
         """
         try:
             async with self._stream(StreamRequest("GET")):
@@ -303,13 +303,13 @@ class SseTransport:
         except httpx.HTTPError as failure:
             reason = why_unreachable(failure, self._host)
         if self._superseded():
-            # The server ends a stream when another takes its place, and that is on its way.
+            # The server ends a stream when another one replaces it, which is already opening.
             self._reading = None
         elif asyncio.current_task() in (self._reading, self._opening):
             self._end(TransportClosed(code, reason, retry_after))
 
     def _superseded(self) -> bool:
-        """Whether the stream of this task is to be replaced by one that is being opened."""
+        """Whether another stream is opening that replaces the stream of this task."""
         opening = self._opening
         replacing = opening is not None and not opening.done()
         return replacing and asyncio.current_task() is self._reading
@@ -331,7 +331,7 @@ class SseTransport:
         return stream.retry
 
     def _introduce(self, client_id: str | None) -> None:
-        """Correct who this client is, where the stream got another id than the session named."""
+        """Correct the id of this client if the stream has another one than the session."""
         said = self._greeting
         if said is None or not client_id or client_id == self._client_id:
             return
@@ -347,7 +347,7 @@ class SseTransport:
 
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[EventStream]:
-        """Open a stream for the present set; once more, another way, where the first is refused."""
+        """Open a stream for the present set; if it is rejected, retry once in another way."""
         async with AsyncExitStack() as stack:
             try:
                 stream = await stack.enter_async_context(self._ask())
@@ -355,7 +355,7 @@ class SseTransport:
                 if refused.status in rest_calls.MISSING and not self._subscriptions.plain:
                     self._subscriptions.plain = True
                 elif refused.status == 429 and self._reading is not None:
-                    # The stream that is to be replaced counts against the limit.
+                    # The previous stream still counts against the limit.
                     self._cancel(self._reading)
                     await asyncio.wait([self._reading])
                     self._reading = None
@@ -426,7 +426,7 @@ class SseTransport:
 
 
 def auth_error(error: PubSubError, ref: str | None) -> AuthErrorFrame:
-    """An HTTP error as the answer to `auth`."""
+    """Return an HTTP error as the answer to `auth`."""
     wait = error.retry_after
     return AuthErrorFrame(
         code=error.code,

@@ -1,4 +1,4 @@
-"""Publishes beside an event stream: by REST, one request at a time, what waits in one batch."""
+"""Publishes beside an event stream: by REST, one request at a time, waiting frames in one batch."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub")
 
 _RUN: Final = 1_000
-"""Messages taken from the queue for one request."""
+"""Maximum messages of one request."""
 
 _LOST: Final = frozenset({"connection_failed", "outcome_unknown", "timeout"})
 """Codes that mean only that no answer arrived."""
 
 
 class StreamPublisher:
-    """Publishes frames in their order, and answers each.
+    """Publishes frames in order, and answers each.
 
     Args:
         rest: Performs the calls.
-        put: Takes the answers.
-        end: Ends the transport: the session publishes again what was not answered.
+        put: Receives the answers.
+        end: Ends the transport: the session publishes unanswered frames again.
     """
 
     def __init__(
@@ -56,11 +56,11 @@ class StreamPublisher:
 
     @property
     def tasks(self) -> Sequence[asyncio.Task[None]]:
-        """The task at work, if there is one."""
+        """The running task, or None."""
         return () if self._task is None else (self._task,)
 
     def put(self, frame: PublishFrame | PresenceUpdateFrame) -> None:
-        """Queue a frame; the session bounds how many are not answered."""
+        """Queue a frame; the session limits the number of unanswered frames."""
         self._queue.append(frame)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(
@@ -97,7 +97,7 @@ class StreamPublisher:
                 results = await self._rest.publish_many(row)
         except (ConnectionFailed, OperationTimeout) as error:
             for frame in frames:
-                if frame.ref is None:  # no one will send it again
+                if frame.ref is None:  # the session does not send it again
                     self._put(error_frame(error, frame))
             self._end(TransportClosed(None, error.message, error.retry_after))
             return False
@@ -115,7 +115,7 @@ class StreamPublisher:
             part = results[at : at + len(group)]
             at += len(group)
             if frame.ref is not None and self._rest.has_batch and any(map(_is_lost, part)):
-                lost = True  # unanswered: the session sends it again, and what followed it, too
+                lost = True  # unanswered: the session sends it and all later ones again
             else:
                 self._answer(frame, part)
         if lost:
@@ -168,7 +168,7 @@ def _is_lost(result: PublishResult) -> bool:
 
 
 def publications_of(frame: PublishFrame | PresenceUpdateFrame) -> list[Publication]:
-    """The messages of a frame in any of its forms; none where it names no topic."""
+    """Return the messages of a frame in any of its forms; none if it has no topic."""
     if isinstance(frame, PresenceUpdateFrame):
         if frame.topic is None:
             return []
@@ -191,7 +191,7 @@ def publications_of(frame: PublishFrame | PresenceUpdateFrame) -> list[Publicati
 
 
 def error_frame(error: PubSubError, frame: PublishFrame | PresenceUpdateFrame) -> ErrorFrame:
-    """An exception as the answer to a frame."""
+    """Return an exception as the answer to a frame."""
     wait = error.retry_after
     return ErrorFrame(
         code=error.code,

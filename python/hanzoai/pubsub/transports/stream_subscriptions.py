@@ -1,4 +1,4 @@
-"""What an event stream carries: the subscriptions of one request, and how each gets its answer."""
+"""The subscriptions of an event stream: builds one request, and answers each of them."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Envelope, ServerFrame, SubscribeFrame
 
 _TOPICS_MAX: Final = 10_000
-"""Topics whose position is known; beyond that a topic is replayed from the stream's beginning."""
+"""Topics with a stored position; other topics are replayed from the stream's beginning."""
 
 
 class _Wanted:
     """One `subscribe` frame.
 
     Attributes:
-        frame: As the session sent it.
-        answered: The session has its `subscribed`; what a later stream replays for it are messages.
+        frame: Frame of the session.
+        answered: The session has its `subscribed`; replays of later streams become messages.
         began: Server time of that answer.
     """
 
@@ -51,12 +51,12 @@ class StreamSubscriptions:
 
     Args:
         wall_ms: Unix milliseconds.
-        overlap_ms: How long before the newest message a peer without `seq` is asked to replay.
+        overlap_ms: Time before the newest message that a peer without `seq` replays.
 
     Attributes:
-        plain: The peer implements only HIP-56: one `GET` with all topics and the least
+        plain: The peer implements only HIP-56: one `GET` with all topics and the lowest
             `since`, one `subscribed` for all of them, no `ref`.
-        generation: Counts the sets.
+        generation: Number of the set.
     """
 
     def __init__(self, wall_ms: Callable[[], int], *, overlap_ms: int) -> None:
@@ -71,15 +71,15 @@ class StreamSubscriptions:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is subscribed."""
+        """Whether there are no subscriptions."""
         return not self._wanted
 
     def replace(self, frames: Sequence[SubscribeFrame]) -> list[ServerFrame]:
-        """Take a new set instead of the present one.
+        """Replace the present set.
 
         Returns:
-            Answers to those of the old set that no one else will answer: without a `ref` the
-            session matches answers to requests by their order.
+            Answers to the unanswered requests of the old set: without a `ref`, the session
+            matches answers to requests by order.
         """
         overtaken: list[ServerFrame] = [
             SubscribedFrame(topics=one.frame.topics)
@@ -91,17 +91,17 @@ class StreamSubscriptions:
         return overtaken
 
     def remove(self, patterns: Sequence[str]) -> None:
-        """Take out what consists of these patterns."""
+        """Remove the subscriptions to these patterns."""
         gone = set(patterns)
         self._wanted = [one for one in self._wanted if not gone.issuperset(one.frame.topics)]
 
     # ------------------------------------------------------------ the request
 
     def request(self, client_id: str | None) -> StreamRequest:
-        """The request for the present set, each subscription from where it stands.
+        """Return the request for the present set, each subscription from its position.
 
         Args:
-            client_id: In whose place the stream comes, for presence.
+            client_id: Presence id of the stream that this one replaces.
         """
         self._opened_at = self._opened_at or self._wall_ms()
         return self._get() if self.plain else self._post(client_id)
@@ -129,7 +129,7 @@ class StreamSubscriptions:
         since = one.began if frame.since is None else frame.since
         return StreamSubscription(
             topics=frame.topics,
-            # A topic that was not heard of yet began after the first answer.
+            # A topic without a message so far began after the first answer.
             since=self._opened_at - self._overlap_ms if since is None else since,
             after=after or None,
             ref=frame.ref,
@@ -155,11 +155,11 @@ class StreamSubscriptions:
     # ------------------------------------------------------------ the answers
 
     def translate(self, frame: ServerFrame, generation: int) -> Iterable[ServerFrame]:
-        """What the session is to get for a frame of a stream.
+        """Convert a frame of a stream to frames for the session.
 
         Args:
-            frame: As it came.
-            generation: The set that the stream was opened for.
+            frame: The received frame.
+            generation: The set of the stream.
         """
         if isinstance(frame, MessageFrame):
             self._note(frame.message)
@@ -181,7 +181,7 @@ class StreamSubscriptions:
         return (frame,)
 
     def _share(self, frame: SubscribedFrame) -> list[ServerFrame]:
-        """Split the one answer of a plain peer among the subscriptions it is for."""
+        """Split the one answer of a plain peer into one answer per subscription."""
         frames: list[ServerFrame] = []
         granted = set(frame.topics)
         history = frame.history or []
@@ -208,9 +208,9 @@ class StreamSubscriptions:
         return frames
 
     def denied(self, error: PubSubError) -> list[ServerFrame]:
-        """Answers for a stream that was refused for its topics. The set is empty then."""
+        """Return the answers for a stream that was rejected for its topics, and empty the set."""
         frames: list[ServerFrame] = []
-        # The answer names one topic, and is about all of them.
+        # The answer names one topic, but concerns all of them.
         said = error.message.replace(f" (topic {error.topic})", "")
         for one in self._wanted:
             frame = one.frame

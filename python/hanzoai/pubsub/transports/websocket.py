@@ -1,7 +1,7 @@
 """Frames over a WebSocket (HIP-56 WebSocket; RFC 6455).
 
 Two libraries can carry it: `websockets`, and `picows` of the extra `speed`. Two can read JSON:
-pydantic, and msgspec of the extra. `settings.speed` chooses; everything else is the same.
+pydantic, and msgspec of the extra. `settings.speed` chooses; all else is the same.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub")
 
 _BURST: Final = 32
-"""Frames handed over at once; measured: fewer pay for wake-ups, more for cold memory."""
+"""Maximum frames per call. Measured: fewer cost wake-ups, more cost cache misses."""
 
 
 class WebSocketTransport:
@@ -59,8 +59,8 @@ class WebSocketTransport:
         """Dial and shake hands.
 
         Raises:
-            TransportFailed: The host is not found, refuses, does not speak TLS or WebSocket, or did
-                not answer in `open_timeout`; `reason` says which.
+            TransportFailed: The host is not found, rejects the connection, does not support TLS or
+                WebSocket, or did not answer in `open_timeout`; `reason` has the cause.
         """
         connection = self._connection = await choose_dialer(self._options)(self, self._options)
         if self._closed:
@@ -70,7 +70,7 @@ class WebSocketTransport:
         """Write or queue a frame. Ignored once closed.
 
         Frames of one loop turn leave in one write. A program that waits for each answer sends one
-        frame between two arrivals: that one is written at once, which saves it a loop turn.
+        frame between two arrivals: writing it immediately saves a loop turn.
         """
         connection = self._connection
         if connection is None or self._closed:
@@ -78,8 +78,8 @@ class WebSocketTransport:
         try:
             data = self._codec.encode(frame)
         except ValueError:
-            # Payloads are checked when they are published; this one changed since. The exception
-            # is left out: it would show the payload.
+            # Payloads are checked on publish; this one has changed since. The log omits the
+            # exception, which would show the payload.
             logger.error("a frame of type %s cannot be written as JSON", frame.type)  # noqa: TRY400
             return
         outgoing = connection.outgoing
@@ -92,10 +92,10 @@ class WebSocketTransport:
             connection.loop.call_soon(connection.write_all)
 
     async def receive(self) -> Sequence[Incoming]:
-        """Wait for frames: what has arrived, at most 32, in order.
+        """Wait for frames: returns at most 32 received frames, in order.
 
         Raises:
-            TransportClosed: The socket is closed and everything that came was handed out.
+            TransportClosed: The socket is closed, and all received frames have been returned.
         """
         connection = self._connection
         if connection is None:
@@ -116,7 +116,7 @@ class WebSocketTransport:
             connection.arrived_bytes -= sum(map(len, data))
             if connection.paused:
                 connection.resume()
-            # One function from the socket to the frame: each message comes through here.
+            # One function from the socket to the frame: the path of every message.
             frames: list[Incoming] = []
             largest = self.largest or 0
             for one in data:

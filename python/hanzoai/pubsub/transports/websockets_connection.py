@@ -1,9 +1,9 @@
-"""The connection of the library `websockets`, with an own way in and out for data frames.
+"""The connection of the library `websockets`, with its own input and output of data frames.
 
-The library dials, shakes hands, parses and answers pings. Three things are done here in its place,
-as a subclass of its connection: messages that come in one frame each are read without its parser
-(see `frames`); what arrives in one read is handed over as one list, with one wake-up of the reader;
-and what is sent in one turn of the loop leaves in one write.
+The library dials, performs the handshake, parses, and answers pings. A subclass of its connection
+replaces three steps. It reads messages of one frame without the library's parser (see `frames`). It
+passes all messages of one read on as one list, with one wake-up of the reader. It sends all
+messages of one loop turn in one write.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ _HEAD_END: Final = b"\r\n\r\n"
 
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
-# The library logs whole frames at DEBUG, and the first one holds the token: it gets no logger.
-# Not one of the tree, which a program's logging configuration could wake.
+# The library logs whole frames at DEBUG, and the first one contains the token: use a silent logger.
+# It is outside of the logger tree, so a logging configuration cannot enable it.
 _silent: Final = logging.Logger("silent", logging.CRITICAL + 1)  # noqa: LOG001
 
 
@@ -102,7 +102,7 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
 
 
 class _Connect(connect):
-    """The library's dialer, which follows no redirects."""
+    """The library's dialer, without redirects."""
 
     def process_redirect(self, exc: Exception) -> Exception | str:
         return exc
@@ -129,7 +129,7 @@ class WebsocketsConnection(ClientConnection):
     # -------------------------------------------------------------- in
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes have arrived."""
         owner = self._owner
         owner.last_heard = owner.now()
         self.at_once = self.sent == 1
@@ -153,16 +153,16 @@ class WebsocketsConnection(ClientConnection):
                 self.transport.pause_reading()
 
     def _parse(self, data: bytes) -> None:
-        """Have the library parse it: the handshake, and what the fast way leaves to it."""
+        """Pass data to the library's parser: the handshake, and frames outside of the fast path."""
         shaken = self.response is not None
         super().data_received(data)
         if self.response is None and self.protocol.handshake_exc is not None:
-            # The library reads on until the server ends a head that is too long, or no HTTP.
+            # The library would read a head that is too long or not HTTP until its end.
             self.transport.abort()
         if self.response is not None and self.protocol.state is not OPEN:
             self._end()
         elif not shaken and not self.protocol.extensions and _ends_a_head(data):
-            # Otherwise the library may hold the beginning of a frame.
+            # Otherwise, the library may have the beginning of a frame.
             self._frames = WholeFrames(self.arrived, self._parse_frame, self._owner.max_frame)
 
     def _parse_frame(self, data: bytes) -> bool:
@@ -180,15 +180,15 @@ class WebsocketsConnection(ClientConnection):
             super().process_event(event)
 
     def eof_received(self) -> None:
-        """The server sends nothing more."""
-        # What has begun is against the protocol now, which is for the library to say.
+        """The server sends no more data."""
+        # An incomplete frame now violates the protocol; the library reports it.
         if self._frames is not None:
             rest, self._frames = self._frames.rest(), None
             self._parse(rest)
         super().eof_received()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The network connection is gone."""
+        """The network connection has ended."""
         super().connection_lost(exc)
         self._end()
 
@@ -212,7 +212,7 @@ class WebsocketsConnection(ClientConnection):
         """See `Connection`."""
         self._leaving = True
         if self.paused:
-            # The answer is behind what no one reads any more.
+            # The answer is behind messages that the program no longer reads.
             self.transport.resume_reading()
         await super().close(code, reason)
 
@@ -230,7 +230,7 @@ class WebsocketsConnection(ClientConnection):
         self.ended = True
         self._wake()
         if self.protocol.state is not CLOSED:
-            # The closing handshake is done; a peer that leaves TCP open must not hold it.
+            # The closing handshake is done; do not wait for a peer that leaves TCP open.
             self.loop.call_later(CLOSE_TIMEOUT, self.transport.abort)
 
     # -------------------------------------------------------------- out
@@ -250,5 +250,5 @@ class WebsocketsConnection(ClientConnection):
 
 
 def _ends_a_head(data: bytes) -> bool:
-    """Whether nothing follows the head of the server's answer."""
+    """Whether the server's answer consists of its head only."""
     return data.find(_HEAD_END) == len(data) - len(_HEAD_END)
