@@ -1,1 +1,1 @@
-"""Bytes to frames and back, payloads checked and measured, message ids."""
+"""Converts bytes to frames and back, checks and measures payloads, creates message ids."""

@@ -1,8 +1,8 @@
 """Bytes ↔ frames: sends one canonical shape, reads every plausible one.
 
-A canonical frame takes the short way, one call into pydantic's JSON validator. Whatever that
-refuses goes through `readings`, which knows the other shapes that HIP-56 allows. Nothing here
-raises on anything that came from the network, and no payload gets into a reason or a log.
+A canonical frame takes the fast path, one call of pydantic's JSON validator. If that fails,
+`readings` tries the other shapes that HIP-56 allows. Data from the network never raises an error,
+and reasons and logs never contain a payload.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ _ESCAPES: Final = re.compile(
 _LONE: Final = re.compile(r"\\u[dD][89a-fA-F]..\Z", re.DOTALL)
 
 MESSAGE: Final = b'{"type":"message",'
-"""How a canonical message begins."""
+"""First bytes of a canonical message."""
 
 PUBLISHED: Final = b'{"type":"published",'
-"""How the canonical answer to a publish begins."""
+"""First bytes of the canonical answer to a publish."""
 
 _STRICT: Final = ConfigDict(strict=True, hide_input_in_errors=True)
 _WRITTEN: Final = frozenset({"type", "message", "ref"})
@@ -49,10 +49,10 @@ _WRITTEN: Final = frozenset({"type", "message", "ref"})
 
 @dataclass(frozen=True, slots=True)
 class Malformed:
-    """Something that is not a frame in any reading.
+    """Data that is not a frame in any reading.
 
     Attributes:
-        reason: Why, without any of its content.
+        reason: The reason, without any of the content.
     """
 
     reason: str
@@ -60,10 +60,10 @@ class Malformed:
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """A well-formed frame of a type that this version does not know; to be ignored.
+    """A well-formed frame of an unknown type; ignore it.
 
     Attributes:
-        type: The type, at most 64 characters of it.
+        type: First 64 characters of the type.
     """
 
     type: str
@@ -71,12 +71,12 @@ class Unknown:
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """How the frames of a socket are read and written, by one of two libraries.
+    """Reads and writes the frames of a socket, with one of two libraries.
 
     Attributes:
-        read_message: Reads a frame that begins with ``MESSAGE``, as nearly every frame does.
+        read_message: Reads a frame that begins with ``MESSAGE``, like nearly every frame.
         read_published: The same for ``PUBLISHED``.
-        invalid: What these raise on what `decode` may still be able to read.
+        invalid: Errors of these two; `decode` may still be able to read the frame.
         encode: Writes a frame; see `encode`.
     """
 
@@ -92,28 +92,28 @@ def plain_codec() -> Codec:
     return Codec(message_validator(), published_validator(), (ValidationError,), encode)
 
 
-# The validators themselves: the adapter's method around them costs a tenth of the time of a small
-# frame. Built at first use: they take a tenth of the import.
+# Call the validators directly: the adapter's method costs a tenth of the time of a small frame.
+# Build them at first use: they take a tenth of the import time.
 
 
 @cache
 def message_validator() -> Callable[[str | bytes], MessageFrame]:
-    """Reads a frame that begins with ``MESSAGE``; nearly every frame does.
+    """Read a frame that begins with ``MESSAGE``, like nearly every frame.
 
-    It raises pydantic's ``ValidationError`` on what `decode` may still be able to read.
+    Raises pydantic's ``ValidationError`` if only `decode` may be able to read the frame.
     """
     return TypeAdapter(MessageFrame).validator.validate_json
 
 
 @cache
 def published_validator() -> Callable[[str | bytes], PublishedFrame]:
-    """The same for the answer to a publish, which begins with ``PUBLISHED``."""
+    """Read the answer to a publish, which begins with ``PUBLISHED``."""
     return TypeAdapter(PublishedFrame).validator.validate_json
 
 
 @cache
 def _frame_validator() -> Callable[[str | bytes], ServerFrame]:
-    # The aliases within a union take their strictness from the adapter.
+    # The aliases within a union inherit strictness from the adapter.
     adapter = TypeAdapter[ServerFrame](ServerFrame, config=_STRICT)
     return adapter.validator.validate_json
 
@@ -139,7 +139,7 @@ def decode_event(event: str, data: str | bytes) -> ServerFrame | Malformed | Unk
     """Read one server-sent event (HIP-56 SSE).
 
     Args:
-        event: Its name; `message` where it had none.
+        event: Its name; `message` if it had none.
         data: Its data: an envelope for `message`, `{topics, history}` for `subscribed`,
             `{topic, members}` for `presence`, or a whole frame.
     """
@@ -150,20 +150,20 @@ def decode_event(event: str, data: str | bytes) -> ServerFrame | Malformed | Unk
 
 
 def encode(frame: ClientFrame, write: Callable[[object], bytes] = plain_json) -> bytes:
-    """Write one frame as compact UTF-8 JSON, leaving out what is None.
+    """Write one frame as compact UTF-8 JSON, without fields that are None.
 
     Args:
         frame: The frame.
         write: Writes a publish, as plain objects.
 
     Raises:
-        ValueError: A payload holds what JSON cannot; `check_publication` finds that earlier.
+        ValueError: A payload is not plain JSON; `check_publication` reports that earlier.
     """
     if type(frame) is PublishFrame and frame.__pydantic_fields_set__ <= _WRITTEN:
         one = frame.message
         if type(one) is Publication and not one.__pydantic_extra__:
             # The serializer of the model calls back into Python for each payload, which takes
-            # five times as long; this is the same JSON.
+            # five times as long for the same JSON.
             message: dict[str, object] = {"topic": one.topic, "type": one.type, "data": one.data}
             if one.ttl is not None:
                 message["ttl"] = one.ttl
@@ -179,7 +179,7 @@ def encode(frame: ClientFrame, write: Callable[[object], bytes] = plain_json) ->
 
 
 def to_json(value: Model) -> bytes:
-    """Write any value of the wire as compact UTF-8 JSON, leaving out what is None."""
+    """Write any value of the wire as compact UTF-8 JSON, without fields that are None."""
     return value.__pydantic_serializer__.to_json(value, exclude_none=True)
 
 
@@ -223,5 +223,5 @@ def _pair_or_replace(found: re.Match[str]) -> str:
 
 
 def _place(error: Exception) -> str:
-    # jiter's messages tell the kind of the fault and the place, never the content.
+    # jiter's messages contain the kind of the fault and the place, never the content.
     return str(error)[: _SHOWN * 2]

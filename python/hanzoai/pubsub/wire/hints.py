@@ -1,4 +1,4 @@
-"""Which call turns a value into plain JSON: the remedy of `InvalidPayload`."""
+"""Finds the call that converts a value to plain JSON: the remedy of `InvalidPayload`."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from uuid import UUID
 
 
 def hint_for(value: object) -> str | None:
-    """The call that makes JSON of a value; None for a type that has no usual one.
+    """Return the call that converts a value to JSON; None for a type without a usual one.
 
-    Types of other packages are recognized by their names: nothing is imported for an error.
+    Recognizes types of other packages by name: an error imports nothing.
     """
     module = type(value).__module__.partition(".")[0]
     return _of_the_library(value) or _of_a_package(value, module) or _by_method(value)

@@ -1,8 +1,8 @@
 """Message ids: `msg_` and a ULID, monotonic within a process.
 
 48 bits of Unix milliseconds and 80 random bits in Crockford's base 32. Within one millisecond, or
-while the clock stands or goes back, the random part counts up, so ids of one process sort in the
-order of their making. HIP-56 recommends this form; nothing here or on a server relies on the order.
+while the clock stops or goes back, the random part counts up, so ids of one process sort by
+creation. HIP-56 recommends this form; no client and no server relies on the order.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ _RANDOM_BYTES: Final = _RANDOM_BITS // 8
 
 
 class IdMaker:
-    """Makes ids; safe to call from any number of threads.
+    """Creates ids; safe to call from any number of threads.
 
     Args:
         wall_ns: Unix time in nanoseconds.
-        random: Gives so many random bytes.
+        random: Returns the given number of random bytes.
     """
 
     def __init__(
@@ -42,13 +42,13 @@ class IdMaker:
         self._random = random
         self._lock = threading.Lock()
         self._time = -1
-        # The last 20 bits count up; the text of those before them is made once.
+        # The last 20 bits count up; the text of the other bits is created once.
         self._low = 0
         self._high = 0
         self._head = ""
 
     def message_id(self) -> str:
-        """A fresh message id, `msg_` and a ULID that is greater than all before of this maker."""
+        """Return a new message id: `msg_` and a ULID greater than all earlier ones."""
         now = self._wall_ns() // 1_000_000
         with self._lock:
             if now > self._time:
@@ -65,12 +65,12 @@ class IdMaker:
         return head + _PAIRS[low >> 10] + _PAIRS[low & 1023]
 
     def renew(self) -> None:
-        """Begin with other random bits: a forked process must not repeat its parent's ids."""
+        """Start from other random bits: a forked process must not repeat its parent's ids."""
         self._lock = threading.Lock()
         self._time = -1
 
     def ulid(self) -> str:
-        """The 26 characters behind `msg_` of a fresh message id."""
+        """Return a new message id without `msg_`, 26 characters."""
         return self.message_id().removeprefix("msg_")
 
     def _begin(self, high: int, low: int) -> None:
@@ -81,7 +81,7 @@ class IdMaker:
 
 _maker = IdMaker()
 message_id: Final = _maker.message_id
-"""A fresh message id, `msg_` and a ULID; safe to call from any thread."""
+"""Return a new message id: `msg_` and a ULID. Safe to call from any thread."""
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_maker.renew)

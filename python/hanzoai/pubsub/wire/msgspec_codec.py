@@ -1,8 +1,8 @@
-"""The codec of the extra `speed`: live messages by msgspec, everything else as without it.
+"""The codec of the extra `speed`: reads live messages with msgspec, and all else like `codec`.
 
-msgspec reads a message into a struct: it checks types and bounds, and refuses fields that the
-struct does not have. What it refuses is left to `codec.decode`, so both codecs read the same. The
-struct becomes an `Envelope` without a second validation, which takes a third of pydantic's time.
+msgspec reads a message into a struct: it checks types and bounds, and rejects fields that the
+struct does not have. Rejected messages go to `codec.decode`, so both codecs read the same. The
+struct becomes an `Envelope` without a second validation, in a third of pydantic's time.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from hanzoai.pubsub.topics import valid_topics, validate_topic
 from hanzoai.pubsub.wire.codec import Codec, encode, published_validator
 
 _KEPT: Final = 4_096
-"""Senders that are remembered; beyond that, they are forgotten and made again."""
+"""Maximum cached senders; above that, the cache is emptied."""
 
 _NESTING: Final = 400
-"""Bytes that 200 levels of nesting take at least: deeper is malformed, and msgspec reads it."""
+"""Minimum bytes of 200 levels of nesting: deeper is malformed, but msgspec accepts it."""
 
 _Number = Annotated[int, Meta(ge=0, le=2**53 - 1)]
 
@@ -54,7 +54,7 @@ class _Frame(Struct, tag_field="type", tag="message", forbid_unknown_fields=True
 
 
 class _Refused(Exception):
-    """Left to the other codec."""
+    """The other codec has to read the frame."""
 
 
 def _fields_set(absent: tuple[bool, ...]) -> set[str]:
@@ -64,7 +64,7 @@ def _fields_set(absent: tuple[bool, ...]) -> set[str]:
 
 
 _SHAPES: Final = {absent: _fields_set(absent) for absent in product((False, True), repeat=4)}
-"""Fields that a message has, by which of its optional ones are absent."""
+"""Fields of a message, by its absent optional fields."""
 
 _decode: Final = msgspec.json.Decoder(_Frame).decode
 _encode: Final = msgspec.json.Encoder().encode
@@ -104,7 +104,7 @@ def _write(fields: object) -> bytes:
 
 @cache
 def fast_codec() -> Codec:
-    """The codec with msgspec."""
+    """Return the codec with msgspec."""
     of_messages = (msgspec.MsgspecError, _Refused, UnicodeDecodeError, RecursionError)
     return Codec(
         read_message,

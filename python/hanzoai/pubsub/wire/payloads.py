@@ -1,4 +1,4 @@
-"""What may be published: checked and measured before anything is sent (HIP-56 Security 5)."""
+"""Checks and measures payloads before they are sent (HIP-56 Security 5)."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def check_publication(publication: Publication, limit: int) -> int:
     """Check a publication.
 
     Args:
-        publication: What is to be published.
-        limit: Bytes of JSON that `data` may have.
+        publication: The message to publish.
+        limit: Maximum bytes of JSON of `data`.
 
     Returns:
-        Bytes of JSON of `data` and `meta`: what it will hold of a queue.
+        Bytes of JSON of `data` and `meta`: the size of the message in a queue.
 
     Raises:
-        InvalidPayload: `data` or `meta` is not plain JSON; `field` is the path of the culprit.
+        InvalidPayload: `data` or `meta` is not plain JSON; `field` is the path of the member.
         PayloadTooLarge: `data` has more than `limit` bytes of JSON.
     """
     size = check_data(publication.data, limit, topic=publication.topic)
@@ -46,12 +46,12 @@ def check_data(data: object, limit: int, *, topic: str | None = None, path: str 
 
     Args:
         data: The payload.
-        limit: Bytes of JSON allowed.
-        topic: Where it goes, for the error.
-        path: What to call it in the error.
+        limit: Maximum bytes of JSON.
+        topic: Its topic, for the error.
+        path: Its name in the error.
 
     Returns:
-        Bytes of its compact UTF-8 JSON.
+        Size of its compact UTF-8 JSON, in bytes.
 
     Raises:
         InvalidPayload: It is not plain JSON; `field` is the path of the invalid member.
@@ -59,7 +59,7 @@ def check_data(data: object, limit: int, *, topic: str | None = None, path: str 
     """
     flat = data.__class__ is dict
     if flat:
-        # Nearly every payload is a dict of short values: it needs no further function.
+        # Nearly every payload is a dict of short values and needs no further call.
         for key, item in cast("dict[Any, Any]", data).items():
             kind = item.__class__
             if not (
@@ -130,7 +130,7 @@ def _check(value: object, path: str, depth: int) -> None:
                 continue
             _check(item, f"{path}[{index}]", depth + 1)
     else:
-        # Loaded for an error alone.
+        # Loaded only for an error.
         from hanzoai.pubsub.wire.hints import hint_for
 
         raise _Culprit(
@@ -142,7 +142,7 @@ _HARMLESS: Final = frozenset({bool, type(None)})
 
 
 def _check_depth(path: str, depth: int) -> None:
-    # Also ends the walk through a value that holds itself.
+    # Also ends the walk through a value that contains itself.
     if depth >= _DEPTH_MAX:
         shown = path if len(path) <= _KEY_SHOWN else f"{path[:_KEY_SHOWN]}…"
         raise _Culprit(shown, f"is nested deeper than {_DEPTH_MAX} levels", "Flatten it.")

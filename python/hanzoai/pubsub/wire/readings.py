@@ -1,13 +1,13 @@
-"""Every plausible reading of a HIP-56 frame, put into the canonical shape.
+"""Converts every plausible reading of a HIP-56 frame to the canonical shape.
 
-One JSON object cannot hold both the `type` of a frame and the `type` of the message in it, and
-HIP-56 asks for both. So peers may send a message nested under `message`, `envelope` or `payload`,
-or flat with the application's type in `message_type`, `msg_type` or `event`, or flat with that type
-in the place of the frame's, or flat without any. Presence events come bare or as messages, error
-codes as numbers, members with `id` instead of `client_id`, and messages without a timestamp.
+One JSON object cannot contain both the `type` of a frame and the `type` of its message, but HIP-56
+requires both. Peers may therefore nest a message under `message`, `envelope` or `payload`; or send
+it flat with the application's type in `message_type`, `msg_type` or `event`; or flat with that type
+instead of the frame's; or flat without any. Presence events arrive bare or as messages, error codes
+as numbers, members with `id` instead of `client_id`, and messages without a timestamp.
 
-An odd optional field is left out, an odd member or history entry is left out of its list, so that
-the rest is not lost with it; only what makes no sense at all is refused.
+Omits an invalid optional field, and an invalid member or history entry from its list, and keeps the
+rest. Rejects only a frame that has no plausible reading.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def read_frame(fields: _Fields) -> ServerFrame | str | None:
     """Read a parsed frame.
 
     Returns:
-        The frame; or why it is malformed; or None for a type that is not known.
+        The frame; or the reason why it is malformed; or None for an unknown type.
     """
     kind = fields.get("type", "message")
     if not isinstance(kind, str):
@@ -70,7 +70,7 @@ def read_frame(fields: _Fields) -> ServerFrame | str | None:
 def read_event(event: str, fields: _Fields) -> ServerFrame | str | None:
     """Read a parsed server-sent event; returns what `read_frame` returns.
 
-    On an event stream the name of the event says which frame it is, so that `type` is the
+    On an event stream, the name of the event is the type of the frame, and `type` is the
     application's: `message` carries a bare envelope.
     """
     if event == "message":
@@ -90,7 +90,7 @@ def read_envelope(value: object) -> Envelope | str:
     """Read a message without a frame around it, as REST and `subscribed.history` carry it.
 
     Returns:
-        The message, or why it is malformed.
+        The message, or the reason why it is malformed.
     """
     fields = _object(value)
     if fields is None:
@@ -181,7 +181,7 @@ def _read_control(kind: str, fields: _Fields) -> ServerFrame | str:
 
 
 def _validate(model: type[Model], fields: _Fields) -> Model | str:
-    """Validate with conversions, once more without the optional fields that were odd."""
+    """Validate with conversions; then again without the invalid optional fields."""
     validate = model.__pydantic_validator__.validate_python
     try:
         return cast("Model", validate(fields, strict=False))
@@ -205,10 +205,10 @@ def _envelope(kind: str, fields: Mapping[str, object]) -> Envelope | str:
     given = fields.get("id")
     full: _Fields = {
         **_without(fields, _APP_TYPES),
-        # Without an id nothing tells a repeat from a further message; a loss would be worse.
+        # Without an id, a repeat looks like a new message; a loss would be worse.
         "id": str(given) if _is_text(given) or isinstance(given, int) else message_id(),
         "type": kind,
-        # A clock of this machine must not move a position on the server's: 0 moves none.
+        # This machine's clock must not move a position in server time: 0 moves none.
         "timestamp": _whole(fields.get("timestamp")) or 0,
         "sender": _sender(fields.get("sender")),
         "ttl": _whole(fields.get("ttl")),
@@ -257,7 +257,7 @@ def _is_text(value: object) -> bool:
 
 
 def _whole(value: object) -> int | None:
-    """A count up to 2^53-1 that may have come as a float or in digits; None for anything else."""
+    """Read a count up to 2^53-1 from an integer, a float or digits; None for anything else."""
     if isinstance(value, bool):
         return None
     if isinstance(value, str):
