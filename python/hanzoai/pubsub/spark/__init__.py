@@ -1,6 +1,6 @@
 """Read and publish from Spark: `format("hanzo-pubsub")`, partitions, the progress of a job.
 
-Importing this needs neither pyspark nor a running Spark; docs/spark.md has the whole story.
+Importing this needs neither pyspark nor a running Spark; docs/spark.md is the guide.
 """
 
 from __future__ import annotations
@@ -73,18 +73,18 @@ def register(spark: SparkSession | Any) -> None:
     try:
         sources.register(HanzoPubSub)
     except Exception as error:
-        # Spark 4.0 refuses to register a source that it found itself; later versions accept it.
+        # Spark 4.0 rejects the registration of a source that it found itself.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
 
 
 def _let_local_workers_run_this_python(spark: Any) -> None:
-    """A script run by the Python of an environment that is not activated has no `python3` of it."""
+    """Set the workers' Python: without an activated environment, `python3` is another one."""
     if "PYSPARK_PYTHON" in os.environ:
         return
     try:
         context = spark.sparkContext
-    except Exception:  # Spark Connect has none: the cluster's Python is the cluster's business.
+    except Exception:  # Spark Connect has none: the cluster chooses its Python.
         return
     named = context.getConf().get("spark.pyspark.python")
     if named is None and str(context.master).startswith("local"):

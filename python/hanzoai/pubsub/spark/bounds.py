@@ -1,4 +1,4 @@
-"""Where a query begins and a batch ends, from the options and the positions of the topics."""
+"""Start of a query and end of a batch, from the options and the positions of the topics."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def beginnings(bound: Bound, standings: Mapping[str, Standing]) -> dict[str, int]:
-    """The position that counts as read when a query begins, by topic.
+    """Return the positions that count as read when a query begins, by topic.
 
     Args:
-        bound: What was asked for; topics that it does not name begin at their first retained row.
-        standings: Of the topics.
+        bound: The requested start; other topics begin at their first retained row.
+        standings: Positions of the topics.
 
     Raises:
         InvalidOption: A position is beyond the newest of its topic.
@@ -32,18 +32,18 @@ def beginnings(bound: Bound, standings: Mapping[str, Standing]) -> dict[str, int
         if standing.last
     }
     for topic, place in named.items():
-        # There is no log yet, or no longer: should one begin, what it lacks is known.
+        # There is no log yet, or no longer: if one begins, its losses are known.
         if place >= 0:
             found.setdefault(topic, place)
     return found
 
 
 def endings(bound: Bound, standings: Mapping[str, Standing]) -> dict[str, int]:
-    """The position of the last row of a batch, by topic.
+    """Return the positions of the last rows of a batch, by topic.
 
     Args:
-        bound: What was asked for; topics that it does not name end at their newest row.
-        standings: Of the topics.
+        bound: The requested end; other topics end at their newest row.
+        standings: Positions of the topics.
 
     Raises:
         InvalidOption: A position is beyond the newest of its topic.
@@ -57,7 +57,7 @@ def endings(bound: Bound, standings: Mapping[str, Standing]) -> dict[str, int]:
 
 
 def places_at(standings: Mapping[str, Standing]) -> dict[str, int]:
-    """The position before the first message that is not older than the time that was asked for."""
+    """Return the position before the first message that is not older than the requested time."""
     return {
         topic: standing.at - 1
         for topic, standing in standings.items()

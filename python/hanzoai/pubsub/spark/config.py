@@ -1,4 +1,4 @@
-"""Where and how tasks publish: plain data that travels to executors and holds no secret."""
+"""Options for publishing from tasks: plain data without secrets that Spark sends to executors."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class PubSubConfig:
         max_message_bytes: Maximum bytes of JSON in `data`; the service accepts 262,144.
         max_in_flight: Requests of a task that wait for an answer, 1 to 64. With 1, the rows of a
             partition keep their order.
-        request_timeout: Seconds to wait for one answer.
+        request_timeout: Seconds to wait for each answer.
         max_retries: Consecutive failed attempts after which the task fails.
         retry_backoff: Seconds before the second attempt; doubles up to 5 s.
         topic: For rows without one.
@@ -92,7 +92,7 @@ class PubSubConfig:
     on_oversize: Literal["fail", "drop"] = "fail"
     log_stats: bool = False
     job: str = field(default_factory=_job, repr=False, kw_only=True)
-    """Id that is created with the config, and is the same in every task."""
+    """Id created with the config, the same in every task."""
 
     def __post_init__(self) -> None:
         url = self.url or os.environ.get(URL_VARIABLE)
@@ -131,18 +131,18 @@ class PubSubConfig:
 
     @property
     def base_url(self) -> str:
-        """Base URL of the HTTP API, without a final slash."""
+        """Base URL of the HTTP API, without a trailing slash."""
         assert self.url is not None
         return self.url
 
     @property
     def dead_letter_topic(self) -> str | None:
-        """Topic for rows that cannot be published; None if they fail the task."""
+        """Topic for rows that cannot be published; None if these fail the task."""
         return self.on_error.partition(":")[2] or None
 
     @property
     def server(self) -> tuple[object, ...]:
-        """Values that two configs must have in common to share a client."""
+        """Values that must be equal for two configs to share a client."""
         return (
             self.url,
             self.token_file,

@@ -1,4 +1,4 @@
-"""What both directions of HTTP have in common: connections, patience, one for each process."""
+"""HTTP connections and retries of both source and sink, shared within a process."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 BACKOFF_MAX: Final = 5.0
 PATIENCE: Final = 10
-"""Times that `max_retries` is multiplied by where the server asks to wait: others may be served."""
+"""Factor of `max_retries` when the server asks to wait, since it may be serving other clients."""
 AGAIN: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
-"""Statuses that the same request may not get the next time."""
+"""Statuses after which the same request may succeed."""
 
 
 class _Closable(Protocol):
@@ -37,20 +37,20 @@ T = TypeVar("T", bound=_Closable)
 
 
 class Connection:
-    """Connections to one server, kept alive; several threads may use them.
+    """Keep-alive connections to one server, for several threads.
 
-    It is a transport of httpx without `httpx.Client` around it, which takes half of the processor's
-    time that a request costs, for cookies, redirects and base addresses that are not used here.
+    Uses a transport of httpx without `httpx.Client`, which takes half of the CPU time of a request
+    for cookies, redirects and base addresses that are not used here.
 
     Args:
-        config: Where the server is.
-        transport: What carries the requests, where it is not the network.
+        config: Address of the server.
+        transport: Carries the requests instead of the network.
     """
 
     def __init__(self, config: PubSubConfig, transport: httpx.BaseTransport | None) -> None:
         self._base = config.base_url.rstrip("/")
         self._timeout = config.request_timeout
-        # Certificates are read from disk, which is to be left out where none is looked at.
+        # Loading certificates reads the disk: skip it if none is verified.
         secure = config.base_url.startswith("https:")
         self._transport = transport or httpx.HTTPTransport(
             verify=secure, proxy=_proxy(config.base_url)
@@ -69,15 +69,15 @@ class Connection:
         """Send a request, and read the whole answer.
 
         Args:
-            method: Of HTTP.
-            path: Behind the address of the server.
-            token: Goes with the request.
+            method: HTTP method.
+            path: Path below the address of the server.
+            token: Token of the request.
             content: JSON.
-            params: Of the query.
-            wait: Seconds that the server may hold the answer back.
+            params: Query parameters.
+            wait: Seconds that the server may delay the answer.
 
         Raises:
-            httpx.HTTPError: No answer came.
+            httpx.HTTPError: No answer arrived.
         """
         request = httpx.Request(
             method,
@@ -99,12 +99,12 @@ class Connection:
         return response
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all connections."""
         self._transport.close()
 
 
 def _proxy(url: str) -> str | None:
-    """The proxy that the environment names for a server, as for every other program."""
+    """Return the proxy for a server, from the usual environment variables."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     if is_loopback(host) or proxy_bypass(host):
@@ -115,20 +115,20 @@ def _proxy(url: str) -> str | None:
 
 
 def backoff(config: PubSubConfig, failures: int) -> float:
-    """Seconds before the next attempt, after so many that failed."""
+    """Return the seconds before the next attempt, by the number of failures."""
     longest = min(BACKOFF_MAX, config.retry_backoff * 2.0 ** (failures - 1))
     return longest * random.uniform(0.5, 1.0)
 
 
 class Attempts:
-    """How often something was asked for and failed in a row, and the token that it goes with next.
+    """Counts consecutive failures, and chooses the token of the next attempt.
 
     Args:
-        config: How patient.
-        credentials: Where tokens come from.
+        config: Number of retries, and their waits.
+        credentials: Source of tokens.
 
     Attributes:
-        failures: Of now; set it back where something was achieved.
+        failures: Consecutive failures; reset it after progress.
     """
 
     def __init__(self, config: PubSubConfig, credentials: Credentials) -> None:
@@ -138,18 +138,18 @@ class Attempts:
         self.failures = 0
 
     def token(self) -> str:
-        """For the next request: another one than what was refused last."""
+        """Return the token of the next request; after a rejection, a new one."""
         return self._credentials.token(self._refused)
 
     def accepted(self) -> None:
-        """The server took the token."""
+        """The server accepted the token."""
         self._refused = None
 
     def unreachable(self, error: httpx.HTTPError) -> float:
-        """No answer came: seconds before the next attempt.
+        """Count a missing answer; returns the seconds before the next attempt.
 
         Raises:
-            ConnectionFailed: It was the last one.
+            ConnectionFailed: It was the last attempt.
         """
         self.failures += 1
         if self.failures > self._config.max_retries:
@@ -158,15 +158,15 @@ class Attempts:
         return backoff(self._config, self.failures)
 
     def answered(self, status: int, error: PubSubError, token: str) -> float | None:
-        """The server refused: seconds before the next attempt, None where none is left.
+        """Count a rejection; returns the seconds before the next attempt, None if none is left.
 
         Args:
-            status: Of HTTP.
-            error: What it said.
-            token: That of the request.
+            status: HTTP status.
+            error: The server's error.
+            token: Token of the request.
 
         Raises:
-            AuthError: It accepts no token that there is.
+            AuthError: The server accepts none of the tokens.
         """
         self.failures += 1
         patience = self._config.max_retries * (PATIENCE if status == 429 else 1)
@@ -178,7 +178,7 @@ class Attempts:
                     remedy="Renew the token in the file, variable or provider before it expires.",
                 )
             self._refused = token
-            # Another one may be there already: then there is nothing to wait for.
+            # If there is a new token already, retry without a wait.
             if self._credentials.token(token) != token:
                 self._refused = None
                 return 0.0
@@ -188,9 +188,9 @@ class Attempts:
 
 
 class PerProcess(Generic[T]):
-    """One object for each key and process: built at first use, and again after a fork.
+    """One object per key and process: built at first use, and again after a fork.
 
-    They are closed where the process ends by itself.
+    A normal exit of the process closes them.
     """
 
     def __init__(self) -> None:
@@ -198,16 +198,16 @@ class PerProcess(Generic[T]):
         atexit.register(self.close)
 
     def get(self, key: Hashable, build: Callable[[], T]) -> T:
-        """The object of this key."""
+        """Return the object of this key."""
         pid, known = self._known.get(key, (0, None))
         if known is None or pid != os.getpid():
-            # Two threads that both build one lose only a connection.
+            # If two threads both build one, only a connection is lost.
             known = build()
             self._known[key] = (os.getpid(), known)
         return known
 
     def close(self) -> None:
-        """Close those of this process; a fork leaves its parent's alone."""
+        """Close the objects of this process; a fork does not close its parent's."""
         while self._known:
             _, (pid, known) = self._known.popitem()
             if pid == os.getpid():

@@ -1,4 +1,4 @@
-"""The token of an executor: read where the config says, and read again when it is refused."""
+"""The token of an executor: read from its source, and read again when the server rejects it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Credentials:
     """The token of one process, shared by its threads.
 
     Args:
-        config: Says where it is found.
+        config: Names the source.
     """
 
     def __init__(self, config: PubSubConfig) -> None:
@@ -31,16 +31,16 @@ class Credentials:
         self._token: str | None = None
 
     def token(self, refused: str | None = None) -> str:
-        """The token; a fresh one, where the one at hand is the one that was refused.
+        """Return the token; reads a new one if the current one is the rejected one.
 
         Raises:
-            AuthError: There is none; the text does not show it.
+            AuthError: There is no token; the message never contains one.
         """
         with self._lock:
             if self._token is None:
                 self._token = self._read()
             elif self._token == refused:
-                # A file that is just being written is read again at the next refusal.
+                # A file that is being written is read again at the next rejection.
                 with contextlib.suppress(AuthError):
                     self._token = self._read()
             return self._token

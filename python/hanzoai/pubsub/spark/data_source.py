@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 class HanzoPubSub(DataSource):
     """Topics of Hanzo PubSub as a source and a sink.
 
-    Spark makes it on the driver and asks it for columns, readers and writers, which are checked
-    there: what is wrong with options or columns is said before a task runs.
+    Spark creates it on the driver and requests columns, readers and writers. The driver checks
+    these, so a wrong option or column fails before a task runs.
     """
 
     @classmethod
@@ -41,5 +41,5 @@ class HanzoPubSub(DataSource):
         return sink.BatchSink(sink.planned(self.options, schema, overwrite))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> sink.StreamSink:
-        """See `DataSource`. Spark gives the arguments by these names, too."""
+        """See `DataSource`. Spark also passes the arguments by these names."""
         return sink.StreamSink(sink.planned(self.options, schema, overwrite))

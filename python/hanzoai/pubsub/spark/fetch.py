@@ -1,4 +1,4 @@
-"""Positions and pages over HTTP, asked again until they are answered."""
+"""Fetches positions and pages over HTTP, with retries."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.spark.config import PubSubConfig
 
 IN_FLIGHT: Final = 4
-"""Pages of a task that are on their way."""
+"""Concurrent page requests of a task."""
 
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Retained messages behind a position, oldest first.
+    """Retained messages after a position, oldest first.
 
     Attributes:
         messages: Envelopes.
-        again: Whether the log started again behind that position.
+        anew: Whether the log started again after that position.
     """
 
     messages: list[dict[str, Any]]
@@ -48,12 +48,12 @@ class Page:
 
 
 class Fetcher:
-    """Asks one server, from several threads at once.
+    """Sends requests to one server, from several threads at once.
 
     Args:
-        config: Where, with which token, how patiently.
-        transport: What carries the requests, where it is not the network.
-        sleep: Waits so many seconds, or until the event is set.
+        config: Address, token source and retries.
+        transport: Carries the requests instead of the network.
+        sleep: Waits the given seconds, or until the event is set.
     """
 
     def __init__(
@@ -82,17 +82,17 @@ class Fetcher:
         after: Mapping[str, int] | None = None,
         wait: float = 0.0,
     ) -> dict[str, Standing]:
-        """Where topics stand.
+        """Return the positions of topics.
 
         Args:
             topics: Topics and patterns.
-            at: Unix ms, to ask for the position at that time.
-            after: The newest positions that are known; the answer is held until there is news.
+            at: Unix ms, to request the position at that time.
+            after: Newest known positions; the server answers when one of them changes.
             wait: Maximum wait in seconds.
 
         Raises:
-            PubSubError: The server was out of reach, or did not accept the token, for all retries;
-                a topic may not be read; more topics match than it tells.
+            PubSubError: The server was unreachable, or rejected the token, for all retries; the
+                token may not read a topic; more topics match than the server lists.
         """
         body: dict[str, object] = {"topics": list(topics)}
         if at is not None:
@@ -111,13 +111,13 @@ class Fetcher:
         return found
 
     def page(self, topic: str, after: int, limit: int, stop: threading.Event | None = None) -> Page:
-        """Retained messages behind a position.
+        """Return the retained messages after a position.
 
         Args:
-            topic: Which topic.
+            topic: The topic.
             after: The position.
-            limit: As many at most.
-            stop: Set by who no longer waits for the answer.
+            limit: Maximum number of messages.
+            stop: Set it to cancel the request.
         """
         path = f"/v1/topics/{quote(topic, safe='')}/history"
         answer = self._call(
@@ -129,7 +129,7 @@ class Fetcher:
         return Page(cast("list[dict[str, Any]]", messages), answer.get("reset") is True)
 
     def submit(self, topic: str, after: int, limit: int, stop: threading.Event) -> Future[Page]:
-        """`page`, in a thread."""
+        """Call `page` in a thread."""
         return self._pool.submit(self.page, topic, after, limit, stop)
 
     def _call(
@@ -173,7 +173,7 @@ class Fetcher:
 
 
 def _named(error: PubSubError) -> PubSubError:
-    """The same error, with the topic that it concerns in its words: Spark shows nothing else."""
+    """Return the error with its topic in the message, since Spark shows only the message."""
     if error.topic is None or error.topic in error.message:
         return error
     return from_code(
@@ -216,5 +216,5 @@ _fetchers: PerProcess[Fetcher] = PerProcess()
 
 
 def fetcher_of(config: PubSubConfig) -> Fetcher:
-    """The fetcher of this process for a server."""
+    """Return the fetcher of this process for a server."""
     return _fetchers.get(config.server, lambda: Fetcher(config))

@@ -1,8 +1,8 @@
-"""Message ids that are the same whenever Spark runs the same task again.
+"""Creates message ids that stay the same when Spark repeats a task.
 
-Spark repeats a task with the same rows, in whatever order a shuffle brings them. An id is therefore
-a function of what a row says, never of where it stands: ids by position lose rows and repeat others
-as soon as the order changes.
+Spark repeats a task with the same rows, but a shuffle may change their order. An id is therefore a
+function of the content of a row, not of its position: if the order changes, ids by position lose
+some rows and repeat others.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ID_STRATEGIES: tuple[IdStrategy, ...] = get_args(IdStrategy)
 
 
 def numbering(strategy: IdStrategy, namespace: str, partition: int) -> Callable[[str], str]:
-    """A function from the content of a row to its id.
+    """Return a function from the content of a row to its id.
 
     Args:
-        strategy: `position` counts rows, `random` makes a fresh id; all others go by content.
-        namespace: What tells this job or micro-batch from every other one.
-        partition: Of the task.
+        strategy: `position` counts rows, `random` creates a new id; all others use the content.
+        namespace: Distinguishes this job or micro-batch from all others.
+        partition: Partition of the task.
     """
     match strategy:
         case "random":
@@ -36,9 +36,9 @@ def numbering(strategy: IdStrategy, namespace: str, partition: int) -> Callable[
 
 
 class _Content:
-    """The n-th row of equal content has number n, whichever of the equal ones it is.
+    """Numbers rows of equal content in order of arrival.
 
-    Eight bytes of each digest are kept for as long as the task runs.
+    Keeps eight bytes of each digest while the task runs.
     """
 
     __slots__ = ("_prefix", "_repeats", "_seen")

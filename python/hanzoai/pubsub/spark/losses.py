@@ -1,4 +1,4 @@
-"""Rows that are gone before they were read, and what is said of them."""
+"""Rows lost before they were read, and their error."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Loss(NamedTuple):
     """Positions of a topic that can no longer be read.
 
     Attributes:
-        topic: Which.
-        first: The first of them.
-        last: The last of them.
-        again: Whether the log was lost and started again, so that how many rows are gone is
+        topic: The topic.
+        first: First lost position.
+        last: Last lost position.
+        anew: Whether the log was lost and started again; the number of lost rows is then
         unknown.
     """
 
@@ -44,9 +44,9 @@ class DataLossError(PubSubError):
     """Rows were trimmed or lost before they were read, and `failOnDataLoss` is true.
 
     Attributes:
-        topic: Whose.
-        first: Position of the first row that is gone.
-        last: Position of the last one.
+        topic: Topic of the rows.
+        first: Position of the first lost row.
+        last: Position of the last lost row.
     """
 
     first: int

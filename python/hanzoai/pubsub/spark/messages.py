@@ -1,4 +1,4 @@
-"""Rows checked and written as items of a batch request."""
+"""Checks rows and writes them as items of a batch request."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _ID_MAX: Final = 128
 _CACHED: Final = 10_000
 _TTL_MAX: Final = 2**31 - 1
 _LETTER_SHARE: Final = 8
-"""Escaped as text within a letter, data may grow six times."""
+"""Factor by which data may grow when it is escaped as text within a dead letter."""
 
 
 class Message(NamedTuple):
     """One item of a batch.
 
     Attributes:
-        topic: Where it goes.
+        topic: Its topic.
         text: The item as JSON.
-        size: Its bytes.
+        size: Its size in bytes.
     """
 
     topic: str
@@ -39,16 +39,16 @@ class Message(NamedTuple):
 
 
 _message: Final = partial(tuple.__new__, Message)  # pyright: ignore[reportUnknownMemberType]
-"""As `Message._make`, without a call of Python for each."""
+"""Like `Message._make`, without a Python call per message."""
 
 
 class Encoded(NamedTuple):
     """A chunk as messages.
 
     Attributes:
-        messages: Of the rows that can be published, in order.
-        places: Where in the chunk each of them stands.
-        refused: The others, by place, and why.
+        messages: Messages of the valid rows, in order.
+        places: Index of each of these rows in the chunk.
+        refused: Errors of the invalid rows, by index in the chunk.
     """
 
     messages: list[Message]
@@ -57,10 +57,10 @@ class Encoded(NamedTuple):
 
 
 class Encoder:
-    """Makes messages of records.
+    """Converts records to messages.
 
     Args:
-        config: Defaults, limits, and where ids come from.
+        config: Defaults, limits, and the source of ids.
         number: A function from content to id.
     """
 
@@ -71,7 +71,7 @@ class Encoder:
         self._types: dict[object, str] = {}
 
     def encode_all(self, chunk: Chunk) -> Encoded:
-        """What `encode` makes of each row, for most chunks in a third of its time."""
+        """Return the results of `encode` for all rows, for most chunks in a third of the time."""
         plain = self._plain(chunk)
         if plain is not None:
             return Encoded(plain, range(len(plain)), [])
@@ -87,9 +87,9 @@ class Encoder:
         return Encoded(messages, places, refused)
 
     def _plain(self, chunk: Chunk) -> list[Message] | None:
-        """The messages of rows with nothing unusual in them; None where there is something.
+        """Return the messages of ordinary rows; None if a row needs `encode`.
 
-        It numbers no row before all are checked: the ids are those that `encode` gives.
+        Numbers rows only after all checks, so the ids are the same as those of `encode`.
         """
         count = len(chunk.data)
         if chunk.ttl.count(None) != count:
@@ -102,7 +102,7 @@ class Encoder:
             ids = [self._id("", id) for id in chunk.id] if given else None
         except (TypeError, ValueError, PubSubError):
             return None
-        # A character has four bytes at most.
+        # A character has at most four bytes.
         if 4 * max(map(len, data), default=0) > self._config.max_message_bytes:
             return None
         heads = [
@@ -114,7 +114,7 @@ class Encoder:
             if self._config.ids == "column":
                 return None
             number = self._number
-            # Most have none, and nothing is copied for it.
+            # Most rows have none; avoid a copy.
             ids = [
                 f'"{number(head)}"' for head in ([head + rest for head in heads] if rest else heads)
             ]
@@ -128,8 +128,8 @@ class Encoder:
         """Check a record and write it.
 
         Raises:
-            InvalidTopic: Its topic is missing or not valid.
-            InvalidPayload: A field is missing, ill-typed, or no JSON; `field` names it.
+            InvalidTopic: The topic is missing or not valid.
+            InvalidPayload: A field is missing, has a wrong type, or is not JSON; `field` names it.
             PayloadTooLarge: `data` is over the limit.
         """
         topic_, kind_, data_, ttl_, id_ = record
@@ -225,15 +225,15 @@ class Encoder:
 def _read(
     column: Sequence[object], known: dict[object, str], read: Callable[[object], str]
 ) -> list[str]:
-    """A column of values of which many are alike: each is read once and then known.
+    """Read a column with many equal values: reads each of them once.
 
     Args:
         column: The values.
-        known: What was read before; it does not grow forever.
-        read: Reads one.
+        known: Cache of values that were read; bounded.
+        read: Reads one value.
 
     Raises:
-        TypeError: A value is nothing that this can be done with.
+        TypeError: A value is not hashable.
         PubSubError: A value is wrong.
     """
     new = set(column).difference(known)
@@ -252,13 +252,13 @@ def _bytes(text: str) -> int:
 def letter(
     record: Record, error: PubSubError, config: PubSubConfig, number: Callable[[str], str]
 ) -> Message:
-    """What goes to the dead-letter topic instead of a row.
+    """Return the message for the dead-letter topic that replaces a row.
 
-    The same row gives the same letter under the same id.
+    Equal rows give equal letters with equal ids.
 
     Args:
         record: The row.
-        error: Why it was not published.
+        error: Reason why it was not published.
         config: Names the topic.
         number: A function from content to id.
     """

@@ -1,4 +1,4 @@
-"""Options of `.option(…)`: camelCase texts, read into a `PubSubConfig`."""
+"""Reads options of `.option(…)`, camelCase texts, into a `PubSubConfig`."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from hanzoai.pubsub.spark.config import PubSubConfig
 Reader = Callable[[str, str], object]
 """Reads the text of an option: its name and text → its value. Raises InvalidOption."""
 Table = Mapping[str, tuple[str, Reader]]
-"""Options: name → field of a config, and how its text is read."""
+"""Options: name → field of a config, and the reader of its text."""
 
 
 def text(name: str, value: str) -> object:
-    """A text as it is."""
+    """Read a text without changes."""
     return value
 
 
 def whole(name: str, value: str) -> object:
-    """A whole number."""
+    """Read a whole number."""
     try:
         return int(value)
     except ValueError:
@@ -29,7 +29,7 @@ def whole(name: str, value: str) -> object:
 
 
 def number(name: str, value: str) -> object:
-    """A number."""
+    """Read a number."""
     try:
         return float(value)
     except ValueError:
@@ -37,12 +37,12 @@ def number(name: str, value: str) -> object:
 
 
 def milliseconds(name: str, value: str) -> object:
-    """Milliseconds, as seconds."""
+    """Read milliseconds; returns seconds."""
     return float(str(number(name, value))) / 1000
 
 
 def flag(name: str, value: str) -> object:
-    """`true` or `false`, in whatever case."""
+    """Read `true` or `false`, in any case."""
     known = {"true": True, "false": False}.get(value.strip().lower())
     if known is None:
         raise invalid(name, "is neither `true` nor `false`", "Write one of these.")
@@ -59,7 +59,7 @@ SERVER_OPTIONS: Final[Table] = {
     "maxRetries": ("max_retries", whole),
     "retryBackoffMs": ("retry_backoff", milliseconds),
 }
-"""How the server is reached: the same for source and sink, fields of `PubSubConfig`."""
+"""Connection options of both source and sink, fields of `PubSubConfig`."""
 
 SINK_OPTIONS: Final[Table] = {
     **SERVER_OPTIONS,
@@ -84,14 +84,14 @@ _TOKENS: Final = frozenset({"token", "accesstoken", "apikey", "bearer", "passwor
 
 
 def sink_config(options: Mapping[str, str]) -> PubSubConfig:
-    """The config that the options of a sink describe.
+    """Return the config of the options of a sink.
 
     Args:
-        options: As Spark gives them; names in whatever case.
+        options: Options from Spark; names in any case.
 
     Raises:
-        InvalidOption: One is unknown or wrong; `field` is its name, and no value is shown.
-        InvalidTopic: A topic among them is not valid.
+        InvalidOption: An option is unknown or wrong; `field` is its name. The message omits values.
+        InvalidTopic: A topic is not valid.
     """
     given = read_options(options, SINK_OPTIONS, "Call save() without a path; name `topic`.")
     try:
@@ -109,15 +109,15 @@ def sink_config(options: Mapping[str, str]) -> PubSubConfig:
 
 
 def read_options(options: Mapping[str, str], table: Table, path: str) -> dict[str, Any]:
-    """The fields that options give.
+    """Return the fields of options.
 
     Args:
-        options: As Spark gives them; names in whatever case.
-        table: Those that are known.
-        path: What to say to who gives a path.
+        options: Options from Spark; names in any case.
+        table: The known options.
+        path: Error text if a path is given.
 
     Raises:
-        InvalidOption: One is unknown or cannot be read; `field` is its name.
+        InvalidOption: An option is unknown or cannot be read; `field` is its name.
     """
     names = {name.lower(): name for name in table}
     given: dict[str, Any] = {}
@@ -133,7 +133,7 @@ def read_options(options: Mapping[str, str], table: Table, path: str) -> dict[st
 
 
 def renamed(error: InvalidOption, table: Table) -> InvalidOption:
-    """The same error with the name that the option has in Spark."""
+    """Return the error with the option's name in Spark."""
     spoken = {field: name for name, (field, _) in table.items()}
     said, remedy = error.message, error.remedy
     for field, name in spoken.items():
@@ -157,5 +157,5 @@ def _unknown(key: str, low: str, names: Mapping[str, str], path: str) -> Invalid
 
 
 def invalid(name: str, problem: str, remedy: str) -> InvalidOption:
-    """The error that an option is."""
+    """Return the error of an option."""
     return InvalidOption(f"Option `{name}` {problem}.", remedy=remedy, field=name)

@@ -1,4 +1,4 @@
-"""Reports on their way to a topic: bounded, no faster than allowed, never in the way of the job."""
+"""Publishes reports to a topic: with bounds and a rate limit, and without blocking the job."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
 WAITING_MAX: Final = 100
-"""Subjects whose newest report waits."""
+"""Maximum subjects whose newest report waits."""
 AT_ONCE: Final = 5
-"""Reports that go at once: with the default interval ten a second, a user's rate by HIP-56."""
+"""Reports per turn: with the default interval, ten per second, a user's rate by HIP-56."""
 _TIMEOUT_MAX: Final = 5.0
 _PAUSE_MAX: Final = 30.0
 
@@ -49,11 +49,11 @@ class ProgressStats:
 
 
 class Waiting:
-    """The newest report of each subject, in the order in which the subjects began to wait.
+    """The newest report of each subject, subjects that wait longest first.
 
     Args:
-        stats: Where it counts.
-        most: Subjects that may wait.
+        stats: Counters to update.
+        most: Maximum waiting subjects.
     """
 
     def __init__(self, stats: ProgressStats, most: int = WAITING_MAX) -> None:
@@ -63,7 +63,7 @@ class Waiting:
         self._reports: dict[str, Report] = {}
 
     def put(self, report: Report) -> None:
-        """Let a report wait; returns at once."""
+        """Queue a report; returns immediately."""
         with self._lock:
             if report.subject in self._reports:
                 self._stats.replaced += 1
@@ -74,20 +74,20 @@ class Waiting:
             self._reports[report.subject] = report
 
     def take(self, most: int) -> list[Report]:
-        """The reports that have waited longest, at most so many."""
+        """Return the reports that have waited longest, up to a maximum."""
         with self._lock:
             names = list(self._reports)[:most]
             return [self._reports.pop(name) for name in names]
 
 
 class Outlet:
-    """Publishes reports, a few at each turn. Whatever fails is counted and logged, not raised.
+    """Publishes reports, a few per turn. Counts and logs failures instead of raising them.
 
     Args:
-        topic: Where they go.
-        config: How the server is reached.
+        topic: Topic of the reports.
+        config: Configuration of the server.
         run: Prefix of the message ids; each message also contains it.
-        sender: What sends, where it is not the default.
+        sender: Replaces the default sender.
     """
 
     def __init__(
@@ -111,20 +111,20 @@ class Outlet:
         self._not_before = 0.0
 
     def put(self, report: Report) -> None:
-        """Let a report wait for its turn; returns at once."""
+        """Queue a report for its turn; returns immediately."""
         self._waiting.put(report)
 
     def turn(self, stop: threading.Event, *, clock: Callable[[], float] = time.monotonic) -> int:
-        """Publish the reports whose turn it is.
+        """Publish the reports of this turn.
 
-        After failures turns pass unused, up to half a minute; newer reports replace older ones.
+        After failures, skips turns for up to half a minute; newer reports replace older ones.
 
         Args:
-            stop: Set by who does not want to wait for the server any more.
+            stop: Set it to cancel the wait for the server.
             clock: Monotonic seconds.
 
         Returns:
-            Reports that were taken.
+            Number of reports taken from the queue.
         """
         if clock() < self._not_before:
             return 0

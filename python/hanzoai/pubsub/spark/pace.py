@@ -1,7 +1,8 @@
-"""How fast a client publishes: freely, until the server says that it is too fast.
+"""Publish rate of a client: unlimited until the server reports a rate limit.
 
-From then on a budget is shared out: it halves when it proves too large and grows a little with
-every batch that is taken whole, up to what the server allows. Pure: the caller passes the time.
+From then on, publishes share a budget. It halves when the server rejects rows, and grows a little
+with every batch that the server accepts whole, up to the allowed rate. Pure: the caller passes the
+time.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ class Pace:
 
     @property
     def rate(self) -> float | None:
-        """Rows per second at present; None for no limit."""
+        """Current rows per second; None for no limit."""
         return self._rate
 
     def most(self, wanted: int) -> int:
-        """How many of this many rows should go in one request."""
+        """Return how many of the given rows fit in one request."""
         return wanted if self._rate is None else max(1, min(wanted, int(self._rate)))
 
     def take(self, count: int, now: float) -> float:
-        """Take `count` rows of the budget; answers in how many seconds they may be sent.
+        """Take `count` rows of the budget; returns the seconds until they may be sent.
 
-        What is taken beyond the budget is owed: who comes later waits longer.
+        Rows beyond the budget are a debt: later callers wait longer.
         """
         if self._rate is None:
             return 0.0
@@ -44,10 +45,10 @@ class Pace:
         return max(0.0, -self._level / self._rate)
 
     def limited(self, allowed: float, now: float) -> None:
-        """The server refused some: halve, and begin at what it allows.
+        """Halve the rate after a rejection; the first time, start at the allowed rate.
 
         Args:
-            allowed: Rows per second that the server says it allows.
+            allowed: Rows per second that the server allows.
             now: Monotonic seconds.
         """
         if self._rate is None:
@@ -59,7 +60,7 @@ class Pace:
         self._level = min(self._level, 0.0)
 
     def accepted(self) -> None:
-        """A batch was taken whole."""
+        """The server accepted a whole batch."""
         if self._rate is not None and self._limit is not None:
             self._rate = min(self._limit, self._rate * (1 + _GROWTH))
 

@@ -1,9 +1,9 @@
-"""What a micro-batch reads: a function of its offsets, of where topics stand, and of nothing else.
+"""Plans micro-batches, as a pure function of offsets and topic positions.
 
-The offset of a topic is the position that was read last, as `after` is everywhere in this service:
-a range is behind its start, and its end is part of it. Spark writes down the end of a batch and not
-its start, so an end also says where reading begins for topics that the start does not have, or
-whose rows before are gone: the batch reads the same rows again after a restart.
+The offset of a topic is the last position read, like `after` everywhere in this service: a range
+excludes its start and includes its end. Spark stores the end of a batch, not its start. An end
+therefore also contains the start of topics that the start offset lacks, or whose earlier rows are
+lost: after a restart, the batch reads the same rows again.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 BEGIN: Final = "@from"
-"""Where reading begins, beside the topics of an offset: no topic has this name."""
+"""Key of the start positions beside the topics of an offset: no topic has this name."""
 
 
 class Standing(NamedTuple):
     """The positions of the log of a topic.
 
     Attributes:
-        first: Position of the oldest message that is retained; `last + 1` where none is.
-        last: Newest position that was ever given; 0 where there is no log.
-        at: Where it was asked for a time: the first message that is not older, or `last + 1`.
+        first: Position of the oldest retained message; `last + 1` if there is none.
+        last: Newest position ever assigned; 0 if there is no log.
+        at: For a requested time: the first message that is not older, or `last + 1`.
     """
 
     first: int
@@ -39,16 +39,16 @@ class Offset:
     """The position of a stream.
 
     Attributes:
-        read: Position that was read last, by topic.
-        begin: Position that the batch which ends here begins behind, of the topics whose start does
-            not say it.
+        read: Last position read, by topic.
+        begin: Position after which the batch that ends here begins, for topics that its start
+            offset lacks.
     """
 
     read: Mapping[str, int] = field(default_factory=dict[str, int])
     begin: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def as_json(self) -> dict[str, object]:
-        """As Spark keeps it: it compares texts, so keys are sorted."""
+        """Return the text for Spark, which compares texts: keys are sorted."""
         found: dict[str, object] = {}
         if self.begin:
             found[BEGIN] = dict(sorted(self.begin.items()))
@@ -56,12 +56,12 @@ class Offset:
 
     @property
     def nothing_read(self) -> bool:
-        """Whether it is that of a query which has read nothing yet."""
+        """Whether the query has not read anything yet."""
         return self.read == self.begin
 
 
 def read_offset(given: Mapping[str, object]) -> Offset:
-    """An offset from what Spark kept."""
+    """Read an offset from the text that Spark stored."""
     read = {topic: _position(place) for topic, place in given.items() if topic != BEGIN}
     begin = cast("Mapping[str, object]", given.get(BEGIN, {}))
     return Offset(read, {topic: _position(place) for topic, place in begin.items()})
@@ -76,11 +76,11 @@ def _position(place: object) -> int:
 
 
 UNKNOWN: Final = -1
-"""Instead of `after`: before the first row that is retained when the task reads."""
+"""Value of `after`: before the first row that is retained when the task reads."""
 
 
 class Range(NamedTuple):
-    """Positions of a topic, behind `after` up to and including `last`."""
+    """Positions of a topic, after `after` up to and including `last`."""
 
     topic: str
     after: int
@@ -89,12 +89,12 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Advance:
-    """How far a batch goes.
+    """The end of a batch.
 
     Attributes:
-        end: Where it ends; its start itself where there is nothing to read.
-        losses: Rows that are gone between its start and what is retained.
-        turn: The topic that got the last odd row, for the next one.
+        end: Its end; equal to its start if there is nothing to read.
+        losses: Lost rows between its start and the retained rows.
+        turn: Topic that received the last leftover row, for the next batch.
     """
 
     end: Offset
@@ -111,15 +111,15 @@ def advance(
     forgotten: Iterable[str] = (),
     turn: str = "",
 ) -> Advance:
-    """How far the next batch goes.
+    """Plan the next batch.
 
     Args:
-        start: Where it begins.
-        standings: The positions of the topics.
-        most: Rows of the batch, in fair shares; None for all there are.
-        target: Positions that no topic goes beyond; topics that it lacks stay where they are.
-        forgotten: Topics that are gone for long; they leave with the next change.
-        turn: Of the batch before.
+        start: Its start.
+        standings: Positions of the topics.
+        most: Maximum rows of the batch, in fair shares; None for all rows.
+        target: Maximum position by topic; other topics keep their position.
+        forgotten: Topics that ended long ago; the next change removes them.
+        turn: `turn` of the previous batch.
     """
     read = dict(start.read)
     begin = dict(start.begin) if start.nothing_read else {}
@@ -159,7 +159,7 @@ def advance(
 
 
 def missing(topic: str, known: int, standing: Standing) -> Loss | None:
-    """What is lost after a position; None if no loss is known.
+    """Return the loss after a position; None if no loss is known.
 
     A log that does not exist is not a loss yet: nothing may have been published.
     """
@@ -175,15 +175,15 @@ def missing(topic: str, known: int, standing: Standing) -> Loss | None:
 def share_out(
     backlog: Mapping[str, int], most: int | None, turn: str = ""
 ) -> tuple[dict[str, int], str]:
-    """Shares of a limit: small backlogs get all they have, the others as many as each other.
+    """Share a limit: small backlogs are read whole, all others get equal shares.
 
     Args:
         backlog: Rows by topic.
-        most: Rows in all; None for no limit.
-        turn: The topic behind which odd rows are given.
+        most: Total rows; None for no limit.
+        turn: Topic after which leftover rows are assigned.
 
     Returns:
-        Rows by topic, none with 0, and the topic that got the last odd row.
+        Rows by topic, without zeros, and the topic that received the last leftover row.
     """
     if most is None or sum(backlog.values()) <= most:
         return dict(backlog), turn
@@ -209,9 +209,9 @@ def share_out(
 
 
 def ranges(start: Offset, end: Offset) -> list[Range]:
-    """What a batch reads, by topic.
+    """Return the ranges of a batch, by topic.
 
-    A topic of which neither says where reading begins is read from its first retained row.
+    If neither offset has the start of a topic, it is read from its first retained row.
     """
     found: list[Range] = []
     for topic, last in sorted(end.read.items()):
@@ -222,14 +222,14 @@ def ranges(start: Offset, end: Offset) -> list[Range]:
 
 
 def split(found: Iterable[Range], *, tasks: int, most: int) -> list[tuple[Range, ...]]:
-    """Cut ranges into tasks of about equal size. The same ranges are always cut alike.
+    """Split ranges into tasks of about equal size. Equal ranges give equal tasks.
 
-    A range that begins at an unknown place is one task.
+    A range with an unknown start is one task.
 
     Args:
         found: The ranges.
-        tasks: As many at least, where there are as many rows.
-        most: Rows of a task.
+        tasks: Minimum number of tasks, if there are enough rows.
+        most: Maximum rows of a task.
     """
     dense = [each for each in found if each.after != UNKNOWN]
     whole = [(each,) for each in found if each.after == UNKNOWN]
@@ -243,7 +243,7 @@ def split(found: Iterable[Range], *, tasks: int, most: int) -> list[tuple[Range,
     for each in dense:
         after = each.after
         while after < each.last:
-            # Where the task in hand ends, counted in rows of the whole batch.
+            # End of the current task, counted in rows of the whole batch.
             border = (len(parts) + 1) * total // count
             last = min(each.last, after + border - done)
             part.append(Range(each.topic, after, last))

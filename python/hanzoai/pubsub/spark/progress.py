@@ -1,4 +1,4 @@
-"""The progress of a long job as messages on a topic."""
+"""Publishes the progress of a long job as messages on a topic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
 CLOSING: Final = 5.0
-"""Seconds that the end of the block may wait for the last messages."""
+"""Maximum seconds that the end of the block waits for the last messages."""
 _SETTLING: Final = 1.5
 """Seconds for Spark to report how the last job or query ended."""
 _SETTLING_STEP: Final = 0.05
@@ -36,15 +36,15 @@ _SETTLING_STEP: Final = 0.05
 class PubSubProgress:
     """Publishes the progress of the session's queries and jobs while its block runs.
 
-    Streaming queries tell when they start, end a micro-batch, idle and terminate; Spark jobs their
-    stages and tasks. docs/spark.md shows the messages. They contain only figures and names, never a
-    row, an option or the text of an error.
+    Reports when streaming queries start, end a micro-batch, idle and terminate, and the stages and
+    tasks of Spark jobs. docs/spark.md shows the messages. They contain only figures and names,
+    never a row, an option or the text of an error.
 
     A separate thread publishes. The job neither waits for it nor fails because of it: `stats`
     counts what cannot be published, and the log reports it once.
 
-    On Spark Connect, jobs are the operations of this client that the server reports: tasks without
-    names, and without the reason of an end.
+    On Spark Connect, jobs are the operations of this client that the server reports. Their tasks
+    have no names, and their ends have no reasons.
 
     Args:
         spark: The session, classic or Spark Connect.
@@ -67,7 +67,7 @@ class PubSubProgress:
     ) -> None:
         check_seconds("interval", interval, 0.1, 60.0)
         self.run = uuid.uuid4().hex[:16]
-        """Part of each message: what belongs to this block."""
+        """Id of this block in each message."""
         self._spark = spark
         self._interval = interval
         self._outlet = Outlet(validate_topic(topic), config, self.run)
@@ -164,7 +164,7 @@ class PubSubProgress:
                 self._jobs.look()
 
     def _settle(self) -> None:
-        """Spark tells of an end a little later than it comes."""
+        """Wait for Spark, which reports an end with a short delay."""
         until = time.monotonic() + _SETTLING
         while True:
             self._look()
@@ -177,10 +177,10 @@ class PubSubProgress:
 
 @contextlib.contextmanager
 def _harmless(warning: str | None) -> Generator[None]:
-    """What a watcher asks of Spark may fail in any way, and the job goes on.
+    """Log any failure of a watcher, so that the job continues.
 
     Args:
-        warning: Logged with the kind of the failure, whose text may show what a job works on.
+        warning: Logged with the type of the failure, not its text, which may contain data.
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What a task does: rows in, batches out, everything acknowledged before it returns."""
+"""Publishes the rows of a task in batches, and returns when all are acknowledged."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ ARROW_SCHEMA: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """Where in a Spark job this code runs.
+    """The task of a Spark job that runs this code.
 
     Attributes:
-        partition: Of the task.
-        attempt: From 0.
-        stage: The same for all attempts.
+        partition: Partition of the task.
+        attempt: Number of the attempt, from 0.
+        stage: Stage, the same for all attempts.
         batch: Query and micro-batch, the same after a restart from the checkpoint; None outside.
     """
 
@@ -57,7 +57,7 @@ class Task:
 
 
 def current_task() -> Task:
-    """The task that this process runs; a default one outside of Spark."""
+    """Return the task that this process runs; a default one outside of Spark."""
     pyspark = sys.modules.get("pyspark")
     context: Any = pyspark.TaskContext.get() if pyspark is not None else None
     if context is None:
@@ -73,12 +73,12 @@ def current_task() -> Task:
 
 
 def namespace_of(config: PubSubConfig, given: str | None, task: Task) -> str:
-    """What content ids of this task have in common with every other attempt, and nothing else has.
+    """Return the namespace of content ids: common to all attempts of this task, and unique to it.
 
     Args:
-        config: Its `id_namespace` comes first; its `job` serves where nothing else does.
-        given: By the caller.
-        task: Its micro-batch belongs to the name, for another one may have equal rows.
+        config: Its `id_namespace` has precedence; its `job` is the last resort.
+        given: Namespace from the caller.
+        task: Its micro-batch is part of the name, since another one may have equal rows.
     """
     parts = [part for part in (config.id_namespace or given, task.batch) if part]
     return ":".join(parts) if parts else f"{config.job}:{task.stage}"
@@ -92,7 +92,7 @@ def publish_partition(
     Args:
         rows: `Row`, dict, or `pyarrow.RecordBatch`, with `data` (JSON text, or a value that is
             converted to JSON) and, as needed, `topic`, `type`, `ttl` and `id`.
-        config: Where and how.
+        config: Configuration of the server and of publishing.
         namespace: Distinguishes this job from others in content ids: rows that are published again
             with the same namespace are published once. Default: one for each stage of a job or each
             micro-batch.
@@ -117,7 +117,7 @@ def foreach_batch(config: PubSubConfig, name: str) -> Callable[[Any, int], None]
     """For `writeStream.foreachBatch`: publishes each micro-batch.
 
     Args:
-        config: Where and how.
+        config: Configuration of the server and of publishing.
         name: Distinguishes this publish from others of the same query.
     """
     return partial(_each_batch, config=config, name=name)
@@ -128,7 +128,7 @@ def publish_arrow(
 ) -> Callable[[Iterable[Any]], Iterator[Any]]:
     """For `df.mapInArrow(publish_arrow(config), ARROW_SCHEMA)`: returns one row of stats per task.
 
-    It publishes once for each action.
+    Each action publishes the rows again.
     """
     return partial(_arrow, config=config, namespace=namespace)
 
@@ -154,7 +154,7 @@ def _arrow(batches: Iterable[Any], config: PubSubConfig, namespace: str | None) 
 
 
 class _Batch:
-    """Messages of a request, and where their rows are."""
+    """Messages of a request, and the places of their rows."""
 
     __slots__ = ("_origins", "messages")
 
@@ -163,12 +163,12 @@ class _Batch:
         self._origins: list[tuple[Chunk, Sequence[int]]] = []
 
     def add(self, chunk: Chunk, places: Sequence[int], messages: Sequence[Message]) -> None:
-        """Some more, which are made of the rows at these places of a chunk."""
+        """Add messages of the rows at these places of a chunk."""
         self.messages += messages
         self._origins.append((chunk, places))
 
     def record(self, place: int) -> Record:
-        """The row of a message."""
+        """Return the row of a message."""
         for chunk, places in self._origins:
             if place < len(places):
                 return chunk.record(places[place])
@@ -177,7 +177,7 @@ class _Batch:
 
 
 class _Run:
-    """One partition on its way."""
+    """The publish of one partition."""
 
     def __init__(self, config: PubSubConfig, namespace: str, task: Task) -> None:
         self._config = config
@@ -241,7 +241,7 @@ class _Run:
 
     @property
     def _sender(self) -> Sender:
-        # Many partitions are empty, and connect to nothing.
+        # Many partitions are empty: these open no connection.
         if self._made is None:
             self._made = sender_of(self._config)
         return self._made
@@ -293,7 +293,7 @@ class _Run:
                 size += part[-1].size
             sent = self._sender.send(part, self._stop)
             for _, error in sent.refused:
-                # The same row was refused for another reason before: its letter is there.
+                # The row was rejected for another reason before: its letter exists.
                 if error.code != "conflict":
                     raise error
             self._stats.dead_letters += len(part)

@@ -1,4 +1,4 @@
-"""What a task of a source does: ranges in, Arrow batches out, nothing missing unnoticed."""
+"""Reads ranges as Arrow batches in a task of a source, and reports every missing row."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ logger = logging.getLogger("hanzoai.pubsub.spark")
 
 
 def read_ranges(fetcher: Fetcher, config: SourceConfig, ranges: Iterable[Range]) -> Iterator[Any]:
-    """The rows of a task, as `pyarrow.RecordBatch`.
+    """Yield the rows of a task, as `pyarrow.RecordBatch`.
 
-    A missing position has one of two causes: before the oldest retained message it was trimmed or
+    A missing position has one of two causes: before the oldest retained message, it was trimmed or
     lost; after it, its `ttl` has passed.
 
     Args:
-        fetcher: Asks the server.
-        config: Of the source.
-        ranges: What is read.
+        fetcher: Sends the requests.
+        config: Config of the source.
+        ranges: Ranges to read.
 
     Raises:
-        DataLossError: Rows are gone, and the source is to fail then.
-        PubSubError: The server was out of reach, or refuses.
+        DataLossError: Rows are lost, and `failOnDataLoss` is true.
+        PubSubError: The server is unreachable, or rejects a request.
     """
     task = _Task(fetcher, config)
     stop = threading.Event()
@@ -61,7 +61,7 @@ def read_ranges(fetcher: Fetcher, config: SourceConfig, ranges: Iterable[Range])
 
 
 def _windows(ranges: Iterable[Range], size: int, task: _Task) -> Iterator[Range]:
-    """Cut ranges into requests; leaves out what is known to be gone."""
+    """Split ranges into requests; skips positions that are known to be lost."""
     for topic, after, last in ranges:
         low = task.beginning(topic) if after == UNKNOWN else after
         while low < last:
@@ -79,12 +79,12 @@ class _Task:
         self._lost: dict[str, tuple[int, int, int]] = {}
 
     def beginning(self, topic: str) -> int:
-        """The position before the first row that is retained, where the plan does not say it."""
+        """Return the position before the first retained row, if the plan does not contain it."""
         standing = self._ask(topic)
         return 0 if standing is None else standing.first - 1
 
     def gone(self, topic: str, after: int, last: int) -> bool:
-        """Whether a whole window is known to be lost, so that a request for it is useless."""
+        """Whether a whole window is known to be lost; it then needs no request."""
         standing = self._standings.get(topic)
         if standing is None or standing.first <= last:
             return False
@@ -92,7 +92,7 @@ class _Task:
         return True
 
     def checked(self, window: Range, page: Page) -> list[dict[str, Any]]:
-        """The messages of a window that are rows, once it is known that no other one is missing."""
+        """Return the messages of a window that are rows, after a check for missing ones."""
         messages = [each for each in page.messages if window.after < _seq(each) <= window.last]
         if len(messages) < window.last - window.after:
             self._explain(window, messages, page.anew)
@@ -106,7 +106,7 @@ class _Task:
         absent = [seq for seq in range(window.after + 1, window.last + 1) if seq not in there]
         standing = self._standings.get(window.topic)
         if standing is None or absent[-1] >= standing.first:
-            # Asked after the page was read: what was trimmed before that is before `first` now.
+            # Requested after the page: `first` is now after everything trimmed before the page.
             standing = self._ask(window.topic)
         whole = standing is not None and window.last <= standing.last
         lost = [seq for seq in absent if seq < standing.first] if standing and whole else absent
@@ -125,7 +125,7 @@ class _Task:
         self._lost[loss.topic] = (min(first, loss.first), max(last, loss.last), before + rows)
 
     def tell(self) -> None:
-        """Log what is missing."""
+        """Log the missing rows."""
         for topic, (first, last, rows) in self._lost.items():
             logger.warning(
                 "%d rows of '%s' are lost, between positions %d and %d", rows, topic, first, last

@@ -1,6 +1,6 @@
-"""What of a row is published: its topic, type, data, ttl and id, whatever brings the row.
+"""Reads topic, type, data, ttl and id from rows of any kind.
 
-Rows come in chunks of columns: what many rows have alike is looked at once, not for each.
+Rows are read in chunks of columns, so values that many rows share are checked once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _DATA: Final = COLUMNS.index("data")
 
 
 class Record(NamedTuple):
-    """One row. None where the row says nothing."""
+    """One row. A field is None if the row does not have it."""
 
     topic: object
     type: object
@@ -27,7 +27,7 @@ class Record(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Some rows, column by column, all of the same length."""
+    """A chunk of rows as columns of equal length."""
 
     topic: Sequence[object]
     type: Sequence[object]
@@ -36,17 +36,17 @@ class Chunk(NamedTuple):
     id: Sequence[object]
 
     def record(self, place: int) -> Record:
-        """One of the rows."""
+        """Return one of the rows."""
         return Record(*(column[place] for column in self))
 
 
 def chunks(rows: Iterable[Any], most: int, most_bytes: int) -> Iterator[Chunk]:
-    """The rows of a partition, in their order.
+    """Yield the rows of a partition in chunks, in order.
 
     Args:
         rows: Spark's `Row`, a mapping, or a `pyarrow.RecordBatch`, each with columns of `COLUMNS`.
-        most: Rows of a chunk.
-        most_bytes: Bytes of the data of a chunk, about; a single row may have more.
+        most: Maximum rows of a chunk.
+        most_bytes: Approximate maximum bytes of data of a chunk; a single row may have more.
 
     Raises:
         InvalidOption: There is another column, or no `data`.
@@ -57,8 +57,8 @@ def chunks(rows: Iterable[Any], most: int, most_bytes: int) -> Iterator[Chunk]:
     known: object = None
     pick: Callable[[tuple[object, ...]], tuple[object, ...]] = tuple
     for row in rows:
-        # To ask Spark's Row for what it has not costs more than all else here, as do its own
-        # look-ups by place: it is a tuple, and is taken as one.
+        # Looking up a missing field of Spark's Row costs more than all else here, and so do its
+        # look-ups by index: use it as the tuple that it is.
         names: Any = getattr(cast("object", row), "__fields__", None) if _is_tuple(row) else None
         if names is not None:
             if names != known:
@@ -134,7 +134,7 @@ def _of_batch(batch: Any, most: int, most_bytes: int) -> Iterator[Chunk]:
     names = batch.schema.names
     check_columns(names)
     readers = {name: arrow_reader(batch.schema.field(name).type) for name in names}
-    # The values of a whole batch as Python objects take several times its room.
+    # The values of a whole batch as Python objects take several times its memory.
     step = max(1, min(most, most_bytes * batch.num_rows // max(1, batch.nbytes)))
     for start in range(0, batch.num_rows, step):
         part = batch.slice(start, step)

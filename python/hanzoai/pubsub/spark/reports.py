@@ -1,6 +1,6 @@
-"""What a job reports: figures and names, never a row, an option, or the text of an error.
+"""Reports of a job: figures and names, never a row, an option, or the text of an error.
 
-Each report shows the whole of its subject, so that the newest one is enough to draw it.
+Each report has the complete state of its subject, so the newest one is enough to display it.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, cast
 
 STAGES_SHOWN: Final = 10
-"""Stages of a job that a report lists: the newest ones."""
+"""Maximum stages in the report of a job: the newest ones."""
 _NAME_MAX: Final = 200
 
 
 class Report(NamedTuple):
-    """One message to be.
+    """One message to publish.
 
     Attributes:
-        subject: What it is about; a newer report of the same subject takes its place.
-        type: Of the message.
+        subject: Its subject; a newer report on the same subject replaces it.
+        type: Type of the message.
         data: Its payload.
-        last: Whether nothing follows about this subject.
+        last: Whether it is the last report on this subject.
     """
 
     subject: str
@@ -37,9 +37,9 @@ class QueryStanding:
     """The state of one streaming query, over all of its events.
 
     Attributes:
-        id: Of the query; the same after a restart from its checkpoint.
-        run: Of this start of it.
-        name: That it was given.
+        id: Id of the query; the same after a restart from its checkpoint.
+        run: Id of this run of the query.
+        name: Its name.
     """
 
     id: str
@@ -49,11 +49,11 @@ class QueryStanding:
     total: int = 0
 
     def started(self) -> Report:
-        """It began."""
+        """Report the start."""
         return self._report("started", "running")
 
     def progressed(self, progress: Mapping[str, Any]) -> Report:
-        """A micro-batch is done.
+        """Report the end of a micro-batch.
 
         Args:
             progress: Spark's `StreamingQueryProgress` as JSON.
@@ -82,11 +82,11 @@ class QueryStanding:
         return self._report("idle", "idle")
 
     def terminated(self, error: str | None, *, failed: bool) -> Report:
-        """It ended.
+        """Report the end.
 
         Args:
             error: Spark's class of the error.
-            failed: Whether there was one.
+            failed: Whether there was an error.
         """
         end: dict[str, object] = {"error": error[:_NAME_MAX] if error else None}
         return self._report("terminated", "failed" if failed else "stopped", end)
@@ -110,7 +110,7 @@ class StageStanding:
 
     @property
     def complete(self) -> bool:
-        """Whether all of its tasks are done."""
+        """Whether all tasks are done."""
         return self.done >= self.tasks and not self.active
 
 
@@ -119,8 +119,8 @@ def job_report(job: int | str, state: str, stages: list[StageStanding], *, first
 
     Args:
         job: Its number; its operation's id on Spark Connect.
-        state: `running`, `succeeded`, `failed`, or `ended` where Spark does not tell which.
-        stages: All that are known, oldest first.
+        state: `running`, `succeeded`, `failed`, or `ended` if Spark does not report which.
+        stages: All known stages, oldest first.
         first: Whether it is the first report of this job.
     """
     over = state != "running"
@@ -150,14 +150,14 @@ def job_report(job: int | str, state: str, stages: list[StageStanding], *, first
 
 
 def backlog(end: object, latest: object) -> int | None:
-    """How far one offset of a source is behind another.
+    """Return how far one offset of a source is behind another.
 
     Args:
-        end: What has been read: numbers, in objects of whatever depth, or the JSON text of such.
-        latest: What there is, alike.
+        end: Offset that was read: numbers, in objects of any depth, or their JSON text.
+        latest: Newest offset, in the same form.
 
     Returns:
-        The sum of all differences; None where an offset holds anything else.
+        The sum of all differences; None if an offset contains anything else.
     """
     end, latest = _parsed(end), _parsed(latest)
     if _is_number(end) and _is_number(latest):
@@ -166,7 +166,7 @@ def backlog(end: object, latest: object) -> int | None:
         ends = cast("Mapping[str, object]", end)
         found = 0
         for key, value in cast("Mapping[str, object]", latest).items():
-            # What began after the read has no number yet to count from; "@…" is not a topic.
+            # A topic that began after the read has no start yet; "@…" is not a topic.
             counted = key in ends and not key.startswith("@")
             behind = backlog(ends[key], value) if counted else 0
             if behind is None:

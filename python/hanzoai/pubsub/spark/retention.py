@@ -1,8 +1,8 @@
-"""How much history a topic needs so that a stream which reads it survives an outage.
+"""Calculates the history that a topic needs for its streams to survive an outage.
 
     python -m hanzoai.pubsub.spark.retention --rate 50 --outage 600
 
-Pure arithmetic on the busiest topic; docs/spark.md says what to do with it.
+Pure arithmetic on the busiest topic; docs/spark.md explains how to use the result.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _ENVELOPE = 250
-"""Bytes of a message beside its data, in the server's memory, about."""
+"""Approximate bytes of a message in the server's memory, without its data."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """What the server has to keep.
+    """Settings that the server needs.
 
     Attributes:
-        messages: Of the busiest topic: `history_max_messages`.
-        seconds: `history_max_age`.
-        bytes: Of all topics together, about: `history_max_bytes`.
+        messages: Messages of the busiest topic: `history_max_messages`.
+        seconds: Seconds of history: `history_max_age`.
+        bytes: Approximate bytes of all topics together: `history_max_bytes`.
     """
 
     messages: int
@@ -48,18 +48,18 @@ def retention(
     topics: int = 1,
     message_bytes: int = 250,
 ) -> Retention:
-    """What has to be kept for a stream to read each message.
+    """Return the history that a stream needs to read every message.
 
-    A message waits for its micro-batch at most as long as the outage, the trigger's interval and
-    the batch before it take together.
+    A message waits for its micro-batch at most for the sum of the outage, the trigger's interval
+    and the previous batch.
 
     Args:
-        rate: Messages per second of the busiest topic at its busiest.
+        rate: Peak messages per second of the busiest topic.
         trigger: Seconds between micro-batches.
         batch: Seconds that a micro-batch takes.
-        outage: Seconds that the job may be away: a restart, a deployment, a night.
-        reserve: What all of it is multiplied by.
-        topics: As busy as that.
+        outage: Seconds that the job may be down: a restart, a deployment, a night.
+        reserve: Safety factor.
+        topics: Number of equally busy topics.
         message_bytes: Bytes of the data of a message.
 
     Raises:
@@ -79,13 +79,13 @@ def retention(
 def sustained_rate(
     messages: int, *, trigger: float = 1.0, batch: float = 0.5, outage: float = 0.0
 ) -> float:
-    """Messages per second of a topic that a stream reads whole while so many are retained.
+    """Return the messages per second that a stream reads without loss, by the retained messages.
 
     Args:
-        messages: Retained: `history_max_messages`.
+        messages: Retained messages: `history_max_messages`.
         trigger: Seconds between micro-batches.
         batch: Seconds that a micro-batch takes.
-        outage: Seconds that the job may be away.
+        outage: Seconds that the job may be down.
     """
     check_whole("messages", messages, 1, 10**12, "messages")
     waits = trigger + batch + outage
@@ -94,7 +94,7 @@ def sustained_rate(
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Print the settings for what is asked."""
+    """Print the settings for the given options."""
     parser = argparse.ArgumentParser(
         prog="python -m hanzoai.pubsub.spark.retention",
         description="What a server has to retain for a stream of Spark that reads its topics.",

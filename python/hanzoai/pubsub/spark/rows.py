@@ -1,4 +1,4 @@
-"""Messages as rows of a source."""
+"""Converts messages to rows of a source."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _INT_MAX: Final = 2**31 - 1
 
 
 def record_batch(messages: Sequence[dict[str, Any]]) -> Any:
-    """Rows as a `pyarrow.RecordBatch` of `SOURCE_SCHEMA`.
+    """Return rows as a `pyarrow.RecordBatch` of `SOURCE_SCHEMA`.
 
     Args:
-        messages: Envelopes, as the history has them.
+        messages: Envelopes of the history.
 
     Raises:
-        ProtocolError: One of them is none.
+        ProtocolError: A message is not an envelope.
     """
     pa: Any = import_module("pyarrow")
     text, long = pa.string(), pa.int64()
@@ -45,7 +45,7 @@ def record_batch(messages: Sequence[dict[str, Any]]) -> Any:
             "seq": pa.array([each["seq"] for each in messages], long),
         }
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        # What is in a message is not shown.
+        # Errors do not contain the content of a message.
         raise ProtocolError(
             f"An entry of the history is not a message ({type(error).__name__}).",
             remedy="Check that `url` is that of PubSub.",

@@ -1,7 +1,7 @@
-"""Batches over HTTP: one client for each server and process, sent again until it is settled.
+"""Sends batches over HTTP, with retries: one client per server and process.
 
-Synchronous on purpose: a task has its rows in a blocking iterator, and threads that each wait for
-one answer cost a fraction of what an event loop does here.
+Synchronous on purpose: a task reads its rows from a blocking iterator, and threads that each wait
+for one answer cost a fraction of an event loop.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ ASSUMED_RATE: Final = 100.0
 
 _PATH: Final = "/v1/messages:batch"
 _SOME_ITEM: Final = frozenset({400, 413, 422})
-"""The body as a whole was refused, which one item is enough for."""
+"""Codes of a body that is rejected as a whole, even if only one item is invalid."""
 _TRANSIENT: Final = frozenset({"rate_limited", "unavailable", "internal", "going_away"})
 
 
 @dataclass(slots=True)
 class Sent:
-    """What became of a batch.
+    """The result of a batch.
 
     Attributes:
         accepted: Messages published, duplicates included.
-        duplicates: Of them, those published before.
-        refused: Those that the server will never take, by place in the batch.
+        duplicates: Accepted messages that were published before.
+        refused: Permanently rejected messages, by index in the batch.
         retries: Requests that were sent again, completely or partly.
     """
 
@@ -74,10 +74,10 @@ class Sender:
     """Sends batches to one server, from several threads at once.
 
     Args:
-        config: Where, with which token, how patiently.
-        transport: What carries the requests, where it is not the network.
+        config: Address, token source and retries.
+        transport: Carries the requests instead of the network.
         clock: Monotonic seconds.
-        sleep: Waits so many seconds, or until the event is set.
+        sleep: Waits the given seconds, or until the event is set.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Sender:
         self._pool = ThreadPoolExecutor(config.max_in_flight, thread_name_prefix="hanzo-pubsub")
 
     def submit(self, messages: Sequence[Message], stop: threading.Event) -> Future[Sent]:
-        """`send`, in a thread."""
+        """Call `send` in a thread."""
         return self._pool.submit(self.send, messages, stop)
 
     def close(self) -> None:
@@ -107,14 +107,14 @@ class Sender:
         self._connection.close()
 
     def send(self, messages: Sequence[Message], stop: threading.Event) -> Sent:
-        """Publish a batch: returns when each message is published or refused permanently.
+        """Publish a batch; returns when each message is published or permanently rejected.
 
         Args:
-            messages: At most what the server takes in one request.
-            stop: Set by who no longer waits for the answer.
+            messages: At most as many as the server accepts in one request.
+            stop: Set it to cancel the request.
 
         Raises:
-            PubSubError: The server was out of reach, or did not accept the token, for all retries.
+            PubSubError: The server was unreachable, or rejected the token, for all retries.
         """
         sent = Sent()
         todo: deque[list[int]] = deque([list(range(len(messages)))])
@@ -180,7 +180,7 @@ class Sender:
         body: bytes,
         sent: Sent,
     ) -> tuple[list[int], float]:
-        """Take the results of one request; answers what to send again, and after how long."""
+        """Process the results of one request; returns the messages to retry, and the wait."""
         again: list[int] = []
         wait = 0.0
         limited = False
@@ -245,14 +245,14 @@ _ANSWER: Final = SchemaValidator(
         {"results": core_schema.typed_dict_field(core_schema.list_schema(_RESULT))}
     )
 )
-"""Reads of an answer what is asked for, and makes no Python's values of the rest."""
+"""Reads selected fields of an answer without converting the rest to Python values."""
 
 
 def _all_new(body: bytes, count: int) -> bool:
-    """Whether an answer says of every message that it was accepted for the first time.
+    """Whether an answer reports every message as accepted for the first time.
 
-    Most do, and are not read: one object for each, beside the one around them, and nothing in them
-    that is true or an error. What looks otherwise may still be the same.
+    Counts objects instead of parsing: one per message and one around them, without `true` or an
+    error. May return False for such an answer, never True for any other.
     """
     return b"true" not in body and b"error" not in body and body.count(b"{") == count + 1
 
@@ -303,5 +303,5 @@ _senders: PerProcess[Sender] = PerProcess()
 
 
 def sender_of(config: PubSubConfig) -> Sender:
-    """The sender of this process for a server."""
+    """Return the sender of this process for a server."""
     return _senders.get((*config.server, config.max_in_flight), lambda: Sender(config))

@@ -1,4 +1,4 @@
-"""The sink: writers that run `publish_partition` on Arrow batches, and what is checked before."""
+"""The sink: writers that run `publish_partition` on Arrow batches, and the checks before it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
 _STREAM_WRITER: Any = getattr(
-    # Since Spark 4.1; before, rows come one by one.
+    # Since Spark 4.1; earlier versions pass rows one by one.
     datasource,
     "DataSourceStreamArrowWriter",
     datasource.DataSourceStreamWriter,
@@ -43,16 +43,17 @@ _STREAM_WRITER: Any = getattr(
 
 @dataclass
 class Published(datasource.WriterCommitMessage):
-    """What a task reports to the driver."""
+    """The report of a task to the driver."""
 
     stats: PublishStats
 
 
 def planned(options: Mapping[str, str], schema: StructType, overwrite: bool) -> PubSubConfig:
-    """The config of a sink, checked against the columns that it is given.
+    """Return the config of a sink, checked against its columns.
 
     Raises:
-        InvalidOption: An option or a column is missing, unknown or ill-typed; `field` names it.
+        InvalidOption: An option or a column is missing, unknown or of a wrong type; `field` names
+            it.
     """
     if overwrite:
         raise InvalidOption(
@@ -70,7 +71,7 @@ def check_schema(schema: StructType, config: PubSubConfig) -> None:
     """Check names and types of the columns.
 
     Raises:
-        InvalidOption: One does not fit; `field` names it.
+        InvalidOption: A column has a wrong name or type; `field` names it.
     """
     check_columns(schema.fieldNames())
     names = schema.fieldNames()
@@ -151,7 +152,7 @@ def _of(batch: int | None) -> str:
 
 
 class BatchSink(datasource.DataSourceArrowWriter):
-    """Publishes a DataFrame. What is published stays so, whatever becomes of the job."""
+    """Publishes a DataFrame. Published rows stay published even if the job fails."""
 
     def __init__(self, config: PubSubConfig) -> None:
         self._config = config
@@ -170,7 +171,7 @@ class BatchSink(datasource.DataSourceArrowWriter):
 
 
 class StreamSink(_STREAM_WRITER):  # type: ignore[misc]
-    """Publishes micro-batches. Spark makes one for planning and another for the commit."""
+    """Publishes micro-batches. Spark creates one for planning and another one for the commit."""
 
     def __init__(self, config: PubSubConfig) -> None:
         self._config = config

@@ -1,4 +1,4 @@
-"""The source: readers that plan by positions and read pages, and what is checked before."""
+"""The source: readers that plan by positions and read pages, and the checks before it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
-# Since Spark 4.2; before, a micro-batch takes all there is.
+# Since Spark 4.2; in earlier versions, a micro-batch reads all rows.
 _LIMITS: Any = (
     import_module("pyspark.sql.streaming.datasource")
     if find_spec("pyspark.sql.streaming.datasource") is not None
@@ -47,7 +47,7 @@ _AVAILABLE_NOW: Any = object if _LIMITS is None else _LIMITS.SupportsTriggerAvai
 
 
 class Ranges(datasource.InputPartition):
-    """What a task reads."""
+    """The ranges of a task."""
 
     def __init__(self, ranges: Sequence[Range]) -> None:
         super().__init__(tuple(ranges))
@@ -55,10 +55,10 @@ class Ranges(datasource.InputPartition):
 
 
 def checked_schema(options: Mapping[str, str]) -> str:
-    """The columns of a source, once its options are known to be right.
+    """Check the options of a source, and return its columns.
 
     Raises:
-        InvalidOption: One is missing, unknown or wrong; `field` names it.
+        InvalidOption: An option is missing, unknown or wrong; `field` names it.
         InvalidTopic: A topic or pattern is not valid.
     """
     source_config(options)
@@ -66,10 +66,10 @@ def checked_schema(options: Mapping[str, str]) -> str:
 
 
 def planned(options: Mapping[str, str], schema: StructType) -> SourceConfig:
-    """The config of a source, and whether its columns are its own.
+    """Return the config of a source, after a check of the requested columns.
 
     Raises:
-        InvalidOption: An option is wrong, or other columns are asked for; `field` names it.
+        InvalidOption: An option or a requested column is wrong; `field` names it.
         InvalidTopic: A topic or pattern is not valid.
     """
     config = source_config(options)
@@ -88,7 +88,7 @@ def _columns() -> str:
 
 
 def _settle(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss]) -> None:
-    """Fail for what is gone, or log it."""
+    """Raise an error for lost rows, or log them."""
     for loss in losses:
         reported = loss
         if loss.first <= loss.last:
@@ -97,7 +97,7 @@ def _settle(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss]) -> N
             except PermissionDenied:
                 raise
             except PubSubError as error:
-                # The loss is certain, its reason is not needed.
+                # The loss is certain even without its reason.
                 logger.debug("cannot read the cause of the loss: %s", error)
         if config.fail_on_data_loss:
             raise DataLossError(reported)
@@ -105,7 +105,7 @@ def _settle(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss]) -> N
 
 
 class BatchSource(datasource.DataSourceReader):
-    """Reads what is retained of topics, between two positions of each."""
+    """Reads the retained rows of topics, between two positions of each."""
 
     def __init__(self, config: SourceConfig) -> None:
         refuse(config, "batch")
@@ -145,8 +145,8 @@ class BatchSource(datasource.DataSourceReader):
 class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: ignore[misc]
     """Reads topics as they grow.
 
-    Spark keeps one for planning as long as the query runs, and gives tasks copies of another. What
-    is wrong is said by the first call: Spark hides what its construction raises.
+    Spark keeps one for planning while the query runs, and passes copies of another one to tasks.
+    The first call reports errors, because Spark hides the errors of the constructor.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType) -> None:
@@ -195,9 +195,9 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
-        """See `DataSourceStreamReader`. Spark before 4.2 gives no arguments."""
+        """See `DataSourceStreamReader`. Spark before 4.2 passes no arguments."""
         if start is None and self._end is None:
-            # After a restart nothing is known of where the batch before ended.
+            # After a restart, the end of the previous batch is unknown.
             self._look(0.0)
             self._end = self._newest()
             return self._end.as_json()
@@ -212,7 +212,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         return end.as_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """See `DataSourceStreamReader`: what there is to read, for the progress of the query."""
+        """See `DataSourceStreamReader`: the newest offset, for the progress of the query."""
         return None if self._seen is None else self._newest().as_json()
 
     def partitions(
@@ -229,7 +229,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         return Offset({topic: each.last for topic, each in seen.items() if each.last})
 
     def _newer(self, begin: Offset, end: Offset, most: int | None) -> Offset:
-        """What is known by now: at once where there is something to read, else when there is."""
+        """Return the end of the next batch; waits for news if there is nothing to read."""
         poll = self._config.poll
         now = time.monotonic()
         if end is not begin:
@@ -241,12 +241,12 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         end = self._advance(begin, most)
         left = now + poll - time.monotonic()
         if end is begin and left > 0:
-            # A server that does not hold its answer is not asked more often either.
+            # Limits the request rate to a server that does not delay its answers.
             time.sleep(left)
         return end
 
     def _look(self, wait: float) -> None:
-        """Ask where the topics stand; wait so many seconds for news."""
+        """Request the positions of the topics; waits up to the given seconds for news."""
         config = self._config
         known = None if self._seen is None else {t: each.last for t, each in self._seen.items()}
         fetcher = fetcher_of(config.server)
@@ -285,7 +285,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
 
 
 def _read(config: SourceConfig, partition: datasource.InputPartition) -> Iterator[Any]:
-    # Spark makes up a partition where there is none.
+    # Spark creates a partition if there is none.
     if not isinstance(partition, Ranges):
         return iter(())
     return read_ranges(fetcher_of(config.server), config, partition.ranges)

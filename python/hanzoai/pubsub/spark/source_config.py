@@ -1,4 +1,4 @@
-"""What a source reads, from where to where, and how: plain data that travels to executors."""
+"""Options of a source: plain data that Spark sends to executors."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from hanzoai.pubsub.spark.options import (
 from hanzoai.pubsub.topics import matches, validate_pattern, validate_topic
 
 Bound = Literal["earliest", "latest"] | Mapping[str, int]
-"""A place in each topic: a word for all of them, or the position that was read last."""
+"""A place in each topic: a word for all topics, or the last position read."""
 
 LATEST: Final = -1
-"""Instead of a position: the newest."""
+"""Value of a position: after the newest message."""
 EARLIEST: Final = -2
-"""Instead of a position: before the oldest that is retained."""
+"""Value of a position: before the oldest retained message."""
 
 _SEQ_MAX: Final = 2**53 - 1
 _TOPICS_MAX: Final = 1_000
@@ -42,26 +42,26 @@ _FORGET_MAX: Final = 366 * 86_400.0
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig:
-    """What a source reads.
+    """Options of a source.
 
     Args:
-        server: Where the server is, and with which token and patience it is asked.
+        server: Address, token source and retries.
         topics: Names of topics, or patterns.
-        starting: Where a new query begins; None for `latest` in a stream, `earliest` in a batch.
+        starting: Start of a new query; None for `latest` in a stream, `earliest` in a batch.
         starting_timestamp: Unix ms; a new query begins at the first message that is not older.
-        ending: Where a batch ends; None for `latest`.
+        ending: End of a batch; None for `latest`.
         ending_timestamp: Unix ms; a batch ends before the first message that is not older.
-        fail_on_data_loss: Whether rows that are gone fail the query; else they are counted.
-        max_offsets_per_trigger: Rows of a micro-batch, in fair shares of its topics.
-        min_partitions: Tasks that a batch is cut into at least, where it has as many rows.
-        max_rows_per_partition: Rows of a task.
-        types: Of messages; others are read and left out.
+        fail_on_data_loss: Whether lost rows fail the query; otherwise, they are counted.
+        max_offsets_per_trigger: Maximum rows of a micro-batch, in fair shares of its topics.
+        min_partitions: Minimum tasks of a batch, if it has enough rows.
+        max_rows_per_partition: Maximum rows of a task.
+        types: Message types to return; others are read and skipped.
         page_size: Messages of a request, 1 to 500.
         poll: Seconds that a request waits for news.
-        forget: Seconds after which a topic that is gone leaves the offsets.
+        forget: Seconds after which a topic that no longer exists leaves the offsets.
 
     Raises:
-        InvalidOption: One of them is wrong; `field` names it.
+        InvalidOption: An option is wrong; `field` names it.
     """
 
     server: PubSubConfig
@@ -222,14 +222,15 @@ _SERVER_FIELDS: Final = frozenset(field for field, _ in SERVER_OPTIONS.values())
 
 
 def source_config(options: Mapping[str, str]) -> SourceConfig:
-    """The config that the options of a source describe.
+    """Return the config of the options of a source.
 
     Args:
-        options: As Spark gives them; names in whatever case.
+        options: Options from Spark; names in any case.
 
     Raises:
-        InvalidOption: One is missing, unknown or wrong; `field` is its name, no value is shown.
-        InvalidTopic: A topic or pattern among them is not valid.
+        InvalidOption: An option is missing, unknown or wrong; `field` is its name. The message
+            omits values.
+        InvalidTopic: A topic or pattern is not valid.
     """
     given = read_options(options, SOURCE_OPTIONS, "Call load() without a path; name `topics`.")
     server: dict[str, Any] = {
@@ -253,12 +254,12 @@ def source_config(options: Mapping[str, str]) -> SourceConfig:
 
 
 def refuse(config: SourceConfig, kind: Literal["batch", "stream"], *, limits: bool = True) -> None:
-    """Check that the options are those of a batch or of a stream.
+    """Check that a batch or a stream supports the options.
 
     Args:
-        config: Of the source.
-        kind: What is read.
-        limits: Whether this Spark knows limits of a micro-batch.
+        config: Config of the source.
+        kind: Kind of the query.
+        limits: Whether this version of Spark supports limits of a micro-batch.
 
     Raises:
         InvalidOption: The query does not support an option; `field` names it.

@@ -1,4 +1,4 @@
-"""What a task did."""
+"""Counters of a task."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of rows as plain JSON: what Spark has and JSON does not support."""
+"""Converts values of rows to plain JSON, including Spark's types that JSON does not support."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 _VARIANT = {"value", "metadata"}
 
 _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="ignore"))
-"""Reads an object of any content without making Python's values of it."""
+"""Reads an object of any content without creating Python values."""
 
 
 def check_json(text: str) -> None:
     """Check that a text is JSON.
 
     Raises:
-        ValueError: It is not, or it has NaN or an infinity; the text of the error says where.
+        ValueError: It is not, or it contains NaN or an infinity; the message has the place.
     """
-    # The validator takes these two; where they stand in a string, the parser below tells.
+    # The validator accepts these two; the parser below accepts them only within a string.
     if text.startswith("{") and "NaN" not in text and "Infinity" not in text:
-        with suppress(ValueError):  # which the parser says shorter
+        with suppress(ValueError):  # the parser has a shorter message
             _OBJECT.validate_json(text)
             return
     try:
@@ -38,14 +38,14 @@ def check_json(text: str) -> None:
 
 
 def all_json(values: Sequence[object]) -> Sequence[str]:
-    """The values, which are texts of JSON, all of them.
+    """Check that all values are JSON texts, and return them.
 
     Raises:
-        TypeError: One is not text.
-        ValueError: One is not JSON.
+        TypeError: A value is not text.
+        ValueError: A value is not JSON.
     """
     texts = cast("Sequence[str]", values)
-    # What `check_json` does, looked for in all of them at once.
+    # Performs the checks of `check_json` on all of them at once.
     together = "".join(texts)
     if "NaN" in together or "Infinity" in together:
         for text in texts:
@@ -61,13 +61,13 @@ def all_json(values: Sequence[object]) -> Sequence[str]:
 
 
 def to_text(value: object) -> str:
-    """A value of a row as JSON.
+    """Return a value of a row as JSON.
 
     Structs and rows become objects, maps objects with text keys, times ISO 8601, decimals texts.
 
     Raises:
-        TypeError: It holds bytes, or something else that JSON does not support.
-        ValueError: It holds NaN or an infinity.
+        TypeError: It contains bytes, or something else that JSON does not support.
+        ValueError: It contains NaN or an infinity.
     """
     variant = _variant_text(value)
     if variant is not None:
@@ -76,7 +76,7 @@ def to_text(value: object) -> str:
 
 
 def plain(value: object) -> object:
-    """The same value made of what JSON has."""
+    """Convert a value to types that JSON supports."""
     if value is None or isinstance(value, str | bool | int):
         return value
     if isinstance(value, float):
@@ -109,7 +109,7 @@ def _key(key: object) -> str:
 
 
 def _variant_text(value: object) -> str | None:
-    """The JSON of a VARIANT, which rows have as an object and Arrow as two byte strings."""
+    """Return the JSON of a VARIANT, which is an object in rows and two byte strings in Arrow."""
     to_variant_json: Callable[[], str] | None = getattr(value, "toJson", None)
     if to_variant_json is not None:
         return to_variant_json()
@@ -125,9 +125,9 @@ def _variant_text(value: object) -> str | None:
 
 
 def arrow_reader(kind: Any) -> Callable[[object], object] | None:
-    """What turns values of an Arrow type into Python's, where `to_pylist` alone does not.
+    """Return a converter of an Arrow type to Python, for types that `to_pylist` does not convert.
 
-    Arrow hands out maps as lists of pairs.
+    Arrow returns maps as lists of pairs.
 
     Args:
         kind: A `pyarrow.DataType`.

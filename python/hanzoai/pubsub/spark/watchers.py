@@ -1,7 +1,7 @@
-"""What sees a job make progress: Spark's status tracker, Spark Connect's handler, and query events.
+"""Watches the progress of a job: Spark's status tracker, Spark Connect's handler, query events.
 
-The status tracker is asked now and then. A listener of the JVM would be called for every task, over
-a socket, by the bus that all other listeners share; being slow there loses events of all.
+The status tracker is polled. A listener of the JVM would be called for every task, over a socket,
+by the bus that all listeners share; a slow listener loses the events of all.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.spark.reports import Report
 
 _PROBED_MAX: Final = 1_000
-"""Jobs that one look takes in; as many as Spark remembers (`spark.ui.retainedJobs`)."""
+"""Maximum jobs per poll; the number that Spark remembers (`spark.ui.retainedJobs`)."""
 _ENDED_KEPT: Final = 16
-"""Queries that have ended and whose last jobs may not have been looked at."""
+"""Maximum ended queries whose last jobs may not have been polled yet."""
 
 
 class Queries:
@@ -30,7 +30,7 @@ class Queries:
 
     Args:
         spark: The session, classic or Spark Connect.
-        tell: Is given reports.
+        tell: Receives reports.
     """
 
     def __init__(self, spark: Any, tell: Callable[[Report], object]) -> None:
@@ -42,16 +42,16 @@ class Queries:
         self._listener = _listener(self)
 
     def runs(self) -> list[str]:
-        """Ids of the runs that there are, and of the last that ended."""
+        """Ids of the current runs, and of the last ended ones."""
         with self._lock:
             return [*self._known, *self._ended]
 
     def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
         self._spark.streams.addListener(self._listener)
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._spark.streams.removeListener(self._listener)
 
     def settled(self) -> bool:
@@ -61,7 +61,7 @@ class Queries:
             return active.issuperset(self._known)
 
     def started(self, event: Any) -> None:
-        """An event of Spark: never raises, never waits."""
+        """Handle an event of Spark; never raises, never waits."""
         standing = self._standing(event.id, event.runId)
         standing.name = event.name
         self._tell(standing.started())
@@ -118,12 +118,12 @@ class _Job:
 
 
 class Jobs:
-    """The jobs of a Spark context that begin from now on, without those of micro-batches.
+    """The jobs that a Spark context starts from now on, without those of micro-batches.
 
     Args:
         context: `spark.sparkContext`.
-        runs: Ids of the streaming runs that there are; they name the groups of their jobs.
-        tell: Is given reports.
+        runs: Ids of the current streaming runs, which are the group names of their jobs.
+        tell: Receives reports.
     """
 
     def __init__(
@@ -140,7 +140,7 @@ class Jobs:
         self._running: dict[int, _Job] = {}
 
     def start(self) -> None:
-        """Leave out the jobs that there are."""
+        """Skip the existing jobs."""
         known = [*self._tracker.getActiveJobsIds(), *self._tracker.getJobIdsForGroup(None)]
         self._next = max(known, default=-1) + 1
         while self._tracker.getJobInfo(self._next) is not None:
@@ -154,14 +154,14 @@ class Jobs:
         return not self._running
 
     def look(self) -> None:
-        """Report what has changed."""
+        """Report changes."""
         for id in self._begun():
             self._running[id] = _Job(id)
         for job in list(self._running.values()):
             self._look_at(job)
 
     def _begun(self) -> list[int]:
-        """Jobs that were not there before: their numbers follow each other."""
+        """Return new jobs: their numbers are consecutive."""
         found: list[int] = []
         highest = max(self._tracker.getActiveJobsIds(), default=-1)
         for id in range(self._next, self._next + _PROBED_MAX):
@@ -172,16 +172,16 @@ class Jobs:
         if found:
             self._next = found[-1] + 1
         elif highest - self._next >= _PROBED_MAX:
-            # All that lies between has been forgotten.
+            # Spark has removed all jobs in between.
             self._next = highest
         if found and (streamed := self._streamed()):
             found = [id for id in found if id not in streamed]
         return found
 
     def _streamed(self) -> set[int]:
-        """Jobs of micro-batches.
+        """Return the jobs of micro-batches.
 
-        An array of the JVM costs a call for each element; as a text it costs one.
+        An array of the JVM costs one call per element, a text only one.
         """
         jvm = self._context._jvm  # noqa: SLF001
         tracker = self._context._jsc.statusTracker()  # noqa: SLF001
@@ -194,7 +194,7 @@ class Jobs:
     def _look_at(self, job: _Job) -> None:
         info = self._tracker.getJobInfo(job.id)
         if info is None:
-            # Forgotten, as the oldest are: it must have ended.
+            # Spark removes the oldest jobs, so it must have ended.
             state = "ended"
         else:
             state = {"SUCCEEDED": "succeeded", "FAILED": "failed"}.get(info.status, "running")
@@ -220,11 +220,11 @@ class Jobs:
 
 
 class Operations:
-    """What a session of Spark Connect executes, as far as its server tells.
+    """The operations of a Spark Connect session that its server reports.
 
     Args:
         spark: The session.
-        tell: Is given reports.
+        tell: Receives reports.
     """
 
     def __init__(self, spark: Any, tell: Callable[[Report], object]) -> None:
@@ -233,11 +233,11 @@ class Operations:
         self._known: set[str] = set()
 
     def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
         self._spark.registerProgressHandler(self._told)
 
     def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         self._spark.removeProgressHandler(self._told)
 
     def settled(self) -> bool:
@@ -245,7 +245,7 @@ class Operations:
         return not self._known
 
     def look(self) -> None:
-        """Nothing: operations report themselves."""
+        """Do nothing: operations report themselves."""
 
     def _told(
         self,
@@ -265,7 +265,7 @@ class Operations:
                 None,
                 each.num_tasks,
                 each.num_completed_tasks,
-                # They are not reported stage by stage.
+                # The server does not report them by stage.
                 inflight_tasks if each.stage_id == newest else 0,
                 0,
             )
