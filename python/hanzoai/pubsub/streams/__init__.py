@@ -1,7 +1,7 @@
 """Answers of language models, streamed token by token over a topic.
 
-A writer publishes an answer while it is made; any number of readers follow it, come late, lose
-their connection, cancel it, and end with the same text::
+A writer publishes an answer while it grows. Any number of readers follow it, join late, reconnect,
+or cancel it, and all end with the same text::
 
     async with stream_writer(ps, "chat.session.abc", id=response_id) as w:
         async for chunk in llm:
@@ -13,7 +13,7 @@ their connection, cancel it, and end with the same text::
                 case Delta(text=text): print(text, end="")
         final = await s.final()
 
-docs/streams.md is the guide. It needs nothing of the server but HIP-56.
+docs/streams.md is the guide. Streams work with every server of HIP-56.
 """
 
 from __future__ import annotations

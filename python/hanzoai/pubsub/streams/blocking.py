@@ -50,11 +50,11 @@ class BlockingStreamWriter:
 
     @property
     def stats(self) -> Mapping[str, int]:
-        """What was published, repeated and held back; see ``StreamWriter.stats``."""
+        """Counters of publishes; see ``StreamWriter.stats``."""
         return self._writer.stats
 
     def open(self) -> Self:
-        """Begin: publish the start of the stream. ``with`` does it."""
+        """Publish the start of the stream. ``with`` does this."""
         self._call(self._writer.open)
         return self
 
@@ -70,7 +70,7 @@ class BlockingStreamWriter:
         self.complete(said or finish_reason, usage=getattr(source, "usage", None))
 
     def complete(self, finish_reason: str = "stop", *, usage: object = None) -> None:
-        """End the stream, and wait until that is published; see ``StreamWriter.complete``."""
+        """End the stream, and wait until the end is published; see ``StreamWriter.complete``."""
         self._call(lambda: self._writer.complete(finish_reason, usage=usage))
 
     def abort(self, reason: str = "error") -> None:
@@ -131,11 +131,11 @@ class BlockingStreamReader:
 
     @property
     def ignored(self) -> int:
-        """Frames of the stream that did not count."""
+        """Number of ignored frames: not valid, or from another writer."""
         return self._reader.ignored
 
     def open(self) -> Self:
-        """Begin to follow. ``with`` and the first iteration do it."""
+        """Start to follow the stream. ``with`` and the first iteration do this."""
 
         async def begin() -> None:
             self._reader.open()
@@ -153,11 +153,11 @@ class BlockingStreamReader:
         self._call(lambda: self._reader.cancel(reason))
 
     def steer(self, data: object) -> None:
-        """Send something to the program that writes; see ``StreamReader.steer``."""
+        """Send data to the writer; see ``StreamReader.steer``."""
         self._call(lambda: self._reader.steer(data))
 
     def close(self) -> None:
-        """Leave the stream, which continues for other readers."""
+        """Stop reading. The stream continues without this reader."""
         self._call(self._reader.close)
 
     def __iter__(self) -> Iterator[StreamEvent]:

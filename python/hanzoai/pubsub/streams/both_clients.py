@@ -1,4 +1,4 @@
-"""Functions that take the asyncio client or the blocking one, and give an object to match."""
+"""Adapts functions to both clients, asyncio and blocking: each returns a matching object."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ B_co = TypeVar("B_co", covariant=True)
 
 
 class ForBothClients(Protocol[P, A_co, B_co]):
-    """What `for_both_clients` makes."""
+    """Type of the functions that `for_both_clients` returns."""
 
     @overload
     def __call__(self, client: PubSubClient, /, *args: P.args, **kwargs: P.kwargs) -> A_co: ...
@@ -32,11 +32,11 @@ class ForBothClients(Protocol[P, A_co, B_co]):
 def for_both_clients(
     blocking: Callable[[A, Callable[..., Any]], B],
 ) -> Callable[[Callable[Concatenate[PubSubClient, P], A]], ForBothClients[P, A, B]]:
-    """Let a function that takes a ``PubSubClient`` also take a ``PubSub``.
+    """Make a function of a ``PubSubClient`` also accept a ``PubSub``.
 
     Args:
-        blocking: Makes the object for programs without asyncio of the one that the function
-            returns, and of what calls into the event loop of the client.
+        blocking: Creates the blocking object from the returned object and a function that calls
+            into the event loop of the client.
     """
 
     def decorate(

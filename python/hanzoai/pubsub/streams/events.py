@@ -1,4 +1,4 @@
-"""What the reader of a stream gives to a program."""
+"""Events that the reader of a stream yields."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ class Aborted:
 
 
 StreamEvent: TypeAlias = Started | Delta | Snapshot | Gap | Stalled | Done | Aborted
-"""What a reader yields, in order; the last is ``Done`` or ``Aborted``."""
+"""Event of a reader; the last one is ``Done`` or ``Aborted``."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Callbacks for LangChain: a chain, an agent or a graph writes its answer into a stream.
 
-For a program that calls ``ainvoke`` or ``invoke`` and never sees the tokens. Where it reads
+For programs that call ``ainvoke`` or ``invoke`` and do not receive tokens. If yours reads
 ``astream`` itself, ``from_langchain`` is enough. Needs the package ``langchain-core``::
 
     async with stream_writer(ps, topic, id=response_id) as w:
@@ -8,8 +8,8 @@ For a program that calls ``ainvoke`` or ``invoke`` and never sees the tokens. Wh
         await agent.ainvoke(question, config={"callbacks": [callback]})
         await w.complete(callback.finish_reason, usage=callback.usage)
 
-Every model of the run writes into the same answer, with the results of tools between; a model with
-the tag ``nostream`` does not.
+All models of the run write into the same answer, with the results of tools in between. Models with
+the tag ``nostream`` write nothing.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class _Answer:
-    """What the events of one run become; pure."""
+    """Converts the events of one run to pieces; pure."""
 
     def __init__(self) -> None:
         self.events = LangChainEvents()
@@ -40,7 +40,7 @@ class _Answer:
         self._silent: set[UUID] = set()
 
     def begin(self, run: UUID, tags: Sequence[str] | None) -> None:
-        """A model is asked."""
+        """A model starts."""
         if "nostream" in (tags or ()):
             self._silent.add(run)
 
@@ -53,7 +53,7 @@ class _Answer:
         return self.events.pieces({"content": token} if message is None else message)
 
     def end(self, run: UUID, response: Any) -> Sequence[Piece]:
-        """A model has ended; where it does not stream, this is all that it says."""
+        """A model has ended; without streaming, this is its only event."""
         if run in self._silent:
             self._silent.discard(run)
             return ()
@@ -66,17 +66,17 @@ class _Answer:
         return self.events.pieces({"content": first.text} if message is None else message)
 
     def failed(self, run: UUID) -> None:
-        """A model has failed; a chain may ask another one."""
+        """A model has failed; a chain may call another one."""
         self._streamed.discard(run)
         self._silent.discard(run)
 
     def tool(self, output: Any) -> Sequence[Piece]:
-        """A tool has answered; nothing where no call of a model asked for it."""
+        """A tool has answered; ignored if no model called it."""
         return self.events.pieces(output) if getattr(output, "type", None) == "tool" else ()
 
 
 class _Streaming:
-    """What both callbacks have; a model asked by one that has the taps streams by itself."""
+    """Base of both callbacks; its taps make models stream."""
 
     raise_error = True
     """A cancelled stream ends the run."""
@@ -86,7 +86,7 @@ class _Streaming:
 
     @property
     def finish_reason(self) -> str:
-        """Why the last model ended; ``stop`` if it gave no reason."""
+        """Finish reason of the last model; ``stop`` if it gave none."""
         return self._answer.events.finish_reason or "stop"
 
     @property
@@ -95,11 +95,11 @@ class _Streaming:
         return self._answer.events.usage
 
     def tap_output_aiter(self, run_id: UUID, output: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        """Output passes unchanged."""
+        """Return the output unchanged."""
         return output
 
     def tap_output_iter(self, run_id: UUID, output: Iterator[Any]) -> Iterator[Any]:
-        """Output passes unchanged."""
+        """Return the output unchanged."""
         return output
 
 
@@ -114,8 +114,8 @@ class StreamCallback(_Streaming, AsyncCallbackHandler):
         writer: An open writer.
 
     Raises:
-        UsageError: No event loop is running. LangChain logs it, and goes on, where the model is
-            called by ``invoke`` or in another event loop.
+        UsageError: No event loop is running. LangChain only logs it if ``invoke`` or another event
+            loop calls the model.
     """
 
     def __init__(self, writer: StreamWriter) -> None:
@@ -129,17 +129,17 @@ class StreamCallback(_Streaming, AsyncCallbackHandler):
             ) from None
 
     async def on_llm_start(self, *_: Any, run_id: UUID, tags: Any = None, **__: Any) -> None:
-        """Take notice of a model's tags."""
+        """Read the tags of a model."""
         self._answer.begin(run_id, tags)
 
     async def on_chat_model_start(self, *_: Any, run_id: UUID, tags: Any = None, **__: Any) -> None:
-        """Take notice of a chat model's tags."""
+        """Read the tags of a chat model."""
         self._answer.begin(run_id, tags)
 
     async def on_llm_new_token(
         self, token: Any, *, chunk: Any = None, run_id: UUID, **_: Any
     ) -> None:
-        """Write what a chunk adds."""
+        """Write the pieces of a chunk."""
         await self._write(self._answer.token(run_id, token, chunk))
 
     async def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
@@ -147,11 +147,11 @@ class StreamCallback(_Streaming, AsyncCallbackHandler):
         await self._write(self._answer.end(run_id, response))
 
     async def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Forget the model. The caller receives its error."""
+        """Remove the model. The caller receives its error."""
         self._answer.failed(run_id)
 
     async def on_tool_end(self, output: Any, **_: Any) -> None:
-        """Write what a tool gave."""
+        """Write the result of a tool."""
         await self._write(self._answer.tool(output))
 
     async def _write(self, pieces: Sequence[Piece]) -> None:
@@ -176,15 +176,15 @@ class BlockingStreamCallback(_Streaming, BaseCallbackHandler):
         self._writer = writer
 
     def on_llm_start(self, *_: Any, run_id: UUID, tags: Any = None, **__: Any) -> None:
-        """Take notice of a model's tags."""
+        """Read the tags of a model."""
         self._answer.begin(run_id, tags)
 
     def on_chat_model_start(self, *_: Any, run_id: UUID, tags: Any = None, **__: Any) -> None:
-        """Take notice of a chat model's tags."""
+        """Read the tags of a chat model."""
         self._answer.begin(run_id, tags)
 
     def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: UUID, **_: Any) -> None:
-        """Write what a chunk adds."""
+        """Write the pieces of a chunk."""
         self._write(self._answer.token(run_id, token, chunk))
 
     def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
@@ -192,11 +192,11 @@ class BlockingStreamCallback(_Streaming, BaseCallbackHandler):
         self._write(self._answer.end(run_id, response))
 
     def on_llm_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
-        """Forget the model. The caller receives its error."""
+        """Remove the model. The caller receives its error."""
         self._answer.failed(run_id)
 
     def on_tool_end(self, output: Any, **_: Any) -> None:
-        """Write what a tool gave."""
+        """Write the result of a tool."""
         self._write(self._answer.tool(output))
 
     def _write(self, pieces: Sequence[Piece]) -> None:

@@ -1,4 +1,4 @@
-"""Messages as the logic of streams takes them."""
+"""Converts messages for the logic of streams."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def sender_of(message: Message) -> str:
-    """Id of the sender of a message; empty if the server names none."""
+    """Return the id of the sender of a message; empty if the server sends none."""
     return (message.sender and message.sender.id) or ""
 
 
 def incoming(message: Message) -> Incoming:
-    """A message for the logic of a reader."""
+    """Convert a message for the logic of a reader."""
     return {"type": message.type, "data": message.data, "sender": sender_of(message)}
 
 

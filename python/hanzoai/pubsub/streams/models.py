@@ -1,16 +1,16 @@
-"""Streams of model clients as pieces: `openai`, `anthropic` and LangChain.
+"""Converts streams of model clients to pieces: `openai`, `anthropic` and LangChain.
 
-Nothing of these packages is imported: events are read by their documented fields, as objects or as
-dicts. Each function takes what the client gives for a request with streaming, asynchronous or not,
-and gives a source for ``StreamWriter.pipe``::
+Imports none of these packages: reads the documented fields of events, as objects or as dicts. Each
+function takes the result of a streaming request, asynchronous or not, and returns a source for
+``StreamWriter.pipe``::
 
     stream = await openai.responses.create(model=..., input=..., stream=True)
     async with stream_writer(ps, topic) as w:
         await w.pipe(from_openai(stream))
 
-Text, reasoning, citations and tool calls become parts; the finish reason and the usage go into the
-end of the stream. Where a client gives pieces of several tool calls by turns, each turn is a part
-of its own with the `id` of its call.
+Text, reasoning, citations and tool calls become parts. The end of the stream contains the finish
+reason and the usage. If a client interleaves pieces of several tool calls, each turn is a separate
+part with the `id` of its call.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _OPENAI_CALLS: Final = {
     "mcp_call": "arguments",
     "custom_tool_call": "input",
 }
-"""Items of an answer that call a tool, with the field that has their arguments."""
+"""Items of an answer that call a tool, with the field of their arguments."""
 
 _ANTHROPIC_CALLS: Final = ("tool_use", "server_tool_use", "mcp_tool_use")
 """Content blocks that call a tool."""
@@ -38,18 +38,18 @@ class ModelError(RuntimeError):
 
 
 class ModelEvents(Protocol):
-    """What the events of one answer become; pure.
+    """Converts the events of one answer to pieces; pure.
 
     Attributes:
-        finish_reason: Why the model ended; None if unknown.
-        usage: What it counted, as JSON; None where it has not said.
+        finish_reason: Finish reason of the model; None if unknown.
+        usage: Token counts of the model, as JSON; None if unknown.
     """
 
     finish_reason: str | None
     usage: Any
 
     def take(self, event: Any) -> list[Piece]:
-        """The pieces that an event adds.
+        """Return the pieces of an event.
 
         Raises:
             ModelError: The event is an error.
@@ -104,7 +104,7 @@ class OpenAIEvents:
         self._parts = _Growth()
 
     def take(self, event: Any) -> list[Piece]:
-        """The pieces that an event adds."""
+        """Return the pieces of an event."""
         kind = _get(event, "type")
         return self._response(kind, event) if isinstance(kind, str) else self._chunk(event)
 
@@ -113,7 +113,7 @@ class OpenAIEvents:
         pieces: list[Piece] = []
         for choice in (_get(chunk, "choices") or ())[:1]:
             delta = _get(choice, "delta")
-            # Not of OpenAI: DeepSeek, vLLM and OpenRouter name them so.
+            # Fields of DeepSeek, vLLM and OpenRouter, not of OpenAI.
             thought = _get(delta, "reasoning_content") or _get(delta, "reasoning")
             pieces += self._parts.reasoning(thought)
             for field in ("content", "refusal"):
@@ -159,7 +159,7 @@ class OpenAIEvents:
 
 
 class AnthropicEvents:
-    """Events of the Messages API, with or without those that its helpers add."""
+    """Events of the Messages API, with or without those of its helpers."""
 
     def __init__(self) -> None:
         self.finish_reason: str | None = None
@@ -167,7 +167,7 @@ class AnthropicEvents:
         self._parts = _Growth()
 
     def take(self, event: Any) -> list[Piece]:
-        """The pieces that an event adds."""
+        """Return the pieces of an event."""
         at, delta = _get(event, "index"), _get(event, "delta")
         match _get(event, "type"):
             case "message_start":
@@ -200,7 +200,7 @@ class AnthropicEvents:
 
 
 class LangChainEvents:
-    """Messages and their chunks, as ``stream`` and ``astream`` of a model or a graph give them."""
+    """Messages and chunks that ``stream`` and ``astream`` of a model or a graph yield."""
 
     def __init__(self) -> None:
         self.finish_reason: str | None = None
@@ -208,8 +208,8 @@ class LangChainEvents:
         self._parts = _Growth()
 
     def take(self, event: Any) -> list[Piece]:
-        """The pieces that a message or a chunk adds."""
-        if isinstance(event, tuple):  # of a graph: the chunk, and where it comes from
+        """Return the pieces of an event: a message or a chunk."""
+        if isinstance(event, tuple):  # of a graph: the chunk, and its origin
             event = cast("Any", event)[0]
         self.note(event)
         return self.pieces(event)
@@ -222,7 +222,7 @@ class LangChainEvents:
         self.usage = _sum(self.usage, _get(message, "usage_metadata"))
 
     def pieces(self, message: Any) -> list[Piece]:
-        """What a message or a chunk adds; nothing for what the model was asked."""
+        """Return the pieces of a message or a chunk; none for input of the model."""
         content = _get(message, "content")
         match _get(message, "type"):
             case "human" | "system":
@@ -244,7 +244,7 @@ class LangChainEvents:
         return pieces
 
     def result(self, id: Any, output: Any) -> list[Piece]:
-        """What a tool gave."""
+        """Return the piece of a tool's result."""
         return self._parts.whole({"type": "tool-result", "id": id, "output": output})
 
     def _block(self, block: Any) -> list[Piece]:
@@ -262,7 +262,7 @@ class LangChainEvents:
 
 
 class ModelSource:
-    """Pieces of one answer for ``StreamWriter.pipe``, with the reason why the model ended."""
+    """Pieces of one answer for ``StreamWriter.pipe``, with the finish reason of the model."""
 
     def __init__(self, source: Any, events: ModelEvents) -> None:
         self._source = source
@@ -270,7 +270,7 @@ class ModelSource:
 
     @property
     def finish_reason(self) -> str | None:
-        """Why the model ended; None if unknown."""
+        """Finish reason of the model; None if unknown."""
         return self._events.finish_reason
 
     @property
@@ -344,7 +344,7 @@ def _json(value: Any) -> Any:
 
 
 def _sum(left: Any, right: Any) -> Any:
-    """Two counts of usage added, field by field."""
+    """Add two counts of usage, field by field."""
     if isinstance(left, Mapping) and isinstance(right, Mapping):
         one, other = cast("Mapping[str, Any]", left), cast("Mapping[str, Any]", right)
         return {name: _sum(one.get(name), other.get(name)) for name in {**one, **other}}

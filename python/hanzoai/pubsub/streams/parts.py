@@ -1,6 +1,6 @@
-"""What an answer consists of: text, and other parts in order with it.
+"""The parts of an answer: text and other parts, in order.
 
-A part is a JSON object with a `type`; its `text` is what grows. A piece is one step of growth: a
+A part is a JSON object with a `type` and a `text` that may grow. A piece is one step of growth: a
 string continues the text, an object with a `type` begins a part, and an object with `text` alone
 continues the last part.
 """
@@ -111,7 +111,7 @@ def grow(parts: list[Part], piece: str | Mapping[str, Any]) -> None:
 
 
 def add_piece(pieces: list[Any], piece: str | Mapping[str, Any]) -> None:
-    """Append a piece to others, joined with the last one where both continue the text."""
+    """Append a piece to others; joins it with the last one if both continue the text."""
     if isinstance(piece, str) and pieces and isinstance(pieces[-1], str):
         pieces[-1] += piece
     elif piece != "":
@@ -124,7 +124,7 @@ def text_of(parts: Iterable[Mapping[str, Any]]) -> str:
 
 
 def body_of(parts: Sequence[Part]) -> dict[str, Any]:
-    """An answer as frames carry it: `text` where it is only text, otherwise `parts`."""
+    """Return the fields of an answer in a frame: `text` if it is only text, otherwise `parts`."""
     plain = not parts or (len(parts) == 1 and parts[0].keys() == {"type", "text"})
     if plain and (not parts or parts[0]["type"] == "text"):
         return {"text": text_of(parts)}
@@ -132,7 +132,7 @@ def body_of(parts: Sequence[Part]) -> dict[str, Any]:
 
 
 def parts_of(data: Mapping[str, Any]) -> list[Part] | None:
-    """The parts that a frame carries; None where it carries no answer."""
+    """Return the parts in a frame; None if it contains no answer."""
     parts, text = data.get("parts"), data.get("text", data.get("content"))
     if is_parts(parts):
         return [dict(part) for part in parts]
@@ -142,10 +142,10 @@ def parts_of(data: Mapping[str, Any]) -> list[Part] | None:
 
 
 def split_pair(text: str) -> tuple[str, str]:
-    """Make text well-formed: half a surrogate pair at its end is held back for what follows.
+    """Make text well-formed: holds back half of a surrogate pair at its end.
 
     Returns:
-        The text, in which U+FFFD stands for any other half, and what is held back.
+        The text, with U+FFFD for any other half, and the half that is held back.
     """
     if _SURROGATE.search(text) is None:
         return text, ""
@@ -161,7 +161,7 @@ def partial_json(text: str) -> Any:
     """
     closers: list[str] = []
     in_string = escaped = False
-    safe: list[tuple[int, str]] = []  # where the text may end, and what then closes it
+    safe: list[tuple[int, str]] = []  # possible ends of the text, and the closing characters
     for at, char in enumerate(text):
         if in_string:
             if escaped:

@@ -1,4 +1,4 @@
-"""`StreamReader`: follows one answer while it is made."""
+"""`StreamReader`: follows one answer while it grows."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ class StreamReader:
         replaced = False
         for effect in effects:
             if effect["kind"] == "delta" and replaced:
-                # The snapshot before it has the text that the whole step led to.
+                # The snapshot before it already contains the text of the whole step.
                 continue
             replaced = replaced or effect["kind"] == "snapshot"
             if effect["kind"] == "heal":

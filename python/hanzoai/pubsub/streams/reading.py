@@ -1,7 +1,7 @@
-"""What a reader of a stream decides: which frames count, and what the answer is.
+"""Logic of a stream reader: selects the frames that count, and builds the answer.
 
-Pure: every method is a step that takes the time in milliseconds and gives effects. The parts are a
-prefix of the answer, or `stale` is set.
+Pure: every method is a step that takes the time in milliseconds and returns effects. The parts are
+a prefix of the answer, or `stale` is set.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 HELD: Final = 64
-"""Tokens that are kept until those before them come."""
+"""Maximum tokens that wait for missing ones before them."""
 PATIENCE: Final = 500
-"""Milliseconds that a missing token may take."""
+"""Milliseconds to wait for a missing token."""
 SILENCE: Final = 10_000
-"""Milliseconds without a frame after which a stream is stalled; reported again after twice that."""
+"""Milliseconds without a frame until a stream is stalled; the next report takes twice as long."""
 _SAFE: Final = 2**53
-"""Whole numbers below it are exact in every language."""
+"""Whole numbers below this are exact in every language."""
 
 
 class Incoming(TypedDict):
-    """A message of the topic; `sender` is empty where the server names none."""
+    """A message of the topic; `sender` is empty if the server sends none."""
 
     type: str
     data: Any
@@ -56,7 +56,7 @@ class Delta(TypedDict):
 
 
 class Snapshot(TypedDict):
-    """The answer is another one than the deltas so far amount to."""
+    """The whole answer, which differs from the deltas so far."""
 
     kind: Literal["snapshot"]
 
@@ -70,7 +70,7 @@ class Gap(TypedDict):
 
 
 class Stalled(TypedDict):
-    """No frame came for a while."""
+    """No frame has arrived for a while."""
 
     kind: Literal["stalled"]
     ms: int
@@ -104,7 +104,7 @@ ReaderEffect: TypeAlias = Start | Delta | Snapshot | Gap | Stalled | Done | Abor
 
 
 class Reading:
-    """One stream, as a reader sees it.
+    """One stream, from the view of a reader.
 
     Args:
         want: Id of the stream; `latest` for the newest, `next` for the first one that begins later.
@@ -112,15 +112,15 @@ class Reading:
 
     Attributes:
         stream: Id of the stream; empty for one of a plain producer, None before there is one.
-        epoch: That of the writer.
-        next: Tokens that the parts amount to.
+        epoch: Epoch of the writer.
+        next: Number of tokens in the parts.
         parts: The answer so far.
         stale: Whether tokens are missing.
         based: Whether the beginning of the answer, or a snapshot, was seen.
-        meta: What the writer passed with the start.
-        ended: Whether the end has come.
+        meta: The `meta` of the start.
+        ended: Whether the end has arrived.
         ignored: Number of ignored frames: not valid, or from another writer.
-        due: When `tick` is to be called, milliseconds; None for never.
+        due: Time of the next `tick`, in milliseconds; None for never.
     """
 
     def __init__(self, want: str = "latest", sender: str = "") -> None:
@@ -150,7 +150,7 @@ class Reading:
         return text_of(self.parts)
 
     def begin(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
-        """Take what was retained when the reader came, before anything else."""
+        """Process the messages that were retained when the reader joined, before all others."""
         order = [key for key in (_key(message) for message in messages) if key is not None]
         first = 0
         if self._want == "next":
@@ -159,7 +159,7 @@ class Reading:
         elif self._want == "latest" and order:
             self.stream = list(dict.fromkeys(order))[-1]
             if self.stream == "":
-                # A plain producer does not name its streams: the newest begins with index 0.
+                # Streams of a plain producer have no id: the newest begins with index 0.
                 starts = [n for n, one in enumerate(messages) if _key(one) == "" and _begins(one)]
                 first = starts[-1] if starts else 0
         if self.stream is not None:
@@ -167,15 +167,15 @@ class Reading:
         return self._take_all(messages[first:], at)
 
     def take(self, message: Incoming, at: int) -> list[ReaderEffect]:
-        """Take a message of the topic."""
+        """Process a message of the topic."""
         return self._take_all([message], at)
 
     def lost(self, at: int) -> list[ReaderEffect]:
-        """Messages of the topic were lost on the way."""
+        """Messages of the topic were lost in transit."""
         return [{"kind": "heal"}] if self.stream is not None and not self.ended else []
 
     def healed(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
-        """Take the retained messages that were fetched."""
+        """Process the fetched retained messages."""
         effects = self._take_all(messages, at)
         if self._held and not self.ended:
             self._give_up(effects)
@@ -183,7 +183,7 @@ class Reading:
         return effects
 
     def tick(self, at: int) -> list[ReaderEffect]:
-        """The time `due` has come."""
+        """Run what is due; call it at the time `due`."""
         effects: list[ReaderEffect] = []
         if self._since is not None and at >= self._since + PATIENCE:
             self._give_up(effects)
@@ -218,7 +218,7 @@ class Reading:
         self.due = min(known) if known and not self.ended else None
 
     def _take(self, message: Incoming, effects: list[ReaderEffect], at: int) -> bool:
-        """Take a frame of the stream; whether it counted."""
+        """Process a frame of the stream; returns whether it counted."""
         type, data, sender = message["type"], message["data"], message["sender"]
         plain = self.stream == ""
         epoch = max(self.epoch, 0) if plain else data.get("epoch")
@@ -298,7 +298,7 @@ class Reading:
         self._drain(effects)
 
     def _drain(self, effects: list[ReaderEffect]) -> None:
-        """Apply what is held and follows."""
+        """Apply the held tokens that are next."""
         pieces: list[Any] = []
         for index in [index for index in self._held if index < self.next]:
             del self._held[index]
@@ -373,7 +373,7 @@ _TYPES: Final = ("token", "token.snapshot", "message.complete", "stream.start", 
 
 
 def _key(message: Incoming) -> str | None:
-    """The stream that a message is a frame of; empty for one of a plain producer."""
+    """Return the stream id of a frame; empty for a plain producer."""
     data = message["data"]
     if not is_object(data) or message["type"] not in _TYPES:
         return None

@@ -1,4 +1,4 @@
-"""A stream as server-sent events, for programs that serve HTTP themselves."""
+"""Converts a stream to server-sent events, for programs that serve HTTP themselves."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ KEEPALIVE: Final = 15.0
 
 
 async def sse(reader: StreamReader, *, keepalive: float = KEEPALIVE) -> AsyncIterator[str]:
-    """The events of a stream as the body of a response of type ``text/event-stream``.
+    """Return the events of a stream as the body of a ``text/event-stream`` response.
 
     With FastAPI or Starlette: ``StreamingResponse(sse(stream_reader(ps, topic)),
     media_type="text/event-stream")``. The names of the events are ``started``, ``delta``,
-    ``snapshot``, ``gap``, ``stalled``, ``done`` and ``aborted``, their data the attributes as JSON.
-    When the response ends, the reader is closed. The stream continues.
+    ``snapshot``, ``gap``, ``stalled``, ``done`` and ``aborted``; their data is the attributes as
+    JSON. The end of the response closes the reader. The stream continues.
 
     Args:
-        reader: What ``stream_reader`` gives, not read elsewhere.
+        reader: A reader from ``stream_reader`` that nothing else reads.
         keepalive: Seconds without an event after which a comment is sent.
     """
     async with reader:

@@ -1,4 +1,4 @@
-"""`StreamWriter`: publishes one answer while it is made."""
+"""`StreamWriter`: publishes one answer while it grows."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ T = TypeVar("T")
 logger = logging.getLogger("hanzoai.pubsub")
 
 RETAINED: Final = 100
-"""Messages of a topic that are asked for: what a server keeps by default."""
+"""Requested messages per topic: the number that a server keeps by default."""
 
 _told: Final[weakref.WeakSet[PubSubClient]] = weakref.WeakSet()
-"""Clients for which the warning that readers cannot cancel was logged."""
+"""Clients that have logged the warning that readers cannot cancel."""
 
 _PARTING: Final = 5.0
-"""Seconds that a program that is interrupted waits for the abort to be published."""
+"""Seconds that an interrupted program waits until the abort is published."""
 
 
 class StreamCancelled(PubSubError):
@@ -175,7 +175,7 @@ class StreamWriter:
             self._subscription = self._client.subscribe(self._topic, on_message=self._hear)
             joining = self._join(self._subscription)
             if self._take_over:
-                # A wish that arrives while the history is read is in one of the two.
+                # A wish that arrives during the read is in the history or in the subscription.
                 await joining
             else:
                 self._begin(joining)
@@ -342,9 +342,9 @@ class StreamWriter:
         return self._core
 
     async def _read_before(self) -> tuple[int | None, list[Part], list[Incoming]]:
-        """What earlier writers published: tokens, parts, and the messages of the topic.
+        """Return the tokens and parts of earlier writers, and the messages of the topic.
 
-        The epoch becomes the next one.
+        Increments the epoch.
         """
         messages = [
             incoming(message) async for message in self._client.history(self._topic, limit=RETAINED)
@@ -386,7 +386,7 @@ class StreamWriter:
             self._timer = None
 
     async def _or_error(self, following: Any) -> Any:
-        """What an awaitable gives, unless the stream ends meanwhile."""
+        """Return the result of an awaitable, unless the stream ends meanwhile."""
         task = asyncio.ensure_future(following)
         try:
             while not task.done() and self._error is None:
@@ -471,7 +471,7 @@ class StreamWriter:
             elif effect["kind"] == "steered":
                 self._steer(effect["data"], effect["by"])
             elif effect["kind"] == "slowed" and not self._client.slowed:
-                # Where the publish rate is the cause, the client has logged it.
+                # If the publish rate is the cause, the client has logged it.
                 logger.warning(
                     "A publish of the stream %s took %.1f s: the connection is slow or was lost.",
                     self._id,
@@ -539,7 +539,7 @@ class StreamWriter:
 
 
 async def _threaded(source: Any) -> AsyncIterator[Any]:
-    """An iterator that blocks, read in a thread."""
+    """Read a blocking iterator in a thread."""
     end = object()
     while (piece := await asyncio.to_thread(next, source, end)) is not end:
         yield piece

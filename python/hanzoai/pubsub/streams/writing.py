@@ -1,7 +1,7 @@
-"""What a writer of a stream decides: which frame goes out next, and when.
+"""Logic of a stream writer: chooses the next frame, and its time.
 
-Pure: every method is a step that takes the time in milliseconds and gives effects; the caller
-publishes, keeps one timer for `due`, and reports what became of each publish.
+Pure: every method is a step that takes the time in milliseconds and returns effects. The caller
+publishes, keeps one timer for `due`, and reports the result of each publish.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.streams.reading import Incoming
 
 WINDOW: Final = 40
-"""Milliseconds between two tokens, at least."""
+"""Minimum milliseconds between two tokens."""
 WIDEST: Final = 500
-"""The window that rate errors lead to, at most."""
+"""Maximum window after rate errors, in milliseconds."""
 EVERY: Final = 40
 """Tokens after which a snapshot is due."""
 INTERVAL: Final = 1_500
-"""Milliseconds after which a snapshot is due, while the writer pauses, too."""
+"""Milliseconds after which a snapshot is due, even while the writer pauses."""
 SELDOM: Final = 5_000
-"""Milliseconds between two snapshots, at most."""
+"""Maximum milliseconds between two snapshots."""
 UNSENT: Final = 65_536
 """Bytes that may wait to be sent before `write` waits."""
 LARGEST: Final = 196_608
-"""Bytes of an answer as JSON; a frame with all of it stays below the limit of a payload."""
+"""Maximum bytes of an answer as JSON, so that a frame with all of it fits in a payload."""
 PATIENCE: Final = 60_000
 """Milliseconds without a successful publish after which the writer gives up."""
 SLOW: Final = 1_000
 """Milliseconds that a publish may wait before the writer reports it."""
 TTL: Final = 120
-"""Seconds that tokens and snapshots are kept."""
+"""Seconds that the history keeps tokens and snapshots."""
 TTL_END: Final = 3_600
-"""Seconds that the end of a stream is kept."""
+"""Seconds that the history keeps the end of a stream."""
 WISHES: Final = ("stream.cancel", "stream.steer")
 """Types of the messages that readers send to the writer."""
 
 
 class Publish(TypedDict):
-    """Publish a frame, and report what became of it with `sent` or `failed`."""
+    """Publish a frame, and report the result with `sent` or `failed`."""
 
     kind: Literal["publish"]
     type: str
@@ -61,7 +61,7 @@ class Publish(TypedDict):
 
 
 class Refused(TypedDict):
-    """What was written is not valid; the writer ends the stream."""
+    """The written piece is not valid; the writer ends the stream."""
 
     kind: Literal["refused"]
     code: Literal["invalid_payload", "payload_too_large"]
@@ -74,7 +74,7 @@ class Ended(TypedDict):
 
 
 class Failed(TypedDict):
-    """The writer has given up: nothing more is published."""
+    """The writer has given up and publishes no more frames."""
 
     kind: Literal["failed"]
     code: str
@@ -89,7 +89,7 @@ class Cancelled(TypedDict):
 
 
 class Steered(TypedDict):
-    """A reader sends something to the program that writes."""
+    """A reader sends data to the writer."""
 
     kind: Literal["steered"]
     data: Any
@@ -97,7 +97,7 @@ class Steered(TypedDict):
 
 
 class Slowed(TypedDict):
-    """Publishes are held back for longer than a second; reported once."""
+    """Publishes have waited for longer than a second; reported once."""
 
     kind: Literal["slowed"]
     ms: int
@@ -108,23 +108,23 @@ EndKind: TypeAlias = Literal["complete", "abort"]
 
 
 class Writing:
-    """One stream, as its writer sees it.
+    """One stream, from the view of its writer.
 
     Args:
         stream: Id of the stream.
         epoch: Higher than that of any earlier writer of the stream.
-        writer: A word that no other writer uses.
-        base: Number of the tokens that earlier writers published; None starts again.
-        parts: What these tokens amount to.
-        meta: What readers get with the start.
-        window: Milliseconds between two tokens, at least.
+        writer: A word that is unique to this writer.
+        base: Number of tokens that earlier writers published; None starts again.
+        parts: The parts of these tokens.
+        meta: JSON that readers receive with the start.
+        window: Minimum milliseconds between two tokens.
 
     Attributes:
-        due: When `tick` is to be called, milliseconds; None for never.
-        full: Whether the program is to wait before it writes more.
-        ended: Whether nothing more is written.
-        parts: The answer so far, with what is not published yet.
-        stats: What was published, how often a publish failed, and how often it was held back.
+        due: Time of the next `tick`, in milliseconds; None for never.
+        full: Whether the program must wait before it writes more.
+        ended: Whether the stream accepts no more pieces.
+        parts: The answer so far, including unpublished parts.
+        stats: Counters of publishes, failures and delays.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class Writing:
     # ---------------------------------------------------------------- the program's side
 
     def open(self, at: int) -> list[WriterEffect]:
-        """Begin: publish the start of the stream."""
+        """Publish the start of the stream."""
         self._snapped = at
         return self._pump(at)
 
@@ -186,7 +186,7 @@ class Writing:
         if isinstance(piece, str) or "type" not in piece:
             text = piece if isinstance(piece, str) else str(piece["text"])
             whole, self._held = split_pair(self._held + text)
-            # U+FFFD that was not written stands for half of a pair.
+            # U+FFFD that the program did not write replaces half of a pair.
             if whole.count("\ufffd") != text.count("\ufffd"):
                 return self._refuse("invalid_payload", at)
             piece = whole if isinstance(piece, str) else {"text": whole}
@@ -236,7 +236,7 @@ class Writing:
     def failed(
         self, code: str, retryable: bool, at: int, wait: int | None = None
     ) -> list[WriterEffect]:
-        """The frame was not published, or no one knows: it is sent again, if that may help."""
+        """The frame was not published, or its result is unknown: send it again if that may help."""
         if self.ended or self._flight is None:
             return []
         if self._failing is None:
@@ -251,12 +251,12 @@ class Writing:
         return self._pump(at)
 
     def hear(self, type: str, data: Any, sender: str) -> list[WriterEffect]:
-        """Take a message of the topic: readers' wishes, and frames of another writer."""
+        """Process a message of the topic: wishes of readers, and frames of another writer."""
         if self.ended or not is_object(data) or data.get("stream") != self.stream:
             return []
         epoch = data.get("epoch")
         if type in WISHES:
-            # A reader that has not seen a takeover yet names the epoch before.
+            # A reader that has not seen a takeover yet sends the previous epoch.
             if epoch is not None and not _is_reached(epoch, self.epoch):
                 return []
             if type == "stream.steer":
@@ -273,7 +273,7 @@ class Writing:
         return []
 
     def inherit(self, messages: Sequence[Incoming]) -> list[WriterEffect]:
-        """Take the history of the topic: the cancels that no earlier writer lived to act on."""
+        """Process the history of the topic: cancels that failed writers did not act on."""
         cancels: list[WriterEffect] = []
         for message in messages:
             type, data = message["type"], message["data"]
@@ -285,7 +285,7 @@ class Writing:
         return cancels
 
     def tick(self, at: int) -> list[WriterEffect]:
-        """The time `due` has come."""
+        """Run what is due; call it at the time `due`."""
         return self._pump(at)
 
     # ---------------------------------------------------------------- inside
@@ -306,7 +306,7 @@ class Writing:
         self.due = None
 
     def _pump(self, at: int) -> list[WriterEffect]:
-        """Publish what is due now. Returns when to look again."""
+        """Publish what is due now; returns the time of the next check."""
         self.due = self._again
         if self.ended:
             self.due = None
