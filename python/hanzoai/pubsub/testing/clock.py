@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 _START_MS: Final = 1_740_307_200_000
 _AT_ONCE: Final = 1_000_000
-"""Timers that may fire in one moment."""
+"""Maximum timers that may fire at the same time."""
 
 _TURNS: Final = 50
-"""Turns of an event loop that does not show what is ready."""
+"""Turns to run on an event loop that does not show its ready queue."""
 
 
 class VirtualTimer:
@@ -32,7 +32,7 @@ class VirtualTimer:
         return self._callback is not None
 
     def cancel(self) -> None:
-        """Take it back."""
+        """Cancel the timer."""
         self._callback = None
 
     def fire(self) -> None:
@@ -159,7 +159,7 @@ class VirtualClock:
 async def _idle() -> None:
     """Yield until the event loop has nothing to do."""
     ready = getattr(asyncio.get_running_loop(), "_ready", None)
-    if ready is None:  # a loop that does not show what is ready, such as uvloop's
+    if ready is None:  # a loop that does not show its ready queue, such as uvloop's
         for _ in range(_TURNS):
             await asyncio.sleep(0)
         return

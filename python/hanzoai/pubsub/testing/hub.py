@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Tokens:
-    """Tokens that exist in memory alone, and the hub's authenticator of them."""
+    """Tokens in memory, and their authenticator for the hub."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -49,7 +49,7 @@ class Tokens:
     def make(
         self, user: str, *, kind: Kind, ttl: float | None, orgs: Sequence[str], name: str | None
     ) -> str:
-        """A token for an identity."""
+        """Return a token for an identity."""
         token = f"memory-{secrets.token_urlsafe(12)}"
         self._known[token] = Identity(
             user_id=user,
@@ -61,7 +61,7 @@ class Tokens:
         return token
 
     def expire_all(self) -> None:
-        """Every token ends now."""
+        """Expire every token."""
         now = self._clock.wall_ms()
         for token, identity in self._known.items():
             self._known[token] = replace(identity, expires_at=now)
@@ -77,7 +77,7 @@ class Tokens:
 
 
 class _Open:
-    """Access rules under which everybody may do everything."""
+    """Access rules that allow everything."""
 
     def may_subscribe(self, identity: Identity, topic: str) -> bool:
         return True
@@ -93,12 +93,12 @@ class _Open:
 
 
 class MemoryHub:
-    """A hub on a given clock.
+    """The hub of the reference server on a given clock.
 
     Args:
-        clock: Its time.
+        clock: Clock of the hub.
         rules: Path of access rules; None allows everything.
-        settings: Of the server.
+        settings: Settings of the server.
     """
 
     def __init__(self, clock: Clock, rules: str | None, settings: Mapping[str, object]) -> None:
@@ -156,13 +156,13 @@ class MemoryHub:
         return Published(result.id, result.timestamp, result.seq, result.duplicate)
 
     async def close(self) -> None:
-        """End."""
+        """Stop the hub."""
         await self.hub.drain(0)
         self._stop()
 
 
 class MemoryHttp(httpx.AsyncBaseTransport):
-    """The HTTP API of a hub, as httpx calls it, without HTTP."""
+    """An httpx transport that calls the HTTP API of a hub without HTTP."""
 
     def __init__(self, hub: Hub, max_payload: int) -> None:
         self._hub = hub

@@ -19,15 +19,15 @@ _PING: Final = 0x9
 
 
 class Server(Protocol):
-    """What a link needs of its server."""
+    """The server, from the view of a link."""
 
     @property
     def is_frozen(self) -> bool:
-        """Whether nothing goes either way."""
+        """Whether no data passes in either direction."""
         ...
 
     def takes(self, type: str) -> bool:
-        """Whether a frame of this type is to arrive."""
+        """Return whether a frame of this type may arrive."""
         ...
 
     def note(self, frame: dict[str, Any]) -> None:
@@ -38,7 +38,7 @@ class Server(Protocol):
 
 
 class Link:
-    """The server's end: the hub's sink, and what the client's transport writes to."""
+    """The server's end: the hub's sink, and the target of the client's transport."""
 
     def __init__(self, server: Server, client: MemoryTransport, transport: TransportName) -> None:
         self.transport = transport
@@ -103,7 +103,7 @@ class Link:
                 self._client.arrived(payload)
 
     def buffered(self) -> int:
-        """See ``pubsub_server.interfaces.Sink``: memory holds nothing up."""
+        """See ``pubsub_server.interfaces.Sink``: memory has no backpressure."""
         return 0
 
     def close(self, code: int, reason: str) -> None:
@@ -133,7 +133,7 @@ class Link:
         self.closed(None)
 
     def thaw(self) -> None:
-        """What was held arrives."""
+        """Deliver the held data."""
         held, self._held = self._held, []
         for inbound, data in held:
             if inbound:
@@ -143,7 +143,7 @@ class Link:
 
 
 def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
-    """Opcode and payload of the frames of a WebSocket server, which are whole and not masked."""
+    """Yield opcode and payload of a WebSocket server's frames, which are whole and unmasked."""
     at = 0
     while at < len(data):
         opcode = data[at] & 0x0F
@@ -158,7 +158,7 @@ def frames(data: bytes) -> Iterator[tuple[int, bytes]]:
 
 
 def frame_type(payload: bytes) -> str:
-    """The type of a frame."""
+    """Return the type of a frame."""
     if payload.startswith(b'{"type":"message"'):
         return "message"
     frame: Any = json.loads(payload)

@@ -1,9 +1,9 @@
 """The pytest plugin: fixtures for programs that use Hanzo PubSub.
 
 ``pubsub_server``
-    The reference server on free ports: ``.ws``, ``.http``, ``.token(...)``, ``.faults``. Settings
-    go in by ``@pytest.mark.pubsub_server(history_max_messages=10)``; how long one lives, in the
-    ini-file by ``pubsub_server_scope = session`` (default ``function``).
+    The reference server on free ports: ``.ws``, ``.http``, ``.token(...)``, ``.faults``. Pass
+    settings by ``@pytest.mark.pubsub_server(history_max_messages=10)``. Set its scope in the ini
+    file, for example ``pubsub_server_scope = session`` (default ``function``).
 
 ``pubsub_memory``
     A ``MemoryServer`` with a clock that the test moves; takes the same marker.
@@ -79,7 +79,7 @@ async def pubsub_memory(request: pytest.FixtureRequest) -> AsyncIterator[MemoryS
 
 
 def _on_the_terminal(request: pytest.FixtureRequest) -> Callable[[str], None]:
-    """Writes although pytest keeps what is written: a test that hangs never gets to show it."""
+    """Write past pytest's capture: a test that hangs would not show captured output."""
     capture = cast("Any", request.config.pluginmanager.getplugin("capturemanager"))
 
     def tell(sentence: str) -> None:

@@ -1,8 +1,8 @@
 """`MemoryServer`: the real hub of the reference server, in this process, without a socket.
 
-Only the listeners are replaced: frames go straight from the client's transport to the hub and back.
+Replaces only the listeners: frames go directly from the client's transport to the hub and back.
 Rules, history, positions, presence, limits and re-authentication are those of the server itself.
-Needs the extra ``[server]``; without it, building one raises.
+Needs the extra ``[server]``; without it, the constructor raises `UsageError`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ C = TypeVar("C", bound="Clock", default=VirtualClock)
 
 
 class _Client(PubSubClient):
-    """One that the server closes: what a test drops at its end needs no warning."""
+    """A client that the server closes: a test that drops it causes no warning."""
 
     _warns = False
 
@@ -132,7 +132,7 @@ class MemoryServer(Generic[C]):
         self.tell: Callable[[str], None] = tell_stderr
         self._standstill: Standstill | None = None
 
-    # ------------------------------------------------------------ life
+    # ------------------------------------------------------------ start and stop
 
     async def start(self) -> Self:
         """Start the server; clients can then reach it by ``url``."""
@@ -182,7 +182,7 @@ class MemoryServer(Generic[C]):
     ) -> None:
         await self.stop()
 
-    # ------------------------------------------------------------ what a test uses
+    # ------------------------------------------------------------ clients, tokens and publishes
 
     def client(self, token: str | None = None, **options: Any) -> PubSubClient:
         """Return a client of this server, which is closed with it.
@@ -223,7 +223,7 @@ class MemoryServer(Generic[C]):
         """Publish as a service, without any client.
 
         Args:
-            topic: Where.
+            topic: The topic.
             message: ``{"type", "data"}``, optionally ``ttl``, ``id``, ``meta``.
             seconds: Seconds to wait before publishing.
         """
@@ -346,7 +346,7 @@ class MemoryServer(Generic[C]):
         """See ``MemoryPeer``."""
         return self._running.http
 
-    # ------------------------------------------------------------ what a link asks
+    # ------------------------------------------------------------ for links
 
     @property
     def is_frozen(self) -> bool:

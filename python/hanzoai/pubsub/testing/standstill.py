@@ -1,7 +1,7 @@
 """Reports a test that waits for virtual time that does not advance.
 
-With a virtual clock a call that waits for a timer waits forever, unless the test lets time pass,
-and a test that hangs does not say what for. This looks at the clock in real time.
+With a virtual clock, a call that waits for a timer waits forever unless the test advances time, and
+a test that hangs does not show the reason. This module checks the clock in real time.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.testing.clock import VirtualClock
 
 PATIENCE: Final = 5.0
-"""Real seconds without activity after which this is reported."""
+"""Real seconds without activity before a report."""
 
 
 class _Timer(Protocol):
@@ -26,10 +26,10 @@ class Standstill:
     """Watches one clock.
 
     Args:
-        clock: What may stand still.
-        call_later: Of the event loop, in real time.
-        tell: Gets the sentence, once for each standstill.
-        patience: Real seconds.
+        clock: The clock to watch.
+        call_later: `call_later` of the event loop, in real time.
+        tell: Called with the report, once for each standstill.
+        patience: Real seconds without activity before a report.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Standstill:
         self._timer: _Timer | None = None
 
     def start(self) -> None:
-        """Look from now on."""
+        """Start to watch."""
         self._timer = self._call_later(self._patience, self._look)
 
     def stop(self) -> None:
-        """Look no longer."""
+        """Stop watching."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -74,7 +74,7 @@ class Standstill:
 
 
 def tell_stderr(sentence: str) -> None:
-    """Write it where people look."""
+    """Write the report to standard error."""
     sys.stderr.write(f"hanzoai.pubsub.testing: {sentence}\n")
     sys.stderr.flush()
 

@@ -1,4 +1,4 @@
-"""The reference server in a thread of its own, for tests with or without asyncio."""
+"""The reference server in its own thread, for tests with or without asyncio."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Address(TypedDict):
-    """Where a server is, as a client takes it."""
+    """Client options with the address of a server."""
 
     url: str
     rest_url: str
@@ -91,7 +91,7 @@ class ThreadedServer:
 
     @property
     def running(self) -> RunningServer:
-        """The server; use what is in it through ``call``."""
+        """The server; use its objects through ``call``."""
         return self._running
 
     def stop(self) -> None:
@@ -114,7 +114,7 @@ class ThreadedServer:
 
 
 class _InLoop:
-    """An object of the server's loop: its methods run there, from any thread."""
+    """Proxy of an object in the server's loop: its methods run there, from any thread."""
 
     def __init__(self, target: object, call: Callable[..., Any]) -> None:
         self._target = target
