@@ -113,7 +113,7 @@ async def test_a_show_that_stays_waits_for_a_browser_and_ends_well_when_told(nam
         assert process.stdout is not None
         assert (await process.stdout.readline()).startswith(b"chat: http://127.0.0.1:")
         url = (await process.stdout.readline()).decode().removeprefix("in a browser: ").strip()
-        assert b"when the page is open" in await process.stdout.readline()
+        assert b"when you open the page" in await process.stdout.readline()
         async with httpx.AsyncClient(base_url=url, trust_env=False) as browser:
             page = await browser.get("")
             assert "the main job" in page.text

@@ -24,7 +24,7 @@ PLACES: Final = (
 )
 SUFFIXES: Final = frozenset({".py", ".ts", ".tsx", ".json"})
 NOT_RULES: Final = frozenset(
-    {"CRC-32", "EIP-191", "HIP-56", "SHA-256", "SHA-512", "UTF-8", "UTF-16"}
+    {"CRC-32", "EIP-191", "HIP-56", "SHA-1", "SHA-256", "SHA-512", "UTF-8", "UTF-16"}
 )
 """Names of standards that have the form of a rule. HIP-56's statements have one letter."""
 
