@@ -1,5 +1,5 @@
 /**
- * Publishes of several messages in one frame: what each message was answered, and what is sent again.
+ * Publishes of several messages in one frame: the answer of each message, and repeats.
  *
  * The part of a client that publishes batches.
  */
@@ -15,7 +15,7 @@ import {
   UNANSWERED,
 } from './publishes.js';
 
-/** The server answered: one result for each message that had none. */
+/** The server answered: one result for each message without one. */
 export function batchAnswered(publishes: Publishes, entry: Entry, frame: PublishedFrame): void {
   const all = frame.results ?? [resultOf(frame)];
   let pause = 0;
@@ -25,7 +25,7 @@ export function batchAnswered(publishes: Publishes, entry: Entry, frame: Publish
   publishes._advance(entry, pause);
 }
 
-/** The server answered one message; `last`: the others are answered, too. */
+/** The server answered one message; `last`: all others have an answer. */
 export function slotAnswered(
   publishes: Publishes,
   entry: Entry,
@@ -42,7 +42,9 @@ export function slotAnswered(
   }
 }
 
-/** Note the result of one message; the milliseconds to pause, if it was refused for now. */
+/**
+ * Record the result of one message; returns the milliseconds to pause if it was refused for now.
+ */
 function note(entry: Entry, slot: number, result: PublishResult): number {
   const { error } = result;
   if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
@@ -52,7 +54,7 @@ function note(entry: Entry, slot: number, result: PublishResult): number {
   return 0;
 }
 
-/** What an error about one message says became of it. */
+/** The outcome of a message, from the error about it. */
 function refusal({ code, message, remedy, field, retry_after_ms }: ErrorFrame): PublishResult {
   const about = code === RATE_LIMITED ? { retry_after_ms } : { remedy, field };
   return { error: { code, message, ...about } } as PublishResult;

@@ -6,22 +6,22 @@ import { InvalidOption } from '../errors.js';
 const DAY = 86_400_000;
 const TOKEN_MAX = 16_384;
 
-/** Numbers from `low` to `high`, of a unit; whole ones, but for milliseconds. */
+/** Numbers from `low` to `high` with a unit; whole numbers, except for milliseconds. */
 export type Range = readonly [low: number, high: number, unit: string];
 
-/** What an option may hold: one of a few words, or a number of a range. */
+/** The values that an option accepts: one of a few words, or a number in a range. */
 export type Kind = readonly [string, ...string[]] | Range;
 
 /** Times up to a day. */
 export const TIME: Range = [1, DAY, 'milliseconds'];
 
-/** An error about an option; its value is left out, for it may hold a secret. */
+/** An error about an option; it omits the value, which may be a secret. */
 export function invalid(field: string, problem = '', remedy?: string): InvalidOption {
   if (!DEVELOPMENT) return new InvalidOption(undefined, { field });
   return new InvalidOption(`\`${field}\` ${problem}.`, { remedy, field });
 }
 
-/** A number of a range. */
+/** Check a number in a range. */
 export function checkNumber(name: string, value: unknown, [low, high, unit]: Range): number {
   if (!DEVELOPMENT) return value as number;
   const remedy = `Give ${unit} from ${low} to ${high}.`;
@@ -35,12 +35,12 @@ export function checkNumber(name: string, value: unknown, [low, high, unit]: Ran
   return value;
 }
 
-/** How long to wait: up to a day, or not at all. */
+/** Check a waiting time: from 0 up to a day. */
 export function checkPatience(name: string, value: unknown): number {
   return checkNumber(name, value, [0, DAY, 'milliseconds']);
 }
 
-/** An object of settings with these names and no others; any may be left out. */
+/** Check an object of settings with only these names, all optional. */
 export function checkGroup<Group extends object>(
   what: string,
   given: Partial<Group>,
@@ -53,7 +53,7 @@ export function checkGroup<Group extends object>(
   }
 }
 
-/** Settings by name: those given, and those of `base` besides. */
+/** Settings by name: the given ones, and those of `base` for the rest. */
 export function checkValues<Group extends object>(
   given: Partial<Group>,
   base: Group,
@@ -72,7 +72,7 @@ function checkValue(name: string, value: unknown, kind: Kind): void {
   else checkChoice(name, value, kind as readonly string[]);
 }
 
-/** Settings that are given, and those of `base` besides. */
+/** The given settings, and those of `base` for the rest. */
 export function merged<Group extends object>(given: Partial<Group>, base: Group): Group {
   const known = Object.entries(given).filter(([, value]) => value !== undefined);
   return { ...base, ...Object.fromEntries(known) };
@@ -84,7 +84,7 @@ export function checkFlag(name: string, value: unknown): boolean {
   throw invalid(name, `is ${kind(value)}, not a boolean`, 'Give true or false.');
 }
 
-/** One of a few words. */
+/** Check for one of a few words. */
 export function checkChoice<T extends string>(
   name: string,
   value: unknown,
@@ -104,7 +104,7 @@ export function checkFunction(name: string, value: unknown): void {
   }
 }
 
-/** An object of named settings, none of them unknown. */
+/** Check an object of settings without unknown names. */
 export function checkNames(what: string, value: unknown, names: readonly string[]): void {
   if (!DEVELOPMENT) return;
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
@@ -124,10 +124,10 @@ export function checkNames(what: string, value: unknown, names: readonly string[
   }
 }
 
-/** What may stand in the options of any call that waits. */
+/** The options of any call that waits. */
 export const WAITING: readonly string[] = ['timeout', 'signal'];
 
-/** Options of one call: an object with these names and no others. */
+/** Check the options of one call: an object with only these names. */
 export function checkCall(options: unknown, names: readonly string[] = []): void {
   if (!DEVELOPMENT) return;
   checkNames('options', options, [...WAITING, ...names]);
@@ -136,12 +136,12 @@ export function checkCall(options: unknown, names: readonly string[] = []): void
   throw invalid('signal', `is ${kind(signal)}`, 'Pass the `signal` of an AbortController.');
 }
 
-/** Whether it can be listened to as an AbortSignal, or is none at all. */
+/** Whether it is undefined, or supports listeners as an AbortSignal does. */
 export function isSignal(value: unknown): boolean {
   return typeof ((value ?? AbortSignal.prototype) as AbortSignal).throwIfAborted === 'function';
 }
 
-/** What a wrong value is, without showing it. */
+/** Describe a wrong value without showing it. */
 export function kind(value: unknown): string {
   if (!DEVELOPMENT) return '';
   if (value === null || value === undefined || Number.isNaN(value)) return String(value);
@@ -173,7 +173,7 @@ export function checkToken(token: unknown, field = 'token'): string {
   return trimmed;
 }
 
-/** A token without the word `Bearer` before it, in whatever case (HIP-56, ambiguity E1). */
+/** The token without a leading `Bearer`, in any case (HIP-56, ambiguity E1). */
 export function bareToken(token: string): string {
   return token.replace(/^bearer(?: |$)/i, '').trim();
 }

@@ -1,4 +1,4 @@
-/** Whether options can be used, in words: what the production build leaves out. */
+/** Checks of options with full error messages; the production build omits them. */
 
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption } from '../errors.js';
@@ -78,10 +78,10 @@ const NAMES = [
 ];
 
 /**
- * Check what a program passes to `new PubSub`, but for the token itself.
+ * Check the options of `new PubSub`, except the token.
  *
- * @throws InvalidOption A value has a wrong type or lies out of range, a needed one is missing, or
- *   a name is not known; `field` names it.
+ * @throws InvalidOption A value has a wrong type or is out of range, a required one is missing, or
+ *   a name is unknown; `field` names it.
  */
 export function checkOptions(
   given: PubSubOptions,
@@ -136,7 +136,7 @@ export function checkOptions(
   );
 }
 
-/** Check the bounds of a subscription. */
+/** Check the queue limits of a subscription. */
 export function checkReceiveQueue(given: Partial<ReceiveQueue>, field: string): void {
   if (DEVELOPMENT) checkGroup(field, given, { ...QUEUE, policy: ['gap', 'error'] });
 }
@@ -153,7 +153,7 @@ function checkRetry(given: NonNullable<PubSubOptions['retry']>): void {
     throw invalid('retry.cap', 'is below `retry.base`', 'Raise `cap` or lower `base`.');
 }
 
-/** An option that is missing, or given twice. */
+/** An error about an option that is missing or given twice. */
 function missing(field: string, said: string, remedy: string): InvalidOption {
   return new InvalidOption(`${said} given.`, { remedy, field });
 }

@@ -183,7 +183,7 @@ export interface PubSubOptions extends Partial<Settings> {
   readonly logger?: Logger | undefined;
 }
 
-/** @internal Everything a client is set to, and its session with it. */
+/** @internal All settings of a client, and of its session. */
 export interface ClientOptions extends Settings, SessionOptions {
   readonly socketUrl: string;
   readonly httpUrl: string;
@@ -193,9 +193,9 @@ export interface ClientOptions extends Settings, SessionOptions {
   readonly getToken?: TokenCallback | undefined;
   readonly name?: string | undefined;
   readonly echo: boolean;
-  /** The name of the sharing; undefined for none. */
+  /** The name of the shared group; undefined to share nothing. */
   readonly shareTabs: string | undefined;
-  /** The name of what is kept over a reload; undefined for nothing. */
+  /** The name of the state kept over a reload; undefined to keep nothing. */
   readonly recover: string | undefined;
   readonly sendPolicy: SendPolicy;
   readonly receiveQueue: ReceiveQueue;

@@ -1,4 +1,4 @@
-/** Options of a client: what is given, the environment, and the defaults, as one flat object. */
+/** Options of a client: the given values, the environment, and the defaults, as one flat object. */
 
 import { DEVELOPMENT } from '../build.js';
 import { CLIENT } from '../generated/defaults.js';
@@ -17,11 +17,11 @@ const CONSOLE: Logger = {
 };
 
 /**
- * @internal Join what was given, the environment and the defaults, and check it all.
+ * @internal Combine the given options, the environment and the defaults, and check them.
  *
- * @throws InvalidOption A value has a wrong type or lies out of range, a needed one is missing, or
- *   a name is not known; `field` names it. The production build looks at URLs and token alone.
- * @throws InsecureUrl A token would go unencrypted to another machine.
+ * @throws InvalidOption A value has a wrong type or is out of range, a required one is missing, or
+ *   a name is unknown; `field` names it. The production build checks only URLs and the token.
+ * @throws InsecureUrl A token would be sent unencrypted to another machine.
  */
 export function readOptions(
   given: PubSubOptions,
@@ -63,7 +63,7 @@ export function readOptions(
   };
 }
 
-/** @internal Bounds of one subscription, checked; what is not given comes from the client's. */
+/** @internal Check the queue limits of one subscription; the client's limits are the defaults. */
 export function readReceiveQueue(
   given: Partial<ReceiveQueue> = {},
   { messages, bytes, policy }: ReceiveQueue = {
@@ -79,12 +79,12 @@ export function readReceiveQueue(
   };
 }
 
-/** The name of what is shared or kept: true stands for the empty one, false for nothing. */
+/** The name for sharing or keeping: true means the empty name, false none. */
 function nameOf(given: boolean | string = false): string | undefined {
   return given === true ? '' : given || undefined;
 }
 
-/** The environment, where the platform has one. */
+/** The environment, if the platform has one. */
 function environment(): Readonly<Record<string, string | undefined>> {
   const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
   return process?.env ?? {};

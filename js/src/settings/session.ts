@@ -1,13 +1,13 @@
-/** What a session is set to. Times in milliseconds, sizes in bytes. */
+/** Settings of a session. Times in milliseconds, sizes in bytes. */
 
 import { CLIENT, type ClientDefaults } from '../generated/defaults.js';
 
-/** `auto` begins with a WebSocket and falls back to SSE. */
+/** `auto` starts with a WebSocket and falls back to SSE. */
 export type TransportChoice = 'auto' | 'websocket' | 'sse';
 
 /** Settings of a session; the defaults are those of `spec/defaults.yaml`. */
 export interface SessionOptions {
-  /** Asking for a token again may give another one; false for a fixed token. */
+  /** Whether another call for a token may return a new one; false for a fixed token. */
   readonly renewable: boolean;
   readonly transport: TransportChoice;
   /** Sent to the server in `auth`. */
@@ -44,7 +44,7 @@ export interface SessionOptions {
   readonly paceInterval: number;
 }
 
-/** All settings: those given, and the defaults of the others. */
+/** All settings: the given ones, and defaults for the rest. */
 export function sessionOptions(
   given: Partial<SessionOptions> = {},
 ): SessionOptions & ClientDefaults {

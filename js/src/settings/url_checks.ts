@@ -1,4 +1,4 @@
-/** What is wrong with a URL, in words: the production build leaves it out. */
+/** Error messages for invalid URLs; the production build omits them. */
 
 import { invalid, kind } from './checks.js';
 import { SECRETS } from './urls.js';
@@ -7,7 +7,7 @@ const URL_MAX = 2_048;
 
 const INSTEAD = 'Pass `token` or `getToken` instead.';
 
-/** What can be wrong with an address, in the order of the tests, and the remedy where there is one. */
+/** Possible problems of an address, in the order of the checks, with a remedy if there is one. */
 const WORDS: readonly (readonly [problem: string, remedy?: string])[] = [
   ['is '],
   ['is empty'],
@@ -23,10 +23,10 @@ const WORDS: readonly (readonly [problem: string, remedy?: string])[] = [
 ];
 
 /**
- * Check an address that a program gave.
+ * Check an address that the program passed.
  *
- * @param schemes Those that it may have, such as `wss:`.
- * @throws InvalidOption It is not such a URL, or holds a user, a password or a token.
+ * @param schemes The allowed schemes, such as `wss:`.
+ * @throws InvalidOption It is not such a URL, or contains a user, a password or a token.
  */
 export function checkUrl(given: unknown, field: string, schemes: readonly string[]): void {
   const url = given instanceof URL ? given.href : given;

@@ -1,5 +1,5 @@
 /**
- * Where a server is: the address of its socket and of its HTTP API, each derived from the other.
+ * Addresses of a server: the URLs of its socket and of its HTTP API, each derived from the other.
  *
  * HIP-56 has the socket at `wss://HOST:8057/ws` and HTTP at `https://HOST:8056`.
  */
@@ -11,7 +11,7 @@ const SOCKET_PORT = '8057';
 const HTTP_PORT = '8056';
 const SOCKET_PATH = '/ws';
 
-/** Query parameters that hold a token, which proxies would write into their logs. */
+/** Query parameters that carry a token, which proxies would write into their logs. */
 export const SECRETS: RegExp = /^(?:(?:access_)?token|auth|(?:api_?)?key|jwt)$/i;
 
 /** Both addresses of one server. */
@@ -23,12 +23,12 @@ export interface Endpoints {
 }
 
 /**
- * Read the addresses that a program gave.
+ * Read the addresses that the program passed.
  *
  * @param url `ws://`, `wss://`, `http://` or `https://`. A socket URL without a path gets `/ws`.
- *   The other address follows: ws ↔ http, port 8057 ↔ 8056.
- * @param restUrl `http://` or `https://`, where the HTTP API is elsewhere.
- * @throws InvalidOption One of them is not such a URL, or holds a user, a password or a token.
+ *   The other address is derived from it: ws ↔ http, port 8057 ↔ 8056.
+ * @param restUrl `http://` or `https://`, if the HTTP API has another address.
+ * @throws InvalidOption One of them is not such a URL, or contains a user, a password or a token.
  */
 export function endpoints(url: unknown, restUrl?: unknown): Endpoints {
   const { protocol, host, hostname, port, pathname, search } = read(url, 'url', /^(ws|http)s?:/);
@@ -49,7 +49,7 @@ export function endpoints(url: unknown, restUrl?: unknown): Endpoints {
 }
 
 /**
- * Refuse to send a token in the clear to another machine (HIP-56 Security 2, ambiguity E13).
+ * Refuse to send a token unencrypted to another machine (HIP-56 Security 2, ambiguity E13).
  *
  * @param urls By the name of the option.
  * @throws InsecureUrl One of the addresses is unencrypted and not on this machine.
@@ -65,14 +65,16 @@ export function refusePlaintext(urls: Readonly<Record<string, string>>): void {
   }
 }
 
-/** Whether the host of a URL, in lower case, is this machine by its very name or address. */
+/** Whether the host of a URL, in lower case, is a fixed name or address of this machine. */
 function isLoopback(hostname: string): boolean {
   return /^((.*\.)?localhost\.?|127(\.\d{1,3}){3}\.?|\[::1\]|\[::ffff:7f[0-9a-f]{2}:[0-9a-f]{1,4}\])$/.test(
     hostname,
   );
 }
 
-/** A URL of one of the schemes that holds no secret; `url_checks` has the words for others. */
+/**
+ * A URL with one of the schemes and without secrets; `url_checks` describes the problems of others.
+ */
 function read(given: unknown, field: string, schemes: RegExp): URL {
   try {
     const url = new URL(String(given).trim());
@@ -81,7 +83,7 @@ function read(given: unknown, field: string, schemes: RegExp): URL {
       username || password || [...searchParams.keys()].some((it) => SECRETS.test(it));
     if (schemes.test(protocol) && hostname && !hash && !isSecret) return url;
   } catch {
-    // It is refused like one that cannot be used.
+    // An invalid URL is rejected like an unusable one.
   }
   throw invalid(field);
 }

@@ -1,4 +1,4 @@
-/** What carries signed messages: a HIP-56 topic, or a WebSocket of the topic's own. */
+/** Carriers of signed messages: a HIP-56 topic, or a WebSocket for the topic alone. */
 
 import type { PubSub } from '../client.js';
 import { ClosedError, ConnectionFailed, InvalidOption, InvalidPayload } from '../errors.js';
@@ -9,13 +9,15 @@ import { fromData, toData, toHex, verify } from '../soc.js';
 import type { Message, Published } from '../values.js';
 import type { SignedEvent } from './messages.js';
 
-/** Frames that wait for the program; then the socket is closed, for nothing is dropped silently. */
+/**
+ * Maximum frames that wait for the program; above it the socket closes, so that no loss is silent.
+ */
 const WAITING_MAX = 1_000;
 
-/** What a carrier needs of a client. */
+/** The interface of a client for a carrier. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish'>;
 
-/** Publishes frames, and yields what comes. */
+/** Publishes frames, and yields received ones. */
 export interface Carrier {
   open(): Promise<void>;
   publish(frame: Uint8Array, owner: Uint8Array): Promise<Published | undefined>;
@@ -24,7 +26,7 @@ export interface Carrier {
   close(): Promise<void>;
 }
 
-/** Inside the HIP-56 topic `signed.<64 hex>` of a client. */
+/** Uses the HIP-56 topic `signed.<64 hex>` of a client. */
 export class TopicCarrier implements Carrier {
   private readonly _name: string;
   private _subscription: Subscription | undefined;
@@ -87,21 +89,21 @@ export class TopicCarrier implements Carrier {
   }
 }
 
-/** A WebSocket of a server with `--signed`, or of a Bee node. */
+/** Uses a WebSocket of a server with `--signed`, or of a Bee node. */
 export class SocketCarrier implements Carrier {
   private readonly _url: string;
   private _socket: WebSocketLike | undefined;
   private _waiting: SignedEvent[] = [];
   private _ended: Error | undefined;
   private _wake: (() => void) | undefined;
-  /** A publisher that never reads does not collect its own messages. */
+  /** A publisher that does not read does not collect its own messages. */
   private _wanted: boolean;
 
   /**
    * @param url Of `/pubsub/`; `ws://HOST:PORT` is enough.
-   * @param owner Of a publisher; undefined only reads.
+   * @param owner The owner, to publish; undefined only reads.
    * @param peer The broker, such as `/ip4/10.0.0.1/tcp/1634`.
-   * @throws InvalidOption The URL is not one of a WebSocket.
+   * @throws InvalidOption The URL is not a WebSocket URL.
    */
   constructor(
     url: string,
@@ -126,7 +128,7 @@ export class SocketCarrier implements Carrier {
       ['gsoc-eth-address', owner && toHex(owner)],
       ['gsoc-topic', owner && toHex(_id)],
     ];
-    // Each revision of Bee knows one of these spellings, and ignores the other.
+    // Each version of Bee supports one of these spellings, and ignores the other.
     for (const spelling of ['', 'swarm-pubsub-'])
       for (const [name, value] of named)
         if (value !== undefined) target.searchParams.append(spelling + name, value);
@@ -147,7 +149,7 @@ export class SocketCarrier implements Carrier {
     socket.addEventListener('message', ({ data }: { data: unknown }) => this._take(data));
     await new Promise<void>((resolve, reject) => {
       socket.addEventListener('open', () => resolve());
-      // A close follows, which says more.
+      // A close event with more details follows.
       socket.addEventListener('error', () => {});
       socket.addEventListener('close', ({ code, reason }: { code: number; reason: string }) => {
         this._end(lost(`${code} ${reason}`.trim()));

@@ -1,33 +1,33 @@
-/** What a signed topic yields. */
+/** The items that a signed topic yields. */
 
 import type { InvalidPayload } from '../errors.js';
 import type { Gap, Message } from '../values.js';
 
-/** A message that the topic's owner has signed: verified here. */
+/** A verified message, signed by the topic's owner. */
 export interface SignedMessage {
-  /** What was signed, at most 4,096 bytes. */
+  /** The signed bytes, at most 4,096. */
   readonly payload: Uint8Array;
   /** The payload as JSON: an object or array, a string, or `{"$base64": "…"}`. */
   readonly data: unknown;
   /** Address of the signer, 20 bytes. */
   readonly owner: Uint8Array;
-  /** Signature, span and payload, for others to verify. */
+  /** Signature, span and payload, for verification by others. */
   readonly frame: Uint8Array;
-  /** The message that carried it; undefined on a socket of its own. */
+  /** The message that carried it; undefined on a WebSocket of the topic. */
   readonly message: Message | undefined;
 }
 
-/** A message that is not proved: the topic's owner has not signed it, or not like this. */
+/** A message without a valid signature of the topic's owner. */
 export interface Forged {
-  /** Why; `error.field` names the part. */
+  /** The reason; `error.field` names the invalid part. */
   readonly error: InvalidPayload;
-  /** As received: a JSON value, or the bytes of a socket. */
+  /** As received: a JSON value, or bytes from a WebSocket. */
   readonly data: unknown;
-  /** The message that carried it; undefined on a socket of its own. */
+  /** The message that carried it; undefined on a WebSocket of the topic. */
   readonly message: Message | undefined;
 }
 
-/** What `events` yields, in order. */
+/** The items of `events`, in order. */
 export type SignedEvent =
   | ({ readonly kind: 'message' } & SignedMessage)
   | ({ readonly kind: 'forged' } & Forged)

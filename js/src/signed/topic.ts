@@ -1,6 +1,6 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-/** `SignedTopic`: publishes signed messages, and yields those that are proved. */
+/** `SignedTopic`: publishes signed messages, and yields verified ones. */
 
 import type { PubSub } from '../client.js';
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
@@ -22,10 +22,10 @@ import type { Published } from '../values.js';
 import { type Carrier, type Client, SocketCarrier, TopicCarrier } from './carriers.js';
 import type { SignedEvent, SignedMessage } from './messages.js';
 
-/** Signs a digest of 32 bytes as Ethereum's `personal_sign` does; answers r, s and v, 65 bytes. */
+/** Signs a digest of 32 bytes as Ethereum's `personal_sign` does; returns r, s and v, 65 bytes. */
 export type Signer = (digest: Uint8Array) => Promise<Uint8Array>;
 
-/** What `SignedTopic` takes. Exactly one of `url` and `client` is given. */
+/** Options of `SignedTopic`. Pass exactly one of `url` and `client`. */
 export interface SignedTopicOptions {
   /**
    * WebSocket of a server with `--signed`, or of a Bee node, such as `ws://127.0.0.1:8057`. The
@@ -33,19 +33,19 @@ export interface SignedTopicOptions {
    */
   readonly url?: string | undefined;
   /**
-   * Carries the messages in its HIP-56 topic `signed.<64 hex>` instead, with its token, history and
-   * resume.
+   * Client that carries the messages in the HIP-56 topic `signed.<64 hex>`, with its token, history
+   * and resume.
    */
   // biome-ignore lint/suspicious/noExplicitAny: a client of any topics
   readonly client?: PubSub<any> | undefined;
   /**
-   * The topic's id: 32 bytes, 64 hex digits, or any other text, which is hashed. With `client` and
-   * `topic` it may be left out to read.
+   * Id of the topic: 32 bytes, 64 hex digits, or any other text, which is hashed. With `client` and
+   * `topic`, you can omit it to read.
    */
   readonly id?: Uint8Array | string | undefined;
   /** Private key, 32 bytes, to publish. */
   readonly key?: Uint8Array | undefined;
-  /** Signs instead of `key`; needs `owner`. */
+  /** Signer to use instead of `key`; requires `owner`. */
   readonly signer?: Signer | undefined;
   /** Address of the owner, 20 bytes; derived from `key`. */
   readonly owner?: Uint8Array | undefined;
@@ -53,22 +53,22 @@ export interface SignedTopicOptions {
   readonly topic?: Uint8Array | string | undefined;
   /** With `url`: the broker, such as `/ip4/10.0.0.1/tcp/1634`; default the server. */
   readonly peer?: string | undefined;
-  /** With `url`: constructor of WebSockets, where the platform has none. */
+  /** With `url`: constructor of WebSockets, if the platform has none. */
   readonly WebSocket?: WebSocketConstructor | undefined;
 }
 
 /**
  * A topic whose messages are signed by its owner.
  *
- * Iteration opens the topic, and yields what is proved; `events` yields forged messages and gaps,
- * too.
+ * Iteration opens the topic, and yields verified messages; `events` also yields forged messages and
+ * gaps.
  */
 export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposable {
   /** Address of the topic, 32 bytes. */
   readonly address: Uint8Array;
-  /** Address of the owner; undefined where only the topic is known. */
+  /** Address of the owner; undefined if only the topic is known. */
   readonly owner: Uint8Array | undefined;
-  /** Messages received so far that are not proved. */
+  /** Number of received messages that failed verification. */
   forged = 0;
   private readonly _id: Uint8Array | undefined;
   private readonly _key: Uint8Array | undefined;
@@ -76,7 +76,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   private readonly _carrier: Carrier;
   private _opening: Promise<void> | undefined;
   private _warned = false;
-  /** Resolves when the signature that was asked for last may be followed by another one. */
+  /** Resolves when the last requested signature is settled and the next one may follow. */
   private _turn: Promise<void> = Promise.resolve();
 
   /**
@@ -129,12 +129,12 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   }
 
   /**
-   * Begin to receive. Iteration does it, too. A publisher receives from its first iteration on.
+   * Start to receive. Iteration also does this. A publisher receives from its first iteration on.
    *
-   * @throws PubSubError The server cannot be reached, or refuses.
+   * @throws PubSubError The server cannot be reached, or rejects the request.
    */
   connect(): Promise<void> {
-    // Unread messages of its own would fill the queue of a publisher's subscription.
+    // The publisher's own unread messages would fill the queue of its subscription.
     const idle = (this._key || this._signer) && !(this._carrier instanceof SocketCarrier);
     if (idle) return Promise.resolve();
     this._opening ??= this._carrier.open().catch((error: unknown) => {
@@ -145,12 +145,11 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   }
 
   /**
-   * Sign and publish. Messages go out in the order of the calls, also if `signer` answers in another
-   * order.
+   * Sign and publish. Messages are sent in the order of the calls, even if `signer` answers in
+   * another order.
    *
    * @param payload Bytes, a string, or another JSON value; at most 4,096 bytes.
-   * @returns The acknowledgement with `client`; undefined on a WebSocket of its own, whose protocol
-   *   has none.
+   * @returns The acknowledgement with `client`; undefined on a WebSocket, whose protocol has none.
    * @throws UsageError There is neither a key nor a signer.
    * @throws InvalidPayload The payload is too long or is not JSON, or the signer's signature is not
    *   the owner's.
@@ -180,7 +179,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
     }
   }
 
-  /** Verified messages. The console warns once of forged ones, and `forged` counts them. */
+  /** Verified messages. The console warns of the first forged one, and `forged` counts them. */
   async *[Symbol.asyncIterator](): AsyncGenerator<SignedMessage, void> {
     for await (const event of this.events()) {
       if (event.kind === 'message') yield event;
@@ -194,7 +193,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
     }
   }
 
-  /** Receive nothing more. */
+  /** Stop receiving. */
   async close(): Promise<void> {
     this._opening = undefined;
     await this._carrier.close();
@@ -204,7 +203,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
     return this.close();
   }
 
-  /** Signatures that are asked for at the same time are used in the order of the calls. */
+  /** Signatures requested at the same time are used in the order of the calls. */
   private async _ask(signer: Signer, id: Uint8Array, data: Uint8Array): Promise<Uint8Array> {
     const before = this._turn;
     let next = (): void => {};

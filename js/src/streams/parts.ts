@@ -1,8 +1,8 @@
 /**
- * What an answer consists of: text, and other parts in order with it.
+ * Contents of an answer: text, and other parts in order with it.
  *
- * A part is a JSON object with a `type`; its `text` is what grows. A piece is one step of growth: a
- * string continues the text, an object with a `type` begins a part, and an object with `text` alone
+ * A part is a JSON object with a `type`; its `text` grows. A piece is one step of growth: a string
+ * continues the text, an object with a `type` begins a part, and an object with only `text`
  * continues the last part.
  */
 
@@ -12,15 +12,15 @@ export interface TextPart {
   readonly text: string;
 }
 
-/** What a model thinks aloud. */
+/** Reasoning of the model. */
 export interface ReasoningPart {
   readonly type: 'reasoning';
   readonly text: string;
 }
 
 /**
- * A call of a tool; `text` is the JSON of its arguments so far, `partialJson(part.text)` their best
- * value at any moment.
+ * A tool call; `text` is the JSON of its arguments so far, and `partialJson(part.text)` returns
+ * their best value at any moment.
  */
 export interface ToolCallPart {
   readonly type: 'tool-call';
@@ -29,28 +29,28 @@ export interface ToolCallPart {
   readonly text: string;
 }
 
-/** Where something in the answer comes from. */
+/** The source of something in the answer. */
 export interface CitationPart {
   readonly type: 'citation';
   readonly url: string;
   readonly title?: string | undefined;
 }
 
-/** An image by its address. */
+/** An image, by its URL. */
 export interface ImagePart {
   readonly type: 'image';
   readonly url: string;
   readonly alt?: string | undefined;
 }
 
-/** A part as the reader has it: its `type`, its `text` if it has one, and its other fields. */
+/** A part as the reader receives it: its `type`, its `text` if it has one, and its other fields. */
 export interface Part {
   readonly type: string;
   text?: string;
   readonly [field: string]: unknown;
 }
 
-/** What a writer writes: text, a part that begins, or `{text}` that continues the last one. */
+/** The input of a writer: text, a new part, or `{text}` that continues the last part. */
 export type Piece =
   | string
   | TextPart
@@ -61,17 +61,17 @@ export type Piece =
   | Part
   | { readonly text: string };
 
-/** @internal Append a piece to others, joined with the last one where both continue the text. */
+/** @internal Append a piece to others; joins it with the last one if both continue the text. */
 export function addPiece(pieces: Piece[], piece: Piece): void {
   const last = pieces.length - 1;
   if (typeof piece === 'string' && typeof pieces[last] === 'string') pieces[last] += piece;
   else if (piece !== '') pieces.push(piece);
 }
 
-/** @internal Parts that may grow apart from these. */
+/** @internal Copy parts, so that they can grow separately from these. */
 export const copyOf = (parts: readonly Part[]): Part[] => parts.map((part) => ({ ...part }));
 
-/** The text of an answer: that of its parts of type `text`, joined. */
+/** The text of an answer: its parts of type `text`, joined. */
 export const textOf = (parts: readonly Part[]): string =>
   parts.map(({ type, text = '' }) => (type === 'text' ? text : '')).join('');
 
@@ -79,10 +79,9 @@ export const textOf = (parts: readonly Part[]): string =>
 export const isString = (value: unknown): value is string => typeof value === 'string';
 
 /**
- * The best value of JSON that is still being written; undefined where there is none yet.
+ * The best value of incomplete JSON; undefined if there is none yet.
  *
- * Strings that are open end where the text does; a number, a word or a key that is not complete is
- * left out.
+ * Open strings end at the end of the text; an incomplete number, word or key is omitted.
  */
 export function partialJson(text: string): unknown {
   let closers = '';

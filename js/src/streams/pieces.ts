@@ -1,4 +1,4 @@
-/** What writers and readers do with pieces and parts. */
+/** Operations on pieces and parts, for writers and readers. */
 
 import type { JsonObject } from '../generated/wire.js';
 import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
@@ -7,7 +7,7 @@ import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
 export const isObject = (value: unknown): value is JsonObject =>
   !!value && typeof value === 'object' && !Array.isArray(value);
 
-/** Whether a value from the wire or from a program is a piece. */
+/** Whether a value, from the wire or from a program, is a piece. */
 export function isPiece(value: unknown): value is Piece {
   if (typeof value === 'string') return true;
   if (!isObject(value)) return false;
@@ -28,13 +28,13 @@ export function grow(parts: Part[], piece: Piece): void {
   else parts.push({ type: 'text', text });
 }
 
-/** An answer as frames carry it: `text` if it is only text, or else `parts`. */
+/** The fields of a frame for an answer: `text` if it is only text, otherwise `parts`. */
 export const bodyOf = (parts: readonly Part[]): JsonObject =>
   parts.every((part, n) => !n && part.type === 'text' && Object.keys(part).length === 2)
     ? { text: textOf(parts) }
     : { parts: copyOf(parts) };
 
-/** The parts that a frame carries; undefined where it carries no answer. */
+/** The parts in a frame; undefined if it carries no answer. */
 export function partsOf({ parts, content, text = content }: JsonObject): Part[] | undefined {
   if (
     Array.isArray(parts) &&
@@ -45,9 +45,9 @@ export function partsOf({ parts, content, text = content }: JsonObject): Part[] 
 }
 
 /**
- * Make text well-formed: half a surrogate pair at its end is held back for what follows.
+ * Make text well-formed: half a surrogate pair at the end is kept for the next text.
  *
- * @returns The text, in which U+FFFD stands for any other half, and what is held back.
+ * @returns The text, with U+FFFD for any other half, and the kept half.
  */
 export function splitPair(text: string): [whole: string, held: string] {
   const [held = ''] = /[\ud800-\udbff]?$/.exec(text) ?? [];

@@ -10,7 +10,7 @@ import type { Message } from '../values.js';
 import { addPiece, copyOf, isString, type Part, type Piece, textOf } from './parts.js';
 import type { Incoming, ReaderEffect, Reading } from './reading.js';
 
-/** Messages of a topic that are asked for: what a server keeps by default. */
+/** Requested messages per topic: the number that a server keeps by default. */
 const RETAINED = 100;
 
 /** How a stream ended; the last event of its reader. */
@@ -96,7 +96,7 @@ export interface ReadStreamOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** @internal What a stream needs of a client. */
+/** @internal The interface of a client for a stream. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'history' | 'slowed'>;
 
 /** @internal The clock of a client. */
@@ -111,11 +111,11 @@ export const incoming = ({ type, data, sender }: Message): Incoming => ({
 });
 
 /**
- * One answer as it grows; `readStream` makes it.
+ * One growing answer; `readStream` creates it.
  *
- * It follows the stream in the background. A program that reads slowly gets deltas joined, and a
- * snapshot instead of everything before it; so `text` and `final()` need no iteration. Leaving the
- * loop or closing the reader never cancels the stream.
+ * It follows the stream in the background. If the program reads slowly, deltas are joined, or
+ * replaced by a snapshot. So `text` and `final()` need no iteration. Leaving the loop or closing
+ * the reader never cancels the stream.
  */
 export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable {
   private _core: Reading | undefined;
@@ -129,7 +129,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   private _isHealing = false;
   private _isOver = false;
 
-  /** @internal `readStream` makes it. */
+  /** @internal Created by `readStream`. */
   constructor(
     private readonly _client: Client,
     private readonly _topic: string,
@@ -139,12 +139,12 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     this._final = new Promise((resolve) => {
       this._settle = resolve;
     });
-    // A program need not ask how it ended.
+    // The program may ignore how the stream ended.
     this._final.catch(() => {});
     void this._follow();
   }
 
-  /** Id of the stream that is followed; undefined before there is one. */
+  /** Id of the followed stream; undefined before one is found. */
   get id(): string | undefined {
     return this._core?.stream;
   }
@@ -184,7 +184,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   }
 
   /**
-   * Ask the writer to end the stream; it then ends with `aborted`.
+   * Ask the writer to end the stream, which then ends with `aborted`.
    *
    * @param reason Text for the writer and all readers.
    * @throws PermissionDenied This client may not publish to the topic.
@@ -252,7 +252,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
       ]);
       const core = new Reading(options.id, options.sender);
       this._core = core;
-      // What is retained comes at once.
+      // Retained messages arrive in one batch.
       let batch: Incoming[] | undefined = [];
       clock.callSoon(() => {
         this._perform(core, core.begin(batch ?? [], this._now));
@@ -300,7 +300,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
       if (kind === 'heal') {
         void this._heal(core);
       } else if (kind === 'delta') {
-        // A snapshot before it has the text that the whole step led to.
+        // The snapshot before it contains the text of the whole step.
         if (isReplaced) continue;
         const last = events.at(-1);
         const pieces = last?.kind === 'delta' ? [...last.pieces] : [];
@@ -342,7 +342,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
 /**
  * Follow a stream: iterate it, or wait for its `final()`.
  *
- * @param client Subscribes.
+ * @param client The client that subscribes.
  * @param topic A topic without wildcards.
  */
 export function readStream<Topics extends object>(

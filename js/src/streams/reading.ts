@@ -1,28 +1,31 @@
 /**
- * What a reader of a stream decides: which frames count, and what the answer is.
+ * Decisions of a stream's reader: which frames count, and the resulting answer.
  *
- * Pure: every method is a step that takes the time in milliseconds and gives effects. The parts are
- * a prefix of the answer, or `stale` is set.
+ * Pure: every method is a step that takes the time in milliseconds and returns effects. The parts
+ * are a prefix of the answer unless `stale` is set.
  */
 
 import { addPiece, isString, type Part, type Piece, textOf } from './parts.js';
 import { grow, isObject, isPiece, partsOf, splitPair, textOfPiece } from './pieces.js';
 
-/** Tokens that are kept until those before them come. */
+/** Maximum tokens kept until the ones before them arrive. */
 const HELD = 64;
-/** Milliseconds that a missing token may take. */
+/** Milliseconds to wait for a missing token. */
 const PATIENCE = 500;
-/** Milliseconds without a frame after which a stream is stalled; told again after twice the time. */
+/**
+ * Milliseconds without a frame until a stream is stalled; the next report comes after twice the
+ * time.
+ */
 const SILENCE = 10_000;
 
-/** @internal A message of the topic; `sender` is empty where the server names none. */
+/** @internal A message of the topic; `sender` is empty if the server names none. */
 export interface Incoming {
   readonly type: string;
   readonly data: unknown;
   readonly sender: string;
 }
 
-/** @internal What the caller of a step is to do. */
+/** @internal Effects that the caller of a step performs. */
 export type ReaderEffect =
   | { readonly kind: 'start'; readonly meta: unknown }
   | { readonly kind: 'delta'; readonly pieces: Piece[] }
@@ -45,27 +48,27 @@ export type ReaderEffect =
 
 type Data = { readonly [field: string]: unknown };
 
-/** @internal One stream, as a reader sees it. */
+/** @internal One stream from a reader's view. */
 export class Reading {
-  /** Id of the stream; empty for one of a plain producer, undefined before there is one. */
+  /** Id of the stream; empty for one of a plain producer, undefined before one is found. */
   stream: string | undefined;
-  /** That of the writer. */
+  /** Epoch of the writer. */
   epoch = -1;
-  /** Tokens that the parts amount to. */
+  /** Number of tokens in the parts. */
   next = 0;
   /** The answer so far. */
   parts: Part[] = [];
   /** Whether tokens are missing. */
   stale = false;
-  /** Whether the beginning of the answer, or a snapshot, was seen. */
+  /** Whether the beginning of the answer, or a snapshot, has arrived. */
   based = false;
-  /** What the writer passed with the start. */
+  /** The `meta` of the writer. */
   meta: unknown = null;
-  /** Whether the end has come. */
+  /** Whether the end has arrived. */
   ended = false;
-  /** Frames of the stream that did not count: not valid, or of another writer. */
+  /** Number of ignored frames: invalid ones, and those of another writer. */
   ignored = 0;
-  /** When `tick` is to be called, milliseconds; undefined for never. */
+  /** Time of the next `tick`, milliseconds; undefined for none. */
   due: number | undefined;
   private _seen: readonly (string | undefined)[] = [];
   private _writer: string | undefined;
@@ -76,8 +79,8 @@ export class Reading {
   private _silence = SILENCE;
 
   /**
-   * @param _want Id of the stream; `latest` for the newest, `next` for the first that does not exist.
-   * @param _sender Only frames of this sender count; empty for that of the first frame.
+   * @param _want Id of the stream; `latest` for the newest, `next` for the first new one.
+   * @param _sender Accept only frames of this sender; empty accepts that of the first frame.
    */
   constructor(
     private readonly _want = 'latest',
@@ -91,7 +94,7 @@ export class Reading {
     return textOf(this.parts);
   }
 
-  /** Take what was retained when the reader came, before anything else. */
+  /** Take the messages retained before the reader subscribed; call it first. */
   begin(messages: readonly Incoming[], at: number): ReaderEffect[] {
     const keys = messages.map(keyOf);
     let taken = messages;
@@ -101,7 +104,7 @@ export class Reading {
     } else if (this._want === 'latest') {
       this.stream = [...new Set(keys)].filter(isString).at(-1);
       if (this.stream === '') {
-        // A plain producer does not name its streams: the newest begins with index 0.
+        // A plain producer sends no stream ids: the newest stream begins with index 0.
         const first = messages.map((one, n) => keys[n] === '' && begins(one)).lastIndexOf(true);
         taken = messages.slice(Math.max(0, first));
       }
@@ -115,12 +118,12 @@ export class Reading {
     return this._takeAll([message], at);
   }
 
-  /** Messages of the topic were lost on the way. */
+  /** Messages of the topic were lost in transit. */
   lost(): ReaderEffect[] {
     return this.stream === undefined || this.ended ? [] : [{ kind: 'heal' }];
   }
 
-  /** Take the retained messages that were fetched. */
+  /** Take the fetched retained messages. */
   healed(messages: readonly Incoming[], at: number): ReaderEffect[] {
     const effects = this._takeAll(messages, at);
     if (!this.ended) this._giveUp(effects);
@@ -128,7 +131,7 @@ export class Reading {
     return effects;
   }
 
-  /** The time `due` has come. */
+  /** The time `due` has passed. */
   tick(at: number): ReaderEffect[] {
     const { _since: since, _heard: heard } = this;
     const effects: ReaderEffect[] = [];
@@ -161,7 +164,7 @@ export class Reading {
     this.due = this.ended || due === Infinity ? undefined : due;
   }
 
-  /** Take a frame of the stream; whether it counted. */
+  /** Take a frame of the stream; returns whether it counted. */
   private _take(message: Incoming, effects: ReaderEffect[], at: number): boolean {
     const { type, sender } = message;
     const data = message.data as Data;
@@ -248,7 +251,7 @@ export class Reading {
     }
   }
 
-  /** Apply what is held and follows. */
+  /** Apply held frames that are now in order. */
   private _drain(effects: ReaderEffect[]): void {
     const { _held: held } = this;
     const applied: Piece[] = [];
@@ -277,7 +280,7 @@ export class Reading {
     addPiece(applied, piece);
   }
 
-  /** Report missing tokens, once until the view is complete again. */
+  /** Report missing tokens once, until the view is complete again. */
   private _giveUp(effects: ReaderEffect[]): void {
     this._since = undefined;
     if (this.stale || !this._held.size) return;
@@ -294,7 +297,7 @@ export class Reading {
     effects: ReaderEffect[],
   ): void {
     if (parts) {
-      // Deltas alone do not show the tokens that were lost before the end.
+      // Deltas do not reveal the tokens that were lost before the end.
       if (count !== this.next || textOf(parts) !== this.text) effects.push({ kind: 'snapshot' });
       this._replace(parts, count);
     } else this.stale ||= count !== this.next;
@@ -309,7 +312,7 @@ export class Reading {
   }
 }
 
-/** The stream that a message is a frame of; empty for one of a plain producer. */
+/** The stream id of a message; empty for a plain producer. */
 function keyOf({ type, data }: Incoming): string | undefined {
   if (!isObject(data)) return undefined;
   const isPlain = /^(token|message\.complete)$/.test(type);

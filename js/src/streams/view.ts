@@ -1,14 +1,14 @@
-/** What a page shows of one stream, drawn by frames: the one implementation under each framework. */
+/** View of one stream for a page, updated with its frames; shared by all frameworks. */
 
 import type { PubSub } from '../client.js';
 import { UsageError } from '../errors.js';
 import type { Part } from './parts.js';
 import type { ReadStreamOptions, StreamEnd, StreamReader } from './reader.js';
 
-/** Milliseconds after which something is shown where no frame is drawn: in hidden pages. */
+/** Milliseconds after which changes are shown if no frame is drawn, as in hidden pages. */
 const HIDDEN = 100;
 
-/** How far a stream is. */
+/** The status of a stream. */
 export type StreamStatus =
   | 'idle'
   | 'waiting'
@@ -18,7 +18,7 @@ export type StreamStatus =
   | 'aborted'
   | 'failed';
 
-/** What a page shows of a stream. */
+/** The view of a stream. */
 export interface StreamState {
   /** The text so far: a prefix of the answer, unless `stale`. */
   readonly text: string;
@@ -37,10 +37,10 @@ export interface StreamState {
   readonly error: Error | undefined;
 }
 
-/** What a reader of a page takes. */
+/** The interface of a page's reader. */
 export type StreamOptions = Omit<ReadStreamOptions, 'signal'>;
 
-/** @internal Before there is a topic. */
+/** @internal The view without a topic. */
 export const IDLE: StreamState = {
   text: '',
   parts: [],
@@ -50,7 +50,7 @@ export const IDLE: StreamState = {
   error: undefined,
 };
 
-/** @internal A stream that is shown. */
+/** @internal A displayed stream. */
 export class StreamView {
   private readonly _over = new AbortController();
   private _reader: StreamReader | undefined;

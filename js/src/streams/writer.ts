@@ -1,6 +1,8 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 
-/** `StreamWriter`: publishes one answer while it is made. Loaded when a program first writes. */
+/**
+ * `StreamWriter`: publishes one answer while it is generated. Loaded when a program first writes.
+ */
 
 import type { Clock, TimerHandle } from '../clock.js';
 import { fromCode, PubSubError, UsageError } from '../errors.js';
@@ -12,10 +14,10 @@ import { type Client, clockOf, incoming } from './reader.js';
 import { type Incoming, Reading } from './reading.js';
 import { type EndKind, type PublishFrame, type WriterEffect, Writing } from './writing.js';
 
-/** Messages of a topic that are asked for: what a server keeps by default. */
+/** Requested messages per topic: the number that a server keeps by default. */
 const RETAINED = 100;
 
-/** What a stream was when this writer took it over. */
+/** The stream as this writer took it over. */
 interface Before {
   readonly epoch: number;
   readonly base?: number;
@@ -40,22 +42,25 @@ export interface WriteStreamOptions {
    * epoch, and begin with a snapshot. `writer.text` is the text so far.
    */
   readonly takeOver?: boolean | undefined;
-  /** JSON that readers get with the `start` event, for example the name of the model. */
+  /** JSON that readers receive with the `start` event, for example the name of the model. */
   readonly meta?: unknown;
   /** Milliseconds to collect text before it is published, after the first token; default 40. */
   readonly window?: number | undefined;
   /** Subscribe to the topic, so that readers can cancel and steer; default true. */
   readonly listen?: boolean | undefined;
-  /** Decides whether a sender may cancel and steer; default: every sender that may publish. */
+  /**
+   * Decides whether a sender may cancel and steer; default: every sender with permission to
+   * publish.
+   */
   readonly allow?: ((by: string) => boolean) | undefined;
-  /** Called with what a reader sends by `steer`, and the id of its sender. */
+  /** Called with the data of `steer`, and the id of its sender. */
   readonly onSteer?: ((data: unknown, by: string) => unknown) | undefined;
 }
 
 /**
- * One answer, published token by token; `writeStream` makes it.
+ * One answer, published token by token; `writeStream` creates it.
  *
- * The end of a block with `await using` aborts what is not complete, with the reason `incomplete`.
+ * The end of a block with `await using` aborts an incomplete stream with the reason `incomplete`.
  */
 export class StreamWriter implements AsyncDisposable {
   /** Id of the stream. */
@@ -63,7 +68,7 @@ export class StreamWriter implements AsyncDisposable {
   private readonly _clock: Clock;
   private readonly _cancelled = new AbortController();
   private _core!: Writing;
-  /** What readers sent before the core was made. */
+  /** Messages of readers that arrived before the core was created. */
   private readonly _early: Message[] = [];
   private _timer: TimerHandle | undefined;
   private _waiting: (() => void)[] = [];
@@ -72,7 +77,7 @@ export class StreamWriter implements AsyncDisposable {
   private _error: PubSubError | undefined;
   private _isFinished = false;
 
-  /** @internal `writeStream` makes it. */
+  /** @internal Created by `writeStream`. */
   constructor(
     private readonly _client: Client,
     private readonly _topic: string,
@@ -91,12 +96,12 @@ export class StreamWriter implements AsyncDisposable {
     return this._core.epoch;
   }
 
-  /** The text so far, with that of earlier writers. */
+  /** The text so far, including that of earlier writers. */
   get text(): string {
     return textOf(this._core.parts);
   }
 
-  /** The parts so far, with those of earlier writers. */
+  /** The parts so far, including those of earlier writers. */
   get parts(): readonly Part[] {
     return copyOf(this._core.parts);
   }
@@ -107,15 +112,15 @@ export class StreamWriter implements AsyncDisposable {
   }
 
   /**
-   * Tokens and snapshots published, publishes repeated, and how many took more than a second. The
-   * first of these is logged as a warning: once for each client where the publish rate is used up,
-   * otherwise once for each stream.
+   * Numbers of published tokens and snapshots, of repeated publishes, and of publishes that took
+   * more than a second. The first slow one is logged as a warning: once per client if the publish
+   * rate is used up, otherwise once per stream.
    */
   get stats(): { tokens: number; snapshots: number; retries: number; slowed: number } {
     return { ...this._core.stats };
   }
 
-  /** @internal Begin: publish the start of the stream. */
+  /** @internal Publish the start of the stream. */
   async open(): Promise<this> {
     const { meta, window, listen = true, takeOver, epoch = 0 } = this._options;
     if (listen) this._subscription = this._listen();
@@ -129,14 +134,15 @@ export class StreamWriter implements AsyncDisposable {
   }
 
   /**
-   * Add text, a part that begins, or `{text}` that continues the last part.
+   * Add text, a new part, or `{text}` that continues the last part.
    *
-   * Resolves at once, unless 64 KB wait to be sent.
+   * Resolves immediately, unless 64 KB wait to be sent.
    *
    * @throws PubSubError With the code `cancelled`: a reader has cancelled the stream.
    * @throws Conflict Another writer of the stream has a higher epoch.
-   * @throws InvalidPayload No piece, or text with half of a surrogate pair; the stream is aborted.
-   * @throws PayloadTooLarge The answer is over 192 KB as JSON; the stream is aborted.
+   * @throws InvalidPayload Not a piece, or text with half of a surrogate pair; the stream is
+   *   aborted.
+   * @throws PayloadTooLarge The answer exceeds 192 KB as JSON; the stream is aborted.
    */
   async write(piece: Piece): Promise<void> {
     this._refuseEnded();
@@ -146,13 +152,13 @@ export class StreamWriter implements AsyncDisposable {
   }
 
   /**
-   * Write everything that an iterator gives, and complete the stream.
+   * Write all items of an iterator, and complete the stream.
    *
-   * When a reader cancels, the iterator is closed at once. If the source has a `finishReason` and a
-   * `usage`, they become those of the stream.
+   * When a reader cancels, the iterator is closed immediately. If the source has a `finishReason`
+   * and a `usage`, the stream takes them over.
    *
    * @throws PubSubError With the code `cancelled`: a reader has cancelled the stream.
-   * @throws What the iterator throws; the stream is aborted with the reason `error`.
+   * @throws The error of the iterator; the stream is aborted with the reason `error`.
    */
   async pipe(
     source: AsyncIterable<Piece> | Iterable<Piece>,
@@ -181,10 +187,10 @@ export class StreamWriter implements AsyncDisposable {
   }
 
   /**
-   * End the stream with everything that was written, and wait until that is published.
+   * End the stream after all text, and wait until the end is published.
    *
    * @param options `finishReason`: why the model ended, default `stop`; `usage`: JSON that readers
-   *   get with the end, for example token counts.
+   *   receive with the end, for example token counts.
    */
   async complete(
     options: { readonly finishReason?: string | undefined; readonly usage?: unknown } = {},
@@ -194,7 +200,7 @@ export class StreamWriter implements AsyncDisposable {
     await this._finish('complete', { finish_reason, ...more });
   }
 
-  /** End the stream before the answer is complete. After the end, the call has no effect. */
+  /** End the stream before the answer is complete. Has no effect after the end. */
   async abort(reason = 'error'): Promise<void> {
     if (!this._isFinished && !this._error) await this._finish('abort', { reason }).catch(() => {});
     else await this._drain();
@@ -243,7 +249,7 @@ export class StreamWriter implements AsyncDisposable {
   }
 
   private async _readBefore(): Promise<Before> {
-    // A wish that arrives while the history is read is in one of the two.
+    // A request that arrives while the history is read is in one of the two.
     const subscription = await this._subscription;
     try {
       const messages: Incoming[] = [];
@@ -273,7 +279,7 @@ export class StreamWriter implements AsyncDisposable {
     if (this._error) throw this._error;
   }
 
-  /** Wait until the end is published or the writer has given up; then leave the topic. */
+  /** Wait until the end is published or the writer has given up; then unsubscribe. */
   private async _drain(): Promise<void> {
     while (!this._core.ended) await this._wait();
     this._isFinished = true;
@@ -313,7 +319,7 @@ export class StreamWriter implements AsyncDisposable {
       else if (effect.kind === 'cancelled') this._cancel(effect.reason, effect.by);
       else if (effect.kind === 'steered') this._steer(effect.data, effect.by);
       else if (effect.kind === 'slowed' && !this._client.slowed)
-        // Where the publish rate is the cause, the client has logged it.
+        // If the publish rate is the cause, the client has already logged it.
         this._warn(
           `A publish of the stream ${this.id} took ${effect.ms} ms: the connection is slow or was lost.`,
         );

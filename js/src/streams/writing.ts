@@ -1,8 +1,8 @@
 /**
- * What a writer of a stream decides: which frame goes out next, and when.
+ * Decisions of a stream's writer: which frame to send next, and when.
  *
- * Pure: every method is a step that takes the time in milliseconds and gives effects; the caller
- * publishes, keeps one timer for `due`, and reports what became of each publish.
+ * Pure: every method is a step that takes the time in milliseconds and returns effects. The caller
+ * publishes, keeps one timer for `due`, and reports the outcome of each publish.
  */
 
 import type { JsonObject } from '../generated/wire.js';
@@ -10,30 +10,30 @@ import { addPiece, copyOf, isString, type Part, type Piece } from './parts.js';
 import { bodyOf, grow, isObject, isPiece, splitPair, textOfPiece } from './pieces.js';
 import type { Incoming } from './reading.js';
 
-/** Milliseconds between two tokens, at least. */
+/** Minimum milliseconds between two tokens. */
 const WINDOW = 40;
-/** The window that rate errors lead to, at most. */
+/** Maximum milliseconds between two tokens after rate errors. */
 const WIDEST = 500;
 /** Tokens after which a snapshot is due. */
 const EVERY = 40;
-/** Milliseconds after which a snapshot is due, while the writer pauses, too. */
+/** Milliseconds until a snapshot is due, also while the writer pauses. */
 const INTERVAL = 1_500;
-/** Milliseconds between two snapshots, at most. */
+/** Maximum milliseconds between two snapshots. */
 const SELDOM = 5_000;
-/** Bytes that may wait to be sent before `write` waits. */
+/** Bytes that may wait to be sent before `write` blocks. */
 const UNSENT = 65_536;
-/** Bytes of an answer as JSON; a frame with all of it stays below the limit of a payload. */
+/** Maximum bytes of an answer as JSON, so that one frame can carry all of it. */
 const LARGEST = 196_608;
-/** Milliseconds without a successful publish after which the writer gives up. */
+/** Milliseconds without a successful publish until the writer gives up. */
 const PATIENCE = 60_000;
-/** Milliseconds that a publish may be held back before the writer reports it. */
+/** Milliseconds of delay until the writer reports a slow publish. */
 const SLOW = 1_000;
 /** Seconds that tokens and snapshots are kept. */
 const TTL = 120;
 /** Seconds that the end of a stream is kept. */
 const TTL_END = 3_600;
 
-/** @internal Publish a frame, and report what became of it with `sent` or `failed`. */
+/** @internal Publish a frame, and report the outcome with `sent` or `failed`. */
 export interface PublishFrame {
   readonly kind: 'publish';
   readonly type: string;
@@ -42,7 +42,7 @@ export interface PublishFrame {
   readonly data: JsonObject;
 }
 
-/** @internal What the caller of a step is to do. */
+/** @internal Effects that the caller of a step performs. */
 export type WriterEffect =
   | PublishFrame
   | { readonly kind: 'refused'; readonly code: 'invalid_payload' | 'payload_too_large' }
@@ -52,32 +52,32 @@ export type WriterEffect =
   | { readonly kind: 'steered'; readonly data: unknown; readonly by: string }
   | { readonly kind: 'slowed'; readonly ms: number };
 
-/** @internal How a stream ends. */
+/** @internal The end of a stream. */
 export type EndKind = 'complete' | 'abort';
 
-/** @internal What a writer begins with. */
+/** @internal The initial state of a writer. */
 export interface WritingOptions {
-  /** Number of the tokens that earlier writers published; undefined starts a new stream. */
+  /** Number of tokens from earlier writers; undefined starts a new stream. */
   readonly base?: number | undefined;
-  /** What these tokens amount to. */
+  /** The parts of these tokens. */
   readonly parts?: readonly Part[] | undefined;
-  /** What readers get with the start. */
+  /** `meta` for the start event. */
   readonly meta?: unknown;
-  /** Milliseconds between two tokens, at least. */
+  /** Minimum milliseconds between two tokens. */
   readonly window?: number | undefined;
 }
 
-/** @internal One stream, as its writer sees it. */
+/** @internal One stream from its writer's view. */
 export class Writing {
-  /** When `tick` is to be called, milliseconds; undefined for never. */
+  /** Time of the next `tick`, milliseconds; undefined for none. */
   due: number | undefined;
-  /** Whether the program is to wait before it writes more. */
+  /** Whether the program must wait before it writes more. */
   full = false;
-  /** Whether nothing more is written. */
+  /** Whether the stream has ended for the program. */
   ended = false;
-  /** The answer so far, with what is not published yet. */
+  /** The answer so far, including unpublished text. */
   readonly parts: Part[];
-  /** What was published, how often a publish failed, and how often it was held back. */
+  /** Counters of publishes: sent, failed, and slow. */
   readonly stats: { tokens: number; snapshots: number; retries: number; slowed: number } = {
     tokens: 0,
     snapshots: 0,
@@ -110,7 +110,7 @@ export class Writing {
   /**
    * @param stream Id of the stream.
    * @param epoch Higher than that of any earlier writer of the stream.
-   * @param _writer A word that no other writer uses.
+   * @param _writer A unique id of this writer.
    */
   constructor(
     readonly stream: string,
@@ -127,15 +127,15 @@ export class Writing {
     this._snapshot = base !== undefined;
   }
 
-  // ---------------------------------------------------------------- the program's side
+  // ---------------------------------------------------------------- calls of the program
 
-  /** Begin: publish the start of the stream. */
+  /** Publish the start of the stream. */
   open(at: number): WriterEffect[] {
     this._snapped = at;
     return this.tick(at);
   }
 
-  /** Add a piece; after the end it is ignored. */
+  /** Add a piece; ignored after the end. */
   write(given: Piece, at: number): WriterEffect[] {
     let piece = given;
     if (this.ended || this._end) return [];
@@ -148,7 +148,7 @@ export class Writing {
     } else {
       const [whole, held] = splitPair(this._held + text);
       this._held = held;
-      // U+FFFD that was not written stands for half of a pair.
+      // A U+FFFD that the program did not write replaces half of a pair.
       if (whole.split('\ufffd').length !== text.split('\ufffd').length)
         return this._refuse('invalid_payload', at);
       piece = isString(piece) ? whole : { text: whole };
@@ -163,7 +163,7 @@ export class Writing {
     return this.tick(at);
   }
 
-  /** End the stream; the first end counts. */
+  /** End the stream; only the first end counts. */
   finish(kind: EndKind, fields: JsonObject, at: number): WriterEffect[] {
     if (this.ended || this._end) return [];
     if (kind === 'complete' && this._held) return this._refuse('invalid_payload', at);
@@ -171,7 +171,7 @@ export class Writing {
     return this.tick(at);
   }
 
-  // ---------------------------------------------------------------- the other side
+  // ---------------------------------------------------------------- results and messages
 
   /** The frame was published. */
   sent(at: number): WriterEffect[] {
@@ -192,7 +192,7 @@ export class Writing {
     return [...effects, ...this.tick(at)];
   }
 
-  /** The frame was not published, or it is not known: it is sent again, if that may help. */
+  /** The frame was not published, or its outcome is unknown: send it again if that may help. */
   failed(code: string, retryable: boolean, at: number, wait = 0): WriterEffect[] {
     if (this.ended || !this._flight) return [];
     this._failing ??= at;
@@ -203,11 +203,11 @@ export class Writing {
     return this.tick(at);
   }
 
-  /** Take a message of the topic: readers' wishes, and frames of another writer. */
+  /** Take a message of the topic: requests of readers, and frames of another writer. */
   hear(type: string, data: unknown, sender: string): WriterEffect[] {
     if (this.ended || !isObject(data) || data['stream'] !== this.stream) return [];
     const { epoch, writer, reason, data: said } = data;
-    // A reader that has not seen a takeover yet names the epoch before.
+    // A reader that has not noticed a takeover yet sends the previous epoch.
     const isMeant = epoch == null || (typeof epoch === 'number' && epoch <= this.epoch);
     if (isMeant && type === 'stream.cancel')
       return [{ kind: 'cancelled', reason: isString(reason) ? reason : '', by: sender }];
@@ -222,19 +222,19 @@ export class Writing {
     return [];
   }
 
-  /** Take the history of the topic: the cancels that no earlier writer lived to act on. */
+  /** Take the history of the topic: cancels that no earlier writer has handled. */
   inherit(messages: readonly Incoming[]): WriterEffect[] {
     let cancels: WriterEffect[] = [];
     for (const { type, data, sender } of messages) {
       if (type === 'stream.cancel') cancels.push(...this.hear(type, data, sender));
-      // A cancel from before an attempt was not meant for that attempt.
+      // A cancel from before this attempt does not apply to it.
       else if (type === 'stream.start' && isObject(data) && data['stream'] === this.stream)
         cancels = [];
     }
     return cancels;
   }
 
-  /** The time `due` has come: publish what is to go out now, and say when to look again. */
+  /** The time `due` has passed: publish due frames, and set the next time. */
   tick(at: number): WriterEffect[] {
     const { _flight: flight, _again: again, _end: end, _pending: pending } = this;
     this.due = again;

@@ -6,9 +6,12 @@ import { IDLE, type StreamOptions, type StreamState, StreamView } from '../strea
 
 export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.js';
 
-/** A store of Svelte: `$store` in a component subscribes to it. */
+/** A Svelte store: `$store` in a component subscribes to it. */
 export interface StreamStore {
-  /** Called with the state at once, and with each one after it; gives what ends that. */
+  /**
+   * Called with the current state immediately, and with each later one; returns the unsubscribe
+   * function.
+   */
   subscribe(run: (state: StreamState) => void): () => void;
   /** Ask the writer to end the stream; see `StreamReader.cancel`. */
   cancel(reason?: string): Promise<void>;
@@ -17,8 +20,8 @@ export interface StreamStore {
 }
 
 /**
- * A stream as a store: it is read while someone subscribes, and its text grows with the frames of
- * the page. Leaving does not cancel it.
+ * A stream as a store: it reads while it has subscribers, and its text grows with the frames of the
+ * page. Unsubscribing does not cancel the stream.
  *
  * @param topic A topic without wildcards.
  */

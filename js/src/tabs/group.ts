@@ -1,22 +1,24 @@
-/** Which tabs share a connection, and what they send to each other. */
+/** Groups of tabs that share a connection, and their messages. */
 
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
 import { bareToken } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { TransportEnd } from '../transports/transport.js';
 
-/** What a tab sends to the relay. */
+/** A message from a tab to the relay. */
 export interface Said {
   /** The sender. */
   readonly tab: string;
   readonly said: ClientFrame;
 }
 
-/** What a relay says. Without `begun`, `frame` and `end`: that it hears the tab. */
+/**
+ * A message of the relay. Without `begun`, `frame` and `end`, it confirms that the tab was heard.
+ */
 export interface Told {
   /** The sender. */
   readonly relay: string;
-  /** To whom; undefined for all tabs. */
+  /** The receiver; undefined for all tabs. */
   readonly to?: string | undefined;
   /** The relay has started. */
   readonly begun?: boolean;
@@ -26,19 +28,19 @@ export interface Told {
   readonly end?: TransportEnd;
 }
 
-/** The tab with the connection gives it up, or is gone: the way is free at once. */
+/** The tab with the connection gives it up or is gone: reconnect immediately. */
 export const MOVED: TransportEnd = {
   code: 1001,
   reason: 'Another tab takes the connection.',
   again: true,
 };
 
-/** An id that no other tab has. */
+/** An id that is unique among tabs. */
 export function newId(): string {
   return Math.random().toString(36).slice(2);
 }
 
-/** When a token ends, in seconds; 0 where it does not say. */
+/** When a token expires, in seconds; 0 if it has no expiry. */
 export function endOf(token: string): number {
   return Number(claimsOf(token)?.['exp']) || 0;
 }
@@ -46,9 +48,9 @@ export function endOf(token: string): number {
 /**
  * The name of the lock and the channel of the tabs that share a connection.
  *
- * It is a digest of the address, the name, and whom the token speaks for: all claims of a JWT but
- * those that change with each issue, and the whole of a token that names no subject. So two
- * users, or one user with other rights, never share, and the name gives no token away.
+ * It is a digest of the address, the name, and the identity of the token: all claims of a JWT
+ * except those that change with each issue, or the whole token if it has no subject. So different
+ * users, or one user with different rights, never share, and the name does not reveal the token.
  */
 export async function groupOf(options: ClientOptions, token: string): Promise<string> {
   const { socketUrl, name, shareTabs } = options;
@@ -56,11 +58,11 @@ export async function groupOf(options: ClientOptions, token: string): Promise<st
   const identity = lasting['sub'] ? Object.entries(lasting).sort() : bareToken(token);
   const stated = JSON.stringify([socketUrl, name, shareTabs, identity]);
   const digest = await crypto.subtle.digest('SHA-256', new TextEncoder().encode(stated));
-  // Tabs of another version of what they say to each other are none of this group.
+  // Tabs with another version of the messages belong to another group.
   return `hanzo-pubsub 1 ${new Uint8Array(digest)}`;
 }
 
-/** The content of a JWT; undefined for a token of another kind. */
+/** The claims of a JWT; undefined for other tokens. */
 function claimsOf(token: string): Record<string, unknown> | undefined {
   try {
     return JSON.parse(atob(String(token.split('.')[1]).replaceAll('-', '+').replaceAll('_', '/')));

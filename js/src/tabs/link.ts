@@ -8,17 +8,17 @@ import { WebSocketTransport } from '../transports/websocket.js';
 import { groupOf, MOVED, newId, type Told } from './group.js';
 import { startRelay } from './relay.js';
 
-/** By client: the relay that it turned away from, because nothing came of it. */
+/** By client: the relay that it left because the relay did not work. */
 const silent = new WeakMap<ClientOptions, string>();
 
 /**
- * A link to the tab that has the connection, which may be this one.
+ * A link to the tab with the connection, which may be this one.
  *
- * The tab that holds the lock of the group runs the relay. The others wait for that lock, so that the
- * platform tells them when that tab is closed or has crashed; one that does not answer, or whose
- * connection is silent, loses the lock to one that asks. Every tab holds a lock of its own as well, by which the relay learns that
- * it has gone. Where the platform has no locks or channels, or the server does not say which answer
- * is whose, the link is a WebSocket of this tab.
+ * The tab that holds the lock of the group runs the relay. The others wait for that lock, so the
+ * platform notifies them when that tab closes or crashes. If that tab does not respond, or its
+ * connection is silent, another tab steals the lock. Every tab also holds its own lock, so the
+ * relay notices when the tab closes. If the platform has no locks or channels, or the server does
+ * not return `ref` in its answers, the link uses its own WebSocket.
  */
 export function linkTabs(options: ClientOptions, clock: Clock): Transport {
   const me = newId();
@@ -48,7 +48,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
     told?.ended(end);
   };
 
-  /** Take a WebSocket of this tab instead. */
+  /** Use a WebSocket of this tab instead. */
   const goAlone = (): void => {
     if (!receiver || own) return;
     life.abort(1000);
@@ -90,14 +90,14 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
       .request(name, given, () => (signal.aborted ? undefined : granted()))
       .catch(({ name }: Error) => {
         if (signal.aborted) return;
-        // Another tab took the lock; or this page may not have any.
+        // Another tab took the lock, or this page is not allowed to use locks.
         if (name === 'AbortError') finish(MOVED);
         else goAlone();
       });
   };
 
   const lead = (): unknown => {
-    // The tab that was followed has gone without a word.
+    // The relay's tab is gone without notice.
     if (following) return finish(MOVED);
     const stop = startRelay(`${group}`, options, clock, (tab, gone) =>
       lock(`${group} ${tab}`, { signal }, gone),
@@ -111,7 +111,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
 
   const join = (name: string): void => {
     group = name;
-    // Its own lock comes first: a tab without it is gone.
+    // Acquire the tab's own lock first: the relay treats a tab without it as gone.
     lock(`${name} ${me}`, {}, () => {
       channel = new BroadcastChannel(name);
       channel.onmessage = ({ data }) => hear(data);
@@ -119,7 +119,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
       lock(name, { signal }, lead);
       return over.then(() => channel?.close());
     });
-    // A tab that is frozen keeps its lock.
+    // A frozen tab keeps its lock.
     const timer = clock.callLater(options.openTimeout * (0.5 + Math.random() / 4), steal, true);
     over.then(() => timer.cancel());
   };
@@ -144,7 +144,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
     },
     open(given) {
       receiver = given;
-      // Who shares with whom is known when it is known whom the token speaks for.
+      // The group depends on the identity of the token, which `auth` carries.
       queueMicrotask(() => receiver?.opened());
     },
     send(frames) {

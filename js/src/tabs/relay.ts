@@ -1,4 +1,4 @@
-/** The tab that has the connection: carries the frames of all tabs over one transport. */
+/** The relay: carries the frames of all tabs over one transport. */
 
 import type { Clock } from '../clock.js';
 import type { AuthFrame, AuthOkFrame, ClientFrame } from '../generated/wire.js';
@@ -7,20 +7,20 @@ import { WebSocketTransport } from '../transports/websocket.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
 import { endOf, MOVED, newId, type Said, type Told } from './group.js';
 
-/** Patterns of a tab, and whether it wants presence of them. */
+/** Patterns of a tab, and whether it wants their presence. */
 type Patterns = Map<string, boolean>;
 
 /**
  * Run a relay: one connection for many tabs.
  *
- * Requests carry the tab in their `ref`, so that an answer finds its way back and nothing has to be
- * remembered of it. What has no `ref` goes to all tabs; each session takes what is its own.
+ * Requests carry the tab in their `ref`, so that the relay can route an answer without remembering
+ * the request. Frames without a `ref` go to all tabs, and each session takes its own.
  *
  * @param group Name of the channel.
- * @param options Where the server is.
+ * @param options Address of the server.
  * @param clock Time.
- * @param whenGone Calls a function when a tab is no more.
- * @returns Stops it; the code is for the server, where no other tab goes on.
+ * @param whenGone Calls a function when a tab is gone.
+ * @returns A function that stops it; its code is for the server, if no other tab continues.
  */
 export function startRelay(
   group: string,
@@ -34,7 +34,7 @@ export function startRelay(
   let opened = false;
   let auth: AuthFrame | undefined;
   let shown: AuthFrame | undefined;
-  /** Whose token is the newest; and whose the server looks at. */
+  /** The tab with the newest token, and the tab whose token the server is checking. */
   let newest: string | undefined;
   let asking: string | undefined;
   let welcome: AuthOkFrame | undefined;
@@ -46,7 +46,7 @@ export function startRelay(
   const anyTab = (test: (patterns: Patterns) => boolean | undefined): boolean =>
     [...tabs.values()].some(test);
 
-  /** Give up patterns; unsubscribe from those that no other tab has. */
+  /** Remove patterns; unsubscribe from those that no other tab has. */
   const leave = (patterns: Iterable<string>): void => {
     const topics = [...patterns].filter((pattern) => !anyTab((others) => others.has(pattern)));
     if (topics.length) send({ type: 'unsubscribe', topics });
@@ -62,7 +62,7 @@ export function startRelay(
     return patterns;
   };
 
-  /** Show the server the newest token; one at a time, so that an answer is known to be whose. */
+  /** Send the newest token to the server; one at a time, to match the answer. */
   const present = (): void => {
     if (!opened || asking || auth === shown) return;
     shown = auth;
@@ -77,7 +77,7 @@ export function startRelay(
       auth = { ...auth, ...frame };
       present();
     } else if (welcome) {
-      // That one is known, so the server has answered before.
+      // The relay already knows that token, so the server has answered before.
       post({ to: tab, frame: { ...welcome, server_time: clock.wallMs() + ahead } });
     }
   };
@@ -95,7 +95,7 @@ export function startRelay(
       if (sent.type === 'subscribe') {
         const { topics, presence } = sent;
         for (const topic of topics) patterns.set(topic, presence !== false);
-        // Of one pattern the server keeps one answer to this, the last that it got.
+        // For each pattern, the server keeps one value of `presence`: the last one.
         const wanted = topics.some((topic) => anyTab((others) => others.get(topic)));
         sent = { ...sent, presence: wanted };
       }
@@ -121,7 +121,7 @@ export function startRelay(
     post({ to, frame });
     present();
   };
-  // In the order in which it came, though a part of it may take its time to be read.
+  // Keep the order of arrival, even if some frames take time to read.
   let last = Promise.resolve();
   upstream.open({
     opened() {
