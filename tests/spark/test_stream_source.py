@@ -71,7 +71,7 @@ class Service:
         return dict(self.standings)
 
     def page(self, topic: str, after: int, limit: int) -> Page:
-        return Page([], anew=True)
+        return Page([], restarted=True)
 
     def sleep(self, seconds: float) -> None:
         self.now += seconds

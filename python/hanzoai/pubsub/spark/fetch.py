@@ -40,11 +40,11 @@ class Page:
 
     Attributes:
         messages: Envelopes.
-        anew: Whether the log started again after that position.
+        restarted: Whether the log started again after that position.
     """
 
     messages: list[dict[str, Any]]
-    anew: bool = False
+    restarted: bool = False
 
 
 class Fetcher:

@@ -14,14 +14,14 @@ class Loss(NamedTuple):
         topic: The topic.
         first: First lost position.
         last: Last lost position.
-        anew: Whether the log was lost and started again; the number of lost rows is then
+        restarted: Whether the log was lost and started again; the number of lost rows is then
         unknown.
     """
 
     topic: str
     first: int
     last: int
-    anew: bool = False
+    restarted: bool = False
 
     def __str__(self) -> str:
         if self.last < self.first:
@@ -29,7 +29,7 @@ class Loss(NamedTuple):
                 f"The log of {self.topic!a} was lost: it ends at position {self.last}, and rows"
                 f" up to {self.first - 1} had been read"
             )
-        if self.anew:
+        if self.restarted:
             return (
                 f"The log of {self.topic!a} was lost and restarted at position {self.last + 1}:"
                 f" messages after position {self.first - 1} cannot be read"

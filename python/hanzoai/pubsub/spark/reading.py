@@ -95,13 +95,13 @@ class _Task:
         """Return the messages of a window that are rows, after a check for missing ones."""
         messages = [each for each in page.messages if window.after < _seq(each) <= window.last]
         if len(messages) < window.last - window.after:
-            self._explain(window, messages, page.anew)
+            self._explain(window, messages, page.restarted)
         types = self._config.types
         if types is not None:
             messages = [each for each in messages if each.get("type") in types]
         return messages
 
-    def _explain(self, window: Range, messages: list[dict[str, Any]], anew: bool) -> None:
+    def _explain(self, window: Range, messages: list[dict[str, Any]], restarted: bool) -> None:
         there = {_seq(each) for each in messages}
         absent = [seq for seq in range(window.after + 1, window.last + 1) if seq not in there]
         standing = self._standings.get(window.topic)
@@ -111,7 +111,7 @@ class _Task:
         whole = standing is not None and window.last <= standing.last
         lost = [seq for seq in absent if seq < standing.first] if standing and whole else absent
         if lost:
-            self._lose(Loss(window.topic, lost[0], lost[-1], anew), len(lost))
+            self._lose(Loss(window.topic, lost[0], lost[-1], restarted), len(lost))
 
     def _ask(self, topic: str) -> Standing | None:
         standing = self._fetcher.positions((topic,)).get(topic)

@@ -93,7 +93,9 @@ def _settle(fetcher: Fetcher, config: SourceConfig, losses: Sequence[Loss]) -> N
         reported = loss
         if loss.first <= loss.last:
             try:
-                reported = loss._replace(anew=fetcher.page(loss.topic, loss.first - 1, 1).anew)
+                reported = loss._replace(
+                    restarted=fetcher.page(loss.topic, loss.first - 1, 1).restarted
+                )
             except PermissionDenied:
                 raise
             except PubSubError as error:
