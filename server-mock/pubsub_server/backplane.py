@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.errors import ServiceError
     from pubsub_server.instruments import Instrument
@@ -53,7 +53,8 @@ class Replay:
         truncated: Topics whose log does not reach back to the requested position.
         reset: Topics whose numbering began after the requested position.
         unbroken: Unix ms since which the store has lost no acknowledged message.
-        overlapping: Topics for which this node may still deliver messages up to ``positions``.
+        floors: By topic, the position up to which this node may still deliver messages that the
+            subscriber has, or gets with the replay.
     """
 
     entries: Sequence[Entry]
@@ -61,7 +62,7 @@ class Replay:
     truncated: Sequence[str]
     reset: Sequence[str]
     unbroken: int = 0
-    overlapping: Collection[str] = ()
+    floors: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +234,7 @@ class Backplane(Protocol):
 
         From this call on, ``deliver`` gets each message that the replay does not include. If the
         answer takes time, it also gets messages that the replay includes, until the answer and,
-        for topics that are `Replay.overlapping`, after it.
+        for topics in `Replay.floors`, after it.
         """
         ...
 

@@ -260,6 +260,35 @@ async def test_what_a_node_finds_in_a_log_comes_to_no_one_who_resumes_behind_it(
         assert [*seqs, *await heard(coming, last)] == [missed[2], last]
 
 
+@pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
+async def test_messages_of_a_lost_log_that_come_late_come_to_no_one_who_has_them(
+    store: Store, pattern: str
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as there,
+        peer(node, node.token("bob")) as coming,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await there.subscribe("demo.*")
+        first = await publish(publisher, 0)
+        assert await heard(there, first) == [first]
+        with deaf(node) as gone:
+            missed = [await publish(publisher, number) for number in (1, 2, 3)]
+            await until(lambda: len(gone), 3)
+        await store.command("FLUSHALL")
+        frame = {"type": "subscribe", "topics": [pattern], "after": {TOPIC: missed[1]}}
+        await coming.send(frame)
+        answer = await coming.until("subscribed")
+        assert not answer.get("history")
+        backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+        backplane._deliveries.catch_up(gone)
+        last = await publish(publisher, 4)
+        assert await heard(there, last) == [*missed, last]
+        assert await heard(coming, last) == [missed[2], last]
+
+
 @pytest.mark.parametrize("noticed", [False, True])
 async def test_a_replay_to_one_hides_nothing_that_a_deaf_node_owes_to_patterns(
     store: Store, *, noticed: bool

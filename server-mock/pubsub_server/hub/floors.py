@@ -92,14 +92,15 @@ class Floors:
                 self._named.setdefault(each, {})[connection] = None
 
     def answer(
-        self, connection: Connection, positions: Mapping[str, int], topics: Collection[str]
+        self, connection: Connection, positions: Mapping[str, int], floors: Mapping[str, int]
     ) -> Sequence[Entry]:
         """A replay has been read.
 
         Args:
             connection: The subscriber.
             positions: Newest position of the replay, by topic.
-            topics: Topics of which messages up to these positions may still be delivered.
+            floors: By topic, the position up to which messages may still arrive that the subscriber
+                has, or gets with the replay.
 
         Returns:
             The waiting messages that follow the replay, oldest first.
@@ -107,13 +108,14 @@ class Floors:
         beginning = self._end(connection)
         if beginning is None or connection.closed:
             return ()
-        for topic in topics:
+        for topic, floor in floors.items():
             if beginning.concerns(connection, topic):
-                self._put(connection, topic, positions[topic])
+                self._put(connection, topic, floor)
         return [
             entry
             for entry in beginning.waiting
-            if entry.seq is None or entry.seq > positions.get(entry.topic, 0)
+            if entry.seq is None
+            or entry.seq > max(positions.get(entry.topic, 0), floors.get(entry.topic, 0))
         ]
 
     def fail(self, connection: Connection) -> None:

@@ -282,7 +282,7 @@ class Subscriptions:
     def _join(self, connection: Connection, replay: Replay) -> None:
         """Order live messages after the replay."""
         core = self._core
-        for entry in core.floors.answer(connection, replay.positions, replay.overlapping):
+        for entry in core.floors.answer(connection, replay.positions, replay.floors):
             if connection in core.router.route(entry.topic):
                 core.stats.delivered += 1
                 core.delivery.send(connection, connection.encoder.message(entry))

@@ -35,7 +35,7 @@ class Unsure(FarBackplane):
 
         async def unsure() -> Replay:
             found = await later
-            return replace(found, overlapping=list(found.positions))
+            return replace(found, floors=found.positions)
 
         return unsure()
 

@@ -317,6 +317,7 @@ class RedisBackplane:
     ) -> Replay:
         """The logs as read; the hub adds the messages that are delivered."""
         found: list[Chosen] = []
+        ahead: dict[str, int] = {}
         for topic, log in logs.items():
             self._opened(topic, None if log is None else log.last, now)
             # If a position was requested, messages in transit replace those that the log has lost.
@@ -328,10 +329,14 @@ class RedisBackplane:
             )
             if chosen is not None:
                 found.append(chosen)
+            elif stood is not None and stood < wanted.after[topic]:
+                # The log is lost. Its messages may still be on their way to this node, or have
+                # arrived during the replay.
+                ahead[topic] = wanted.after[topic]
         replay = gather(found, unbroken)
         ends = replay.positions.items()
-        overlapping = [topic for topic, end in ends if self._tracks.delivers(topic, end)]
-        return replace(replay, overlapping=overlapping)
+        late = {topic: end for topic, end in ends if self._tracks.delivers(topic, end)}
+        return replace(replay, floors=ahead | late)
 
     def _opened(self, topic: str, last: int | None, now: int) -> None:
         """The log of a topic has been read; if the topic was opening, it is now open."""
@@ -358,7 +363,7 @@ class RedisBackplane:
         known: set[str],
         allowed: Callable[[str], bool],
     ) -> list[str]:
-        """Topics of which this node has delivered more than the subscriber knows.
+        """Topics of which this node has delivered more or less than the subscriber knows.
 
         A search does not find them if the store has lost their logs.
         """
@@ -367,7 +372,7 @@ class RedisBackplane:
             topic
             for topic, mark in after.items()
             if topic not in known
-            and (self._tracks.stood(journal, topic) or 0) > mark
+            and self._tracks.stood(journal, topic) not in (None, mark)
             and trie.match(topic)
             and allowed(topic)
         ]
