@@ -1,7 +1,8 @@
-/** Which build of the package this is; `build.mjs` defines it where the package is built. */
+/** The build of the package; `build.mjs` defines the constant. */
 
 /**
- * The build of the export conditions `development` and `node`: it has every word and option check.
+ * Whether this is the build for the export conditions `development` and `node`, which has all texts
+ * and option checks.
  *
  * The production build for browsers has codes, fields and the checks that protect: URL, token,
  * topic, payload.

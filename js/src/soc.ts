@@ -2,16 +2,16 @@
  * Signed messages: single-owner chunks (SOC), as Swarm's Bee nodes exchange them.
  *
  * A frame is `signature (65) ‖ span (8, little-endian) ‖ payload (0 … 4,096)`. The signature covers
- * a topic id of 32 bytes and the payload. Anyone who knows the id recovers the signer's address from
- * the frame, and `keccak256(id ‖ owner)` is the address of the topic: so a reader proves who wrote
- * a message without trusting those who carried it. Nothing here does I/O.
+ * a topic id of 32 bytes and the payload. With the id, a reader recovers the signer's address from
+ * the frame, and `keccak256(id ‖ owner)` is the address of the topic. So a reader can prove who
+ * wrote a message without trusting the servers in between. This module does no I/O.
  *
  *     const frame = sign(key, id, payload);
  *     const { owner } = verify(frame, id, topicAddress(id, ownerOf(key)));
  *
  * The signature is that of Ethereum's `personal_sign` over `keccak256(id ‖ address of the
- * payload)`. A signed frame can be sent again by anybody who holds it: put a counter or a time into
- * the payload where that matters.
+ * payload)`. Everybody who has a signed frame can send it again; if that matters, put a counter or
+ * a time into the payload.
  *
  * Needs `@noble/curves` and `@noble/hashes`: `npm i @noble/curves @noble/hashes`.
  */
@@ -24,11 +24,11 @@ import { BASE64, bytesOf, jsonOf, textOf } from './payload_bytes.js';
 
 type Bytes = Uint8Array<ArrayBuffer>;
 
-/** Of a topic id, a key, a topic address. */
+/** Length of a topic id, a key and a topic address. */
 export const ID_BYTES = 32;
 export const OWNER_BYTES = 20;
 export const SIGNATURE_BYTES = 65;
-/** What is before the payload. */
+/** Length of the parts before the payload. */
 export const HEAD_BYTES = 73;
 export const MAX_PAYLOAD = 4096;
 export const MAX_FRAME = 4169;
@@ -36,25 +36,25 @@ export const MAX_FRAME = 4169;
 const PREFIX = /* @__PURE__ */ new TextEncoder().encode('\x19Ethereum Signed Message:\n32');
 const HALF = /\p{Surrogate}/u;
 
-/** What a frame proves. */
+/** The verified content of a frame. */
 export interface Verified {
   /** Address of the signer, 20 bytes. */
   readonly owner: Uint8Array;
-  /** What was signed. */
+  /** The signed payload. */
   readonly payload: Uint8Array;
 }
 
-/** A signed message as it travels inside a HIP-56 topic. */
+/** A signed message inside a HIP-56 topic. */
 export interface SignedData {
-  /** Who it says has signed it, 20 bytes; not proved before `verify`. */
+  /** The claimed address of the signer, 20 bytes; not verified. */
   readonly owner: Uint8Array;
   /** Topic id, 32 bytes. */
   readonly id: Uint8Array;
-  /** For `verify`. */
+  /** The frame, for `verify`. */
   readonly frame: Uint8Array;
 }
 
-/** `data` of the message that carries a signed message. */
+/** The `data` of a message that carries a signed message. */
 export interface SignedFields {
   readonly owner: string;
   readonly id: string;
@@ -62,13 +62,13 @@ export interface SignedFields {
   readonly payload: unknown;
 }
 
-/** The original Keccak-256, which is not SHA3-256. */
+/** The original Keccak-256, which differs from SHA3-256. */
 export function keccak256(...parts: readonly Uint8Array[]): Uint8Array {
   return keccak_256(parts.length === 1 && parts[0] ? parts[0] : joined(parts));
 }
 
 /**
- * The address that signs with a key.
+ * The address that belongs to a private key.
  *
  * @param key Private key, 32 bytes.
  * @throws InvalidPayload It is not a private key of secp256k1; `field` is `key`.
@@ -80,7 +80,7 @@ export function ownerOf(key: Uint8Array): Uint8Array {
 }
 
 /**
- * The address of the topic that this owner signs under this id, 32 bytes.
+ * The address of the topic with this id and owner, 32 bytes.
  *
  * @throws InvalidPayload An argument has the wrong length.
  */
@@ -91,11 +91,11 @@ export function topicAddress(id: Uint8Array, owner: Uint8Array): Uint8Array {
 /**
  * The content address of a payload, 32 bytes.
  *
- * @throws InvalidPayload It has more than 4,096 bytes.
+ * @throws InvalidPayload The payload has more than 4,096 bytes.
  */
 export function cacAddress(payload: Uint8Array): Uint8Array {
   checkPayload(payload);
-  // The tree has 128 leaves; beyond the payload all are zero, and their roots are computed once.
+  // The tree has 128 leaves. Those beyond the payload are zero, so their roots are computed once.
   let nodes: Uint8Array[] = [];
   for (let at = 0; at < payload.length; at += 32) {
     const leaf = new Uint8Array(32);
@@ -113,9 +113,9 @@ export function cacAddress(payload: Uint8Array): Uint8Array {
 }
 
 /**
- * What a signer signs with `personal_sign` (EIP-191), 32 bytes.
+ * The digest that a signer passes to `personal_sign` (EIP-191), 32 bytes.
  *
- * @throws InvalidPayload The id has not 32 bytes, or the payload more than 4,096.
+ * @throws InvalidPayload The id does not have 32 bytes, or the payload has more than 4,096.
  */
 export function digest(id: Uint8Array, payload: Uint8Array): Uint8Array {
   return keccak256(check(id, 'id', ID_BYTES), cacAddress(payload));
@@ -128,23 +128,23 @@ export function digest(id: Uint8Array, payload: Uint8Array): Uint8Array {
  * @param id Topic id, 32 bytes.
  * @param payload At most 4,096 bytes; may be empty.
  * @returns The frame.
- * @throws InvalidPayload An argument has a wrong length; `field` names it.
+ * @throws InvalidPayload An argument has the wrong length; `field` names it.
  */
 export function sign(key: Uint8Array, id: Uint8Array, payload: Uint8Array): Uint8Array {
   check(key, 'key', ID_BYTES);
   const hashed = keccak256(PREFIX, digest(id, payload));
   if (!secp256k1.utils.isValidSecretKey(key)) throw badKey();
   const signed = secp256k1.sign(hashed, key, { prehash: false, format: 'recovered' });
-  // The curve's library puts the recovery id first.
+  // The library of the curve puts the recovery id first.
   return frameOf(joined([signed.subarray(1), Uint8Array.of(27 + (signed[0] ?? 0))]), payload);
 }
 
 /**
- * The frame of a payload that someone else has signed.
+ * Build the frame of a payload that an external signer has signed.
  *
- * @param signature r, s and v, 65 bytes. v is 27 or 28; the 0 or 1 of some wallets becomes that.
- * @param payload What was signed, by its `digest`.
- * @throws InvalidPayload An argument has a wrong length; `field` names it.
+ * @param signature r, s and v, 65 bytes. v is 27 or 28; the 0 or 1 of some wallets is converted.
+ * @param payload The payload whose `digest` was signed.
+ * @throws InvalidPayload An argument has the wrong length; `field` names it.
  */
 export function frameOf(signature: Uint8Array, payload: Uint8Array): Uint8Array {
   check(signature, 'signature', SIGNATURE_BYTES);
@@ -156,7 +156,7 @@ export function frameOf(signature: Uint8Array, payload: Uint8Array): Uint8Array 
 }
 
 /**
- * Who has signed a frame under this id; every well-formed signature has some signer.
+ * Recover the signer of a frame under this id. Every well-formed signature has a signer.
  *
  * @throws InvalidPayload The frame is truncated or too long, its span is not the length of its
  *   payload, or the signature has no signer; `field` names the part.
@@ -191,13 +191,13 @@ export function recover(frame: Uint8Array, id: Uint8Array): Verified {
 }
 
 /**
- * Check that the owner of a topic has signed a frame.
+ * Verify that the owner of a topic has signed a frame.
  *
- * @param frame As received.
+ * @param frame The received frame.
  * @param id The topic's id, 32 bytes.
  * @param topic The topic's address, 32 bytes.
- * @throws InvalidPayload As `recover`, or the signer is not the topic's owner; `field` names the
- *   part.
+ * @throws InvalidPayload The errors of `recover`, or the signer is not the topic's owner; `field`
+ *   names the part.
  */
 export function verify(frame: Uint8Array, id: Uint8Array, topic: Uint8Array): Verified {
   check(topic, 'topic', ID_BYTES);
@@ -210,12 +210,12 @@ export function verify(frame: Uint8Array, id: Uint8Array, topic: Uint8Array): Ve
 // ---------------------------------------------------------------- inside HIP-56 topics
 
 /**
- * A signed message as the `data` of a HIP-56 message.
+ * Convert a signed message to the `data` of a HIP-56 message.
  *
- * JSON whose numbers or keys other languages would write otherwise goes as a string, so that every
- * reader gets the same bytes.
+ * A payload of JSON is sent as a string if other languages would encode its numbers or keys
+ * differently, so that every reader gets the same bytes.
  *
- * @throws InvalidPayload An argument has a wrong length; `field` names it.
+ * @throws InvalidPayload An argument has the wrong length; `field` names it.
  */
 export function toData(frame: Uint8Array, id: Uint8Array, owner: Uint8Array): SignedFields {
   if (frame.length < HEAD_BYTES)
@@ -231,9 +231,9 @@ export function toData(frame: Uint8Array, id: Uint8Array, owner: Uint8Array): Si
 }
 
 /**
- * Read the `data` of a HIP-56 message as a signed message; nothing is verified.
+ * Read the `data` of a HIP-56 message as a signed message. This verifies nothing.
  *
- * @param data As `toData` makes it. Hex may be upper case and begin with `0x`.
+ * @param data The result of `toData`. Hex may be upper case and start with `0x`.
  * @throws InvalidPayload A field is missing or wrong; `field` names it.
  */
 export function fromData(data: unknown): SignedData {
@@ -264,10 +264,10 @@ export function toHex(bytes: Uint8Array): string {
 }
 
 /**
- * Bytes of hex digits, which may be upper case and begin with `0x`.
+ * Bytes of hex digits, which may be upper case and start with `0x`.
  *
- * @param field What an error names.
- * @throws InvalidPayload It is not hex, or of another length.
+ * @param field The field that an error names.
+ * @throws InvalidPayload It is not hex, or has another length.
  */
 export function fromHex(text: string, length: number, field: string): Uint8Array {
   const digits = text.replace(/^0x/i, '');
@@ -347,7 +347,7 @@ function hexField(
   return fromHex(typeof text === 'string' ? text : '-', length, name);
 }
 
-/** Whether other languages write this JSON with the same bytes. */
+/** Whether other languages encode this JSON as the same bytes. */
 function portable(value: unknown): boolean {
   if (typeof value === 'string') return !HALF.test(value);
   if (typeof value === 'number') return Number.isSafeInteger(value);

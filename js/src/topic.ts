@@ -8,7 +8,7 @@ import type { Subscription } from './runtime/subscription.js';
 import type { Waiting } from './runtime/waiting.js';
 import type { AnyPayload, Message, Occupancy, Outgoing, Published } from './values.js';
 
-/** @internal The operations of a client, on any topic. */
+/** @internal The operations of a client on any topic. */
 export interface Operations<Data> {
   subscribe(topic: string, options: SubscribeOptions<Data>): Promise<Subscription<Data>>;
   publish(topic: string, message: Outgoing<Data>, options: PublishOptions): Promise<Published>;
@@ -18,12 +18,12 @@ export interface Operations<Data> {
   updatePresence(topic: string, data: JsonObject, options: Waiting): Promise<void>;
 }
 
-/** One topic of a client, with the type of its payloads. */
+/** A topic of a client, with the type of its payloads. */
 export class TopicHandle<Data = AnyPayload, Topic extends string = string> {
-  /** @internal `PubSub.topic` makes it. */
+  /** @internal Use `PubSub.topic`. */
   constructor(
     private readonly _client: Operations<Data>,
-    /** The topic, or for `subscribe` alone a pattern. */
+    /** The topic; a pattern works only with `subscribe`. */
     readonly name: Topic,
   ) {}
 

@@ -1,4 +1,4 @@
-/** What is wrong with the name of a topic, in the words of every SDK. */
+/** The error messages for invalid topics and patterns, the same in all SDKs. */
 
 import { DEVELOPMENT } from './build.js';
 import { InvalidTopic } from './errors.js';
@@ -8,9 +8,9 @@ const FOREIGN = /[^a-zA-Z0-9_.*-]/u;
 const SHOWN = 80;
 
 /**
- * Check the name of a topic, or a pattern; returns it.
+ * Check the name of a topic, or a pattern, and return it.
  *
- * @throws InvalidTopic It is not valid; the message names the problem and its place.
+ * @throws InvalidTopic It is not valid; the message names the problem and its position.
  */
 export function checkName(name: unknown, kind: 'topic' | 'pattern'): string {
   if (kind === 'topic' ? isTopic(name) : isPattern(name)) return name as string;
@@ -62,7 +62,7 @@ function diagnose(name: string, kind: 'topic' | 'pattern'): [problem: string, re
   return ['is not valid'];
 }
 
-/** In quotes, with escapes for all that is not printable ASCII. */
+/** The text in quotes, with everything but printable ASCII escaped. */
 function ascii(text: string): string {
   const quote = text.includes("'") && !text.includes('"') ? '"' : "'";
   const escaped = text.replace(/[^ -~]|[\\'"]/gu, (found) => {

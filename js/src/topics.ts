@@ -1,10 +1,10 @@
 /**
- * Names of topics, patterns of subscriptions, and which pattern takes which topic.
+ * Names of topics, patterns of subscriptions, and matching.
  *
  * HIP-56 Topics, Wildcard Subscriptions, Security 8; H-149.
  */
 
-/** Bytes of a topic or pattern; all its characters are ASCII. */
+/** Maximum bytes of a topic or pattern; all its characters are ASCII. */
 export const MAX_TOPIC = 255;
 
 const NAME = /^[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*$/;
@@ -20,16 +20,16 @@ export function isPattern(name: unknown): name is string {
   return typeof name === 'string' && name.length <= MAX_TOPIC && PATTERN.test(name);
 }
 
-/** Whether a valid pattern takes more than the one topic of its name. */
+/** Whether a valid pattern contains a wildcard. */
 export function isWildcard(pattern: string): boolean {
   return pattern.includes('*');
 }
 
 /**
- * Whether a valid pattern takes a topic.
+ * Whether a valid pattern matches a topic.
  *
- * The topic is read once, with all places of the pattern at which it may stand: `**.**.**` cannot
- * blow up, as a place is reached or not, however it was reached.
+ * It reads the topic once and tracks the set of positions in the pattern that it can have reached.
+ * A position is in the set at most once, so `**.**.**` cannot cause exponential work.
  */
 export function matches(pattern: string, topic: string): boolean {
   const wanted = pattern.split('.');

@@ -3,10 +3,10 @@
 import type { Occupancy, PresenceMember } from './values.js';
 
 /**
- * Each user once, in the order of `members`, of members that are connections.
+ * The users among members, each once, in the order of `members`.
  *
- * @param members What `onPresence`, `ps.presence()` or `usePresence` gives.
- * @returns Of each user the first member, which is the connection that joined first.
+ * @param members The members from `onPresence`, `ps.presence()` or `usePresence`.
+ * @returns The first member of each user, which is the connection that joined first.
  */
 export function usersOf(members: Iterable<PresenceMember>): PresenceMember[] {
   const users = new Map<string, PresenceMember>();
@@ -17,7 +17,7 @@ export function usersOf(members: Iterable<PresenceMember>): PresenceMember[] {
   return [...users.values()];
 }
 
-/** How many members these are, and of how many users. */
+/** The number of members, and of their users. */
 export function occupancyOf(members: Iterable<PresenceMember>): Occupancy {
   const all = [...members];
   return { members: all.length, users: usersOf(all).length };

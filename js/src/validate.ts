@@ -1,26 +1,26 @@
 /**
- * Names of topics, checked for programs.
+ * Checks of topics and patterns, for programs.
  *
- * Nothing else imports this module: what an entry exports and a chunk uses, a bundler would load at
- * once.
+ * No other module may import this one: a bundler would load at once what both an entry and a chunk
+ * use.
  */
 
 import { checkName } from './topic_names.js';
 
 /**
- * Check the name of a topic, as one publishes to; returns it.
+ * Check the name of a topic to publish to, and return it.
  *
  * @throws InvalidTopic It is empty, over 255 bytes, has an empty segment, a wildcard or a character
- *   other than letters, digits, `_`, `-` and `.`; the message names it and its place.
+ *   other than letters, digits, `_`, `-` and `.`; the message names the problem and its position.
  */
 export function validateTopic(name: unknown): string {
   return checkName(name, 'topic');
 }
 
 /**
- * Check a pattern, as one subscribes to: a topic in which whole segments may be `*` or `**`.
+ * Check a pattern to subscribe to: a topic in which whole segments may be `*` or `**`.
  *
- * @throws InvalidTopic As for `validateTopic`, or `*` is a part of a segment.
+ * @throws InvalidTopic The errors of `validateTopic`, or `*` is only a part of a segment.
  */
 export function validatePattern(pattern: unknown): string {
   return checkName(pattern, 'pattern');

@@ -1,4 +1,7 @@
-/** What a program gets from the client: messages, gaps, presence, state changes, publish results. */
+/**
+ * Values that a program receives from the client: messages, gaps, presence, state changes, publish
+ * results.
+ */
 
 import type { PubSubError } from './errors.js';
 import type { Occupancy, TopicInfo } from './generated/http.js';
@@ -8,11 +11,14 @@ import type { FetchReason, GapReason, PresenceChangeKind } from './session/ports
 
 export type { GapReason, JsonObject, Occupancy, PresenceChangeKind, PresenceMember, TopicInfo };
 
-/** Payloads without a type of their own: HIP-56's sample reads `msg.data.content` of them. */
+/**
+ * Payloads of topics without a declared type. The sample of HIP-56 reads `msg.data.content` from
+ * them.
+ */
 // biome-ignore lint/suspicious/noExplicitAny: a program that names no type is not held up by one
 export type AnyPayload = any;
 
-/** The map of a client without one. A client of any other map can stand in its place. */
+/** The default map of a client. A client with any other map is assignable to it. */
 // biome-ignore lint/suspicious/noExplicitAny: maps are compared as wholes, and only this fits all
 export type AnyTopics = any;
 
@@ -41,7 +47,10 @@ export type PayloadOf<Topics extends object, Topic extends string> = string exte
         : Topics[Matched<keyof Topics, Glob<Topic>>]
       : AnyPayload;
 
-/** What a topic or pattern has to be beside a string: nothing more, or of `OnlyTopics`. */
+/**
+ * Restricts topics and patterns: any string, or with `OnlyTopics` only the keys of the map and
+ * patterns with wildcards.
+ */
 export type Allowed<Topics extends object, Topic extends string> =
   Topics extends OnlyTopics<object>
     ? [Topic] extends [keyof Topics | `${string}*${string}`]
@@ -49,7 +58,7 @@ export type Allowed<Topics extends object, Topic extends string> =
       : never
     : unknown;
 
-/** Keys that a text with placeholders stands for. */
+/** The keys that match a text with placeholders. */
 type Matched<Key, Text extends string> = Key extends Text ? Key : never;
 
 /** A pattern with placeholders instead of wildcards. */
@@ -59,86 +68,89 @@ type Glob<Pattern extends string> = Pattern extends `${infer Before}**${infer Af
     ? `${Before}${string}${Glob<After>}`
     : Pattern;
 
-/** A message as it was delivered: `id, topic, type, data, sender, timestamp, ttl, seq, meta`. */
+/** A received message: `id, topic, type, data, sender, timestamp, ttl, seq, meta`. */
 export interface Message<Data = AnyPayload> extends Envelope {
   readonly data: Data;
 }
 
-/** A time: Unix milliseconds, or a date. */
+/** A time: Unix milliseconds, or a `Date`. */
 export type Since = number | Date;
 
-/** What is published. */
+/** A message to publish. */
 export interface Outgoing<Data = unknown> {
   /** Application-defined type; default `message`. */
   readonly type?: string | undefined;
   readonly data: Data;
-  /** Seconds in history; 0 stores nothing. */
+  /** Retention in seconds; 0 stores nothing. */
   readonly ttl?: number | undefined;
   /** Message id; default `msg_` and a ULID. */
   readonly id?: string | undefined;
   readonly meta?: JsonObject | undefined;
 }
 
-/** How a publish travels: over the open connection, over HTTP, or whichever fits. */
+/** The route of a publish: over the open connection, over HTTP, or chosen automatically. */
 export type Via = 'auto' | 'socket' | 'rest';
 
 /** The states of a client (docs/lifecycle.md). */
 export type StateName = PublicState;
 
-/** Why a token is asked for. */
+/** The reason why a token is needed. */
 export type TokenReason = FetchReason;
 
-/** A token with what is known about its end. */
+/** A token with its expiry. */
 export interface Token {
   /** The bearer token or API key, with or without `Bearer `. */
   readonly value: string;
-  /** When it ends, Unix milliseconds; undefined where unknown. */
+  /** Expiry in Unix milliseconds; undefined if unknown. */
   readonly expiresAt?: number | undefined;
 }
 
-/** Why `getToken` is called. */
+/** The context of a `getToken` call. */
 export interface TokenContext {
   /**
    * `connect` before a connection, `expiring` when the current token expires soon, `rejected` when
    * the server rejected the last one.
    */
   readonly reason: TokenReason;
-  /** 0 for the first call of its kind, then counting up. */
+  /** 0 for the first call for this reason; each retry adds 1. */
   readonly attempt: number;
 }
 
-/** `getToken`: throws AuthRefused to stop permanently; the signal is aborted when no call waits any more. */
+/**
+ * `getToken`. Throw AuthRefused to stop permanently. The signal is aborted when no call waits for
+ * the token any more.
+ */
 export type TokenCallback = (
   context: TokenContext,
   options: { readonly signal: AbortSignal },
 ) => string | Token | PromiseLike<string | Token>;
 
-/** One step in the life of a client (LIFE-1). */
+/** A change of state of a client (LIFE-1). */
 export interface StateChange {
   readonly from: StateName;
   readonly to: StateName;
   /**
-   * Code of `spec/errors.yaml` or the close code, 1006 for a connection that was lost or could not
-   * be opened; undefined without a new failure.
+   * A code of `spec/errors.yaml` or the close code; 1006 for a connection that was lost or could
+   * not be opened. Undefined if there was no failure.
    */
   readonly code: string | number | undefined;
   /** What happened, in words. */
   readonly reason: string;
-  /** Milliseconds until the next attempt, where one is planned. */
+  /** Milliseconds until the next attempt, if one is planned. */
   readonly retryIn: number | undefined;
-  /** Number of attempts since the client was last stable. */
+  /** Number of attempts since the connection was last stable. */
   readonly attempt: number;
 }
 
-/** Messages of one topic that could not be delivered, reported at their place (REC-2). */
+/** Messages of one topic that could not be delivered, reported in their place (REC-2). */
 export interface Gap {
-  /** The concrete topic, or the pattern where the topic is unknown. */
+  /** The concrete topic, or the pattern if the topic is unknown. */
   readonly topic: string;
-  /** Position of the first missing message; undefined against a server without positions. */
+  /** Position of the first missing message; undefined if the server has no positions. */
   readonly from: number | undefined;
-  /** Position of the last missing message; undefined where unknown. */
+  /** Position of the last missing message; undefined if unknown. */
   readonly to: number | undefined;
-  /** How many messages are missing; undefined if it cannot be known. */
+  /** Number of missing messages; undefined if it cannot be known. */
   readonly missed: number | undefined;
   /**
    * `history_trimmed`: no longer retained. `log_reset`: the numbering starts again, because the
@@ -149,10 +161,10 @@ export interface Gap {
   readonly reason: GapReason;
 }
 
-/** Who is present on a topic after a change. */
+/** The members of a topic after a change. */
 export interface PresenceChange {
   readonly topic: string;
-  /** Every connection present now, by time of joining; `usersOf` names each user once. */
+  /** All current connections, by time of joining; `usersOf` lists each user once. */
   readonly members: readonly PresenceMember[];
   /**
    * `snapshot` for the first complete list, then what `member` did: `join` and `leave` for the
@@ -160,18 +172,18 @@ export interface PresenceChange {
    * `update` for changed data.
    */
   readonly change: PresenceChangeKind;
-  /** The connection that came, was updated or went; undefined for `snapshot`. */
+  /** The connection that joined, was updated or left; undefined for `snapshot`. */
   readonly member: PresenceMember | undefined;
 }
 
 /** A publish that the server accepted. */
 export interface Published {
   readonly id: string;
-  /** Server time, Unix milliseconds; undefined where the server acknowledges nothing. */
+  /** Server time, Unix milliseconds; undefined if the server sends no acknowledgements. */
   readonly timestamp: number | undefined;
-  /** Position in the log of its topic; undefined for ephemeral messages and plain HIP-56. */
+  /** Position in the log of the topic; undefined for ephemeral messages and plain HIP-56. */
   readonly seq: number | undefined;
-  /** The id was published before and nothing was sent again. */
+  /** Whether the id was published before, so that nothing was sent again. */
   readonly duplicate: boolean;
 }
 
@@ -183,13 +195,13 @@ export interface Published {
 export interface SubscriptionStats {
   /** Messages that the session delivered to this subscription. */
   readonly received: number;
-  /** Messages that the program has taken. */
+  /** Messages that the program has received. */
   readonly handled: number;
-  /** Messages given up because the queue was full, or the subscription ended. */
+  /** Messages dropped because the queue was full, or the subscription ended. */
   readonly dropped: number;
-  /** Messages waiting. */
+  /** Messages in the queue. */
   readonly queued: number;
-  /** Their approximate size. */
+  /** Approximate size of the queue. */
   readonly queuedBytes: number;
   /** Reported gaps, for any reason. */
   readonly gaps: number;
@@ -201,17 +213,20 @@ export type SubscriptionEvent<Data = AnyPayload> =
   | { readonly kind: 'gap'; readonly gap: Gap }
   | { readonly kind: 'presence'; readonly presence: PresenceChange };
 
-/** What `ps.on` tells, by name. */
+/** The events of `ps.on`. */
 export interface ClientEvents {
   /** Every change of state, in order. */
   readonly state: StateChange;
-  /** Every gap of any subscription, when the program comes to its place. */
+  /** Every gap of any subscription, when the program reaches its place. */
   readonly gap: Gap;
-  /** Errors that no call can raise: of handlers, or refusals that concern no call. */
+  /**
+   * Errors that no call can throw: exceptions of handlers, and errors of the server that belong to
+   * no call.
+   */
   readonly error: PubSubError | Error;
 }
 
-/** Where the client writes what no program asked for; never a token, never a payload. */
+/** Receives log messages of the client; never a token or a payload. */
 export interface Logger {
   debug?(message: string, ...details: unknown[]): void;
   info?(message: string, ...details: unknown[]): void;

@@ -2,5 +2,7 @@
 
 declare const PACKAGE_VERSION: string | undefined;
 
-/** Of `package.json`, put in by the build; `0` where the sources run without one. */
+/**
+ * The version in `package.json`, which the build inserts; `0` if the sources run without a build.
+ */
 export const VERSION: string = typeof PACKAGE_VERSION === 'string' ? PACKAGE_VERSION : '0';

@@ -1,4 +1,4 @@
-/** Who a connection is: authentication, first and again, the end of a token, heartbeats. */
+/** Identity of connections: authentication, renewal, expiry of tokens, heartbeats. */
 
 import type { SessionInfo } from '../generated/http.js';
 import type { AuthExpiringFrame, AuthOkFrame, Limits } from '../generated/wire.js';
@@ -10,12 +10,12 @@ import type { Identity } from './tokens.js';
 
 const FEATURES = ['ref', 'ack', 'seq', 'idempotency', 'batch', 'resume', 'meta'];
 
-/** Gives a connection its identity, and takes it away. */
+/** Assigns an identity to a connection, and closes the connection when the identity expires. */
 export class Admission {
   /**
    * @param _core The parts of the hub.
    * @param _end Ends a connection with an error and its close code.
-   * @param _drop Ends a subscription that is allowed no longer.
+   * @param _drop Ends a subscription that is no longer allowed.
    */
   constructor(
     private readonly _core: Core,
@@ -23,7 +23,7 @@ export class Admission {
     private readonly _drop: (connection: Connection, pattern: string) => void,
   ) {}
 
-  /** A connection has come, and must authenticate in time. */
+  /** Start the authentication deadline of a new connection. */
   expect(connection: Connection): void {
     const { clock, settings } = this._core;
     connection.deadline = clock.now() + settings.authDeadline;
@@ -31,7 +31,7 @@ export class Admission {
   }
 
   /**
-   * Identify a connection, first or again.
+   * Authenticate a connection, or renew its token.
    *
    * @throws Problem `token_invalid`, `token_expired`, `connection_limit`.
    */
@@ -68,7 +68,7 @@ export class Admission {
     const id = this._core.clientId(identity, clientId);
     const replaced = connections.get(id);
     if (replaced) {
-      // The old connection is dead without the server knowing: the client is here.
+      // The client reconnected before the server noticed that its old connection is dead.
       this._end(replaced, new Problem('replaced', 'another connection replaced this one'));
     }
     limiter.acquire(identity);
@@ -91,7 +91,7 @@ export class Admission {
     this._review(connection, identity);
   }
 
-  /** Take back what the identity may not have. */
+  /** End the subscriptions that the renewed identity may not have. */
   private _review(connection: Connection, identity: Identity): void {
     for (const topic of [...connection.patterns.keys()]) {
       if (this._core.mayHold(identity, topic)) continue;
@@ -110,12 +110,12 @@ export class Admission {
     this._watch(connection);
   }
 
-  /** Look after a connection when something about it is due. */
+  /** Schedule the next check of a connection. */
   private _watch(connection: Connection): void {
     const { clock } = this._core;
     connection.timer?.cancel();
     const wait = this._next(connection) - clock.now();
-    // A moment later: what is due is not to be missed by a rounding.
+    // Add a margin, so that rounding cannot fire the timer too early.
     connection.timer = clock.callLater(Math.max(0, wait) + 0.01, () => this._look(connection));
   }
 

@@ -9,32 +9,34 @@ import type { Seat } from './presence.js';
 import type { Identity } from './tokens.js';
 import { TopicTrie } from './topic_trie.js';
 
-/** Snapshots that one subscription by patterns brings. */
+/** Maximum snapshots sent for one `subscribe` frame. */
 const SNAPSHOTS_MAX = 1_000;
 
-/** Joins members with connections. */
+/** Connects the presence state with the connections. */
 export class Attendance {
   constructor(private readonly _core: Core) {}
 
-  /** The connection has subscribed to this topic by name. */
+  /** Add the connection to a topic it subscribed to by name. */
   enter(connection: Connection, identity: Identity, topic: string): void {
     const { presence } = this._core;
     const seat = presence.join(connection.clientId, identity, topic, this._core.wall());
     if (seat) this._tell('join', seat, connection);
   }
 
-  /** It has ended this subscription. */
+  /** Remove the connection from a topic it unsubscribed from. */
   quit(connection: Connection, topic: string): void {
     const seat = this._core.presence.leave(connection.clientId, topic);
     if (seat) this._tell('leave', seat, connection);
   }
 
-  /** The client is gone permanently. */
+  /** Remove a client that has gone permanently. */
   depart(clientId: string): void {
     for (const seat of this._core.presence.leaveAll(clientId)) this._tell('leave', seat);
   }
 
-  /** The connection broke: others learn it after the grace, if it does not come back. */
+  /**
+   * Start the grace period of a lost connection; without a reconnect, its members leave afterwards.
+   */
   lose(connection: Connection, grace: number): void {
     const { presence, clock } = this._core;
     presence.lose(
@@ -46,9 +48,9 @@ export class Attendance {
   }
 
   /**
-   * The client changes its state.
+   * Change the state of a client.
    *
-   * @param topic Where; undefined everywhere it is a member.
+   * @param topic The topic; undefined changes all topics of which it is a member.
    * @throws Problem See `Presence.update`.
    */
   update(

@@ -5,16 +5,16 @@ import { checkNumber } from '../settings/checks.js';
 
 const START_MS = 1_740_307_200_000;
 
-/** Timers that may fire in one moment. */
+/** Maximum number of timers that may fire at the same instant. */
 const AT_ONCE = 1_000_000;
 
-/** Turns of the event loop after which everything that needs no time has run. */
+/** Turns of the event loop after which all work that needs no time has run. */
 const TURNS = 20;
 
-/** Milliseconds that a test may pass at once: ten years. */
+/** Maximum milliseconds that a test may advance at once: ten years. */
 const LONGEST = 10 * 365 * 86_400_000;
 
-// Those of the platform: test runners put others in their places.
+// Keep the timers of the platform, because test runners replace the globals.
 const {
   setImmediate: immediately,
   MessageChannel: Channel,
@@ -25,7 +25,7 @@ const {
   readonly setTimeout: (callback: () => void) => unknown;
 };
 
-/** Call a function in another turn of the event loop. */
+/** Call a function in a later turn of the event loop. */
 function inTurn(callback: () => void): void {
   if (immediately) {
     immediately(callback);
@@ -47,21 +47,21 @@ interface Timer extends TimerHandle {
 }
 
 /**
- * Time that only a test moves, so that no test waits and every run is the same.
+ * A clock that only the test moves, so that no test waits and every run is the same.
  *
- * Pass it to `MemoryServer`, which uses it, as its clients do.
+ * Pass it to `MemoryServer`; the server and its clients then use it.
  */
 export class VirtualClock implements Clock {
   private _now = 0;
   private _wall: number;
   private readonly _timers = new Set<Timer>();
 
-  /** @param start What the wall clock says at first, Unix milliseconds. */
+  /** @param start Initial wall time, in Unix milliseconds. */
   constructor(start: number = START_MS) {
     this._wall = start;
   }
 
-  /** Milliseconds that the test has let pass. */
+  /** Milliseconds by which the test has advanced the clock. */
   now(): number {
     return this._now;
   }
@@ -71,7 +71,7 @@ export class VirtualClock implements Clock {
     return Math.round(this._wall);
   }
 
-  /** Call `callback` when the test has moved the clock by so many milliseconds. */
+  /** Call `callback` when the test has advanced the clock by this many milliseconds. */
   callLater(after: number, callback: () => void): TimerHandle {
     const cancel = (): void => void this._timers.delete(timer);
     const fire = (): void => {
@@ -83,34 +83,35 @@ export class VirtualClock implements Clock {
     return timer;
   }
 
-  /** Call `callback` after everything that is ready to run now. */
+  /** Call `callback` after all work that is ready now. */
   callSoon(callback: () => void): void {
     inTurn(callback);
   }
 
-  /** Wait until the test has moved the clock by so many milliseconds. */
+  /** Wait until the test has advanced the clock by this many milliseconds. */
   sleep(milliseconds: number): Promise<void> {
     return new Promise((resolve) => {
       this.callLater(milliseconds, resolve);
     });
   }
 
-  /** How many timers could still fire: 0 once everything is closed. */
+  /** Number of timers that can still fire: 0 after everything is closed. */
   get pending(): number {
     return this._timers.size;
   }
 
   /**
-   * Let everything run, and every timer that is due, until all waits for time or the outside.
+   * Run everything that is ready and every timer that is due, until all tasks wait for time or for
+   * external events.
    *
-   * Files, sockets and timers of the platform are the outside: they are not waited for.
+   * Files, sockets and timers of the platform are external: this does not wait for them.
    */
   async settle(): Promise<void> {
     await this.advance(0);
   }
 
   /**
-   * Let time pass: timers fire in the order of their times, everything else runs in between.
+   * Advance the clock: timers fire in the order of their times, and other work runs in between.
    *
    * @param milliseconds 0 or more.
    */
@@ -133,12 +134,12 @@ export class VirtualClock implements Clock {
   }
 
   /**
-   * Let time pass until something is so.
+   * Advance the clock until a condition holds.
    *
-   * @param happened Asked after each timer.
-   * @param limit Milliseconds after which it is given up; default an hour.
-   * @returns Milliseconds that passed.
-   * @throws Error It did not come true.
+   * @param happened The condition; it is evaluated after each timer.
+   * @param limit Maximum milliseconds to advance; default an hour.
+   * @returns Milliseconds by which the clock advanced.
+   * @throws Error The condition did not hold within the limit.
    */
   async advanceUntil(happened: () => unknown, limit = 3_600_000): Promise<number> {
     const began = this._now;
@@ -153,7 +154,7 @@ export class VirtualClock implements Clock {
     return this._now - began;
   }
 
-  /** Suspend the machine: only the wall clock moves. */
+  /** Simulate a suspended machine: only the wall clock advances. */
   async machineSleeps(milliseconds: number): Promise<void> {
     await this.settle();
     this._wall += milliseconds;
@@ -171,7 +172,7 @@ export class VirtualClock implements Clock {
   }
 }
 
-/** Yield until nothing is left to do. */
+/** Yield until no work is left. */
 async function idle(): Promise<void> {
   for (let turn = 0; turn < TURNS; turn += 1) await new Promise<void>(inTurn);
 }

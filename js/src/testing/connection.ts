@@ -1,42 +1,45 @@
-/** One connection, as the hub has it. */
+/** One connection, as the hub sees it. */
 
 import type { TimerHandle } from '../clock.js';
 import type { ServerFrame } from '../generated/wire.js';
 import { matches } from '../topics.js';
 import type { Identity } from './tokens.js';
 
-/** What carries frames to a client. */
+/** Sends frames to a client. */
 export interface Sink {
-  /** Whether it is an event stream: presence comes as snapshots there. */
+  /** Whether it is an event stream, which receives presence as snapshots. */
   readonly isStream: boolean;
   /**
    * Send a frame.
    *
-   * @param frame Nothing in it is changed after that.
-   * @param id Where an event stream resumes after it.
+   * @param frame The frame; the caller does not change it afterwards.
+   * @param id The event id, from which an event stream resumes after this frame.
    */
   write(frame: ServerFrame, id?: string): void;
   /** Send a ping or a heartbeat. */
   ping(): void;
-  /** End the connection, after what was written. */
+  /** Close the connection after everything that was written has been sent. */
   close(code: number, reason: string): void;
 }
 
-/** Who a connection is, and what it is subscribed to; only the hub changes it. */
+/** Identity and subscriptions of a connection; only the hub changes them. */
 export class Connection {
   identity: Identity | undefined;
-  /** Identifies it; kept over a resume. */
+  /** Client id, which stays the same when the session resumes. */
   clientId = '';
-  /** What it is subscribed to, with whether presence is heard. */
+  /** The subscribed patterns, each with whether it includes presence. */
   readonly patterns: Map<string, boolean> = new Map();
   closed = false;
-  /** When to announce the end of its token; infinite once announced, or without an end. */
+  /**
+   * Time of the `auth.expiring` notice; infinite after it was sent, or for a token without an
+   * expiry.
+   */
   noticeAt: number = Number.POSITIVE_INFINITY;
-  /** When it must be authenticated, and then when its token ends, by `Clock.now`. */
+  /** Before authentication its deadline, then the expiry of the token, by `Clock.now`. */
   deadline: number = Number.POSITIVE_INFINITY;
-  /** Time when it was last heard. */
+  /** When the client was last heard from, by `Clock.now`. */
   lastHeard: number;
-  /** Looks after it. */
+  /** The next check of the connection. */
   timer: TimerHandle | undefined;
 
   constructor(
@@ -46,12 +49,12 @@ export class Connection {
     this.lastHeard = now;
   }
 
-  /** Whether one of its patterns takes a topic. */
+  /** Whether one of its patterns matches a topic. */
   takes(topic: string): boolean {
     return [...this.patterns.keys()].some((pattern) => matches(pattern, topic));
   }
 
-  /** Whether one of these was to bring presence. */
+  /** Whether one of its patterns that matches a topic includes presence. */
   hears(topic: string): boolean {
     return [...this.patterns].some(([pattern, loud]) => loud && matches(pattern, topic));
   }

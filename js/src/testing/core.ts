@@ -1,4 +1,4 @@
-/** What the parts of the hub share. */
+/** State that the parts of the hub share. */
 
 import type { Clock } from '../clock.js';
 import type { ErrorFrame } from '../generated/wire.js';
@@ -13,33 +13,33 @@ import { ConnectionLimiter, RateLimiter } from './rates.js';
 import type { Rules, ServerSettings } from './settings.js';
 import { type Identity, Tokens } from './tokens.js';
 
-/** Client ids whose owner is known; of older ones none is resumed. */
+/** Maximum client ids whose owner is remembered. Older ids cannot be resumed. */
 const OWNERS_MAX = 10_000;
 
-/** What the server counts, from its beginning. */
+/** Counters of the server since its start. */
 export interface Stats {
-  /** Connections that are open, and authenticated. */
+  /** Connections that are open and authenticated. */
   authenticated: number;
   /** Patterns of all connections. */
   subscriptions: number;
-  /** Connections that were ever opened. */
+  /** All connections that were opened. */
   connectionsTotal: number;
-  /** Tokens that were refused to a new connection. */
+  /** New connections that were rejected because of their token. */
   authFailures: number;
   framesIn: number;
   published: number;
-  /** Publishes of an id that was known. */
+  /** Publishes whose id the server already knew. */
   duplicates: number;
-  /** Messages sent to connections as they came. */
+  /** Live messages sent to connections. */
   delivered: number;
-  /** Messages sent in answer to `subscribe`. */
+  /** Messages sent as replay, in answer to `subscribe`. */
   replayed: number;
   presenceChanges: number;
-  /** Refusals by their code. */
+  /** Number of errors by code. */
   readonly refused: Record<string, number>;
 }
 
-/** One of each. */
+/** The shared state: connections, tokens, limits, logs and presence. */
 export class Core {
   readonly stats: Stats = {
     authenticated: 0,
@@ -56,7 +56,7 @@ export class Core {
   };
   /** All connections. */
   readonly open: Set<Connection> = new Set();
-  /** The authenticated ones, by client id. */
+  /** The authenticated connections, by client id. */
   readonly connections: Map<string, Connection> = new Map();
   readonly tokens: Tokens;
   readonly rates: RateLimiter;
@@ -66,14 +66,14 @@ export class Core {
   private readonly _ids: IdMaker;
   private _last = 0;
   private _clients = 0;
-  /** Whose each client id is. */
+  /** The identity that owns each client id. */
   private readonly _owners = new Map<string, Identity>();
 
   /**
-   * @param clock Time.
+   * @param clock The clock of the server.
    * @param settings Limits and deadlines.
-   * @param rules Who may do what.
-   * @param random Numbers from 0 up to 1, for ids.
+   * @param rules The access rules.
+   * @param random Returns numbers from 0 inclusive to 1 exclusive, for ids.
    */
   constructor(
     readonly clock: Clock,
@@ -95,23 +95,23 @@ export class Core {
     );
   }
 
-  /** Unix milliseconds, never going back. */
+  /** Unix milliseconds that never decrease. */
   wall(): number {
     this._last = Math.max(this._last, this.clock.wallMs());
     return this._last;
   }
 
-  /** When a connection was last heard, Unix milliseconds. */
+  /** When the client was last heard from, in Unix milliseconds. */
   lastSeen({ lastHeard }: Connection): number {
     return Math.round(this.wall() - (this.clock.now() - lastHeard));
   }
 
-  /** A new id of a message. */
+  /** Create a message id. */
   messageId(): string {
     return this._ids.messageId();
   }
 
-  /** The id of a new connection: the one to resume if this identity may, else a new one. */
+  /** The client id of a new connection: `resumed` if this identity owns it, otherwise a new one. */
   clientId(identity: Identity, resumed?: string): string {
     const owner = resumed === undefined ? undefined : this._owners.get(resumed);
     const { userId, kind } = identity;
@@ -126,7 +126,7 @@ export class Core {
     return issued;
   }
 
-  /** Who gets what is published on a topic, each once. */
+  /** The connections that receive messages of a topic, each once. */
   readers(topic: string): Connection[] {
     return [...this.open].filter((connection) => {
       const { identity } = connection;
@@ -144,24 +144,27 @@ export class Core {
     return identity.kind === 'admin' || this.rules.mayPublish?.(identity, topic) !== false;
   }
 
-  /** Whether a subscription may stand; what a pattern brings is filtered by topic. */
+  /**
+   * Whether a subscription is allowed. A pattern with wildcards always is: its messages are
+   * filtered by topic.
+   */
   mayHold(identity: Identity, pattern: string): boolean {
     return isWildcard(pattern) || this.mayRead(identity, pattern);
   }
 
-  /** What is said to whom publishes too often. */
+  /** The error for a publish above the rate limit. */
   tooMany(identity: Identity, topic: string | undefined, retryAfter: number): Problem {
     const said = `more than ${this.rates.rate(identity)} publishes per second`;
     return new Problem('rate_limited', said, { topic, retryAfter });
   }
 
-  /** Send an error; the connection lives. */
+  /** Send an error and keep the connection open. */
   refuse({ sink }: Connection, problem: Problem, ref?: string): void {
     this.count(problem);
     sink.write(compact<ErrorFrame>({ type: 'error', ...problem.info, ref }));
   }
 
-  /** Note that something was refused. */
+  /** Count an error. */
   count({ code }: Problem): void {
     const { refused } = this.stats;
     refused[code] = (refused[code] ?? 0) + 1;

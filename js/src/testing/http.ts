@@ -1,4 +1,4 @@
-/** The HTTP API of a hub, as `fetch` calls it, without HTTP. */
+/** The HTTP API of a hub as a `fetch` function, without a network. */
 
 import type { ServerFrame } from '../generated/wire.js';
 import { occupancyOf } from '../users.js';
@@ -20,7 +20,7 @@ import type { Identity } from './tokens.js';
 
 const TOPICS_DEFAULT = 100;
 
-/** Who asks, and for what. */
+/** One request to the API. */
 interface Asked {
   readonly hub: Hub;
   readonly token: string;
@@ -32,7 +32,7 @@ interface Asked {
   readonly accept: Accept;
 }
 
-/** Answer one request. */
+/** Answer a request. */
 export async function answer(
   hub: Hub,
   accept: Accept,
@@ -111,7 +111,7 @@ function perform(asked: Asked): Response | Promise<Response> {
 
 // ---------------------------------------------------------------- event streams
 
-/** The client's end of an event stream. */
+/** The end of an event stream on the side of the client. */
 class StreamEnd implements End {
   readonly transport = 'sse';
   readonly body: ReadableStream;
@@ -161,12 +161,12 @@ class StreamEnd implements End {
   }
 }
 
-/** Name and data of a frame as an event of HIP-56. */
+/** Convert a frame to the name and data of its HIP-56 event. */
 function eventOf(frame: ServerFrame): readonly [name: string, data: object] {
   if (frame.type === 'message') return ['message', frame.message];
   const { type, ...fields } = frame;
   if (!('members' in fields)) return [type, fields];
-  // HIP-56 shows the members of an event stream with `id`.
+  // In HIP-56, members on an event stream have an `id`.
   const members = fields.members.map((member) => ({ id: member.user_id, ...member }));
   return ['presence', { ...fields, members }];
 }
@@ -194,7 +194,7 @@ async function stream(asked: Asked): Promise<Response> {
   return new Response(end.body, { headers });
 }
 
-/** Refuses a request of which nothing is left: its stream would stay empty. */
+/** Reject a request of which no topic is allowed: its stream would stay empty. */
 function allowed(hub: Hub, connection: Connection, wanted: readonly Subscribe[]): Identity {
   const patterns = wanted.flatMap(({ topics }) => topics);
   const [first] = wanted.flatMap(({ invalid }) => invalid);
@@ -233,7 +233,9 @@ function fromBody(body: string): { wanted: Subscribe[]; clientId?: string } {
 
 // ---------------------------------------------------------------- help
 
-/** The request alone; its signal and what concerns the network are seen to elsewhere. */
+/**
+ * Keep method, headers and body. The caller handles the signal; the other fields concern a network.
+ */
 function withoutExtras({ method, headers, body }: RequestInit): RequestInit {
   return { ...(method && { method }), ...(headers && { headers }), ...(body && { body }) };
 }

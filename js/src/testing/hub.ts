@@ -22,10 +22,10 @@ import { parseObject, type Request, readRequest, refOf } from './requests.js';
 import { Subscriptions } from './subscriptions.js';
 import type { Identity } from './tokens.js';
 
-/** Close codes after which a client is not expected back: presence leaves at once. */
+/** Close codes of clients that will not reconnect: their members leave at once. */
 const CLEAN: readonly (number | undefined)[] = [1000, 1001, 4408];
 
-/** What `auth.error` tells; other ends of a connection are errors of their own. */
+/** Codes that are sent as `auth.error`; every other code is sent as `error`. */
 const ABOUT_AUTH: readonly string[] = [
   'auth_timeout',
   'token_expired',
@@ -33,17 +33,17 @@ const ABOUT_AUTH: readonly string[] = [
   'connection_limit',
 ];
 
-/** Topics of one listing. */
+/** Maximum topics of one listing. */
 const TOPICS_MAX = 1_000;
 
-/** Everything behind the connections. */
+/** The server behind its connections. */
 export class Hub {
   readonly publishing: Publishing;
   readonly subscriptions: Subscriptions;
   private readonly _attendance: Attendance;
   private readonly _admission: Admission;
 
-  /** @param core What its parts share. */
+  /** @param core The shared state. */
   constructor(readonly core: Core) {
     this._attendance = new Attendance(core);
     this.publishing = new Publishing(core, this._attendance);
@@ -57,7 +57,7 @@ export class Hub {
 
   // ---------------------------------------------------------------- connections
 
-  /** A connection has come. */
+  /** Add a connection. */
   open(sink: Sink): Connection {
     const { clock, open, stats } = this.core;
     const connection = new Connection(sink, clock.now());
@@ -67,17 +67,17 @@ export class Hub {
     return connection;
   }
 
-  /** The client was heard. */
+  /** Record that the client was heard from. */
   heard(connection: Connection): void {
     connection.lastHeard = this.core.clock.now();
   }
 
-  /** Identify a connection; throws Problem. */
+  /** Authenticate a connection, or renew its token. Throws Problem. */
   admit(connection: Connection, token: string, clientId?: string): AuthOkFrame {
     return this._admission.admit(connection, token, clientId);
   }
 
-  /** A connection has ended; without a code it broke. */
+  /** Remove a connection that has ended. No code means that it was lost. */
   closed(connection: Connection, code?: number): void {
     if (connection.closed) return;
     const { open, stats, limiter, rates, connections, settings } = this.core;
@@ -98,7 +98,7 @@ export class Hub {
     else this._attendance.lose(connection, presenceGrace);
   }
 
-  /** End them all. */
+  /** Close all connections. */
   drain(): void {
     for (const connection of [...this.core.open]) {
       this._end(connection, new Problem('going_away', 'the server is shutting down'));
@@ -106,7 +106,7 @@ export class Hub {
     this.core.presence.stop();
   }
 
-  /** End a connection: say why, close with the code of the error. */
+  /** Send the error, and close the connection with the close code of the error. */
   private _end(connection: Connection, problem: Problem, ref?: string): void {
     if (connection.closed) return;
     this.core.count(problem);
@@ -120,7 +120,7 @@ export class Hub {
 
   // ---------------------------------------------------------------- frames
 
-  /** Take one frame. */
+  /** Process one frame. */
   receive(connection: Connection, text: string): void {
     if (connection.closed) return;
     const { core } = this;
@@ -179,13 +179,13 @@ export class Hub {
         this._end(connection, error, ref);
         return;
       }
-      // The old token holds until its end.
+      // The old token stays valid until it expires.
       this.core.count(error);
       sink.write(authError(error, ref));
     }
   }
 
-  // ---------------------------------------------------------------- what HTTP asks for
+  // ---------------------------------------------------------------- operations of the HTTP API
 
   /** @throws Problem `forbidden`, `invalid_option`. */
   history(identity: Identity, topic: string, query: PageQuery, limit?: number): HistoryPage {
@@ -231,7 +231,7 @@ export class Hub {
     return { topics, has_more: all.length > chosen.length };
   }
 
-  /** What `auth.ok` would say. */
+  /** The content that `auth.ok` would have. */
   session(identity: Identity, clientId?: string): SessionInfo {
     return this._admission.describe(identity, this.core.clientId(identity, clientId));
   }

@@ -1,4 +1,4 @@
-/** What tests of programs need: a server in memory, a clock to move, faults. */
+/** For tests of programs: a server in memory, a clock that the test moves, and faults. */
 
 export { type Clock, SystemClock, type TimerHandle } from '../clock.js';
 export { VirtualClock } from './clock.js';

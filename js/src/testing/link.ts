@@ -1,35 +1,38 @@
-/** One connection between a client and the hub, both in this process. */
+/** A connection between a client and the hub in the same process. */
 
 import type { ServerFrame } from '../generated/wire.js';
 import type { Connection, Sink } from './connection.js';
 import type { Hub } from './hub.js';
 
-/** What a link asks the server. */
+/** The part of the server that a link needs. */
 export interface Host {
-  /** Whether nothing goes either way. */
+  /** Whether frames are held back in both directions. */
   readonly isFrozen: boolean;
-  /** Whether a frame of this type is to arrive; counts those that are to be lost. */
+  /** Whether to deliver a frame of this type; counts down the frames to lose. */
   takes(type: string): boolean;
-  /** Keep a frame of a client for the test to look at. */
+  /** Record a frame of a client, for assertions of the test. */
   note(text: string): void;
-  /** A connection has come. */
+  /** Add a new connection. */
   came(link: Link): void;
-  /** A connection has ended. */
+  /** Remove a connection that has ended. */
   gone(link: Link): void;
 }
 
-/** The client's end: a socket or an event stream. */
+/** The end on the side of the client: a socket or an event stream. */
 export interface End {
   readonly transport: 'websocket' | 'sse';
-  /** A frame has arrived; with where an event stream resumes after it. */
+  /** Receive a frame; `id` is the position from which an event stream resumes after it. */
   arrived(frame: ServerFrame, id: string | undefined): void;
-  /** The server was heard. */
+  /** Receive a ping or a heartbeat of the server. */
   heard(): void;
-  /** The connection has ended; without a code it broke. */
+  /** Handle the end of the connection. No code means that it was lost. */
   ended(code: number | undefined, reason: string): void;
 }
 
-/** The server's end: the hub's sink, and what the client's end writes to. */
+/**
+ * The end on the side of the server: the sink of the hub, and the target of the frames that the
+ * client sends.
+ */
 export class Link implements Sink {
   readonly connection: Connection;
   private _held: (() => void)[] = [];
@@ -49,14 +52,14 @@ export class Link implements Sink {
     return this._end.transport === 'sse';
   }
 
-  /** Which transport it is. */
+  /** The transport of the connection. */
   get transport(): 'websocket' | 'sse' {
     return this._end.transport;
   }
 
   // ---------------------------------------------------------------- from the client
 
-  /** The client has sent a frame. */
+  /** Process a frame that the client sent. */
   receive(text: string): void {
     this._pass(() => {
       this._host.note(text);
@@ -65,7 +68,7 @@ export class Link implements Sink {
     });
   }
 
-  /** The client has ended it. */
+  /** Handle a close by the client. */
   closed(code?: number): void {
     if (this._hasEnded) return;
     this._hasEnded = true;
@@ -74,7 +77,7 @@ export class Link implements Sink {
     this._hub.closed(this.connection, code);
   }
 
-  // ---------------------------------------------------------------- the hub's sink
+  // ---------------------------------------------------------------- Sink
 
   write(frame: ServerFrame, id?: string): void {
     if (this._hasEnded) return;
@@ -85,7 +88,7 @@ export class Link implements Sink {
 
   ping(): void {
     this._pass(() => {
-      // A WebSocket library answers by itself, whatever the program is doing.
+      // A WebSocket library answers a ping by itself, even while the program is busy.
       if (!this.isStream) this._hub.heard(this.connection);
       this._carry(() => this._end.heard());
     });
@@ -100,7 +103,7 @@ export class Link implements Sink {
 
   // ---------------------------------------------------------------- faults
 
-  /** Break the connection for both sides; without a code, what is under way is lost. */
+  /** Break the connection for both sides. Without a code, frames in flight are lost. */
   cut(code: number | undefined, reason: string): void {
     if (this._hasEnded) return;
     if (code === undefined) this._underWay = [];
@@ -110,7 +113,7 @@ export class Link implements Sink {
     this._hub.closed(this.connection);
   }
 
-  /** What was held goes on. */
+  /** Deliver the frames that were held back. */
   thaw(): void {
     for (const pass of this._held.splice(0)) pass();
   }
@@ -120,7 +123,7 @@ export class Link implements Sink {
     else action();
   }
 
-  /** Let something arrive in its turn, as it does from a network. */
+  /** Deliver asynchronously and in order, as a network does. */
   private _carry(arrive: () => void): void {
     this._underWay.push(arrive);
     if (this._underWay.length > 1) return;

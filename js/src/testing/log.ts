@@ -1,4 +1,6 @@
-/** The bounded log of each topic: append, number, trim, replay (HIP-56 Message History and Replay). */
+/**
+ * The bounded log of each topic: append, number, trim, replay (HIP-56 Message History and Replay).
+ */
 
 import type { HistoryPage } from '../generated/http.js';
 import type { Envelope } from '../generated/wire.js';
@@ -9,26 +11,28 @@ import type { Draft } from './requests.js';
 import type { ServerSettings } from './settings.js';
 import { TopicTrie } from './topic_trie.js';
 
-/** A log that begins is numbered from the time, so that its numbers exceed those of a lost one. */
+/**
+ * The first number of a log is derived from the time, so that it exceeds the numbers of a lost log.
+ */
 const SEQ_PER_MS = 1_000;
-/** Logs; the one that was written to least recently goes first. */
+/** Maximum number of logs. The log with the oldest last write is dropped first. */
 const TOPICS_MAX = 10_000;
-/** Ids known after their messages have left the logs, or that were never kept. */
+/** Maximum ids that are remembered for messages that left their log or were not retained. */
 const REMEMBERED_IDS = 100_000;
 const REMEMBERED_MS = 600_000;
-/** Messages of one replay. */
+/** Maximum messages of one replay. */
 const REPLAY_MESSAGES = 10_000;
 
-/** A message that was published. */
+/** A published message. */
 export interface Entry {
   readonly message: Envelope;
-  /** Its JSON. */
+  /** The message as JSON. */
   readonly body: string;
-  /** When its retention ends, Unix milliseconds. */
+  /** End of its retention, in Unix milliseconds. */
   readonly expires: number;
 }
 
-/** What a subscription begins with. */
+/** The first answer to a subscription: messages and positions. */
 export interface Replay {
   readonly entries: readonly Entry[];
   readonly positions: Readonly<Record<string, number>>;
@@ -36,7 +40,7 @@ export interface Replay {
   readonly reset: readonly string[];
 }
 
-/** What was asked for of history. */
+/** The history that a subscription asks for. */
 export interface Wanted {
   readonly since?: number | undefined;
   readonly after?: Readonly<Record<string, number>> | undefined;
@@ -54,7 +58,7 @@ class Log {
     this.last = start - 1;
   }
 
-  /** Let go of what has come to its age. */
+  /** Remove the messages whose retention has ended, and return them. */
   expire(now: number): readonly Entry[] {
     const gone = this.entries.filter(({ expires }) => expires <= now);
     for (const { message } of gone) this.lostAt = Math.max(this.lostAt, message.timestamp);
@@ -67,19 +71,22 @@ class Log {
 export class Store {
   private readonly _logs = new Map<string, Log>();
   private readonly _seen = new Map<string, Entry>();
-  /** Beyond every number of a log that is gone, by more than one: a jump must be seen. */
+  /**
+   * A lower bound for new logs, at least 2 above every number of a dropped log, so that clients see
+   * the gap.
+   */
   private _floor = 0;
-  /** Where the log of a topic will start that was subscribed to before its first message. */
+  /** Start numbers promised to subscribers of topics that have no messages yet. */
   private readonly _starts = new Map<string, number>();
 
   constructor(private readonly _settings: ServerSettings) {}
 
   /**
-   * Number and keep a message.
+   * Assign a number to a message and retain it.
    *
-   * @param id The publisher's id, or a fresh one.
-   * @returns The entry to deliver, or what was answered before where the id is known.
-   * @throws Problem `conflict`: the id is known for something else.
+   * @param id The id of the publisher, or a new one.
+   * @returns The entry to deliver; for a known id, the first answer.
+   * @throws Problem `conflict`: the id was used for a different message.
    */
   append(draft: Draft, id: string, sender: Envelope['sender'], now: number): Entry | Published {
     const known = draft.id === undefined ? undefined : this._known(draft, draft.id, sender, now);
@@ -103,7 +110,7 @@ export class Store {
     return entry;
   }
 
-  /** What a subscription begins with. */
+  /** The replay for a new subscription. */
   replay(patterns: readonly string[], wanted: Wanted, now: number, mayRead: MayRead): Replay {
     const { since, after = {}, history } = wanted;
     const trie = new TopicTrie<string>();
@@ -137,7 +144,9 @@ export class Store {
     return { entries, positions, truncated, reset };
   }
 
-  /** One page: the newest, the one before an id, or the one after a position. */
+  /**
+   * One page of history: the newest messages, the messages before an id, or those after a position.
+   */
   page(topic: string, query: PageQuery, limit: number, now: number): HistoryPage {
     const { since, before, after } = query;
     const log = this._logs.get(topic);
@@ -153,7 +162,7 @@ export class Store {
     if (after !== undefined) {
       const mark = anew ? log.start - 1 : after;
       short = chosen.length < (chosen.at(-1)?.message.seq ?? log.last) - mark;
-      // 0 is before all, and no position of another log.
+      // 0 means the start of every log, so it never belongs to another log.
       anew &&= after > 0;
     }
     return compact<HistoryPage>({
@@ -165,7 +174,10 @@ export class Store {
     });
   }
 
-  /** Topics with a log: how many messages it has, its position, and when it was written to. */
+  /**
+   * The topics with a log, each with its number of messages, its position and the time of its last
+   * write.
+   */
   reports(now: number): Map<string, { messages: number; position: number; last: number }> {
     const told = [...this._logs].map(([topic, log]) => {
       this._expire(log, now);
@@ -175,7 +187,7 @@ export class Store {
     return new Map(told);
   }
 
-  /** Drop what is retained as if it had been too much; with `positions` the numbering, too. */
+  /** Drop retained messages, as trimming does. `positions` also restarts the numbering. */
   evict(topic: string | undefined, positions: boolean): void {
     for (const name of topic === undefined ? [...this._logs.keys()] : [topic]) {
       if (positions) this._starts.delete(name);
@@ -280,7 +292,7 @@ export class Store {
 /** Whether a user may read a topic. */
 export type MayRead = (topic: string) => boolean;
 
-/** Which page of history. */
+/** Selects a page of history. */
 export interface PageQuery {
   readonly since?: number | undefined;
   readonly before?: string | undefined;

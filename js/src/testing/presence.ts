@@ -1,4 +1,4 @@
-/** Who is on a topic, and what is left of them for a while after a cut (HIP-56 Presence). */
+/** Members of topics, also for a grace period after a lost connection (HIP-56 Presence). */
 
 import type { TimerHandle } from '../clock.js';
 import type { JsonObject, PresenceMember } from '../generated/wire.js';
@@ -8,15 +8,15 @@ import { Problem } from './problem.js';
 import { checkSize } from './requests.js';
 import type { Identity, Kind } from './tokens.js';
 
-/** Bytes of JSON of a member's metadata. */
+/** Maximum size of a member's metadata, in bytes of JSON. */
 const METADATA_BYTES = 16_384;
 
-/** Characters of a member's own fields. */
+/** Maximum characters of the text fields of a member. */
 const TEXTS: Readonly<Record<string, number>> = { status: 64, name: 256, avatar_url: 2_048 };
 
 interface Place {
   readonly joinedAt: number;
-  /** Counts who joined. */
+  /** Sequence number of the join, which orders the members. */
   readonly number: number;
   kept: boolean;
   texts: JsonObject;
@@ -27,31 +27,33 @@ interface Client {
   identity: Identity;
   lastSeen: number;
   readonly places: Map<string, Place>;
-  /** When its places are lost, after its connection was. */
+  /** Ends the membership of a lost client after the grace period. */
   lapse?: TimerHandle | undefined;
 }
 
-/** A member with its topic, and what kind of identity it is. */
+/** A member with its topic and the kind of its identity. */
 export interface Seat {
   readonly topic: string;
   readonly member: PresenceMember;
   readonly kind: Kind;
 }
 
-/** Members of all topics; pure state, telling others is the hub's work. */
+/** The members of all topics. This is pure state: the caller sends the presence messages. */
 export class Presence {
   private readonly _clients = new Map<string, Client>();
   private _joined = 0;
 
-  /** @param _seen When a connected client was last heard, Unix milliseconds. */
+  /**
+   * @param _seen Returns when a connected client last showed a sign of life, in Unix milliseconds.
+   */
   constructor(private readonly _seen: (clientId: string) => number | undefined) {}
 
-  /** Topics with a member. */
+  /** The topics that have a member. */
   get topics(): string[] {
     return [...new Set([...this._clients.values()].flatMap(({ places }) => [...places.keys()]))];
   }
 
-  /** Everybody on a topic, in the order they came. */
+  /** The members of a topic, in the order in which they joined. */
   members(topic: string): PresenceMember[] {
     const found = [...this._clients].flatMap(([id, client]) => {
       const place = client.places.get(topic);
@@ -64,13 +66,13 @@ export class Presence {
     });
   }
 
-  /** The client authenticated again. */
+  /** Store the new identity of a client that renewed its token. */
   refresh(clientId: string, identity: Identity): void {
     const client = this._clients.get(clientId);
     if (client) client.identity = identity;
   }
 
-  /** Become a member; undefined for one who is known already. */
+  /** Add a member; returns undefined if it is one already. */
   join(clientId: string, identity: Identity, topic: string, now: number): Seat | undefined {
     const client: Client = this._clients.get(clientId) ?? {
       identity,
@@ -91,7 +93,7 @@ export class Presence {
     return seatOf(clientId, client, topic, place);
   }
 
-  /** Be a member no more; undefined for one who was none. */
+  /** Remove a member; returns undefined if it is not one. */
   leave(clientId: string, topic: string): Seat | undefined {
     const client = this._clients.get(clientId);
     const place = client?.places.get(topic);
@@ -104,17 +106,17 @@ export class Presence {
     return seatOf(clientId, client, topic, place);
   }
 
-  /** Leave every topic. */
+  /** Remove a client from all topics. */
   leaveAll(clientId: string): Seat[] {
     const topics = [...(this._clients.get(clientId)?.places.keys() ?? [])];
     return topics.flatMap((topic) => this.leave(clientId, topic) ?? []);
   }
 
   /**
-   * The connection was lost: its places are kept for a while.
+   * Keep the memberships of a lost client for a grace period.
    *
-   * @param grace Calls a function when that time is over.
-   * @param tell Gets who left then.
+   * @param grace Starts the grace period and calls the function at its end.
+   * @param tell Receives each member that leaves then.
    */
   lose(
     clientId: string,
@@ -136,15 +138,15 @@ export class Presence {
     });
   }
 
-  /** Stop waiting for lost clients. */
+  /** Cancel all grace periods. */
   stop(): void {
     for (const { lapse } of this._clients.values()) lapse?.cancel();
   }
 
   /**
-   * Change a client's state on one topic, or on all.
+   * Change the state of a client on one topic, or on all.
    *
-   * @throws Problem `invalid_payload`, `payload_too_large`, `not_found` if it is not a member.
+   * @throws Problem `invalid_payload`, `payload_too_large`; `not_found` if it is not a member.
    */
   update(clientId: string, topic: string | undefined, data: JsonObject, now: number): Seat[] {
     const client = this._clients.get(clientId);

@@ -1,20 +1,20 @@
-/** Why the server refuses something, in the form in which frames and HTTP answers tell it. */
+/** An error of the server, as frames and HTTP responses represent it. */
 
 import { CODES } from '../generated/errors.js';
 import type { ErrorInfo } from '../generated/wire.js';
 import { compact } from '../wire/compact.js';
 
-/** What else is known of a refusal. */
+/** Details of an error in addition to its message. */
 export interface ProblemDetails {
   readonly topic?: string | undefined;
   readonly field?: string | undefined;
-  /** Default that of the code. */
+  /** Default: the remedy of the code. */
   readonly remedy?: string | undefined;
   /** Milliseconds. */
   readonly retryAfter?: number | undefined;
 }
 
-/** A refusal by the server. */
+/** An error that the server answers with. */
 export class Problem extends Error {
   constructor(
     readonly code: string,
@@ -24,7 +24,7 @@ export class Problem extends Error {
     super(message);
   }
 
-  /** As frames and results carry it. */
+  /** The fields of the error in frames and results. */
   get info(): ErrorInfo {
     const { code, message, details } = this;
     return compact<ErrorInfo>({
@@ -37,13 +37,13 @@ export class Problem extends Error {
     });
   }
 
-  /** Close code of a connection that this ends (`close` of spec/errors.yaml). */
+  /** The close code of a connection that this error ends (`close` of spec/errors.yaml). */
   get close(): number {
     return this.code === 'replaced' ? 4409 : (CODES.get(this.code)?.close ?? 4401);
   }
 }
 
-/** Statuses of HTTP (`status` of spec/errors.yaml); others are 400. */
+/** HTTP status by code (`status` of spec/errors.yaml); 400 for every other code. */
 const STATUSES: Readonly<Record<string, number>> = {
   invalid_payload: 422,
   payload_too_large: 413,
@@ -61,7 +61,7 @@ const STATUSES: Readonly<Record<string, number>> = {
   internal: 500,
 };
 
-/** Body and status of an answer over HTTP (RFC 9457). */
+/** The HTTP response of an error (RFC 9457). */
 export function problemResponse(problem: Problem): Response {
   const { message: detail, ...info } = problem.info;
   const status = STATUSES[problem.code] ?? 400;

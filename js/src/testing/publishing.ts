@@ -1,4 +1,4 @@
-/** Publishes: limits, rules, the log, and everybody who reads the topic. */
+/** Publishing: limits, rules, the log, and delivery to the readers of the topic. */
 
 import type { ErrorFrame, JsonObject, PublishedFrame, PublishResult } from '../generated/wire.js';
 import type { Published } from '../values.js';
@@ -12,12 +12,12 @@ import { Problem } from './problem.js';
 import type { Draft } from './requests.js';
 import type { Identity } from './tokens.js';
 
-/** What became of one message. */
+/** The outcome of one message. */
 export type Result = Published | Problem;
 
 /** Performs publishes. */
 export class Publishing {
-  /** What was taken, and is sent when its publisher has its answer. */
+  /** Accepted messages, which are sent to readers after the publisher has its answer. */
   private readonly _taken: Entry[] = [];
 
   constructor(
@@ -25,14 +25,14 @@ export class Publishing {
     private readonly _attendance: Attendance,
   ) {}
 
-  /** Publish in order, without a socket; one result each. */
+  /** Publish in order for a caller without a connection; returns one result per message. */
   publish(identity: Identity, items: readonly (Draft | Problem)[]): Result[] {
     const results = this._all(identity, items);
     this._send();
     return results;
   }
 
-  /** Take the messages of a frame, and answer it. */
+  /** Publish the messages of a frame, and answer it. */
   take(
     connection: Connection,
     identity: Identity,
@@ -59,7 +59,7 @@ export class Publishing {
     this._send();
   }
 
-  /** One result each. What is an error already stays one. */
+  /** One result per item. An item that is already an error stays an error. */
   private _all(
     identity: Identity,
     items: readonly (Draft | Problem)[],
@@ -136,7 +136,7 @@ export class Publishing {
   }
 }
 
-/** A result as frames and answers carry it. */
+/** The JSON of a result, in frames and responses. */
 export function resultOf(result: Result): PublishResult {
   if (result instanceof Problem) return { error: result.info };
   return compact<PublishResult>({ ...result });

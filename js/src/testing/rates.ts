@@ -9,7 +9,9 @@ interface Bucket {
   at: number;
 }
 
-/** Publishes per second of each connection; a user's publishes over HTTP share one budget. */
+/**
+ * Limits publishes per second for each connection. The HTTP publishes of a user share one budget.
+ */
 export class RateLimiter {
   private readonly _buckets = new Map<string, Bucket>();
 
@@ -18,13 +20,16 @@ export class RateLimiter {
     private readonly _now: () => number,
   ) {}
 
-  /** Publishes per second of an identity. */
+  /** Maximum publishes per second of an identity. */
   rate({ kind }: Identity): number {
     const { publishRateService, publishRateUser } = this._settings;
     return kind === 'service' || kind === 'admin' ? publishRateService : publishRateUser;
   }
 
-  /** Take up to `count`; how many are granted, and in how many milliseconds there is one more. */
+  /**
+   * Take up to `count` tokens. Returns how many were granted, and the milliseconds until the next
+   * one.
+   */
   take(
     identity: Identity,
     clientId: string | undefined,
@@ -44,19 +49,19 @@ export class RateLimiter {
     return [granted, Math.ceil(Math.max(0, (1 - bucket.level) / rate))];
   }
 
-  /** The connection is gone, and its budget with it. */
+  /** Remove the budget of a closed connection. */
   forget(identity: Identity, clientId: string): void {
     this._buckets.delete(keyOf(identity, clientId));
   }
 }
 
-/** Open connections of each user; event streams count, too. */
+/** Limits the open connections of each user, including event streams. */
 export class ConnectionLimiter {
   private readonly _users = new Map<string, number>();
 
   constructor(private readonly _most: number) {}
 
-  /** @throws Problem `connection_limit`; nothing is counted then. */
+  /** @throws Problem `connection_limit`; the connection is not counted then. */
   acquire(identity: Identity): void {
     const key = keyOf(identity, undefined);
     const open = this._users.get(key) ?? 0;
@@ -67,7 +72,7 @@ export class ConnectionLimiter {
     this._users.set(key, open + 1);
   }
 
-  /** One connection less. */
+  /** Subtract a closed connection. */
   release(identity: Identity): void {
     const key = keyOf(identity, undefined);
     const left = (this._users.get(key) ?? 0) - 1;

@@ -1,4 +1,4 @@
-/** What clients ask for: frames and bodies read and checked, each error naming its field. */
+/** Parses and validates frames and request bodies; each error names its field. */
 
 import { InvalidTopic } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
@@ -7,14 +7,14 @@ import { isCount, isObject, isText } from '../wire/guard.js';
 import { sizeOf } from '../wire/plain.js';
 import { Problem } from './problem.js';
 
-/** Topics of one subscribe frame; positions in its `after` may be ten times as many. */
+/** Maximum topics of one subscribe frame; its `after` may have ten times as many positions. */
 const MAX_NAMED = 1_000;
 const MAX_HISTORY = 10_000;
-/** Bytes of JSON-encoded `meta`. */
+/** Maximum bytes of the JSON-encoded `meta`. */
 const MAX_META = 8_192;
 const SHOWN = 255;
 
-/** What is to be published. */
+/** A message to publish. */
 export interface Draft {
   readonly topic: string;
   readonly type: string;
@@ -25,7 +25,7 @@ export interface Draft {
   readonly meta: JsonObject | undefined;
 }
 
-/** What is to be subscribed to. */
+/** A subscription request. */
 export interface Subscribe {
   readonly topics: readonly string[];
   readonly since: number | undefined;
@@ -33,11 +33,11 @@ export interface Subscribe {
   readonly history: number | undefined;
   readonly presence: boolean | undefined;
   readonly ref: string | undefined;
-  /** Patterns that are none. */
+  /** Errors of the invalid patterns. */
   readonly invalid: readonly Problem[];
 }
 
-/** What to do, by the type of the frame. */
+/** A parsed frame, by kind. */
 export type Request =
   | { readonly kind: 'auth'; readonly token: string; readonly clientId: string | undefined }
   | { readonly kind: 'subscribe'; readonly wanted: Subscribe }
@@ -66,16 +66,16 @@ export function parseObject(text: string): JsonObject {
   throw new Problem('invalid_frame', `a frame is a JSON object, not ${kindOf(value)}`);
 }
 
-/** The `ref` of a frame that may be wrong in other ways. */
+/** The `ref` of a frame that may be invalid otherwise. */
 export function refOf({ ref }: JsonObject): string | undefined {
   return isText(ref, 1, 64) ? (ref as string) : undefined;
 }
 
 /**
- * Read one frame of a client.
+ * Parse a frame of a client.
  *
- * A publish may have its message under `message`, several under `messages`, or be flat as in
- * HIP-56, with the application's type in `message_type`.
+ * A publish has its message under `message`, several under `messages`, or is flat as in HIP-56,
+ * with the application's type in `message_type`.
  *
  * @throws Problem `invalid_frame`, `invalid_topic`, `unsupported`.
  */
@@ -106,7 +106,9 @@ export function readRequest(frame: JsonObject, maxPayload: number): Request {
   throw new Problem('unsupported', 'the type of this frame is unknown', { field: 'type' });
 }
 
-/** A subscribe frame, or one item of the HTTP API; a bad pattern is refused by itself. */
+/**
+ * Parse a subscribe frame, or one item of the HTTP API. An invalid pattern is reported separately.
+ */
 export function readSubscribe(frame: JsonObject): Subscribe {
   const { since, after, history, presence } = frame;
   field(since === undefined || isCount(since), 'since', 'Unix milliseconds', since);
@@ -146,10 +148,10 @@ export function readSubscribe(frame: JsonObject): Subscribe {
 }
 
 /**
- * One publication.
+ * Parse one message to publish.
  *
- * @param topic The topic, where the address says it.
- * @param at Position of the body in a larger one, for errors.
+ * @param topic The topic, if the path of the request contains it.
+ * @param at Path of the message in the body, for errors.
  * @throws Problem `invalid_topic`, `invalid_frame`, `invalid_payload`, `payload_too_large`.
  */
 export function readPublication(body: unknown, maxPayload: number, topic?: string, at = ''): Draft {

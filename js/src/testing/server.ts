@@ -1,7 +1,7 @@
 /**
  * `MemoryServer`: the service in this process, without a socket.
  *
- * Rules, history, positions, presence, limits and re-authentication are as those of the reference
+ * Rules, history, positions, presence, limits and renewal of tokens behave as on the reference
  * server; tests run the same scenarios against both.
  */
 
@@ -29,27 +29,27 @@ import { type Rules, readSettings, type ServerSettings } from './settings.js';
 import { MemorySocket, type Refusal } from './socket.js';
 import { identityOf, type TokenClaims } from './tokens.js';
 
-/** Frames and attempts that are kept for the test to look at. */
+/** Maximum frames and connection attempts that are kept for assertions. */
 const KEPT = 10_000;
 
-/** Where the server is, as a client's options take it; nothing is sent there. */
+/** The `url` option of clients; nothing is sent to it. */
 const URL = 'ws://memory.localhost/ws';
 
-/** What `new MemoryServer` takes: a clock, rules, a seed, and settings by name. */
+/** Options of `new MemoryServer`: a clock, rules, a seed, and settings by name. */
 export interface MemoryServerOptions<C extends Clock = VirtualClock>
   extends Partial<ServerSettings> {
   /**
-   * Time for the server and its clients; default a `VirtualClock`, which stands still until the
-   * test moves it. `new SystemClock()` makes both run in real time.
+   * The clock of the server and its clients. Default: a `VirtualClock`, which stops until the test
+   * moves it. `new SystemClock()` makes both run in real time.
    */
   readonly clock?: C | undefined;
-  /** Who may do what; default everybody may do everything. */
+  /** Access rules; default: everybody may do everything. */
   readonly rules?: Rules | undefined;
-  /** For ids, and the jitter of the clients' retries; a whole number, default 0. */
+  /** Seed of the ids and of the jitter of the clients' retries; an integer, default 0. */
   readonly seed?: number | undefined;
 }
 
-/** What is wrong until it is ended: by `end()`, or by the end of the block with `using`. */
+/** A fault that lasts until `end()`, or until the end of the block with `using`. */
 export interface Fault extends Disposable {
   /** End the fault. Has no effect if it has ended. */
   end(): void;
@@ -64,18 +64,18 @@ export interface Fault extends Disposable {
  *     await server.publish('chat.1', { type: 'token', data: { content: 'Hi' } });
  *     const { value: message } = await sub[Symbol.asyncIterator]().next();
  *     server.cut(); // the connection breaks
- *     await server.clock.advance(30_000); // the client comes back, in no time
+ *     await server.clock.advance(30_000); // the client reconnects without a real wait
  */
 export class MemoryServer<C extends Clock = VirtualClock> {
-  /** Time of the server and its clients. */
+  /** The clock of the server and its clients. */
   readonly clock: C;
-  /** Numbers from 0 inclusive to 1 exclusive, by the seed. */
+  /** Returns numbers from 0 inclusive to 1 exclusive, determined by the seed. */
   readonly random: () => number;
-  /** Frames that clients sent, newest last, without tokens; at most 10,000. */
+  /** Frames that clients sent, newest last, with tokens removed; at most 10,000. */
   readonly received: JsonObject[] = [];
-  /** Transports that clients dialed, newest last; at most 10,000. */
+  /** Transports of the connection attempts of clients, newest last; at most 10,000. */
   readonly attempts: TransportName[] = [];
-  /** What to pass as `url` to a client that the program makes itself; `options` has the rest. */
+  /** The `url` for a client that the program creates itself; `options` has the other options. */
   readonly url: string = URL;
   private readonly _hub: Hub;
   private readonly _links = new Set<Link>();
@@ -85,9 +85,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   private _isFrozen = false;
   private _isRunning = false;
 
-  /**
-   * @throws InvalidOption A setting is not known, of a wrong type, or out of range.
-   */
+  /** @throws InvalidOption A setting is unknown, has a wrong type, or is out of range. */
   constructor(options: MemoryServerOptions<C> = {}) {
     const { clock = new VirtualClock(), rules = {}, seed = 0, ...settings } = options;
     this.clock = clock as C;
@@ -95,9 +93,12 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     this._hub = new Hub(new Core(clock, readSettings(settings), rules, this.random));
   }
 
-  // ---------------------------------------------------------------- life
+  // ---------------------------------------------------------------- start and stop
 
-  /** Start: load what clients would load later, so that no file is waited for in virtual time. */
+  /**
+   * Start the server. This loads the modules that clients would load later, so that virtual time
+   * never waits for a file.
+   */
   async start(): Promise<this> {
     await Promise.all([
       ...Object.values(PARTS).map((load) => load()),
@@ -112,7 +113,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     return this;
   }
 
-  /** Close the clients that `client()` made, and end. Idempotent. */
+  /** Close the clients that `client()` created, and stop the server. Idempotent. */
   async stop(): Promise<void> {
     this._isFrozen = false;
     await Promise.all(this._clients.splice(0).map((client) => client.close({ timeout: 0 })));
@@ -120,17 +121,17 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     this._hub.drain();
   }
 
-  /** `stop()`. */
+  /** The same as `stop()`. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop();
   }
 
-  // ---------------------------------------------------------------- what a test uses
+  // ---------------------------------------------------------------- clients and messages
 
   /**
-   * A client of this server, which uses its clock and is closed with it.
+   * Create a client of this server. It uses the server's clock and is closed with the server.
    *
-   * @param options As `new PubSub` takes them; without a token it is a service.
+   * @param options Options of `new PubSub`; without a token, the client is a service.
    * @throws UsageError The server is not running.
    */
   client<Topics extends object = AnyTopics>(options: PubSubOptions = {}): PubSub<Topics> {
@@ -151,7 +152,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   }
 
   /**
-   * What a program needs that makes its own `new PubSub(server.options)`: such a client uses
+   * Options for a program that creates its own `new PubSub(server.options)`. Such a client uses
    * real time, so give the server `clock: new SystemClock()`.
    */
   get options(): PubSubOptions & { readonly token: string } {
@@ -159,9 +160,9 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   }
 
   /**
-   * A token that this server takes.
+   * Create a token for this server.
    *
-   * @param user Whom it names.
+   * @param user The id of the user.
    */
   token(user = 'alice', claims: TokenClaims = {}): string {
     this._refuseStopped();
@@ -169,10 +170,10 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   }
 
   /**
-   * Publish as a service, without any client.
+   * Publish as a service, without a client.
    *
-   * @param options `after`: milliseconds by `clock` to wait before.
-   * @throws PubSubError As `PubSub.publish` throws it.
+   * @param options `after`: milliseconds by `clock` to wait before the publish.
+   * @throws PubSubError The errors of `PubSub.publish`.
    */
   async publish(
     topic: string,
@@ -184,7 +185,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     if (after) await new Promise<void>((resolve) => this.clock.callLater(after, resolve));
     try {
       const given = readPublication(message, this._hub.core.settings.maxPayload, topic);
-      // The publisher may change it after that.
+      // Copy it, because the caller may change it afterwards.
       const draft: typeof given = JSON.parse(JSON.stringify(given));
       const [result] = this._hub.publishing.publish(identityOf('server', 'service'), [draft]);
       if (result && !(result instanceof Problem)) return result;
@@ -196,12 +197,12 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     }
   }
 
-  /** Open connections. */
+  /** Number of open connections. */
   get connections(): number {
     return this._links.size;
   }
 
-  /** What the server counts. */
+  /** The counters of the server. */
   get stats(): Readonly<Stats> {
     return this._hub.core.stats;
   }
@@ -211,10 +212,10 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   /**
    * Break every connection.
    *
-   * @param code Close code of the server; undefined breaks it like a network does, and loses what
-   *   is under way.
-   * @param reason In words.
-   * @returns How many there were.
+   * @param code Close code of the server; undefined breaks the connections as a network does, and
+   *   loses the frames in flight.
+   * @param reason The reason in words.
+   * @returns The number of broken connections.
    */
   cut(code?: number, reason = ''): number {
     const links = [...this._links];
@@ -223,12 +224,12 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   }
 
   /**
-   * Break every connection, and take no other until the fault has ended.
+   * Break every connection, and reject new ones until the fault ends.
    *
-   * @param code Close code with which new ones fail; undefined like a network that is down.
-   * @param reason In words.
+   * @param code Close code of new connections; undefined behaves like a network that is down.
+   * @param reason The reason in words.
    * @param options `retryAfter`: milliseconds that the server asks clients to wait; `transport`:
-   *   only connections of this one, the other is let through.
+   *   affects only this transport, so connections over the other succeed.
    */
   refusing(
     code?: number,
@@ -249,7 +250,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     });
   }
 
-  /** Until the fault has ended nothing goes either way, and connections stay open. */
+  /** Hold back all frames in both directions until the fault ends. Connections stay open. */
   frozen(): Fault {
     this._isFrozen = true;
     return faultOf(() => {
@@ -263,16 +264,16 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     this._losing.set(type, (this._losing.get(type) ?? 0) + count);
   }
 
-  /** End what `loseNext` began. */
+  /** End the loss that `loseNext` started. */
   loseNothing(): void {
     this._losing.clear();
   }
 
   /**
-   * Drop what is retained, as trimming does.
+   * Drop retained messages, as trimming does.
    *
-   * @param topic Of this topic; undefined of all.
-   * @param options `positions`: also restart the numbering, as when the whole log is lost.
+   * @param topic The topic; undefined for all.
+   * @param options `positions`: also restart the numbering, as after the loss of the whole log.
    */
   forgetHistory(
     topic?: string,
@@ -281,14 +282,14 @@ export class MemoryServer<C extends Clock = VirtualClock> {
     this._hub.core.store.evict(topic, positions);
   }
 
-  /** Make every token that was made so far end now. */
+  /** Expire all tokens that were created so far. */
   expireTokens(): void {
     this._hub.core.tokens.expireAll();
   }
 
-  // ---------------------------------------------------------------- inside
+  // ---------------------------------------------------------------- internals
 
-  /** How clients get here. */
+  /** The options with which clients reach this server. */
   private _ways(): PubSubOptions {
     const accept = (end: End): Promise<Link> => this._accept(end);
     const made = function make() {
@@ -320,7 +321,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   private async _accept(end: End): Promise<Link> {
     const { transport } = end;
     keep(this.attempts, transport);
-    // It is never answered.
+    // The connection attempt stays unanswered.
     if (this._isFrozen) await new Promise(() => {});
     if (this._refuses(transport)) throw this._refusal;
     if (!this._isRunning) throw { code: undefined, reason: 'the server is not running' };
@@ -362,7 +363,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   }
 }
 
-/** A transport that cannot be opened. */
+/** A transport that fails to open. */
 function refused({ code, reason, retryAfter }: Refusal, clock: Clock): Transport {
   return {
     incremental: true,
@@ -384,7 +385,7 @@ function keep<T>(list: T[], value: T): void {
   if (list.length > KEPT) list.shift();
 }
 
-/** Numbers from a seed: mulberry32. */
+/** A random number generator with a seed: mulberry32. */
 function randomOf(seed: number): () => number {
   let state = seed;
   return () => {

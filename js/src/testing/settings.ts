@@ -1,55 +1,62 @@
-/** Settings of the server in memory: those of the reference server that tests are about. */
+/**
+ * Settings of the server in memory: the subset of the reference server's settings that tests need.
+ */
 
 import * as LIMITS from '../generated/limits.js';
 import { checkNames, checkValues, type Kind, type Range, TIME } from '../settings/checks.js';
 import type { Identity } from './tokens.js';
 
-/** Limits and deadlines; times are milliseconds where not said. */
+/** Limits and deadlines. Times are milliseconds unless the description names another unit. */
 export interface ServerSettings {
-  /** Bytes of JSON-encoded `data`; default 262,144. */
+  /** Maximum bytes of the JSON-encoded `data`; default 262,144. */
   readonly maxPayload: number;
-  /** Publishes per second of users and agents; default 1,000,000, where the service has 10. */
+  /** Publishes per second of a user or agent; default 1,000,000. The service allows 10. */
   readonly publishRateUser: number;
-  /** Of services and admins; default 1,000,000, where the service has 100. */
+  /**
+   * Publishes per second of a service or administrator; default 1,000,000. The service allows 100.
+   */
   readonly publishRateService: number;
-  /** Of the rate that may come at once; default 1,000. */
+  /** Burst: milliseconds of the publish rate that may be used at once; default 1,000. */
   readonly publishBurst: number;
-  /** Open connections of one user; default 100. */
+  /** Maximum open connections of one user; default 100. */
   readonly connectionsPerUser: number;
-  /** For `auth` after the opening; default 5,000. */
+  /** Timeout for the `auth` frame after the connection opened; default 5,000. */
   readonly authDeadline: number;
-  /** Silence after which a client is given up; default 30,000. */
+  /** Idle timeout: closes a connection that sends nothing for this long; default 30,000. */
   readonly presenceTimeout: number;
-  /** Until a lost client leaves; default 5,000. */
+  /** Grace period after a lost connection before its members leave; default 5,000. */
   readonly presenceGrace: number;
-  /** Notice before the end of a token; default 60,000. */
+  /** How long before the expiry of a token `auth.expiring` is sent; default 60,000. */
   readonly expiringNotice: number;
-  /** Messages kept per topic; default 100. */
+  /** Maximum messages retained per topic; default 100. */
   readonly historyMaxMessages: number;
-  /** Seconds that a message is kept; default 3,600. */
+  /** Maximum retention of a message, in seconds; default 3,600. */
   readonly historyMaxAge: number;
-  /** Messages in a page of history that names no number; default 50. */
+  /** Default page size of history, in messages; default 50. */
   readonly historyPageDefault: number;
-  /** Messages in a page of history; default 500. */
+  /** Maximum page size of history, in messages; default 500. */
   readonly historyPageMax: number;
-  /** Messages in one publish; default 1,000. */
+  /** Maximum messages in one publish; default 1,000. */
   readonly maxBatch: number;
-  /** Patterns of a connection; default 1,000. */
+  /** Maximum patterns of a connection; default 1,000. */
   readonly maxSubscriptions: number;
-  /** Silence before a ping; default 15,000. */
+  /**
+   * Milliseconds without a frame from the client after which the server sends a ping; default
+   * 15,000.
+   */
   readonly serverPingInterval: number;
-  /** Between comments on an event stream; default 15,000. */
+  /** Interval of keepalive comments on an event stream; default 15,000. */
   readonly sseKeepalive: number;
 }
 
-/** Who may do what; what is left out is allowed to everybody, and everything to an `admin`. */
+/** Access rules. An omitted rule allows everything; an `admin` may do everything. */
 export interface Rules {
   /**
-   * Whether a topic may be read. A pattern with wildcards is always accepted, and delivers the topics
-   * for which this is true.
+   * Whether an identity may read a topic. A pattern with wildcards is always accepted, and delivers
+   * the topics that this rule allows.
    */
   maySubscribe?(identity: Identity, topic: string): boolean;
-  /** Whether a topic may be published to. */
+  /** Whether an identity may publish to a topic. */
   mayPublish?(identity: Identity, topic: string): boolean;
 }
 
@@ -76,14 +83,14 @@ const KINDS: Readonly<Record<keyof ServerSettings, Kind>> = {
   sseKeepalive: TIME,
 };
 
-/** @throws InvalidOption A setting is not known, of a wrong type, or out of range. */
+/** @throws InvalidOption A setting is unknown, has a wrong type, or is out of range. */
 export function readSettings(given: Partial<ServerSettings>): ServerSettings {
   checkNames('options', given, Object.keys(KINDS));
   return checkValues(
     given,
     {
       maxPayload: LIMITS.maxPayload,
-      // A test that is not about rates is not to be slowed down by them.
+      // The default rates are high, so that they don't slow down tests of other behaviour.
       publishRateUser: 1_000_000,
       publishRateService: 1_000_000,
       publishBurst: 1_000,

@@ -9,12 +9,12 @@ const OPEN = 1;
 const CLOSING = 2;
 const CLOSED = 3;
 
-/** What answers a socket that is made. */
+/** Accepts a new socket. */
 export type Accept = (end: End) => Promise<Link>;
 
-/** Why a connection is refused. */
+/** The reason why a connection is rejected. */
 export interface Refusal {
-  /** Close code; undefined like a network that is down. */
+  /** Close code; undefined behaves like a network that is down. */
   readonly code: number | undefined;
   readonly reason: string;
   /** Milliseconds that clients are asked to wait. */
@@ -23,7 +23,7 @@ export interface Refusal {
 
 type Listener = (event: object) => void;
 
-/** As browsers and the package `ws` make them. */
+/** A WebSocket with the interface of browsers, and the additions of the package `ws`. */
 export class MemorySocket implements WebSocketLike, End {
   readonly transport = 'websocket';
   binaryType = 'blob';
@@ -31,7 +31,7 @@ export class MemorySocket implements WebSocketLike, End {
   private readonly _listeners = new Map<string, Set<Listener>>();
   private _link: Link | undefined;
 
-  /** @param accept Resolves to the server's end, rejects with a `Refusal`. */
+  /** @param accept Resolves to the end on the server, or rejects with a `Refusal`. */
   constructor(accept: Accept) {
     accept(this).then(
       (link) => {
@@ -49,7 +49,7 @@ export class MemorySocket implements WebSocketLike, End {
     this._listeners.set(type, listeners.add(listener as Listener));
   }
 
-  /** As sockets of `ws` have it, which tell of pings. */
+  /** Add a listener in the way of `ws`, whose sockets also report pings. */
   on(type: string, listener: (data: string, isBinary: boolean) => void): void {
     this.addEventListener(type, ({ data }: { data: string }) => listener(data, false));
   }
@@ -65,12 +65,12 @@ export class MemorySocket implements WebSocketLike, End {
     void Promise.resolve().then(() => this.ended(code, ''));
   }
 
-  /** As sockets of `ws` have it. */
+  /** Drop the connection, as sockets of `ws` can. */
   terminate(): void {
     this.close(1006);
   }
 
-  // ---------------------------------------------------------------- what arrives
+  // ---------------------------------------------------------------- End
 
   arrived(frame: ServerFrame): void {
     if (this.readyState === OPEN) this._tell('message', { data: JSON.stringify(frame) });

@@ -1,4 +1,4 @@
-/** Subscribe and unsubscribe: register, replay, then live. */
+/** Subscribing and unsubscribing: register, replay, then deliver live messages. */
 
 import type { ErrorFrame, SubscribedFrame, UnsubscribedFrame } from '../generated/wire.js';
 import { isWildcard } from '../topics.js';
@@ -11,17 +11,19 @@ import { Problem } from './problem.js';
 import type { Subscribe } from './requests.js';
 import type { Identity } from './tokens.js';
 
-/** Characters of history in one `subscribed`; the rest follows in others (`more`). */
+/**
+ * Maximum characters of history in one `subscribed`; the rest follows in further frames (`more`).
+ */
 const FRAME_SIZE = 1_048_576;
 
-/** Performs both. */
+/** Adds and removes subscriptions. */
 export class Subscriptions {
   constructor(
     private readonly _core: Core,
     private readonly _attendance: Attendance,
   ) {}
 
-  /** Register, then replay; the answer lists accepted and refused topics. */
+  /** Register the patterns, then replay. The answer lists accepted and denied topics. */
   subscribe(connection: Connection, identity: Identity, wanted: Subscribe): void {
     const { sink } = connection;
     const granted: string[] = [];
@@ -41,14 +43,15 @@ export class Subscriptions {
       if (wanted.ref !== undefined) continue;
       sink.write(compact<ErrorFrame>({ type: 'error', ...problem.info }));
     }
-    // A reader of an event stream is a member only if it asks for it; HIP-56 lets it watch.
+    // HIP-56 lets the reader of an event stream watch presence; it becomes a member only if it
+    // asks.
     const isMember = !sink.isStream || wanted.presence;
     const named = granted.filter((pattern) => isMember && !isWildcard(pattern));
     for (const topic of named) this._attendance.enter(connection, identity, topic);
     if (isLoud) this._attendance.show(connection, identity, granted);
   }
 
-  /** End subscriptions by exactly these patterns. */
+  /** End the subscriptions with exactly these patterns. */
   unsubscribe(connection: Connection, patterns: readonly string[], ref: string | undefined): void {
     const topics = patterns.filter((pattern) => connection.patterns.has(pattern));
     for (const pattern of topics) this.drop(connection, pattern);
@@ -104,7 +107,7 @@ export class Subscriptions {
         type: 'subscribed',
         topics,
         history: part.map(({ message }) => message),
-        // One less than now: what is published within this millisecond is newer than it.
+        // Subtract 1, so that messages published in this millisecond count as newer.
         timestamp: now - 1,
         truncated: n ? undefined : some(truncated),
         reset: n ? undefined : some(reset),
@@ -138,7 +141,7 @@ function split(entries: readonly Entry[]): Entry[][] {
   return parts;
 }
 
-/** Where a stream resumes that is cut before its first message. */
+/** The event id from which a stream resumes if it breaks before its first message. */
 function markOf(positions: Readonly<Record<string, number>>, timestamp: number): string {
   const [first] = Object.entries(positions);
   return first ? `${timestamp}-${first[0]}@${first[1]}` : String(timestamp);

@@ -1,46 +1,49 @@
-/** Tokens that exist in memory alone, and whom they name. */
+/** Tokens of the server in memory, and the identities they represent. */
 
 import type { Clock } from '../clock.js';
 import { bareToken } from '../settings/checks.js';
 import { Problem } from './problem.js';
 
-/** What kind of identity a token names. */
+/** The kind of identity that a token represents. */
 export type Kind = 'user' | 'service' | 'admin' | 'agent';
 
-/** Whom a token names. */
+/** The identity that a token represents. */
 export interface Identity {
   readonly userId: string;
   readonly kind: Kind;
   readonly name: string;
   readonly orgs: readonly string[];
-  /** Unix milliseconds; undefined for never. */
+  /** Unix milliseconds; undefined if it does not expire. */
   readonly expiresAt: number | undefined;
 }
 
-/** What a token says beside the user. */
+/** Claims of a token in addition to the user. */
 export interface TokenClaims {
-  /** Default `user`; a `service` may publish more often, an `admin` may list topics, too. */
+  /**
+   * Default `user`. A `service` may have a higher publish rate, and may list topics; an `admin` may
+   * do everything.
+   */
   readonly kind?: Kind | undefined;
-  /** Milliseconds by the server's clock until it ends; default never. */
+  /** Lifetime in milliseconds by the server's clock; default: it does not expire. */
   readonly ttl?: number | undefined;
   /** Organizations of the user. */
   readonly orgs?: readonly string[] | undefined;
-  /** Display name; default the user. */
+  /** Display name; default the user id. */
   readonly name?: string | undefined;
 }
 
-/** Identities without a token of their own. */
+/** An identity that has no token. */
 export function identityOf(userId: string, kind: Kind): Identity {
   return { userId, kind, name: userId, orgs: [], expiresAt: undefined };
 }
 
-/** Makes tokens, and knows those that it made. */
+/** Creates tokens, and authenticates them. */
 export class Tokens {
   private readonly _known = new Map<string, Identity>();
 
   constructor(private readonly _clock: Clock) {}
 
-  /** A token for an identity. */
+  /** Create a token for an identity. */
   make(userId: string, { kind = 'user', ttl, orgs = [], name = userId }: TokenClaims): string {
     const token = `memory-${this._known.size + 1}-${userId.replace(/[^!-~]/g, '_')}`;
     const expiresAt = ttl === undefined ? undefined : this._clock.wallMs() + Math.round(ttl);
@@ -48,7 +51,7 @@ export class Tokens {
     return token;
   }
 
-  /** Every token ends now. */
+  /** Expire all tokens. */
   expireAll(): void {
     const expiresAt = this._clock.wallMs();
     for (const [token, identity] of this._known) this._known.set(token, { ...identity, expiresAt });

@@ -1,4 +1,6 @@
-/** Values by pattern, found by topic: for the many patterns of a server. */
+/**
+ * Finds the values of all patterns that match a topic; efficient for the many patterns of a server.
+ */
 
 class Node<V> {
   readonly children = new Map<string, Node<V>>();
@@ -6,16 +8,17 @@ class Node<V> {
 }
 
 /**
- * Values by pattern, found by topic.
+ * Maps patterns to values, and finds them by topic.
  *
- * Patterns share a tree by segment, walked for all of them at once: a segment is compared with the
- * few nodes still alive, so what does not match costs nothing, and `**.**.**` cannot blow up, as a
- * node is alive or not, however it was reached.
+ * Patterns share a tree with one level per segment, and a lookup walks all of them at once. It
+ * compares a segment only with the nodes that still match, so patterns that don't match cost
+ * nothing. A node is in the set at most once, however it was reached, so `**.**.**` cannot cause
+ * exponential work.
  */
 export class TopicTrie<V> {
   private readonly _root = new Node<V>();
 
-  /** Let `pattern` lead to `value`; false if it already does. */
+  /** Add `value` under `pattern`; returns false if it is there already. */
   insert(pattern: string, value: V): boolean {
     let node = this._root;
     for (const segment of pattern.split('.')) {
@@ -27,7 +30,7 @@ export class TopicTrie<V> {
     return node.values.add(value).size > size;
   }
 
-  /** Let `pattern` lead to `value` no more; false if it did not. */
+  /** Remove `value` from `pattern`; returns false if it is not there. */
   remove(pattern: string, value: V): boolean {
     return this._remove(this._root, pattern.split('.'), value);
   }
@@ -41,9 +44,9 @@ export class TopicTrie<V> {
   }
 
   /**
-   * The values of every pattern that takes `topic`, each once.
+   * The values of every pattern that matches `topic`, each once.
    *
-   * The order depends on the patterns and the order of insertions alone.
+   * The order depends only on the patterns and the order of insertion.
    */
   match(topic: string): V[] {
     let alive = new Map([[this._root, '']]);

@@ -9,7 +9,7 @@
  *       response.json({ token, expiresAt });
  *     });
  *
- * Needs `crypto.subtle`: Node 20 or later, Deno, Bun, workers. Make a key with
+ * Needs `crypto.subtle`: Node 20 or later, Deno, Bun, workers. Create a key with
  * `openssl genpkey -algorithm EC -pkeyopt ec_paramgen_curve:P-256`.
  */
 
@@ -29,23 +29,23 @@ const RESERVED: ReadonlySet<string> = new Set([
   ...['sessions_owned', 'sessions_shared', 'agents', 'bulk'],
 ]);
 
-/** What `TokenSigner.create` takes beside the key. */
+/** Options of `TokenSigner.create` in addition to the key. */
 export interface TokenSignerOptions {
   /**
-   * Name of the key. Give each key another one: the server then finds the right one while you
-   * replace it.
+   * Id of the key. Give every key its own id, so that the server finds the right one during a
+   * rotation.
    */
   readonly keyId: string;
-  /** `iss` of the tokens; the server checks it where `jwt_issuer` is set. */
+  /** `iss` of the tokens; the server checks it if `jwt_issuer` is set. */
   readonly issuer?: string | undefined;
-  /** `aud` of the tokens; the server checks it where `jwt_audience` is set. */
+  /** `aud` of the tokens; the server checks it if `jwt_audience` is set. */
   readonly audience?: string | readonly string[] | undefined;
 }
 
-/** What `sign` takes beside the user id. */
+/** Options of `sign` in addition to the user id. */
 export interface SignOptions {
   /**
-   * What the token is for; default `user`. `service` may publish wherever the rules say nothing,
+   * Purpose of the token; default `user`. A `service` may publish to every topic without a rule, an
    * `admin` may do everything.
    */
   readonly kind?: (typeof KINDS)[number] | undefined;
@@ -64,21 +64,21 @@ export interface SignOptions {
   readonly sessionsOwned?: readonly string[] | undefined;
   /** Chat sessions shared with the user. */
   readonly sessionsShared?: readonly string[] | undefined;
-  /** Agents the user has access to. */
+  /** Agents that the user has access to. */
   readonly agents?: readonly string[] | undefined;
-  /** Whether batches over REST have a publish rate of their own; default false. */
+  /** Whether batches over REST have their own publish rate; default false. */
   readonly bulk?: boolean | undefined;
-  /** Further claims of yours; the server ignores them. */
+  /** Claims of your application; the server ignores them. */
   readonly extra?: Readonly<Record<string, unknown>> | undefined;
 }
 
-/** A token as `getToken` returns it. */
+/** A token in the form that `getToken` returns. */
 export interface SignedToken extends Token {
-  /** When it expires, Unix milliseconds. */
+  /** Expiry, in Unix milliseconds. */
   readonly expiresAt: number;
 }
 
-/** A public key, as the server reads it. */
+/** A public key in the form that the server reads. */
 export interface PublicJwk {
   readonly kty: string;
   readonly kid: string;
@@ -94,14 +94,14 @@ const SIGN_OPTIONS = [
 
 /** Signs tokens with a private key, and publishes the public key. */
 export class TokenSigner {
-  /** @internal `TokenSigner.create` makes it. */
+  /** @internal Use `TokenSigner.create`. */
   private constructor(
-    /** Name of the key. */
+    /** Id of the key. */
     readonly keyId: string,
     private readonly _common: Readonly<Record<string, unknown>>,
     key: Key,
   ) {
-    // It can sign: hide it from inspectors and serializers.
+    // The key can sign, so hide it from inspectors and serializers.
     Object.defineProperties(this, { _key: { value: key } });
   }
 
@@ -110,8 +110,8 @@ export class TokenSigner {
   /**
    * Read a private key.
    *
-   * @param privateKey PEM (PKCS #8, `BEGIN PRIVATE KEY`) of an Ed25519, P-256 or RSA key of 2,048
-   *   bits or more. Node warns that Ed25519 is experimental before version 24.
+   * @param privateKey PEM (PKCS #8, `BEGIN PRIVATE KEY`) of an Ed25519, P-256 or RSA key of at
+   *   least 2,048 bits. Before version 24, Node warns that Ed25519 is experimental.
    * @throws InvalidOption The key cannot be read or is of another kind, or `keyId` is empty.
    */
   static async create(privateKey: string, options: TokenSignerOptions): Promise<TokenSigner> {
@@ -123,17 +123,17 @@ export class TokenSigner {
     return new TokenSigner(keyId, common, await loadKey(privateKey));
   }
 
-  /** `EdDSA`, `ES256` or `RS256`; it follows from the key. */
+  /** `EdDSA`, `ES256` or `RS256`, depending on the key. */
   get algorithm(): 'EdDSA' | 'ES256' | 'RS256' {
     return this._key.algorithm;
   }
 
   /**
-   * Sign one token.
+   * Sign a token.
    *
    * @param user The id of the user, service or agent: 1 to 128 characters.
-   * @returns A token as `getToken` returns it; `value` is the JWT.
-   * @throws InvalidOption `user` or an option is not valid; the error names it.
+   * @returns A token in the form that `getToken` returns; `value` is the JWT.
+   * @throws InvalidOption `user` or an option is invalid; the error names it.
    */
   async sign(user: string, options: SignOptions = {}): Promise<SignedToken> {
     checkNames('options', options, SIGN_OPTIONS);
@@ -170,8 +170,8 @@ export class TokenSigner {
   /**
    * The public keys, as JSON to serve at the server's `iam_jwks_url`.
    *
-   * @param others Further signers, while you replace a key: publish the new key first, sign with it
-   *   an hour later, and drop the old one when its last token has expired.
+   * @param others Further signers, during a rotation. Publish the new key first, sign with it an
+   *   hour later, and remove the old one when its last token has expired.
    */
   async jwks(...others: readonly TokenSigner[]): Promise<{ readonly keys: readonly PublicJwk[] }> {
     return { keys: await Promise.all([this, ...others].map((signer) => signer.jwk())) };
@@ -185,7 +185,7 @@ export class TokenSigner {
   }
 }
 
-/** The claims that say who the user is, without those that say nothing. */
+/** The claims of the identity, without empty ones. */
 function optionalClaims(about: SignOptions): Record<string, unknown> {
   const claims = {
     name: about.name,

@@ -1,4 +1,4 @@
-/** Private keys in PEM (RFC 7468), and what they sign. */
+/** Private keys in PEM (RFC 7468), and the algorithms they sign with. */
 
 import { InvalidOption } from '../errors.js';
 
@@ -6,7 +6,7 @@ const RSA_BITS = 2048;
 
 const SHA_256 = { hash: 'SHA-256' };
 
-/** The kinds that the server accepts, by the object identifier in the key. */
+/** The kinds of keys that the server accepts, by the object identifier in the key. */
 const KINDS = [
   { algorithm: 'EdDSA', id: '06032b6570', parameters: { name: 'Ed25519' } },
   {
@@ -25,14 +25,14 @@ const KINDS = [
 export interface Key {
   readonly algorithm: 'EdDSA' | 'ES256' | 'RS256';
   sign(bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array>;
-  /** Its public part; drop what else it may have. */
+  /** Its public part, without optional members. */
   publicJwk(): Promise<JsonWebKey>;
 }
 
-/** @throws InvalidOption The server accepts no such key. */
+/** @throws InvalidOption The server does not accept this kind of key. */
 export async function loadKey(pem: string): Promise<Key> {
   const bytes = readPem(pem);
-  // The object identifiers stand at the beginning, before the bytes of the key.
+  // The object identifiers are at the start, before the bytes of the key.
   const start = [...bytes.subarray(0, 40)]
     .map((byte) => byte.toString(16).padStart(2, '0'))
     .join('');
@@ -43,7 +43,7 @@ export async function loadKey(pem: string): Promise<Key> {
   try {
     key = await crypto.subtle.importKey('pkcs8', bytes, parameters, true, ['sign']);
   } catch {
-    // Without the words of the platform, which may quote the key.
+    // Don't add the message of the platform: it may quote the key.
     throw unreadable();
   }
   const { modulusLength = RSA_BITS } = key.algorithm as Partial<RsaKeyAlgorithm>;
@@ -81,7 +81,7 @@ function unfit(): InvalidOption {
   );
 }
 
-/** An option of a signer that is not valid. */
+/** The error for an invalid option of a signer. */
 export function invalid(field: string, message: string, remedy: string): InvalidOption {
   return new InvalidOption(message, { field, remedy });
 }

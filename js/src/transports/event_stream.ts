@@ -1,15 +1,15 @@
-/** Server-sent events from bytes in any portions (WHATWG HTML, 9.2.6). */
+/** Parses server-sent events from chunks of bytes of any size (WHATWG HTML, 9.2.6). */
 
 /** One event. */
 export interface StreamEvent {
-  /** Its name; `message` where it had none. */
+  /** Its name; `message` if it has none. */
   readonly event: string;
   readonly data: string;
 }
 
 /** Parses one stream. */
 export class EventParser {
-  /** Milliseconds to wait before the next stream, as the server's `retry:` said. */
+  /** Milliseconds to wait before the next stream, from the server's `retry:` field. */
   retry: number | undefined;
   private readonly _decoder = new TextDecoder();
   private _line = '';
@@ -18,11 +18,11 @@ export class EventParser {
   private _data: string[] = [];
   private _size = 0;
 
-  /** @param _limit Characters of the largest event. */
+  /** @param _limit Maximum characters of an event. */
   constructor(private readonly _limit: number) {}
 
   /**
-   * Take a portion; returns the events that it completes.
+   * Parse a chunk, and return the events that it completes.
    *
    * @throws RangeError An event is over the limit.
    */
@@ -57,7 +57,7 @@ export class EventParser {
     else if (field === 'retry' && /^\d+$/.test(value)) this.retry = Number(value);
     else if (field === 'data') {
       this._data.push(value);
-      // Lines without a value take room, too.
+      // Count the whole line, because lines without a value also use memory.
       this._size += line.length;
       if (this._size > this._limit) throw new RangeError('too large');
     }

@@ -1,15 +1,15 @@
 /**
  * Frames over HTTP: an event stream one way, REST calls the other (HIP-56 SSE, SSE-1).
  *
- * For networks that let no WebSocket through. The session speaks the same frames as on a socket:
+ * For networks that block WebSockets. The session uses the same frames as on a socket:
  *
- * - `auth` asks `GET /v1/session`, and its answer becomes `auth.ok` or `auth.error`; a peer without
- *   that operation implements only HIP-56. A further `auth` reopens the stream with its
- *   token; what passes meanwhile is replayed as messages, and the session drops what it knows.
- * - The `subscribe` frames of one turn are all there is: they open one stream that replaces the one
- *   before, which is read until the next one answers.
- * - `publish` and `presence.update` go through REST in their order; what waits goes in one batch.
- * - `ping` is not sent: keepalive comments show that the stream is open.
+ * - `auth` requests `GET /v1/session`, and the response becomes `auth.ok` or `auth.error`. A peer
+ *   without this operation implements only HIP-56. A further `auth` reopens the stream with its
+ *   token; the server replays what it missed as messages, and the session drops duplicates.
+ * - The `subscribe` frames of one turn are the whole set: they open one stream. It replaces the
+ *   previous one, which is read until the new one answers.
+ * - `publish` and `presence.update` use REST, in order. Waiting messages share a batch.
+ * - `ping` is not sent, because keepalive comments show that the stream is open.
  */
 
 import type { Clock } from '../clock.js';
@@ -45,16 +45,19 @@ import { StreamPublisher } from './stream_publisher.js';
 import { StreamSubscriptions } from './stream_subscriptions.js';
 import type { Receiver, Transport, TransportEnd } from './transport.js';
 
-/** Statuses by which a peer says that it has no such operation. */
+/** Statuses that mean that the peer does not have this operation. */
 const MISSING: readonly number[] = [404, 405, 501];
 const STREAM = { Accept: 'text/event-stream' };
-/** Statuses with which a server that has event streams refuses one of no topic. */
+/** Statuses with which a server with event streams rejects a request without topics. */
 const BARE: readonly number[] = [400, 401, 403, 422, 429];
-/** Statuses that refuse what was asked for. */
+/** Statuses that reject the requested topics. */
 const REFUSED: readonly number[] = [400, 403, 422];
-/** The close codes that statuses stand for; others say nothing about identity or load. */
+/**
+ * The close code that corresponds to a status. Other statuses indicate nothing about identity or
+ * load.
+ */
 const CLOSE_CODES: Readonly<Record<number, number>> = { 413: 4413, 429: 4429, 503: 1013 };
-/** Bytes read of a refusal. */
+/** Maximum bytes to read of an error response. */
 const REFUSAL_MAX = 65_536;
 
 /** One session over server-sent events and REST. */
@@ -75,9 +78,9 @@ export class SseTransport implements Transport {
   private _reading: AbortController | undefined;
 
   /**
-   * @param _options `httpUrl`, `openTimeout`, `maxFrame`, `overlap` and what `Rest` uses.
-   * @param _clock Time.
-   * @param random For the jitter of retries.
+   * @param _options `httpUrl`, `openTimeout`, `maxFrame`, `overlap` and the options of `Rest`.
+   * @param _clock The clock of the client.
+   * @param random Random numbers for the jitter of retries.
    */
   constructor(
     private readonly _options: ClientOptions,
@@ -103,7 +106,7 @@ export class SseTransport implements Transport {
 
   open(receiver: Receiver): void {
     this._receiver = receiver;
-    // The first request is that of `auth`.
+    // The `auth` frame causes the first request.
     queueMicrotask(() => this._receiver?.opened());
   }
 
@@ -117,7 +120,7 @@ export class SseTransport implements Transport {
     this._over.abort();
   }
 
-  // ---------------------------------------------------------------- frames out
+  // ---------------------------------------------------------------- frames to the server
 
   private _turn(): void {
     const frames = this._outgoing;
@@ -188,11 +191,11 @@ export class SseTransport implements Transport {
   }
 
   /**
-   * Whether a peer without sessions shows that it has event streams, as a plain peer does.
+   * Whether a peer without sessions has event streams, as a plain peer does.
    *
-   * Otherwise the transport ends: a login page, a redirect or a proxy must not be taken for a plain
-   * peer, because the session gives up its positions for one. Evidence is a stream, or a refusal of
-   * the request, which names no topic.
+   * Otherwise this ends the transport. A login page, a redirect or a proxy must not be treated as a
+   * plain peer, because the session gives up its positions for a plain peer. The evidence is an
+   * event stream, or an error response to this request, which names no topic.
    */
   private async _hasStreams(signal: AbortSignal): Promise<boolean> {
     const request = { method: 'GET', path: '/v1/subscribe', headers: STREAM } as const;
@@ -239,17 +242,17 @@ export class SseTransport implements Transport {
         : `The event stream from ${new URL(httpUrl).hostname} was lost.`;
       if (large) code = 1009;
     }
-    // The server ends a stream when another takes its place, and that is on its way.
+    // The server ends a stream when another replaces it, and that one is about to open.
     if (this._isSuperseded(abort)) this._reading = undefined;
     else if (!abort.signal.aborted) this._end(reason, retryAfter, code);
   }
 
-  /** Whether a stream is to be replaced by one that is being opened. */
+  /** Whether a stream is being replaced by one that is opening. */
   private _isSuperseded(abort: AbortController): boolean {
     return this._opening?.signal.aborted === false && abort === this._reading;
   }
 
-  /** Open a stream for the present set; another way, where the first is refused. */
+  /** Open a stream for the current set; fall back to `GET` if the server has no `POST`. */
   private async _open({ signal }: AbortController): Promise<Response | undefined> {
     const { openTimeout } = this._options;
     const late = (): void => this._end('The event stream was not opened in time.');
@@ -264,7 +267,7 @@ export class SseTransport implements Transport {
         if (MISSING.includes(status) && !this._subscriptions.plain) {
           this._subscriptions.plain = true;
         } else if (status === 429 && this._reading) {
-          // The stream that is to be replaced counts against the limit.
+          // The stream to be replaced counts towards the limit.
           this._reading.abort();
           this._reading = undefined;
         } else {
@@ -316,7 +319,7 @@ export class SseTransport implements Transport {
     return parser.retry;
   }
 
-  /** Correct who this client is, where the stream got another id than the session named. */
+  /** Correct the client id if the stream got a different one than the session. */
   private _introduce(clientId: string | null): void {
     if (!this._greeting || !clientId || clientId === this._clientId) return;
     this._clientId = clientId.slice(0, 64);
@@ -326,9 +329,9 @@ export class SseTransport implements Transport {
     this._put(compact<AuthOkFrame>({ ...said, client_id: this._clientId, server_time: now }));
   }
 
-  // ---------------------------------------------------------------- help
+  // ---------------------------------------------------------------- internals
 
-  /** What ends with the transport, and may end before it. */
+  /** An abort controller that the end of the transport also aborts. */
   private _begin(): AbortController {
     const abort = new AbortController();
     const { signal } = abort;

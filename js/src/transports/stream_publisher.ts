@@ -1,4 +1,7 @@
-/** Publishes beside an event stream: by REST, one request at a time, what waits in one batch. */
+/**
+ * Publishes beside an event stream: over REST, one request at a time. Waiting messages share a
+ * batch.
+ */
 
 import { ConnectionFailed, OperationTimeout, PubSubError } from '../errors.js';
 import * as LIMITS from '../generated/limits.js';
@@ -17,23 +20,23 @@ import { compact } from '../wire/compact.js';
 
 type Outgoing = PublishFrame | PresenceUpdateFrame;
 
-/** A frame with the messages in it. */
+/** A frame with its messages. */
 type Turn = readonly [frame: Outgoing, messages: readonly Publication[]];
 
-/** Codes of unanswered messages. */
+/** Codes of messages that got no answer. */
 const LOST: readonly string[] = ['connection_failed', 'outcome_unknown', 'timeout'];
 
-/** Publishes frames in their order, and answers each. */
+/** Publishes frames in order, and answers each. */
 export class StreamPublisher {
   private _queue: Outgoing[] = [];
   private _working = false;
 
   /**
-   * @param _rest Performs the calls.
-   * @param _timeout Milliseconds for each.
-   * @param _put Takes the answers.
-   * @param _end Ends the transport: the session publishes again what was not answered.
-   * @param _signal Gives everything up.
+   * @param _rest Performs the requests.
+   * @param _timeout Timeout of each request, in milliseconds.
+   * @param _put Receives the answers.
+   * @param _end Ends the transport; the session then publishes unanswered messages again.
+   * @param _signal Cancels all requests.
    */
   constructor(
     private readonly _rest: Rest,
@@ -43,7 +46,7 @@ export class StreamPublisher {
     private readonly _signal: AbortSignal,
   ) {}
 
-  /** Queue a frame; the session bounds how many are not answered. */
+  /** Queue a frame. The session limits the number of unanswered frames. */
   put(frame: Outgoing): void {
     if (!publicationsOf(frame).length) {
       this._refuse(frame, {
@@ -56,7 +59,7 @@ export class StreamPublisher {
     this._queue.push(frame);
     if (this._working) return;
     this._working = true;
-    // What is put in one turn goes together.
+    // Wait for the end of this turn, so that its frames share a request.
     queueMicrotask(() => this._work());
   }
 
@@ -99,7 +102,7 @@ export class StreamPublisher {
       const part = results.slice(at, at + length);
       at += length;
       const lost = part.some(({ error }) => error && LOST.includes(error.code));
-      // The session sends it again, and what followed it, too.
+      // The session sends this message and all later ones again.
       if (lost && frame.ref !== undefined && this._rest.hasBatch) unanswered = true;
       else this._answer(frame, part);
     }
@@ -121,7 +124,7 @@ export class StreamPublisher {
   }
 }
 
-/** The messages of a frame; none where it names no topic. */
+/** The messages of a frame; none if it has no topic. */
 function publicationsOf(frame: Outgoing): readonly Publication[] {
   if (frame.type === 'publish') return frame.messages ?? (frame.message ? [frame.message] : []);
   const { type, topic, data } = frame;

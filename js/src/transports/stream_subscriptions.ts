@@ -1,4 +1,4 @@
-/** What an event stream carries: the subscriptions of one request, and how each gets its answer. */
+/** The subscriptions of one event stream, and their answers. */
 
 import type { PubSubError } from '../errors.js';
 import type { StreamSubscription, SubscribeRequest } from '../generated/http.js';
@@ -14,32 +14,32 @@ import type {
 import { matches } from '../topics.js';
 import { compact } from '../wire/compact.js';
 
-/** Topics whose position is known; beyond that a topic is replayed from the stream's beginning. */
+/** Maximum topics with a known position. Other topics are replayed from the start of the stream. */
 const TOPICS_MAX = 10_000;
 
 interface Wanted {
   readonly frame: SubscribeFrame;
-  /** The session has its `subscribed`; what a later stream replays for it are messages. */
+  /** Whether the session has its `subscribed`. Later replays are then delivered as messages. */
   answered: boolean;
   /** Server time of that answer. */
   began: number | undefined;
 }
 
-/** What to ask for. */
+/** The HTTP request that opens a stream. */
 export interface StreamRequest {
   readonly method: 'GET' | 'POST';
   readonly path: string;
   readonly body: string | undefined;
 }
 
-/** The set that the next stream carries. */
+/** The set of subscriptions for the next stream. */
 export class StreamSubscriptions {
   /**
-   * The peer implements only HIP-56: one `GET` with all topics and the least `since`, one
-   * `subscribed` for all of them, no `ref`.
+   * Whether the peer implements only HIP-56: one `GET` with all topics and the earliest `since`,
+   * one `subscribed` for all of them, no `ref`.
    */
   plain = false;
-  /** Counts the sets. */
+  /** The number of the current set. */
   generation = 0;
   private _wanted: Wanted[] = [];
   private readonly _seqs = new Map<string, number>();
@@ -47,24 +47,25 @@ export class StreamSubscriptions {
   private _openedAt = 0;
 
   /**
-   * @param _wallMs Unix milliseconds.
-   * @param _overlap How long before the newest message a peer without `seq` is asked to replay.
+   * @param _wallMs Returns Unix milliseconds.
+   * @param _overlap For a peer without `seq`: how far the replay reaches back before the newest
+   *   message, in milliseconds.
    */
   constructor(
     private readonly _wallMs: () => number,
     private readonly _overlap: number,
   ) {}
 
-  /** Whether nothing is subscribed. */
+  /** Whether the set is empty. */
   get empty(): boolean {
     return !this._wanted.length;
   }
 
   /**
-   * Replace the present set.
+   * Replace the current set.
    *
-   * @returns Answers to those of the old set that get no other answer: without a `ref` the
-   *   session matches answers to requests by their order.
+   * @returns Answers for the subscriptions of the old set that get no other answer. Without a
+   *   `ref`, the session matches answers to requests by order.
    */
   replace(frames: readonly SubscribeFrame[]): ServerFrame[] {
     const overtaken = this._wanted
@@ -75,16 +76,16 @@ export class StreamSubscriptions {
     return overtaken;
   }
 
-  /** Take out what consists of these patterns. */
+  /** Remove the subscriptions that consist only of these patterns. */
   remove(patterns: readonly string[]): void {
     const gone = new Set(patterns);
     this._wanted = this._wanted.filter(({ frame }) => !frame.topics.every((one) => gone.has(one)));
   }
 
   /**
-   * The request for the present set, each subscription from where it stands.
+   * The request for the current set, with the position of each subscription.
    *
-   * @param client_id In whose place the stream comes, for presence.
+   * @param client_id The client that the stream belongs to, for presence.
    */
   request(client_id: string | undefined): StreamRequest {
     this._openedAt ||= this._wallMs();
@@ -103,7 +104,7 @@ export class StreamSubscriptions {
     const seen = [...this._seqs].filter(([topic]) => takes(one, topic));
     return compact<StreamSubscription>({
       topics,
-      // A topic that was not heard of yet began after the first answer.
+      // A topic without a known position started after the first answer.
       since: since ?? one.began ?? this._openedAt - this._overlap,
       after: { ...after, ...Object.fromEntries(seen) },
       ref,
@@ -122,9 +123,9 @@ export class StreamSubscriptions {
   }
 
   /**
-   * What the session is to get for a frame of a stream.
+   * Convert a frame of a stream to the frames for the session.
    *
-   * @param generation The set that the stream was opened for.
+   * @param generation The number of the set with which the stream was opened.
    */
   translate(frame: ServerFrame, generation: number): readonly ServerFrame[] {
     if (frame.type === 'message') this._note(frame.message);
@@ -142,7 +143,7 @@ export class StreamSubscriptions {
     return [frame];
   }
 
-  /** Split the one answer of a plain peer among the subscriptions it is for. */
+  /** Split the single answer of a plain peer among its subscriptions. */
   private _share(frame: SubscribedFrame): ServerFrame[] {
     const told: ServerFrame[] = this._wanted.some((one) => one.answered) ? asMessages(frame) : [];
     const granted = new Set(frame.topics);
@@ -166,9 +167,9 @@ export class StreamSubscriptions {
     return told;
   }
 
-  /** Answers for a stream that was refused for its topics. The set is empty then. */
+  /** The answers for a stream whose topics were rejected. This empties the set. */
   denied({ code, message: said, remedy, topic: one }: PubSubError): ServerFrame[] {
-    // The answer names one topic, and is about all of them.
+    // The error names one topic, but concerns all of them.
     const message = said.replace(` (topic ${one})`, '');
     const told = this._wanted.map(({ frame, answered }): ServerFrame => {
       const { topics, ref } = frame;

@@ -1,8 +1,8 @@
 /**
- * How frames reach a server: one small interface for sockets, event streams and tests.
+ * A transport carries frames: one small interface for sockets, event streams and tests.
  *
- * A transport knows nothing of cursors or retries. It opens once, carries frames both ways, and ends
- * once; a reconnect takes another object.
+ * A transport has no cursors and does not retry. It opens once, carries frames in both directions,
+ * and ends once; a reconnect uses a new object.
  */
 
 import type { ClientFrame } from '../generated/wire.js';
@@ -10,39 +10,45 @@ import type { Decoded } from '../wire/decoded.js';
 
 /** Why a transport could not be opened, or has ended. */
 export interface TransportEnd {
-  /** Close code that says what to do (`close_codes` of spec/errors.yaml); undefined where none came. */
+  /**
+   * Close code, which determines the reaction (`close_codes` of spec/errors.yaml); undefined if
+   * none was received.
+   */
   readonly code: number | undefined;
   /** One sentence for humans, without tokens. */
   readonly reason: string;
   /** Earliest next attempt in milliseconds from now, if the server sent it. */
   readonly retryAfter?: number | undefined;
-  /** Nothing is wrong: the way to the server has changed, and is free at once. */
+  /**
+   * Whether there is no failure: the route to the server has changed, and a reconnect can start at
+   * once.
+   */
   readonly again?: boolean | undefined;
 }
 
 /** Receives the events of a transport. */
 export interface Receiver {
-  /** It is open. */
+  /** The transport is open. */
   opened(): void;
-  /** Something came, in this order: a frame or none, or what is yet to be read. */
+  /** Receives frames and parse errors in order; a promise if the frame is not parsed yet. */
   frame(read: Decoded | Promise<Decoded>): void;
-  /** It could not be opened, or has ended; nothing follows. */
+  /** The transport could not be opened, or has ended. It is the last call. */
   ended(end: TransportEnd): void;
 }
 
 /** One connection to a server. */
 export interface Transport {
   /**
-   * Whether a `subscribe` adds to what is subscribed (socket), or all those of one turn of the
-   * event loop replace it (event stream).
+   * Whether a `subscribe` frame adds to the subscriptions (socket). If false, all `subscribe`
+   * frames of one turn of the event loop replace them (event stream).
    */
   readonly incremental: boolean;
-  /** Time, by `Clock.now`, of the last byte that came in. */
+  /** Time of the last received byte, by `Clock.now`. */
   readonly lastHeard: number;
-  /** Connect. */
+  /** Start to connect. */
   open(receiver: Receiver): void;
-  /** Queue frames. Never throws; frames for a transport that has ended are forgotten. */
+  /** Queue frames. Never throws; discards the frames if the transport has ended. */
   send(frames: readonly ClientFrame[]): void;
-  /** End it; nothing is reported after that. Harmless when it has ended. */
+  /** End it. It reports nothing afterwards. Has no effect if it has ended. */
   close(code?: number): void;
 }

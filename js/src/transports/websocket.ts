@@ -11,10 +11,12 @@ const OPEN = 1;
 
 const LOST = 'The connection was lost.';
 
-/** Milliseconds that a server has to answer a close before it is cut. */
+/**
+ * Milliseconds that a server has to answer a close frame before the client drops the connection.
+ */
 const LINGER = 1_000;
 
-/** What sockets of the package `ws` have beyond those of browsers. */
+/** Additions of the package `ws` to the sockets of browsers. */
 interface NodeSocket {
   on?(event: string, listener: (data: Uint8Array, isBinary: boolean) => void): void;
   terminate?(): void;
@@ -22,7 +24,7 @@ interface NodeSocket {
   readonly _socket?: { cork?(): void; uncork(): void };
 }
 
-/** Node's way to call a function when the turn at hand is over, before a test replaces it. */
+/** Node's function to run code after the current turn, saved before a test replaces it. */
 const { nextTick } = ((globalThis as { readonly process?: object }).process ?? {}) as {
   readonly nextTick?: (call: () => void) => void;
 };
@@ -37,11 +39,11 @@ export class WebSocketTransport implements Transport {
   lastHeard: number;
   private _socket: (WebSocketLike & NodeSocket) | undefined;
   private _receiver: Receiver | undefined;
-  /** Frames of this turn are held together. */
+  /** Whether the frames of this turn are being buffered. */
   private _gathers = false;
 
   /**
-   * @param _options `socketUrl`, `maxFrame`, `logger` and `WebSocket` are used.
+   * @param _options Uses `socketUrl`, `maxFrame`, `logger` and `WebSocket`.
    * @param _clock For `lastHeard`.
    */
   constructor(
@@ -54,7 +56,7 @@ export class WebSocketTransport implements Transport {
   open(receiver: Receiver): void {
     const { WebSocket = globalThis.WebSocket as WebSocketConstructor, socketUrl } = this._options;
     this._receiver = receiver;
-    // The socket has no access to the token: its text about a failure may be shown.
+    // The socket has no access to the token, so its error text may be displayed.
     const unreached = (error: unknown): string => {
       const said = String(Object(error).message ?? '').replace(/\.$/, '');
       return `${new URL(socketUrl).host} cannot be reached${said && `: ${said}`}.`;
@@ -82,12 +84,12 @@ export class WebSocketTransport implements Transport {
         if (raw.length > this._options.maxFrame) this._refuseFrame();
         else this._receiver?.frame(decode(raw));
       },
-      // It is followed by a `close`; Node and `ws` tell why, browsers keep it from the page.
+      // A `close` event follows. Node and `ws` give the reason; browsers hide it from the page.
       error: (event: unknown) => {
         if (failure !== LOST) failure = unreached(event);
       },
       close: ({ code, reason }: { readonly code: number; readonly reason: string }) => {
-        // 1005 and 1006 are not sent: there was no close frame, or none with a code.
+        // 1005 and 1006 are never sent: they mean no close frame, or one without a code.
         if (code === 1005 || code === 1006) this._end(undefined, failure);
         else this._end(code, reason || `Closed with code ${code}.`);
       },
@@ -102,7 +104,7 @@ export class WebSocketTransport implements Transport {
     }
     socket.on('ping', hear);
     socket.on('pong', hear);
-    // `ws` makes an event of each message only for those who listen as in browsers.
+    // `ws` creates an event object per message only for `addEventListener`; `on` avoids it.
     socket.on('message', (data, isBinary) => message({ data: isBinary ? data : String(data) }));
   }
 
@@ -114,7 +116,7 @@ export class WebSocketTransport implements Transport {
       try {
         socket.send(encode(frame));
       } catch {
-        // Payloads are checked when they are published; this one changed since.
+        // The payload was valid when it was published, but the program has changed it since.
         this._options.logger.error(`A frame of type ${frame.type} cannot be written as JSON.`);
       }
     }
@@ -125,19 +127,19 @@ export class WebSocketTransport implements Transport {
     this._socket = this._receiver = undefined;
     if (!socket) return;
     try {
-      // Pages may close with 1000 or a code of their own, and with nothing else.
+      // Pages may close only with 1000 or a code from 3000 to 4999.
       socket.close(code >= 3000 && code < 5000 ? code : 1000);
     } catch {
-      // It could not be opened far enough to be closed.
+      // The socket has not opened far enough to be closed.
     }
     if (!DEVELOPMENT || !socket.terminate) return; // browsers cut it themselves
     const cut = this._clock.callLater(LINGER, () => socket.terminate?.(), true);
     socket.addEventListener('close', () => cut.cancel());
   }
 
-  /** Have the frames of one turn leave in one write: `ws` makes one for each. */
+  /** Send all frames of one turn in a single write; `ws` would use one write per frame. */
   private _gather(socket: NodeSocket | undefined): void {
-    // Quoted, for the build shortens names that begin with `_`.
+    // Quoted, because the build shortens names that begin with `_`.
     const raw = socket?.['_socket'];
     if (this._gathers || !raw?.cork || !nextTick) return;
     this._gathers = true;
@@ -148,7 +150,7 @@ export class WebSocketTransport implements Transport {
     });
   }
 
-  /** A frame is longer than is accepted. */
+  /** End the transport because a frame exceeds `maxFrame`. */
   private _refuseFrame(): void {
     const receiver = this._receiver;
     this.close();

@@ -17,18 +17,19 @@ export type { StreamOptions, StreamState, StreamStatus } from '../streams/view.j
 
 /** Result of `useStream`. */
 export interface UsedStream {
-  /** What is shown; it changes at most once a frame. */
+  /** The displayed content; it changes at most once per frame. */
   readonly state: Readonly<ShallowRef<StreamState>>;
-  /** Ask the writer to end the stream; see `StreamReader.cancel`. */
+  /** Ask the writer to stop the answer; see `StreamReader.cancel`. */
   readonly cancel: (reason?: string) => Promise<void>;
   /** Send data to the writer; see `StreamReader.steer`. */
   readonly steer: (data: unknown) => Promise<void>;
 }
 
 /**
- * Follow a stream until the scope ends, which does not cancel it. Another topic starts again.
+ * Follow a stream until the scope ends, which does not cancel it. If the topic changes, following
+ * starts again.
  *
- * @param topic A topic without wildcards, or a ref or getter of one; with null nothing is read.
+ * @param topic A topic without wildcards, or a ref or getter of one. null reads nothing.
  */
 export function useStream<Topics extends object>(
   client: PubSub<Topics>,

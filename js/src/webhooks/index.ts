@@ -10,20 +10,20 @@
  *       return new Response(null, { status: 204 });
  *     }
  *
- * The server signs each request as Standard Webhooks (https://www.standardwebhooks.com) describe.
+ * The server signs each request according to Standard Webhooks (https://www.standardwebhooks.com).
  * Needs `crypto.subtle`: Node 20 or later, Deno, Bun, workers.
  */
 
 import { InvalidOption, PubSubError } from '../errors.js';
 
-/** Milliseconds that the clocks of both sides may differ, transport included. */
+/** Maximum difference of the two clocks in milliseconds, including the transport. */
 const TOLERANCE = 300_000;
 
 const SECRET_REMEDY = "Pass the `secret` of the webhook in the server's settings.";
 
-/** The request is not a genuine, recent webhook of this server. */
+/** The request is not a valid, recent webhook of this server. */
 export class InvalidWebhook extends PubSubError {
-  /** The HTTP status to answer with: 401, or 400 for a body that is not a batch of events. */
+  /** The HTTP status for your response: 401, or 400 for a body that is not a batch of events. */
   readonly status: 400 | 401;
 
   constructor(message: string, field: string, remedy: string, status: 400 | 401 = 401) {
@@ -33,42 +33,42 @@ export class InvalidWebhook extends PubSubError {
   }
 }
 
-/** One event of a webhook. */
+/** An event of a webhook. */
 export interface WebhookEvent {
   /**
-   * `publish`, `join`, `update`, `leave`, `subscribe`, `unsubscribe`, or one of the event stream:
-   * `pubsub.subscribed`, `pubsub.unsubscribed`, `pubsub.published`.
+   * `publish`, `join`, `update`, `leave`, `subscribe`, `unsubscribe`, or for clients of the event
+   * stream `pubsub.subscribed`, `pubsub.unsubscribed`, `pubsub.published`.
    */
   readonly event: string;
   /** The topic, or the pattern of a subscription. */
   readonly topic: string;
-  /** When it happened, in Unix milliseconds by the server's clock. */
+  /** Time of the event by the server's clock, in Unix milliseconds. */
   readonly time: number;
   /**
-   * The envelope of a `publish`, the presence message of `join`, `update` and `leave`; the other
-   * events have an object with their fields.
+   * The envelope of a `publish`, or the presence message of `join`, `update` and `leave`. For the
+   * other events, an object with their fields.
    */
   readonly data: unknown;
 }
 
-/** One genuine request: a batch of events in the order in which they happened. */
+/** A verified request: a batch of events in the order in which they happened. */
 export interface WebhookDelivery {
-  /** The same for every attempt to deliver this batch. Pass it to `SeenWebhooks.isNew`. */
+  /** Id of the batch, the same for each delivery attempt. Pass it to `SeenWebhooks.isNew`. */
   readonly id: string;
   /** When the server sent this attempt, in Unix milliseconds. */
   readonly sentAt: number;
   readonly events: readonly WebhookEvent[];
 }
 
-/** Headers as `fetch` has them, or as Node's `http` and Express have them. */
+/** Headers of `fetch`, of Node's `http` or of Express. */
 export type WebhookHeaders =
   | { get(name: string): string | null }
   | Readonly<Record<string, string | readonly string[] | undefined>>;
 
 export interface VerifyOptions {
-  /** Milliseconds by which `webhook-timestamp` may differ from `now`; default 300,000. */
+  /** Maximum difference between `webhook-timestamp` and `now`, in milliseconds; default 300,000. */
   readonly tolerance?: number;
-  /** Unix milliseconds; default the clock of this machine. */
+  /** Unix milliseconds; default: the clock of this machine. */
   readonly now?: number;
 }
 
@@ -76,12 +76,12 @@ export interface VerifyOptions {
  * Check the signature and the age of a request, and read its events.
  *
  * @param body The raw body, before anything parses it.
- * @param headers Of the request.
- * @param secret The `secret` of the webhook in the server's settings. Pass several while you
- *   replace one: each is tried.
+ * @param headers The headers of the request.
+ * @param secret The `secret` of the webhook in the server's settings. During a rotation, pass
+ *   several: `verify` tries each.
  * @throws InvalidWebhook A header is missing, the signature does not match, the request is too old
- *   or too new, or the body is not a batch of events. Answer with its `status`.
- * @throws InvalidOption `secret` is empty, or has `whsec_` in front of what is not base64.
+ *   or too new, or the body is not a batch of events. Respond with its `status`.
+ * @throws InvalidOption `secret` is empty, or starts with `whsec_` but is not base64 after it.
  */
 export async function verify(
   body: Uint8Array | string,
@@ -110,7 +110,7 @@ export async function verify(
       'webhook-signature',
       "Pass the raw body as it arrived, and the secret of this webhook's settings.",
     );
-  // After the signature: a stranger must not learn how the clock here is set.
+  // Check the time after the signature, so that a stranger cannot find out how this clock is set.
   const sentAt = Number(stamp) * 1000;
   const { tolerance = TOLERANCE, now = Date.now() } = options;
   const age = now - sentAt;
@@ -124,10 +124,10 @@ export async function verify(
 }
 
 /**
- * The three headers of a webhook, for tests of your receiver.
+ * Create the three headers of a webhook, for tests of your receiver.
  *
- * @param sentAt Unix milliseconds; the fraction of a second is dropped.
- * @throws InvalidOption `secret` has `whsec_` in front of what is not base64.
+ * @param sentAt Unix milliseconds; truncated to a whole second.
+ * @throws InvalidOption `secret` starts with `whsec_` but is not base64 after it.
  */
 export async function sign(
   body: Uint8Array | string,
@@ -150,11 +150,11 @@ export async function sign(
 }
 
 /**
- * Remembers the ids of deliveries, so that a repeated one is processed once.
+ * Remembers the ids of deliveries, so that you process a repeated one once.
  *
- * The server repeats a delivery whose answer did not arrive. An id is remembered for twice
- * `tolerance`: as long as `verify` accepts its request. The memory is that of this process; several
- * processes keep the ids in a store that they share.
+ * The server repeats a delivery if no response arrived. An id is remembered for twice `tolerance`,
+ * which is as long as `verify` accepts its request. The ids are in the memory of this process;
+ * several processes need a shared store.
  */
 export class SeenWebhooks {
   readonly #ids = new Map<string, number>();
@@ -173,14 +173,14 @@ export class SeenWebhooks {
     this.#kept = 2 * tolerance;
   }
 
-  /** How many ids are remembered. */
+  /** Number of ids in memory. */
   get size(): number {
     return this.#ids.size;
   }
 
   /**
-   * Whether this id comes for the first time; it is remembered from now on. Call it only for what
-   * `verify` has accepted.
+   * Remember an id, and return whether it is new. Call it only for requests that `verify` has
+   * accepted.
    */
   isNew(id: string, now: number = Date.now()): boolean {
     for (const [oldest, since] of this.#ids) {
@@ -205,7 +205,7 @@ function header(headers: WebhookHeaders, name: string): string {
   );
 }
 
-/** A header of a plain object, in any case. */
+/** Read a header from a plain object, ignoring case. */
 function plain(headers: object, name: string): unknown {
   for (const [key, value] of Object.entries(headers))
     if (key.toLowerCase() === name) return Array.isArray(value) ? value[0] : value;
@@ -240,7 +240,7 @@ async function keyOf(secret: string): Promise<CryptoKey> {
   return crypto.subtle.importKey('raw', bytes, algorithm, false, ['sign', 'verify']);
 }
 
-/** The signatures of our version; a header may have several while a secret is replaced. */
+/** The signatures of the supported version. The header has several during a rotation. */
 function signaturesOf(text: string): Bytes[] {
   const found = [];
   for (const each of text.split(' ').slice(0, 16)) {

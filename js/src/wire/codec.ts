@@ -1,10 +1,10 @@
 /**
- * Text ↔ frames: sends one canonical shape, reads every plausible one.
+ * Converts between text and frames: writes one canonical form, and accepts every plausible one.
  *
- * A canonical frame takes the short way, one generated guard. Whatever that refuses goes through
- * `lenient`, which knows the other shapes that HIP-56 allows, and is loaded with the first of them.
- * Nothing here throws on anything that came from the network, and no payload gets into a reason or
- * a log.
+ * A canonical frame takes the fast path through one generated guard. Every other frame goes through
+ * `lenient`, which knows the other forms that HIP-56 allows, and is loaded when the first of them
+ * arrives. Input from the network never causes an exception, and no reason or log contains a
+ * payload.
  */
 
 import { type ClientFrame, isEnvelope, isServerFrame } from '../generated/wire.js';
@@ -16,11 +16,12 @@ const SURROGATE = /\\u[dD][89a-fA-F]/;
 let lenient: typeof import('./lenient.js') | undefined;
 
 /**
- * Read one frame of a socket; what is not canonical, later, if what reads that is not loaded yet.
+ * Parse one frame of a socket. Returns a promise if the frame is not canonical and the lenient
+ * reader is not loaded yet.
  *
- * Never throws, and rejects only where that cannot be loaded. A payload's integers beyond 2^53 are
- * rounded as all numbers of this language are, NaN is read as null, an unpaired surrogate becomes
- * U+FFFD, and nesting deeper than 200 levels is malformed.
+ * Never throws; rejects only if the lenient reader cannot be loaded. Integers of a payload beyond
+ * 2^53 are rounded, as all numbers of JavaScript are. NaN is read as null, an unpaired surrogate
+ * becomes U+FFFD, and nesting deeper than 200 levels is malformed.
  */
 export function decode(data: string | Uint8Array): Decoded | Promise<Decoded> {
   if (typeof data === 'string' && !(data.includes(ESCAPE) && SURROGATE.test(data))) {
@@ -29,7 +30,7 @@ export function decode(data: string | Uint8Array): Decoded | Promise<Decoded> {
       const isFrame = value?.type === 'message' ? isEnvelope(value.message) : isServerFrame(value);
       if (isFrame && (data.length <= 2 * DEPTH_MAX || !isDeep(value))) return value;
     } catch {
-      // Some peers write what is almost JSON.
+      // Some peers send text that is almost JSON.
     }
   }
   if (lenient) return lenient.decodeLeniently(data);
@@ -39,7 +40,7 @@ export function decode(data: string | Uint8Array): Decoded | Promise<Decoded> {
   });
 }
 
-/** Write one frame as compact JSON; what is undefined is left out. */
+/** Encode one frame as compact JSON without undefined fields. */
 export function encode(frame: ClientFrame): string {
   return JSON.stringify(frame);
 }

@@ -1,29 +1,29 @@
-/** What a text was read as: a frame, or none. */
+/** Results of parsing a text as a frame. */
 
 import type { ServerFrame } from '../generated/wire.js';
 
-/** Levels of arrays and objects that a frame may have. */
+/** Maximum nesting of arrays and objects in a frame. */
 export const DEPTH_MAX = 200;
 
-/** Text that is not a frame in any reading. */
+/** Text that cannot be read as a frame. */
 export class Malformed {
-  /** @param reason Why, without any of its content. */
+  /** @param reason The problem, without any content of the text. */
   constructor(readonly reason: string) {}
 }
 
-/** A well-formed frame of a type that this version does not know; to be ignored. */
+/** A well-formed frame of a type that this version does not know. The session ignores it. */
 export class Unknown {
-  /** Tells it from a frame, which has a `type` too. */
+  /** Distinguishes it from a frame, which also has a `type`. */
   readonly known: false = false;
 
-  /** @param type The type, at most 64 characters of it. */
+  /** @param type The type, truncated to 64 characters. */
   constructor(readonly type: string) {}
 }
 
-/** What a text was read as. */
+/** The result of parsing a text. */
 export type Decoded = ServerFrame | Malformed | Unknown;
 
-/** Whether it is nested so deeply that a recursive walk could overflow. */
+/** Whether the text is nested so deeply that a recursive walk could overflow the stack. */
 export function isDeep(value: unknown, left: number = DEPTH_MAX): boolean {
   if (typeof value !== 'object' || value === null) return false;
   return left === 0 || Object.values(value).some((one) => isDeep(one, left - 1));

@@ -1,10 +1,10 @@
 /**
- * Whether a value read from JSON has a shape: one interpreter for all types of the wire.
+ * Checks the shape of values parsed from JSON: one interpreter for all types of the wire.
  *
- * A shape is written as its fields, `name:kind` or `name?:kind`; without a kind it is a text. Kinds
- * are those of `KINDS`, a word (`=auth.ok`), or a number: the test that is passed in that place.
- * `kind[]` is a list of them, `kind{}` an object of them. Fields that are not named may be there,
- * and hold anything.
+ * A shape is the list of its fields, `name:kind` or `name?:kind`; without a kind, a field is a
+ * text. A kind is a key of `KINDS`, a constant (`=auth.ok`), or a number, which is the index of a
+ * test in the other arguments. `kind[]` is a list and `kind{}` an object of this kind. An object
+ * may have further fields with any value.
  */
 
 import { isTopic } from '../topics.js';
@@ -14,20 +14,20 @@ export interface JsonObject {
   readonly [key: string]: unknown;
 }
 
-/** Whether a value read from JSON is of a kind. */
+/** Checks a value parsed from JSON. */
 export type Test = (value: unknown) => boolean;
 
-/** What a shape says of one field. */
+/** One field of a shape. */
 export interface Field {
   readonly name: string;
   readonly optional: boolean;
   readonly test: Test;
 }
 
-/** Tells whether a value read from JSON is a T. */
+/** Whether a value parsed from JSON is a T. */
 export interface Guard<T> {
   (value: unknown): value is T;
-  /** What it asks. */
+  /** The fields that it checks. */
   readonly fields: readonly Field[];
 }
 
@@ -71,17 +71,20 @@ function testOf(kind: string, others: readonly Test[]): Test {
   return test;
 }
 
-/** Whether it is an object, and no array. */
+/** Whether it is an object and not an array. */
 export function isObject(value: unknown): value is JsonObject {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Whether it is a whole number from 0 to `most`. */
+/** Whether it is an integer from 0 to `most`. */
 export function isCount(value: unknown, most: number = Number.MAX_SAFE_INTEGER): boolean {
   return Number.isSafeInteger(value) && (value as number) >= 0 && (value as number) <= most;
 }
 
-/** Whether it is a text of so many code points: there are never more of them than UTF-16 units. */
+/**
+ * Whether it is a text with a number of code points in this range. It never has more code points
+ * than UTF-16 units.
+ */
 export function isText(value: unknown, least: number, most: number): boolean {
   return (
     typeof value === 'string' &&

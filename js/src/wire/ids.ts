@@ -1,10 +1,10 @@
 /**
  * Message ids: `msg_` and a ULID, monotonic within a page or process.
  *
- * 48 bits of Unix milliseconds and 80 random bits in Crockford's base 32. Within one millisecond, or
- * while the clock stands or goes back, the random part counts up, so ids of one maker sort in the
- * order of their making. HIP-56 recommends this form; nothing here or on a server relies on the
- * order.
+ * 48 bits of Unix milliseconds and 80 random bits in Crockford's base 32. Within one millisecond,
+ * or while the clock stops or goes backwards, the random part is incremented, so ids sort in the
+ * order of their creation. HIP-56 recommends this form; neither the client nor a server relies on
+ * the order.
  */
 
 const ALPHABET = '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
@@ -16,21 +16,21 @@ function systemRandom(count: number): Uint8Array {
   return crypto.getRandomValues(new Uint8Array(count));
 }
 
-/** Makes ids. */
+/** Creates ids. */
 export class IdMaker {
   private _last = -1;
   private _text = '';
 
   /**
-   * @param _wallMs Unix time in milliseconds.
-   * @param _random Gives so many random bytes.
+   * @param _wallMs Returns Unix milliseconds.
+   * @param _random Returns this number of random bytes.
    */
   constructor(
     private readonly _wallMs: () => number = Date.now,
     private readonly _random: (count: number) => Uint8Array = systemRandom,
   ) {}
 
-  /** 26 characters, greater than all that came before from this maker. */
+  /** 26 characters, greater than every earlier id of this object. */
   ulid(): string {
     const now = Math.max(0, Math.floor(this._wallMs()));
     let at = TIME_DIGITS + RANDOM_DIGITS - 1;
@@ -46,7 +46,7 @@ export class IdMaker {
     return this._text;
   }
 
-  /** A fresh message id, `msg_` and a ULID. */
+  /** Create a message id, `msg_` and a ULID. */
   messageId(): string {
     return `msg_${this.ulid()}`;
   }
@@ -64,7 +64,7 @@ export class IdMaker {
 
 let maker: IdMaker | undefined;
 
-/** A fresh message id, `msg_` and a ULID. */
+/** Create a message id, `msg_` and a ULID. */
 export function messageId(): string {
   maker ??= new IdMaker();
   return maker.messageId();

@@ -1,4 +1,4 @@
-/** Texts that are not canonical: what is almost JSON, and frames in other shapes. */
+/** Reads texts that are not canonical: almost JSON, and frames in other forms. */
 
 import { isServerFrame, type ServerFrame } from '../generated/wire.js';
 import { type Decoded, isDeep, Malformed, Unknown } from './decoded.js';
@@ -15,7 +15,7 @@ const IN_JSON: ReadonlyMap<string, string> = new Map([
   ['-Infinity', '-1e999'],
 ]);
 
-/** Read one frame of a socket in any of its shapes; never throws. */
+/** Parse one frame of a socket in any of its forms. Never throws. */
 export function decodeLeniently(data: string | Uint8Array): Decoded {
   const value = parse(data);
   if (value instanceof Malformed || isServerFrame(value)) return value;
@@ -24,11 +24,11 @@ export function decodeLeniently(data: string | Uint8Array): Decoded {
 }
 
 /**
- * Read one server-sent event (HIP-56 SSE); never throws.
+ * Parse one server-sent event (HIP-56 SSE). Never throws.
  *
- * @param event Its name; `message` where it had none.
- * @param data Its data: an envelope for `message`, `{topics, history}` for `subscribed`,
- *   `{topic, members}` for `presence`, or a whole frame.
+ * @param event Its name; `message` if it has none.
+ * @param data Its data: an envelope for `message`, `{topics, history}` for `subscribed`, `{topic,
+ *   members}` for `presence`, or a whole frame.
  */
 export function decodeEvent(event: string, data: string | Uint8Array): Decoded {
   const value = parse(data.length ? data : '{}');
@@ -57,7 +57,7 @@ function parse(data: string | Uint8Array): JsonObject | Malformed {
   const paired = text.replace(/^\ufeff/, '').replace(ESCAPES, pairOrReplace);
   const value =
     json(paired) ?? json(paired.replace(NUMBERS, (found) => IN_JSON.get(found) ?? found));
-  // The engine's own words would quote the text.
+  // Don't add the message of the engine: it would quote the text.
   if (!value) return new Malformed('not JSON');
   if (!isObject(value.json)) return new Malformed('not a JSON object');
   return isDeep(value.json) ? new Malformed('not JSON: nested too deeply') : value.json;

@@ -1,4 +1,4 @@
-/** What is wrong with a payload, in words; `plain.ts` tells whether anything is. */
+/** Explains why a payload is not valid; `plain.ts` checks whether it is. */
 
 import { InvalidPayload, PayloadTooLarge } from '../errors.js';
 import type { Publication } from '../generated/wire.js';
@@ -7,11 +7,13 @@ import { DEPTH_MAX, isPaired, isRecord, isSendable, sizeOf } from './plain.js';
 const KEY_SHOWN = 64;
 
 /**
- * Check a publication; returns the bytes of JSON of `data` and `meta`: what it will hold of a queue.
+ * Check a message to publish, and return its size in a queue: the bytes of JSON of `data` and
+ * `meta`.
  *
- * @param publication What is to be published.
- * @param limit Bytes of JSON that `data` may have.
- * @throws InvalidPayload `data` or `meta` is not plain JSON; `field` is the path of the culprit.
+ * @param publication The message to publish.
+ * @param limit Maximum bytes of JSON of `data`.
+ * @throws InvalidPayload `data` or `meta` is not plain JSON; `field` is the path of the invalid
+ *   value.
  * @throws PayloadTooLarge `data` has more than `limit` bytes of JSON.
  */
 export function checkPublication(publication: Publication, limit: number): number {
@@ -21,13 +23,13 @@ export function checkPublication(publication: Publication, limit: number): numbe
 }
 
 /**
- * Check one payload and measure it; returns the bytes of its compact UTF-8 JSON (see `sizeOf`).
+ * Check one payload, and return the bytes of its compact UTF-8 JSON (see `sizeOf`).
  *
  * @param data The payload.
- * @param limit Bytes of JSON allowed.
- * @param topic Where it goes, for the error.
- * @param path What to call it in the error.
- * @throws InvalidPayload It is not plain JSON; `field` is the path of the culprit inside it.
+ * @param limit Maximum bytes of JSON.
+ * @param topic Its topic, for the error.
+ * @param path Its name in the error.
+ * @throws InvalidPayload It is not plain JSON; `field` is the path of the invalid value in it.
  * @throws PayloadTooLarge It is over the limit.
  */
 export function checkData(data: unknown, limit: number, topic?: string, path = 'data'): number {
@@ -84,7 +86,7 @@ function checkObject(value: object, path: string, depth: number): Culprit | unde
       `${remedyFor(value)}`,
     );
   }
-  // Also ends the walk through a value that holds itself.
+  // This also stops at a value that contains itself.
   if (depth >= DEPTH_MAX) {
     const shown = path.length <= KEY_SHOWN ? path : `${path.slice(0, KEY_SHOWN)}…`;
     return culprit(shown, `is nested deeper than ${DEPTH_MAX} levels`, 'Flatten it.');

@@ -1,15 +1,15 @@
 /**
- * Every plausible reading of a HIP-56 frame, put into the canonical shape.
+ * Reads every plausible form of a HIP-56 frame, and converts it to the canonical form.
  *
- * One JSON object cannot hold both the `type` of a frame and the `type` of the message in it, and
- * HIP-56 asks for both. So peers may send a message nested under `message`, `envelope` or `payload`,
- * or flat with the application's type in `message_type`, `msg_type` or `event`, or flat with that
- * type in the place of the frame's, or flat without any. Presence events come bare or as messages,
+ * One JSON object cannot hold both the `type` of a frame and the `type` of the message in it, but
+ * HIP-56 requires both. So peers may send a message nested under `message`, `envelope` or
+ * `payload`; flat with the application's type in `message_type`, `msg_type` or `event`; flat with
+ * that type instead of the frame's; or flat without it. Presence events arrive bare or as messages,
  * error codes as numbers, members with `id` instead of `client_id`, and messages without a
  * timestamp.
  *
- * An odd optional field is left out, an odd member or history entry is left out of its list, so that
- * the rest is not lost with it; only what makes no sense at all is refused.
+ * To save the rest, an invalid optional field is dropped, and so is an invalid member or history
+ * entry of a list. Only a frame that makes no sense is rejected.
  */
 
 import {
@@ -39,7 +39,7 @@ const NOT_DATA: readonly string[] = [
   'ttl',
   'ref',
 ];
-/** Required fields that some peers leave out, by type of frame. */
+/** Defaults of required fields that some peers omit, by type of frame. */
 const USUAL: Readonly<Record<string, JsonObject>> = {
   'auth.ok': { client_id: '' },
   'auth.error': { code: 'unauthenticated', message: '' },
@@ -48,7 +48,10 @@ const USUAL: Readonly<Record<string, JsonObject>> = {
   unsubscribed: { topics: [] },
 };
 
-/** Read a parsed frame: it; or why it is malformed; or undefined for a type that is not known. */
+/**
+ * Read a parsed frame. Returns the frame, the reason why it is malformed, or undefined for an
+ * unknown type.
+ */
 export function readFrame(fields: JsonObject): ServerFrame | string | undefined {
   const { type: kind = 'type' in fields ? null : 'message' } = fields;
   if (typeof kind !== 'string') return '`type` is not a string';
@@ -61,10 +64,10 @@ export function readFrame(fields: JsonObject): ServerFrame | string | undefined 
 }
 
 /**
- * Read a parsed server-sent event; returns what `readFrame` returns.
+ * Read a parsed server-sent event; returns the same as `readFrame`.
  *
- * On an event stream the name of the event says which frame it is, so that `type` is the
- * application's: `message` carries a bare envelope.
+ * On an event stream, the name of the event is the type of the frame, so `type` is the
+ * application's type. `message` carries a bare envelope.
  */
 export function readEvent(event: string, fields: JsonObject): ServerFrame | string | undefined {
   const { type: kind } = fields;
@@ -82,8 +85,8 @@ export function readEvent(event: string, fields: JsonObject): ServerFrame | stri
 }
 
 /**
- * Read a message without a frame around it, as REST and `subscribed.history` carry it; or why it is
- * malformed.
+ * Read a message without a frame around it, as in REST and `subscribed.history`. Returns the
+ * message, or the reason why it is malformed.
  */
 export function readEnvelope(value: unknown): Envelope | string {
   if (isEnvelope(value)) return value;
@@ -92,7 +95,7 @@ export function readEnvelope(value: unknown): Envelope | string {
   return envelope(typeof kind === 'string' ? kind : appType(value), value);
 }
 
-/** Read one presence member; undefined if it names no client. */
+/** Read one presence member; returns undefined if it has no client id. */
 export function readMember(value: unknown): PresenceMember | undefined {
   const fields = object(value);
   const { client_id, id, user_id, name, joined_at, last_seen } = fields ?? {};
@@ -136,7 +139,7 @@ function readControl(kind: string, fields: JsonObject): ServerFrame | string {
     if (typeof code === 'string' || Number.isInteger(code)) full['code'] = String(code);
     else full['code'] = USUAL[kind]?.['code'];
   }
-  // What these readers let pass, a guard might not: it is not asked about these lists.
+  // These readers accept more than the guard does, so the guard does not check their lists.
   const { history, members } = full;
   const lists: Record<string, unknown> = {};
   if (Array.isArray(history)) {
@@ -154,8 +157,8 @@ function readControl(kind: string, fields: JsonObject): ServerFrame | string {
 }
 
 /**
- * Read field by field, with conversions, without the optional fields that are odd; or the first
- * field, by name, that cannot do without.
+ * Read field by field: convert values, and drop invalid optional fields. Returns the result, or the
+ * name of the first invalid required field in alphabetical order.
  */
 function validate<T>({ fields }: Guard<T>, given: JsonObject): T | string {
   const read: Record<string, unknown> = { ...given };
@@ -169,7 +172,10 @@ function validate<T>({ fields }: Guard<T>, given: JsonObject): T | string {
   return missing.sort()[0] ?? (read as T);
 }
 
-/** What a value may be meant to be: itself, a number or a truth in words, an object less its nulls. */
+/**
+ * The values that a value may represent: itself, the number or boolean in a text, the boolean of 0
+ * or 1, an object without nulls.
+ */
 function forms(value: unknown): unknown[] {
   if (value === 'true' || value === 'false') return [value, value === 'true'];
   if (typeof value === 'string') return [value, digits(value)];
@@ -179,7 +185,7 @@ function forms(value: unknown): unknown[] {
   return [value, bare, withNumbers(bare)];
 }
 
-/** The same, without the fields that are null: they read as absent (spec/README.md). */
+/** The value without null fields, which count as absent (spec/README.md). */
 export function withoutNulls(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(withoutNulls);
   if (!isObject(value)) return value;
@@ -200,12 +206,13 @@ function envelope(type: string, fields: JsonObject): Envelope | string {
   if (data === undefined) return 'the message has no data';
   return compact<Envelope>({
     ...without(fields, APP_TYPES),
-    // Without an id nothing tells a repeat from a further message; a loss would be worse.
+    // Without an id, a repeat cannot be recognized. Delivering it twice is better than losing a
+    // message.
     id: text(id) ?? (Number.isInteger(id) ? String(id) : messageId()),
     topic,
     type,
     data,
-    // A clock of this machine must not move a position on the server's: 0 moves none.
+    // The local clock must not move a position on the server's clock; 0 does not move any.
     timestamp: whole(timestamp) ?? 0,
     sender: sender(fields['sender']),
     ttl: whole(ttl),
@@ -246,7 +253,7 @@ function digits(value: string): number | undefined {
   return /^\d{1,20}$/.test(value) ? Number(value) : undefined;
 }
 
-/** A count that may have come as a float or in digits; undefined for anything else. */
+/** A count that may have arrived as a float or in digits; undefined for anything else. */
 function whole(value: unknown): number | undefined {
   const number = typeof value === 'string' ? digits(value) : value;
   const floor = typeof number === 'number' ? Math.floor(number) : undefined;
