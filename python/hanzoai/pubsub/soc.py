@@ -1,18 +1,18 @@
-"""Signed messages: single-owner chunks (SOC), as Swarm's Bee nodes exchange them.
+"""Signed messages: single-owner chunks (SOC), which Swarm's Bee nodes also exchange.
 
 A frame is ``signature (65) ‖ span (8, little-endian) ‖ payload (0 … 4,096)``. The signature covers
 a topic id of 32 bytes and the payload. Anyone who knows the id recovers the signer's address from
-the frame, and ``keccak256(id ‖ owner)`` is the address of the topic. So a reader proves who wrote a
-message without trusting the servers that carried it. Nothing here does I/O.
+the frame, and ``keccak256(id ‖ owner)`` is the address of the topic. So a reader verifies the
+author of a message without trusting the servers that carried it. This module does no I/O.
 
     frame = sign(key, id, b"hello")
     owner, payload = verify(frame, id, topic_address(id, owner_of(key)))
 
 The signature is that of Ethereum's ``personal_sign`` over ``keccak256(id ‖ address of the
-payload)``. A signed frame can be sent again by anybody who holds it: put a counter or a time into
-the payload where that matters.
+payload)``. Anyone who has a signed frame can send it again: put a counter or a time into the
+payload to detect repeated frames.
 
-Needs the extra ``signed``: ``pip install 'hanzoai.pubsub[signed]'``.
+Requires the extra ``signed``: ``pip install 'hanzoai.pubsub[signed]'``.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 ID_BYTES: Final = 32
-"""Of a topic id, a key, a topic address."""
+"""Length of a topic id, a key or a topic address, in bytes."""
 OWNER_BYTES: Final = 20
 SIGNATURE_BYTES: Final = 65
 SPAN_BYTES: Final = 8
 HEAD_BYTES: Final = SIGNATURE_BYTES + SPAN_BYTES
-"""Bytes before the payload."""
+"""Number of bytes before the payload."""
 MAX_PAYLOAD: Final = 4096
 MAX_FRAME: Final = HEAD_BYTES + MAX_PAYLOAD
 
@@ -44,9 +44,9 @@ _SAFE: Final = 2**53
 def _load(name: str, extension: str) -> Any:
     try:
         with warnings.catch_warnings():
-            # Types that SWIG generates have no `__module__`. Python warns of it, and with -W error
-            # the process would crash when it ends. Filters belong to all threads, so only
-            # the extension is loaded under this one.
+            # Types that SWIG generates have no `__module__`. Python warns about it, and with
+            # -W error the process would crash at exit. Warning filters apply to all threads, so
+            # this filter covers only the import of the extension.
             warnings.simplefilter("ignore", DeprecationWarning)
             import_module(extension)
         return import_module(name)
@@ -69,7 +69,7 @@ class Verified(NamedTuple):
 
     Attributes:
         owner: Address of the signer, 20 bytes.
-        payload: What was signed.
+        payload: The signed payload.
     """
 
     owner: bytes
@@ -77,12 +77,12 @@ class Verified(NamedTuple):
 
 
 class SignedData(NamedTuple):
-    """A signed message as it is sent in a HIP-56 topic.
+    """A signed message in the form that a HIP-56 topic carries.
 
     Attributes:
-        owner: The stated signer, 20 bytes; not proven before `verify`.
+        owner: The claimed signer, 20 bytes; call `verify` to prove it.
         id: Topic id, 32 bytes.
-        frame: For `verify`.
+        frame: The frame to pass to `verify`.
     """
 
     owner: bytes
@@ -103,17 +103,17 @@ def _empty_subtrees() -> tuple[bytes, ...]:
 
 
 _EMPTY: Final = _empty_subtrees()
-"""The root of a tree of zeros, by its height."""
+"""Root of a tree whose leaves are zeros, by height."""
 
 
 def owner_of(key: bytes) -> bytes:
-    """The address that signs with a key.
+    """Return the address that belongs to a key.
 
     Args:
         key: Private key, 32 bytes.
 
     Raises:
-        InvalidPayload: It is not a private key of secp256k1; `field` is ``key``.
+        InvalidPayload: It is not a secp256k1 private key; `field` is ``key``.
     """
     _check(key, "key", ID_BYTES)
     try:
@@ -124,7 +124,7 @@ def owner_of(key: bytes) -> bytes:
 
 
 def topic_address(id: bytes, owner: bytes) -> bytes:
-    """The address of the topic that this owner signs under this id, 32 bytes.
+    """Return the address, 32 bytes, of the topic with this id and owner.
 
     Raises:
         InvalidPayload: An argument has the wrong length.
@@ -133,13 +133,13 @@ def topic_address(id: bytes, owner: bytes) -> bytes:
 
 
 def cac_address(payload: bytes) -> bytes:
-    """The content address of a payload, 32 bytes.
+    """Return the content address of a payload, 32 bytes.
 
     Raises:
         InvalidPayload: It has more than 4,096 bytes.
     """
     _check_payload(payload)
-    # The tree has 128 leaves; beyond the payload all are zero, and their roots are known.
+    # The tree has 128 leaves. All leaves after the payload are zero, so their roots are known.
     nodes = [payload[at : at + 32].ljust(32, b"\0") for at in range(0, len(payload), 32)]
     for empty in _EMPTY[:-1]:
         if len(nodes) % 2:
@@ -149,10 +149,10 @@ def cac_address(payload: bytes) -> bytes:
 
 
 def digest(id: bytes, payload: bytes) -> bytes:
-    """What a signer signs with ``personal_sign`` (EIP-191), 32 bytes.
+    """Return the 32 bytes that a signer signs with ``personal_sign`` (EIP-191).
 
     Raises:
-        InvalidPayload: The id has not 32 bytes, or the payload more than 4,096.
+        InvalidPayload: The id is not 32 bytes long, or the payload is longer than 4,096 bytes.
     """
     return keccak256(_check(id, "id", ID_BYTES) + cac_address(payload))
 
@@ -177,7 +177,7 @@ def sign(key: bytes, id: bytes, payload: bytes) -> bytes:
         header, *rest = cast("bytes", _curve.ec_sig_from_bytes(key, hashed, _SIGN))
     except ValueError:
         raise _bad_key() from None
-    # The curve's library puts the recovery id first, and counts from 31 for compressed keys.
+    # The secp256k1 library puts the recovery id first, and adds 31 to it for compressed keys.
     return frame_of(bytes((*rest, 27 + ((header - 27) & 3))), payload)
 
 
@@ -185,8 +185,9 @@ def frame_of(signature: bytes, payload: bytes) -> bytes:
     """Return the frame of a payload that another party has signed.
 
     Args:
-        signature: r, s and v, 65 bytes. v is 27 or 28; the 0 or 1 of some wallets becomes that.
-        payload: The signed payload, by its `digest`.
+        signature: r, s and v, 65 bytes. v is 27 or 28; 0 and 1, which some wallets return, are
+            converted to 27 and 28.
+        payload: The payload whose `digest` was signed.
 
     Raises:
         InvalidPayload: An argument has a wrong length; `field` names it.
@@ -198,7 +199,7 @@ def frame_of(signature: bytes, payload: bytes) -> bytes:
 
 
 def recover(frame: bytes, id: bytes) -> Verified:
-    """Return who has signed a frame under this id. Every well-formed signature has a signer.
+    """Return the signer of a frame under this id. Every well-formed signature has a signer.
 
     Raises:
         InvalidPayload: The frame is truncated or too long, its span is not the length of its
@@ -235,13 +236,13 @@ def verify(frame: bytes, id: bytes, topic: bytes) -> Verified:
     """Check that the owner of a topic has signed a frame.
 
     Args:
-        frame: As received.
+        frame: The received frame.
         id: The topic's id, 32 bytes.
         topic: The topic's address, 32 bytes.
 
     Raises:
-        InvalidPayload: As `recover`, or another than the topic's owner has signed; `field` names
-            the part.
+        InvalidPayload: Same cases as `recover`, or the signer is not the topic's owner; `field`
+            names the part.
     """
     _check(topic, "topic", ID_BYTES)
     found = recover(frame, id)
@@ -254,12 +255,12 @@ def verify(frame: bytes, id: bytes, topic: bytes) -> Verified:
 
 
 def to_data(frame: bytes, id: bytes, owner: bytes) -> dict[str, Any]:
-    """A signed message as the `data` of a HIP-56 message.
+    """Convert a signed message to the `data` of a HIP-56 message.
 
     Returns:
-        ``{"owner", "id", "signature", "payload"}``: hex, and the payload as the JSON that it is, a
-        string, or ``{"$base64": "…"}``. JSON whose numbers or keys other languages would write
-        otherwise goes as a string, so that every reader gets the same bytes.
+        ``{"owner", "id", "signature", "payload"}``: the first three in hex, and the payload as
+        JSON, a string, or ``{"$base64": "…"}``. If other languages would write the numbers or keys
+        of the JSON differently, the payload is a string, so that every reader gets the same bytes.
 
     Raises:
         InvalidPayload: An argument has a wrong length; `field` names it.
@@ -279,7 +280,7 @@ def from_data(data: object) -> SignedData:
     """Read the `data` of a HIP-56 message as a signed message; nothing is verified.
 
     Args:
-        data: As `to_data` makes it. Hex may be upper case and begin with ``0x``.
+        data: The form that `to_data` returns. Hex may be upper case and begin with ``0x``.
 
     Raises:
         InvalidPayload: A field is missing or wrong; `field` names it.
@@ -380,7 +381,7 @@ def _portable(value: object) -> bool:
     """Whether other languages write this JSON with the same bytes."""
     if isinstance(value, dict):
         fields = cast("dict[str, object]", value)
-        # JavaScript moves keys that are numbers to the front, and takes one name for its own.
+        # JavaScript moves numeric keys to the front, and treats `__proto__` specially.
         return all(
             not (key.isascii() and key.isdigit()) and key not in {"__proto__", BASE64}
             for key in fields

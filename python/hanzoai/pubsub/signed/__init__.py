@@ -1,4 +1,4 @@
-"""Signed topics: readers verify the author of each message and need not trust the servers.
+"""Signed topics: readers verify the author of each message without trusting the servers.
 
     async with SignedTopic(client=ps, id="alerts", key=key) as topic:
         await topic.publish({"level": 3})

@@ -1,4 +1,4 @@
-"""What carries signed messages: a HIP-56 topic, or a WebSocket of the topic's own."""
+"""Carriers of signed messages: a HIP-56 topic, or a separate WebSocket for each signed topic."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 OPEN_SECONDS: Final = 10.0
 CLOSE_SECONDS: Final = 1.0
 WAITING_MAX: Final = 1_000
-"""Messages that wait for the program; then the socket is not read."""
+"""Maximum messages that wait for the program; at this limit, the socket is not read."""
 
 
 class Carrier(Protocol):
-    """Publishes frames, and yields what comes."""
+    """Publishes frames, and yields received events."""
 
     async def open(self) -> None:
-        """Begin to receive.
+        """Start to receive.
 
         Raises:
-            PubSubError: It cannot.
+            PubSubError: The carrier cannot connect or subscribe.
         """
         ...
 
@@ -54,17 +54,17 @@ class Carrier(Protocol):
         ...
 
     async def close(self) -> None:
-        """Receive nothing more."""
+        """Stop receiving."""
         ...
 
 
 class TopicCarrier:
-    """Inside the HIP-56 topic ``signed.<64 hex>`` of a client.
+    """Carries the messages inside the HIP-56 topic ``signed.<64 hex>`` of a client.
 
     Args:
-        client: Its connection, token and resume.
-        address: Of the topic, 32 bytes.
-        id: Of the topic; None reads it from each message.
+        client: The client whose connection, token and resume are used.
+        address: Address of the topic, 32 bytes.
+        id: Id of the topic; None reads it from each message.
     """
 
     def __init__(self, client: PubSubClient, address: bytes, id: bytes | None) -> None:
@@ -113,17 +113,17 @@ class TopicCarrier:
 
 
 class SocketCarrier:
-    """A WebSocket of a server with ``--signed``, or of a Bee node.
+    """Carries the messages on a WebSocket of a server with ``--signed``, or of a Bee node.
 
     Args:
-        url: Of ``/pubsub/``; ``ws://HOST:PORT`` is enough.
-        address: Of the topic, 32 bytes.
-        id: Of the topic.
-        owner: Of a publisher; None only reads.
+        url: URL of ``/pubsub/``; ``ws://HOST:PORT`` is enough.
+        address: Address of the topic, 32 bytes.
+        id: Id of the topic.
+        owner: Address of the publisher; None only reads.
         peer: The broker, such as ``/ip4/10.0.0.1/tcp/1634``.
 
     Raises:
-        InvalidOption: The URL is not one of a WebSocket.
+        InvalidOption: The URL is not a WebSocket URL.
     """
 
     def __init__(
@@ -145,7 +145,7 @@ class SocketCarrier:
         if owner is not None:
             given |= {"gsoc-eth-address": owner.hex(), "gsoc-topic": id.hex()}
         named = {name: value for name, value in given.items() if value is not None}
-        # Each revision of Bee knows one of these spellings, and ignores the others.
+        # Each revision of Bee reads one of these spellings and ignores the others.
         both = {**named, **{f"swarm-pubsub-{name}": value for name, value in named.items()}}
         query = "&".join(filter(None, (parts.query, urlencode(both, safe="/"))))
         target = (parts.scheme, parts.netloc, f"{path}/{address.hex()}", query, "")
@@ -154,7 +154,7 @@ class SocketCarrier:
         self._socket: ClientConnection | None = None
         self._received: asyncio.Queue[bytes | ConnectionClosed | None] = asyncio.Queue(WAITING_MAX)
         self._reading: asyncio.Task[None] | None = None
-        # A publisher that never reads is not held up by its own messages.
+        # A publisher that never reads must not be blocked by its own messages.
         self._wanted = owner is None
 
     async def open(self) -> None:
@@ -205,7 +205,7 @@ class SocketCarrier:
             if isinstance(received, bytes):
                 yield self._verify(received)
                 continue
-            # For the next call.
+            # The next call raises the error.
             self._received.put_nowait(received)
             if received is None:
                 return

@@ -1,4 +1,4 @@
-"""What a signed topic yields."""
+"""The events of a signed topic."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class SignedMessage:
     """A verified message that the topic's owner has signed.
 
     Attributes:
-        payload: What was signed, at most 4,096 bytes.
+        payload: The signed bytes, at most 4,096.
         owner: Address of the signer, 20 bytes.
         frame: Signature, span and payload, for others to verify.
         message: The HIP-56 message that contained it; None with `url`.
@@ -36,10 +36,10 @@ class SignedMessage:
 
 @dataclass(frozen=True, slots=True)
 class Forged:
-    """A message without proof: the topic's owner has not signed it in this form.
+    """A message that is not proven: the topic's owner has not signed it in this form.
 
     Attributes:
-        error: Why; `error.field` names the part.
+        error: Reason; `error.field` names the part that is wrong.
         data: As received: a JSON value, or the bytes of a socket.
         message: The HIP-56 message that contained it; None with `url`.
     """
@@ -50,4 +50,4 @@ class Forged:
 
 
 SignedEvent: TypeAlias = SignedMessage | Forged | Gap
-"""What `SignedTopic.events` yields, in order."""
+"""An event that `SignedTopic.events` yields."""

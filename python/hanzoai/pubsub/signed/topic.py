@@ -1,4 +1,4 @@
-"""`SignedTopic`: publishes signed messages, and yields those that are proved."""
+"""`SignedTopic`: publishes signed messages, and yields the received ones that it has verified."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import Published
 
 Signer: TypeAlias = Callable[[bytes], Awaitable[bytes]]
-"""Signs a digest of 32 bytes as Ethereum's ``personal_sign`` does; returns r, s and v, 65 bytes."""
+"""Signs a 32-byte digest like Ethereum's ``personal_sign``; returns r, s and v, 65 bytes."""
 
 _LOG: Final = logging.getLogger("hanzoai.pubsub.signed")
 _HEX: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
@@ -39,18 +39,18 @@ class SignedTopic:
         id: The topic's id: 32 bytes, 64 hex digits, or any other text, which is hashed. To read
             with ``client`` and ``topic``, you can leave it out.
         key: Private key, 32 bytes, to publish.
-        signer: Signs instead of ``key``; needs ``owner``.
+        signer: Function that signs instead of ``key``; requires ``owner``.
         owner: Address of the owner, 20 bytes; derived from ``key``.
         topic: Address of the topic, 32 bytes or 64 hex digits; derived from ``id`` and ``owner``.
         peer: With ``url``: the broker, such as ``/ip4/10.0.0.1/tcp/1634``; None is the server.
 
     Attributes:
-        address: Of the topic, 32 bytes.
-        forged: Number of received messages without proof.
+        address: Address of the topic, 32 bytes.
+        forged: Number of received messages that failed verification.
 
     Raises:
         InvalidOption: An argument is wrong, or two contradict each other; `field` names it.
-        InvalidPayload: The key is not one of secp256k1.
+        InvalidPayload: The key is not a secp256k1 key.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class SignedTopic:
         self._key = key
         self._signer = signer
         self._warned = False
-        # Done when the signature that was asked for last may be followed by another one.
+        # Done when the most recently requested signature has been used or has failed.
         self._turn: asyncio.Future[None] | None = None
         self._writes = writes
         self._carrier: Carrier
@@ -121,7 +121,7 @@ class SignedTopic:
     async def connect(self) -> None:
         """Open the topic.
 
-        A publisher receives from the first iteration on, a reader from this call on.
+        A reader receives from this call on, a publisher from its first iteration on.
 
         Raises:
             PubSubError: The server cannot be reached, or rejects the connection.
@@ -144,7 +144,7 @@ class SignedTopic:
             UsageError: There is neither a key nor a signer.
             InvalidPayload: The payload is too long or is not JSON, or the signer's signature is not
                 the owner's.
-            PubSubError: As `PubSubClient.publish`.
+            PubSubError: Same errors as `PubSubClient.publish`.
         """
         id, owner = self._id, self._owner
         if (self._key is None and self._signer is None) or id is None or owner is None:
@@ -180,7 +180,7 @@ class SignedTopic:
             yield event
 
     async def __aiter__(self) -> AsyncIterator[SignedMessage]:
-        """Verified messages. The log warns once of forged ones, and `forged` counts them."""
+        """Verified messages. The log warns once about forged ones, and `forged` counts them."""
         async for event in self.events():
             if isinstance(event, SignedMessage):
                 yield event
@@ -193,7 +193,7 @@ class SignedTopic:
                 )
 
     async def close(self) -> None:
-        """Receive nothing more."""
+        """Stop receiving."""
         await self._carrier.close()
 
     async def __aenter__(self) -> Self:
@@ -209,7 +209,7 @@ class SignedTopic:
         await self.close()
 
     async def _ask(self, signer: Signer, id: bytes, data: bytes) -> bytes:
-        """Signatures that are asked for at the same time are used in the order of the calls."""
+        """Use signatures in the order of the calls, even if they are requested concurrently."""
         before = self._turn
         mine = self._turn = asyncio.get_running_loop().create_future()
         try:

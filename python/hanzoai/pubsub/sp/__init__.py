@@ -1,4 +1,4 @@
-"""SP sockets for publish and subscribe, which work with NNG and nanomsg programs in any language.
+"""SP sockets for publish and subscribe, compatible with NNG and nanomsg in any language.
 
     from hanzoai.pubsub.sp import PubSocket, SubSocket
 

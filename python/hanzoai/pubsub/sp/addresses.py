@@ -9,12 +9,12 @@ from urllib.parse import unquote_to_bytes, urlsplit
 from hanzoai.pubsub.errors import InvalidOption
 
 _NETWORK: Final = {"tcp": None, "tls+tcp": None, "ws": 80, "wss": 443}
-"""Default port by scheme; None where the URL has to name one."""
+"""Default port by scheme; None if the URL must contain a port."""
 
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a socket listens, or whom it dials.
+    """An address at which a socket listens, or which it dials.
 
     Attributes:
         scheme: One of the six schemes.

@@ -1,6 +1,6 @@
 """PUB and SUB sockets for threads, with the methods of the asyncio sockets.
 
-Any number of threads may share a socket. Connections live in an event loop in a thread of its own.
+Any number of threads may share a socket. An event loop in a background thread runs its connections.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ __all__ = ["Closed", "NotFound", "NotSupported", "PubSocket", "SubSocket"]
 T = TypeVar("T")
 
 _AHEAD = 1024
-"""Messages that may wait for the loop's thread before `send` waits for it."""
+"""Maximum messages that wait for the loop's thread; at this limit, `send` waits."""
 
 
 class _Blocking:
-    """What both sockets have in common."""
+    """The part that both sockets share."""
 
     _socket: sockets.Socket
 
@@ -49,7 +49,7 @@ class _Blocking:
         return self._call(lambda: self._socket.listen(url, ssl))
 
     def dial(self, url: str, ssl: ssl.SSLContext | None = None) -> None:
-        """Connect in the background, again and again; see `sockets.Socket.dial`."""
+        """Connect in the background and reconnect as needed; see `sockets.Socket.dial`."""
         self._call(lambda: self._socket.dial(url, ssl))
 
     def wait_for_peers(self, n: int = 1, *, timeout: Duration | None = None) -> None:
@@ -63,7 +63,7 @@ class _Blocking:
 
     @property
     def stats(self) -> SocketStats:
-        """What the socket has counted until now."""
+        """The current counters of the socket."""
 
         async def read() -> SocketStats:
             return self._socket.stats
@@ -71,7 +71,7 @@ class _Blocking:
         return self._socket.stats if self._closed else self._call(read)
 
     def close(self, linger: Duration = 1.0) -> None:
-        """End all connections and the thread; see `sockets.Socket.close`."""
+        """Close all connections and stop the thread; see `sockets.Socket.close`."""
         with self._lock:
             if self._closed:
                 return
@@ -154,7 +154,7 @@ class PubSocket(_Blocking):
         raise NotSupported
 
     def close(self, linger: Duration = 1.0) -> None:
-        """End all connections and the thread; see `sockets.Socket.close`."""
+        """Close all connections and stop the thread; see `sockets.Socket.close`."""
         if not self._closed:
             self._portal.call(self._last)
         super().close(linger)
@@ -220,7 +220,7 @@ class SubSocket(_Blocking):
         self._call(subscribe)
 
     def unsubscribe(self, prefix: Bytes) -> None:
-        """Forget a prefix; see `sockets.SubSocket.unsubscribe`."""
+        """Unsubscribe from a prefix; see `sockets.SubSocket.unsubscribe`."""
         copy = bytes(memoryview(prefix))
 
         async def unsubscribe() -> None:

@@ -1,12 +1,12 @@
 """Scalability Protocols (SP) on a byte stream: bytes ↔ messages, without I/O.
 
-Both sides send a hello of 8 bytes first: ``00 53 50 00``, the role as 16 bits, ``00 00``. Then
-messages follow: on TCP a length of 64 bits and the body, on IPC the byte ``01`` before it. All
-integers are big-endian. A WebSocket carries one message in each binary message, without hello and
-length, and needs no codec.
+Both sides first send an 8-byte hello: ``00 53 50 00``, the role as 16 bits, ``00 00``. Messages
+follow. On TCP, a message is a 64-bit length and the body; on IPC, the byte ``01`` precedes them.
+All integers are big-endian. A WebSocket carries one message in each binary message, without hello
+and length, and needs no codec.
 
-The source is NNG 1.11; the draft *sp-ipc-mapping-01* asks for the byte ``00`` on IPC, which no
-program in use sends.
+The source is NNG 1.11. The draft *sp-ipc-mapping-01* specifies the byte ``00`` on IPC, but no
+program in use sends it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Final
 from hanzoai.pubsub.unparsed import Bytes, FrameError, Unparsed
 
 HELLO_SIZE: Final = 8
-"""Bytes of a hello."""
+"""Length of a hello in bytes."""
 
 MAX_MESSAGE_SIZE: Final = 16 * 1024 * 1024
 """Default limit of a received message, in bytes."""
@@ -29,19 +29,19 @@ _IPC_TYPE: Final = 1
 
 
 class Role(IntEnum):
-    """What a socket is; the value is its number on the wire."""
+    """The role of a socket; the value is its number on the wire."""
 
     PUB = 0x20
     SUB = 0x21
 
     @property
     def peer(self) -> Role:
-        """The one role that this role can talk to."""
+        """The only role that this role can connect to."""
         return Role.SUB if self is Role.PUB else Role.PUB
 
 
 class Framing(Enum):
-    """How a byte stream is split into messages."""
+    """The format that separates messages in a byte stream."""
 
     TCP = "tcp"
     IPC = "ipc"
@@ -53,7 +53,7 @@ def encode_hello(role: Role) -> bytes:
 
 
 def encode_message(body: Bytes, framing: Framing) -> bytes:
-    """One message, ready to be written."""
+    """Encode one message."""
     if framing is Framing.TCP:
         return b"".join((_LENGTH.pack(len(body)), body))
     return b"".join((_IPC_HEAD.pack(_IPC_TYPE, len(body)), body))
@@ -63,8 +63,8 @@ class Decoder:
     """Reads the hello and the messages of a peer, in pieces of any size.
 
     Args:
-        role: The role of this side. A peer with another role than ``role.peer`` is refused, and so
-            are messages to a PUB.
+        role: The role of this side. A peer whose role is not ``role.peer`` is refused, as are
+            messages to a PUB.
         framing: ``Framing.IPC`` for Unix sockets, else ``Framing.TCP``.
         max_message_size: Longest accepted body, in bytes.
     """
@@ -80,11 +80,11 @@ class Decoder:
         self._unparsed = Unparsed()
         self.max_message_size = max_message_size
         self.greeted = False
-        """Whether the peer's hello has arrived and is right."""
+        """Whether a valid hello of the peer has arrived."""
 
     @property
     def pending(self) -> int:
-        """Bytes that have been fed and not been taken."""
+        """Number of bytes that were fed and not decoded."""
         return len(self._unparsed)
 
     def feed(self, data: Bytes) -> None:
@@ -95,12 +95,12 @@ class Decoder:
         """Decode the next complete messages.
 
         Args:
-            limit: At most so many; all of them by default.
+            limit: Maximum number; default: all of them.
 
         Raises:
-            FrameError: The peer breaks the protocol: ``bad_hello``, ``bad_type``, ``oversize``, or
-                ``unexpected_data`` for data to a PUB. Messages before the fault are returned by an
-                earlier call.
+            FrameError: The peer violates the protocol: ``bad_hello``, ``bad_type``, ``oversize``,
+                or ``unexpected_data`` for data to a PUB. Messages before the fault are returned by
+                an earlier call.
         """
         if not self.greeted and not self._greet():
             return []

@@ -1,4 +1,4 @@
-"""Listens at an address, or dials it again and again."""
+"""Listens at an address, or dials it and reconnects."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 _log: Final = logging.getLogger("hanzoai.pubsub.sp")
 _BACKLOG: Final = 128
 _GOODBYE: Final = 1.0
-"""Seconds for the end of a TLS connection."""
+"""Maximum seconds for the shutdown of a TLS connection."""
 
 
 class TlsOptions(TypedDict, total=False):
-    """Arguments of asyncio for an encrypted connection."""
+    """Arguments that asyncio accepts for an encrypted connection."""
 
     ssl: ssl.SSLContext
     ssl_handshake_timeout: float
@@ -36,14 +36,14 @@ class TlsOptions(TypedDict, total=False):
 
 
 def tls_options(tls: ssl.SSLContext | None, timeout: float) -> TlsOptions:
-    """The arguments for `tls`; none without encryption."""
+    """The asyncio arguments for `tls`; empty without encryption."""
     if tls is None:
         return {}
     return {"ssl": tls, "ssl_handshake_timeout": timeout, "ssl_shutdown_timeout": _GOODBYE}
 
 
 class Listener:
-    """A bound address that accepts peers.
+    """A bound address, which accepts peers.
 
     Attributes:
         url: The address as peers dial it, with the port that the system chose.
@@ -113,7 +113,7 @@ class Listener:
         return cls(bound, url, file, make, tls_options(tls, timeout))
 
     async def close(self) -> None:
-        """Accept no one any more; a socket file is removed."""
+        """Stop accepting peers, and remove the socket file if there is one."""
         self._loop.remove_reader(self._bound.fileno())
         if self._paused is not None:
             self._paused.cancel()
@@ -128,7 +128,7 @@ class Listener:
                 if os.stat(path).st_ino == inode:
                     os.unlink(path)
 
-    # asyncio.Server and loop.sock_accept leave a connection open that comes while they are closed.
+    # asyncio.Server and loop.sock_accept leak a connection that arrives while they close.
     def _accept(self) -> None:
         try:
             accepted, _ = self._bound.accept()
@@ -155,13 +155,13 @@ class Listener:
     async def _connect(self, accepted: socket.socket) -> None:
         try:
             await self._loop.connect_accepted_socket(self._make, accepted, **self._options)
-        except OSError as error:  # TLS that fails, or a peer that is gone
+        except OSError as error:  # the TLS handshake failed, or the peer has disconnected
             _log.debug("%s lost a peer that was connecting: %s", self.url, error)
             accepted.close()
 
 
 def _bind_unix(path: bytes) -> tuple[socket.socket, tuple[bytes, int] | None]:
-    """Bind a Unix socket, instead of a file that no program listens to any more."""
+    """Bind a Unix socket. Replace an existing socket file if no program listens on it."""
     bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         try:
@@ -192,11 +192,11 @@ def _answers(path: bytes) -> bool:
 
 
 class Dialer:
-    """Connects to an address, and again whenever the connection ends.
+    """Connects to an address, and reconnects whenever the connection ends.
 
-    The wait before the next attempt starts at `first` seconds, doubles up to `longest`, and is
-    drawn from its upper half. It starts again after a connection on which the peer introduced
-    itself.
+    The wait before the next attempt starts at `first` seconds and doubles up to `longest`; the
+    actual wait is a random value from its upper half. It starts at `first` again after a
+    connection on which the peer completed the handshake.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class Dialer:
         self.task = asyncio.get_running_loop().create_task(self._run())
 
     def close(self) -> None:
-        """Stop dialing; the present connection stays."""
+        """Stop dialing; the current connection stays open."""
         self.task.cancel()
 
     async def _run(self) -> None:

@@ -7,7 +7,7 @@ from hanzoai.pubsub.errors import NotFound as _NotFound
 
 
 class NotSupported(Unsupported):
-    """The socket is of the other kind: a PUB does not receive, a SUB does not send."""
+    """The socket type does not support this: a PUB cannot receive, a SUB cannot send."""
 
     def __init__(self, message: str = "protocol: operation not supported") -> None:
         super().__init__(message, remedy="")

@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 
 
 class Inbox:
-    """Messages that the program has not received yet, for programs on one event loop.
+    """Holds the messages that the program has not received yet; for programs on one event loop.
 
     Args:
-        capacity: Most messages that wait, at least 1.
-        drop_oldest: Whether a message that finds the queue full takes the place of the oldest one;
-            otherwise it is dropped itself.
+        capacity: Maximum messages that wait, at least 1.
+        drop_oldest: Whether a full queue drops the oldest waiting message; otherwise, it drops the
+            new one.
     """
 
     patience = 0.0
-    """Seconds to give the program before more is read, once the queue is full."""
+    """Seconds to wait for the program before the next read, once the queue is full."""
 
     def __init__(self, capacity: int, *, drop_oldest: bool) -> None:
         self._capacity = capacity
@@ -36,17 +36,17 @@ class Inbox:
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._closed = False
         self.received = 0
-        """Messages handed to the program."""
+        """Messages passed to the program."""
         self.dropped = 0
         """Messages lost because the queue was full."""
 
     @property
     def room(self) -> int:
-        """How many messages fit in without a loss."""
+        """How many more messages fit without a loss."""
         return self._capacity - len(self._messages)
 
     def put(self, messages: Sequence[bytes]) -> None:
-        """Queue messages, by the policy."""
+        """Queue messages; drop messages by the policy if the queue is full."""
         queue = self._messages
         excess = len(queue) + len(messages) - self._capacity
         if excess <= 0:
@@ -62,20 +62,20 @@ class Inbox:
         self._wake(len(queue))
 
     def when_empty(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, soon, where `patience` is not 0 and the program has caught up."""
+        """Call `wake` once the program has taken all messages; does nothing if `patience` is 0."""
 
     def purge(self, select: Select) -> None:
-        """Forget what waits and is not selected."""
+        """Discard the waiting messages that `select` does not return."""
         self._messages = deque(select(self._messages))
 
     def close(self) -> None:
-        """Forget what waits, and end every `get` with `Closed`."""
+        """Discard the waiting messages, and end every `get` with `Closed`."""
         self._closed = True
         self._messages.clear()
         self._wake(len(self._waiting))
 
     async def get(self) -> bytes:
-        """The next message.
+        """Wait for the next message.
 
         Raises:
             Closed: The socket is closed, before or meanwhile.
@@ -90,7 +90,7 @@ class Inbox:
             except BaseException:
                 if waiter in self._waiting:
                     self._waiting.remove(waiter)
-                elif self._messages:  # its turn passes to the next one
+                elif self._messages:  # pass the turn to the next waiter
                     self._wake(1)
                 raise
         self.received += 1
@@ -105,9 +105,9 @@ class Inbox:
 
 
 class ThreadInbox(Inbox):
-    """The same for a program of threads: any of them may receive."""
+    """The same for programs with threads: any thread may receive."""
 
-    # The loop has a thread of its own and would overtake the program in every burst.
+    # The event loop runs in another thread: without a wait, each burst would overflow the queue.
     patience = 0.001
 
     def __init__(self, capacity: int, *, drop_oldest: bool) -> None:
@@ -117,27 +117,27 @@ class ThreadInbox(Inbox):
         self._hungry: list[Callable[[], None]] = []
 
     def when_empty(self, wake: Callable[[], None]) -> None:
-        """Call `wake` once, when the last message is taken."""
+        """Call `wake` once, when the program takes the last message."""
         self._hungry.append(wake)
 
     def put(self, messages: Sequence[bytes]) -> None:
-        """Queue messages, by the policy."""
+        """Queue messages; drop messages by the policy if the queue is full."""
         with self._condition:
             super().put(messages)
 
     def purge(self, select: Select) -> None:
-        """Forget what waits and is not selected."""
+        """Discard the waiting messages that `select` does not return."""
         with self._condition:
             super().purge(select)
 
     def close(self) -> None:
-        """Forget what waits, and end every `get_blocking` with `Closed`."""
+        """Discard the waiting messages, and end every `get_blocking` with `Closed`."""
         with self._condition:
             super().close()
             self._condition.notify_all()
 
     def get_blocking(self, timeout: float | None) -> bytes:
-        """The next message; see `get`.
+        """Wait for the next message; see `get`.
 
         Raises:
             Closed: The socket is closed, before or meanwhile.

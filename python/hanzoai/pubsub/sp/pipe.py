@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.sp.wires import Wire
 
 _SLICE = 1024
-"""Most messages that are read from one connection before others get their turn."""
+"""Maximum messages to read from one connection before other connections get a turn."""
 
 
 class Owner(Protocol):
-    """What a connection asks of its socket."""
+    """The interface of a socket for its connections."""
 
     inbox: Inbox | None
     """Where messages go; None for a PUB."""
@@ -32,15 +32,15 @@ class Owner(Protocol):
         ...
 
     def opened(self, pipe: Pipe) -> None:
-        """The connection is there; the peer has not introduced itself."""
+        """The connection is open; the handshake is not complete."""
         ...
 
     def joined(self, pipe: Pipe) -> None:
-        """The peer has introduced itself."""
+        """The peer has completed the handshake."""
         ...
 
     def left(self, pipe: Pipe, reason: str | None) -> None:
-        """The connection has ended; `reason` says how the peer broke the protocol."""
+        """The connection has ended; `reason` names the peer's protocol violation, if any."""
         ...
 
 
@@ -49,8 +49,8 @@ class Pipe(asyncio.Protocol):
 
     Args:
         owner: The socket.
-        wire: The bytes of this connection.
-        queue_size: Messages that may wait for a peer that does not read.
+        wire: Encoder and decoder of this connection.
+        queue_size: Maximum messages that wait for a peer that does not read.
     """
 
     def __init__(self, owner: Owner, wire: Wire, queue_size: int) -> None:
@@ -65,7 +65,7 @@ class Pipe(asyncio.Protocol):
         self._full = False
         self._paused = False
         self._file: int | None = None
-        """Where bytes may be written that need no encryption."""
+        """File descriptor for direct writes; None if the connection is encrypted."""
         self._drained: asyncio.Future[None] | None = None
         self._taken = -1
         self._reason: str | None = None
@@ -80,13 +80,13 @@ class Pipe(asyncio.Protocol):
     # ------------------------------------------------------------ out
 
     def send(self, data: bytes) -> None:
-        """Write an encoded message, or queue it instead of the oldest that waits."""
+        """Write an encoded message, or queue it; a full queue drops its oldest message."""
         if not self._full:
             self.sent += 1
             if self._file is None:
                 self._write(data)
                 return
-            # Nothing is buffered, so that the transport can be passed by: half the time.
+            # The transport buffers nothing, so write directly: it takes half the time.
             try:
                 written = os.write(self._file, data)
             except OSError:
@@ -101,15 +101,15 @@ class Pipe(asyncio.Protocol):
 
     @property
     def idle(self) -> bool:
-        """Whether everything has been handed to the system."""
+        """Whether the system has accepted everything."""
         return not self._queue and not self._full
 
     def pause_writing(self) -> None:
-        """Queue messages: the system takes no more."""
+        """Queue messages from now on: the system's buffer is full."""
         self._full = True
 
     def resume_writing(self) -> None:
-        """Write what waits, for the system has room again."""
+        """Write the queued messages: the system's buffer has room again."""
         self._full = False
         queue = self._queue
         while queue and not self._full and self._transport is not None:
@@ -119,7 +119,7 @@ class Pipe(asyncio.Protocol):
             self._announce()
 
     async def drain(self) -> None:
-        """Wait until everything is handed to the system, or the connection ends."""
+        """Wait until the system has accepted everything, or the connection ends."""
         while (self._full or self._queue) and not self.ended.done():
             self._drained = self._loop.create_future()
             await self._drained
@@ -135,11 +135,11 @@ class Pipe(asyncio.Protocol):
     # ------------------------------------------------------------ in
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Introduce this side, and give the peer its time to do the same."""
+        """Send the hello, and start the timeout for the peer's hello."""
         self._transport = cast("asyncio.Transport", transport)
         encrypted = transport.get_extra_info("sslcontext") is not None
-        # Whatever the system does not take at once waits in the bounded queue. With 0, the TLS
-        # transport of asyncio would always be full.
+        # Data that the system does not accept immediately waits in the bounded queue. With a high
+        # mark of 0, asyncio's TLS transport would always report that it is full.
         self._transport.set_write_buffer_limits(high=int(encrypted), low=0)
         if os.name == "posix" and not encrypted:
             self._file = transport.get_extra_info("socket").fileno()
@@ -148,17 +148,17 @@ class Pipe(asyncio.Protocol):
         self._owner.opened(self)
 
     def data_received(self, data: bytes) -> None:
-        """Decode what has come, unless earlier bytes still wait for their turn."""
+        """Decode the received bytes, unless a later read of earlier bytes is scheduled."""
         self._wire.feed(data)
         if self._next is None:
             self._read()
 
     def eof_received(self) -> bool:
-        """End the connection: SP knows no half-closed ones."""
+        """End the connection: SP has no half-closed connections."""
         return False
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Tell the socket, and those who wait."""
+        """Notify the socket and the waiting calls."""
         for handle in (self._timer, self._next):
             if handle is not None:
                 handle.cancel()
@@ -176,7 +176,7 @@ class Pipe(asyncio.Protocol):
         if inbox is not None:
             room = inbox.room
             if room <= 0 and inbox.received != self._taken:
-                # The program is receiving: it gets its turn before messages are lost.
+                # The program is receiving: let it take messages before the queue drops any.
                 self._taken = inbox.received
                 self._again(inbox.patience)
                 return
@@ -232,7 +232,7 @@ class Pipe(asyncio.Protocol):
     # ------------------------------------------------------------ end
 
     def close(self) -> None:
-        """End the connection once what has been written is sent."""
+        """End the connection after the written data is sent."""
         if self._transport is not None and not self._transport.is_closing():
             self._wire.finish()
             self._flush()
@@ -244,7 +244,7 @@ class Pipe(asyncio.Protocol):
             self._transport.abort()
 
     def stats(self) -> PeerStats:
-        """The counts of this connection."""
+        """The counters of this connection."""
         where = ""
         if self._transport is not None:
             peer = self._transport.get_extra_info("peername")

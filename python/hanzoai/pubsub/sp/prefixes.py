@@ -9,15 +9,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 _FEW: Final = 16
-"""Up to so many prefixes, comparing with each of them is faster than searching."""
+"""Up to this number of prefixes, comparing with each of them is faster than a search."""
 
 
 class Prefixes:
-    """A set of prefixes that finds out in one search whether one of them begins a message.
+    """A set of prefixes, which checks in one search whether a message starts with one of them.
 
-    `_shortest` holds, in order, the prefixes that no other prefix of the set begins. Of these, only
-    the greatest that is not after a message can begin it, so that a check costs one binary search
-    and one comparison: 10 short comparisons with 1,000 prefixes, and 20 with a million.
+    `_shortest` holds, sorted, the prefixes that do not start with another prefix of the set. A
+    message can only start with the greatest of them that does not sort after the message. So a
+    check costs one binary search and one comparison: 10 short comparisons with 1,000 prefixes, and
+    20 with a million.
     """
 
     __slots__ = ("_all", "_few", "_shortest", "_stale")
@@ -35,7 +36,7 @@ class Prefixes:
         return prefix in self._all
 
     def add(self, prefix: bytes) -> None:
-        """Add a prefix; adding it again changes nothing."""
+        """Add a prefix; adding it again has no effect."""
         self._all.add(prefix)
         self._stale = True
 
@@ -43,13 +44,13 @@ class Prefixes:
         """Remove a prefix.
 
         Raises:
-            KeyError: It is not in the set.
+            KeyError: The prefix is not in the set.
         """
         self._all.remove(prefix)
         self._stale = True
 
     def match(self, body: bytes) -> bool:
-        """Whether one of the prefixes begins `body`."""
+        """Whether `body` starts with one of the prefixes."""
         if self._stale:
             self._sort()
         if self._few is not None:
@@ -58,7 +59,7 @@ class Prefixes:
         return at > 0 and body.startswith(self._shortest[at - 1])
 
     def select(self, bodies: Iterable[bytes]) -> list[bytes]:
-        """Those of `bodies` that one of the prefixes begins, in order."""
+        """Those of `bodies` that start with one of the prefixes, in order."""
         if self._stale:
             self._sort()
         few = self._few

@@ -35,7 +35,7 @@ _RECONNECT_MAX: Final = 10.0
 
 
 class Turn:
-    """What a method returns that has done its work already: you may await it, or not.
+    """Result of a method that has already done its work. You need not await it.
 
     Awaiting it gives the other tasks of the event loop a turn.
     """
@@ -50,10 +50,10 @@ _TURN: Final = Turn()
 
 
 class Socket:
-    """What PUB and SUB have in common: addresses, connections, counters and the end.
+    """The part that PUB and SUB share: addresses, connections, counters and closing.
 
     A socket belongs to the event loop in which it first listens or dials. Use the sockets of
-    `hanzoai.pubsub.sp.blocking` where several threads share one.
+    `hanzoai.pubsub.sp.blocking` to share a socket between threads.
     """
 
     role: ClassVar[Role]
@@ -109,8 +109,8 @@ class Socket:
         Args:
             url: ``tcp://HOST:PORT``, ``ipc://PATH``, ``abstract://NAME`` (Linux),
                 ``tls+tcp://HOST:PORT``, ``ws://HOST:PORT/PATH`` or ``wss://…``. Port 0 lets the
-                system choose, the host ``*`` means every IPv4 address. The file of a Unix socket
-                that no program listens to any more is replaced.
+                system choose, and the host ``*`` means every IPv4 address. An existing socket file
+                is replaced if no program listens on it.
             ssl: Certificate and key, for ``tls+tcp`` and ``wss``.
 
         Returns:
@@ -133,16 +133,15 @@ class Socket:
         return listener.url
 
     async def dial(self, url: str, ssl: ssl.SSLContext | None = None) -> None:
-        """Connect to an address in the background, and again whenever the connection ends.
+        """Connect to an address in the background, and reconnect whenever the connection ends.
 
-        It returns at once: a peer that does not exist yet is tried again after `reconnect_min`
-        seconds, then after ever longer waits up to `reconnect_max`. Use `wait_for_peers` to wait
-        for the connection.
+        It returns immediately. If the peer does not exist yet, the socket tries again after
+        `reconnect_min` seconds, and then after increasing waits of at most `reconnect_max`. Use
+        `wait_for_peers` to wait for the connection.
 
         Args:
-            url: As for `listen`.
-            ssl: What to trust, for ``tls+tcp`` and ``wss``; by default the authorities of the
-                system.
+            url: Same form as for `listen`.
+            ssl: Authorities to trust, for ``tls+tcp`` and ``wss``; default: those of the system.
 
         Raises:
             InvalidOption: The URL or `ssl` cannot be used.
@@ -166,14 +165,14 @@ class Socket:
     async def wait_for_peers(self, n: int = 1, *, timeout: Duration | None = None) -> None:
         """Wait until at least `n` peers are connected at the same time.
 
-        Messages that a PUB sends before its subscribers are connected reach no one.
+        Messages that a PUB sends before its subscribers are connected are lost.
 
         Args:
             n: Number of peers.
             timeout: Seconds or a timedelta; default: no timeout.
 
         Raises:
-            OperationTimeout: There were fewer peers until the end of `timeout`.
+            OperationTimeout: Fewer than `n` peers were connected when `timeout` elapsed.
             Closed: The socket is closed, before or meanwhile.
         """
         seconds = seconds_of(timeout)
@@ -194,7 +193,7 @@ class Socket:
 
     @property
     def stats(self) -> SocketStats:
-        """What the socket has counted until now."""
+        """The current counters of the socket."""
         peers = tuple(pipe.stats() for pipe in self._open if pipe.greeted)
         return SocketStats(
             sent=self._sent,
@@ -207,14 +206,14 @@ class Socket:
         )
 
     async def close(self, linger: Duration = 1.0) -> None:
-        """End all connections and release all resources; calling it again does nothing.
+        """Close all connections and release all resources; calling it again has no effect.
 
-        Pending `recv` and `wait_for_peers` raise `Closed`, and messages that have not been
-        received are forgotten.
+        Pending `recv` and `wait_for_peers` calls raise `Closed`, and messages that the program has
+        not received are discarded.
 
         Args:
-            linger: Seconds, or a timedelta, that peers have to take what is queued for them; 0
-                drops it.
+            linger: Seconds, or a timedelta, to wait until peers have taken the messages that are
+                queued for them; 0 drops these messages.
         """
         if self._closed:
             return
@@ -256,25 +255,25 @@ class Socket:
     ) -> None:
         await self.close()
 
-    # ------------------------------------------------------------ what connections tell
+    # ------------------------------------------------------------ called by connections
 
     def deliver(self, messages: list[bytes]) -> None:
         """Take messages from a peer."""
 
     def opened(self, pipe: Pipe) -> None:
-        """The connection is there; the peer has not introduced itself."""
+        """The connection is open; the handshake is not complete."""
         self._open.add(pipe)
         if self._closed:
             pipe.abort()
 
     def joined(self, pipe: Pipe) -> None:
-        """The peer has introduced itself."""
+        """The peer has completed the handshake."""
         self._pipes.setdefault(pipe.encoding, {})[pipe] = None
         self._peers += 1
         self._wake()
 
     def left(self, pipe: Pipe, reason: str | None) -> None:
-        """The connection has ended; `reason` says how the peer broke the protocol."""
+        """The connection has ended; `reason` names the peer's protocol violation, if any."""
         self._open.discard(pipe)
         if pipe.greeted:
             del self._pipes[pipe.encoding][pipe]
@@ -307,9 +306,9 @@ class Socket:
 class PubSocket(Socket):
     """Sends each message to every connected SUB.
 
-    Sending never waits: a message for a peer that does not read waits in the queue of that peer,
-    and when this is full, the socket drops the oldest message. It stores nothing for later
-    subscribers, and acknowledges nothing.
+    Sending never waits. Each peer has a queue for the messages that it has not read; when the queue
+    is full, the socket drops the oldest message. The socket stores nothing for later subscribers,
+    and peers acknowledge nothing.
 
     Args:
         send_queue_size: Messages that may wait for one peer, at least 1.
@@ -346,9 +345,9 @@ class PubSocket(Socket):
     def send(self, body: Bytes) -> Turn:
         """Send a message to every peer that is connected now.
 
-        Begin the body with a topic that subscribers can filter by. Without peers, the message is
-        dropped. The message is queued when this returns; awaiting the result only lets other tasks
-        run.
+        Begin the body with a topic that subscribers can filter by. The message is queued when this
+        returns; awaiting the result only lets other tasks run. Without peers, the message is
+        dropped.
 
         Raises:
             Closed: The socket is closed.
@@ -416,9 +415,9 @@ class SubSocket(Socket):
         self._prefixes = Prefixes()
 
     def subscribe(self, prefix: Bytes) -> Turn:
-        """Receive messages that begin with `prefix` from now on; an empty one means all.
+        """Receive messages that begin with `prefix` from now on; an empty prefix matches all.
 
-        The bytes are copied. Subscribing to the same prefix again changes nothing.
+        The bytes are copied. Subscribing to the same prefix again has no effect.
 
         Raises:
             Closed: The socket is closed.
@@ -428,7 +427,7 @@ class SubSocket(Socket):
         return _TURN
 
     def unsubscribe(self, prefix: Bytes) -> Turn:
-        """Forget a prefix, and the waiting messages that no other prefix matches.
+        """Unsubscribe from a prefix, and discard the waiting messages that no other prefix matches.
 
         Raises:
             NotFound: The socket is not subscribed to `prefix`.

@@ -1,4 +1,4 @@
-"""What a socket has counted."""
+"""Counters of sockets and connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PeerStats:
         sent: Messages passed to the connection.
         dropped: Messages lost because the peer's queue was full.
         received: Messages received from the peer, matching or not.
-        queued: Messages that wait for the peer now.
+        queued: Messages that currently wait for the peer.
     """
 
     address: str
@@ -40,8 +40,9 @@ class SocketStats:
         dropped_by_queue: Matching messages lost because the receive queue was full.
         filtered: Messages that no prefix matched.
         peers: The current connections.
-        refused: Connections closed because the peer broke the protocol, by reason: ``bad_hello``,
-            ``no_hello``, ``bad_type``, ``bad_frame``, ``oversize`` or ``unexpected_data``.
+        refused: Connections closed because the peer violated the protocol, by reason:
+            ``bad_hello``, ``no_hello``, ``bad_type``, ``bad_frame``, ``oversize`` or
+            ``unexpected_data``.
     """
 
     sent: int

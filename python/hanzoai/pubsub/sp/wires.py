@@ -1,4 +1,4 @@
-"""How messages travel on one connection: by the SP codec, or in WebSocket messages. No I/O."""
+"""Encodes the messages of one connection with the SP codec, or as WebSocket messages. No I/O."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from websockets.typing import Subprotocol
 
 _NAMES: Final = {Role.PUB: "pub.sp.nanomsg.org", Role.SUB: "sub.sp.nanomsg.org"}
-"""Subprotocol by the role of the listening side."""
+"""WebSocket subprotocol by the role of the listening side."""
 
 
 class Wire(Protocol):
-    """One connection as bytes in and out."""
+    """Encoder and decoder of one connection."""
 
     encoding: str
-    """Connections with the same one have the same bytes for a message."""
+    """Connections with the same `encoding` encode a message to the same bytes."""
 
     @property
     def ready(self) -> bool:
-        """Whether the peer has introduced itself."""
+        """Whether the peer has completed the handshake."""
         ...
 
     def feed(self, data: bytes) -> None:
@@ -45,11 +45,11 @@ class Wire(Protocol):
         ...
 
     def output(self) -> bytes:
-        """What the protocol itself wants to send: introductions, pongs, closing frames."""
+        """Bytes that the protocol itself sends: handshakes, pongs and close frames."""
         ...
 
     def encode(self, body: bytes) -> bytes:
-        """One message, ready to be written."""
+        """Encode one message."""
         ...
 
     def finish(self) -> None:
@@ -70,7 +70,7 @@ class StreamWire:
 
     @property
     def ready(self) -> bool:
-        """Whether the peer's hello has come."""
+        """Whether the peer's hello has arrived."""
         return self._decoder.greeted
 
     def output(self) -> bytes:
@@ -79,11 +79,11 @@ class StreamWire:
         return output
 
     def encode(self, body: bytes) -> bytes:
-        """One message, ready to be written."""
+        """Encode one message."""
         return encode_message(body, self._framing)
 
     def finish(self) -> None:
-        """Do nothing: a stream ends without a word."""
+        """Do nothing: a stream has no close frame."""
 
 
 class WebSocketWire:
@@ -92,7 +92,7 @@ class WebSocketWire:
     Args:
         role: The role of this side.
         max_message_size: Longest accepted body, in bytes.
-        url: Whom to ask for the upgrade; None on the side that listens.
+        url: URL that receives the upgrade request; None on the side that listens.
         resource: The path at which this side listens.
     """
 
@@ -119,7 +119,7 @@ class WebSocketWire:
             self._protocol.send_request(self._protocol.connect())
 
     def feed(self, data: bytes) -> None:
-        """Read handshakes, messages and control frames."""
+        """Append bytes from the peer: handshakes, messages and control frames."""
         self._protocol.receive_data(data)
         for event in self._protocol.events_received():
             if isinstance(event, Request):
@@ -135,7 +135,7 @@ class WebSocketWire:
             self._fault = FrameError(reason, str(error))
 
     def take(self, limit: int) -> list[bytes]:
-        """The next messages, at most `limit`; then the error, if there is one."""
+        """Return at most `limit` messages; raise the error once there are no more messages."""
         found = self._found
         if found:
             return [found.popleft() for _ in range(min(limit, len(found)))]
@@ -144,15 +144,15 @@ class WebSocketWire:
         return []
 
     def output(self) -> bytes:
-        """Handshakes, pongs and closing frames."""
+        """Handshakes, pongs and close frames to send."""
         return b"".join(self._protocol.data_to_send())
 
     def encode(self, body: bytes) -> bytes:
-        """One binary message; masked on the side that dialed."""
+        """Encode one binary message; the side that dialed masks it."""
         return Frame(Opcode.BINARY, body).serialize(mask=not self.encoding)
 
     def finish(self) -> None:
-        """Queue a closing frame."""
+        """Queue a close frame."""
         if self._protocol.state is State.OPEN:
             self._protocol.send_close(1000)
 
