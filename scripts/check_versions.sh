@@ -1,7 +1,7 @@
 #!/bin/sh
-# The tests of what dependencies do for the packages: `check_versions.sh lowest` with the lowest versions that
-# these admit, `check_versions.sh newest` with the newest pre-releases, on the newest Python of this machine. First
-# the SDK alone, then with the server, which needs newer versions of what both use.
+# Runs the tests that depend on dependencies. `check_versions.sh lowest` uses the lowest declared versions,
+# `check_versions.sh newest` the newest pre-releases, both on the newest Python of this machine. It tests the SDK
+# alone first, and then with the server, which needs newer versions of shared dependencies.
 set -eu
 cd "$(dirname "$0")/.."
 bin=.venv/bin
@@ -10,8 +10,8 @@ case ${1-} in
   lowest) resolution='--resolution lowest-direct' bounds='' ;;
   newest)
     resolution='--resolution highest --prerelease allow'
-    # The development releases of httpx 1.0 have neither transports nor most of the API of 0.28: httpx-sse and respx
-    # do not import with them either. Try them again when these two support them.
+    # The development releases of httpx 1.0 lack transports and most of the API of 0.28, and break the import of
+    # httpx-sse and respx. Try them again when these two support them.
     bounds='httpx<1'
     if [ -x "$bin"/../newest/bin/python ]; then python=$bin/../newest/bin/python; fi
     ;;
@@ -19,7 +19,7 @@ case ${1-} in
 esac
 venv=.venv-$1
 pins=requirements/constraints.txt
-# The test tools stay at their pins: only what users install is resolved to its lowest versions.
+# Pin the test tools: only the packages that users install are resolved to their lowest versions.
 tools=$(grep -E '^(pytest|pytest-asyncio|pytest-timeout|pytest-xdist|hypothesis|respx|trustme|jsonschema)==' "$pins")
 
 # install FOLDER PACKAGES…

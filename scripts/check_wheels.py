@@ -1,4 +1,4 @@
-"""Install the wheels in empty environments, import them, and say what came from where.
+"""Install the wheels in empty environments, import them, and print the source of each module.
 
 Usage: `python scripts/check_wheels.py DIST`, where DIST holds one wheel of each distribution.
 """
@@ -39,7 +39,7 @@ for name in sys.argv[1:]:
 
 @dataclass(frozen=True)
 class Scenario:
-    """An environment: what is installed in it, what is imported, what is run."""
+    """An environment: the packages to install, the modules to import, the commands to run."""
 
     name: str
     install: tuple[str, ...]
@@ -71,18 +71,18 @@ def run(*command: str | Path, cwd: Path, timeout: float = 300) -> None:
 
 
 def inspect(wheel: Path, *, wants: tuple[str, ...]) -> None:
-    """Refuse a wheel that owns the namespace or lacks a file."""
+    """Reject a wheel that contains the namespace package or lacks a file."""
     names = set(zipfile.ZipFile(wheel).namelist())
     missing = [name for name in wants if name not in names]
     if "hanzoai/__init__.py" in names:
-        raise SystemExit(f"{wheel.name} has hanzoai/__init__.py and would hide its neighbours")
+        raise SystemExit(f"{wheel.name} has hanzoai/__init__.py and would hide other packages")
     if missing:
         raise SystemExit(f"{wheel.name} lacks {', '.join(missing)}")
     print(f"{wheel.name}: {len(names)} files, namespace left open")
 
 
 def try_out(scenario: Scenario, home: Path) -> None:
-    """Make the environment, install, import, run."""
+    """Create the environment, install, import and run."""
     print(f"{scenario.name}:", flush=True)
     venv = home / ".venv"
     python = venv / SCRIPTS / f"python{SUFFIX}"
@@ -96,7 +96,7 @@ def try_out(scenario: Scenario, home: Path) -> None:
 
 
 def one(dist: Path, pattern: str) -> Path:
-    """The one file of this pattern."""
+    """Return the only file that matches the pattern."""
     found = sorted(dist.glob(pattern))
     if len(found) != 1:
         raise SystemExit(f"{dist}/{pattern}: one file expected, {len(found)} found; `make build`")

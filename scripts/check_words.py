@@ -54,7 +54,7 @@ class Phrase:
     """One banned phrase.
 
     Attributes:
-        find: What matches it, in any case, across a line break, too.
+        find: Regular expression; ignores case, and also matches across a line break.
         use: What to write instead.
     """
 
@@ -64,7 +64,7 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What `scripts/words.yaml` says.
+    """The content of `scripts/words.yaml`.
 
     Attributes:
         phrases: Every banned phrase.
@@ -111,7 +111,7 @@ def load(source: str) -> Rules:
 
 
 def prose(name: str, text: str) -> Iterator[tuple[int, str]]:
-    """Every piece of text for people in a file, with the line that it begins on."""
+    """Yield each piece of prose in a file, with the number of its first line."""
     if name.endswith(".py"):
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if tokenize.tok_name[token.type] in _PYTHON_PROSE:
@@ -128,10 +128,10 @@ def _blank(code: re.Match[str]) -> str:
 
 
 def findings(path: str, text: str, phrases: Iterable[Phrase]) -> list[Finding]:
-    """Every banned phrase of a file, in the order of the lines."""
+    """Return the banned phrases in a file, in the order of the lines."""
     found: list[Finding] = []
     for first, piece in prose(path, text):
-        # A template literal of TypeScript is text, not code in the midst of text.
+        # A TypeScript template literal is prose, even if it contains expressions.
         bare = piece if piece[0] == "`" else _INLINE_CODE.sub(_blank, piece)
         for phrase in phrases:
             for match in phrase.find.finditer(bare):
@@ -141,7 +141,7 @@ def findings(path: str, text: str, phrases: Iterable[Phrase]) -> list[Finding]:
 
 
 def files() -> list[str]:
-    """Every file of the repository that holds text for people."""
+    """Return every file of the repository that contains prose."""
     places = (*PLACES, *PLACES_ALSO)
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *places]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout

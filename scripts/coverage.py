@@ -1,7 +1,7 @@
-"""How much of both languages the tests reach: `python -m scripts.coverage [GROUP…] [--write]`.
+"""Measure the coverage of both languages: `python -m scripts.coverage [GROUP…] [--write]`.
 
-Runs the suites with measurement on, programs that they start included, and prints a table of rooms
-and the least covered modules. `--write` puts both into CONTRIBUTING.md.
+Runs the suites with coverage measurement, including the programs that they start. Prints a table of
+the distributions and the least covered modules. `--write` writes both to CONTRIBUTING.md.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ PAGE = ROOT / "CONTRIBUTING.md"
 BEGIN, END = "<!-- coverage -->", "<!-- end of coverage -->"
 LEAST = 10
 SMALL = 20
-"""Statements below which a module says nothing about how well the tests reach."""
+"""Modules with fewer statements are not listed: their coverage has little meaning."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """A source file, and how much of it the tests reach."""
+    """A source file and its coverage."""
 
     path: str
     total: int
@@ -38,12 +38,12 @@ class Module:
 
     @property
     def reached(self) -> float:
-        """Per cent of its statements."""
+        """Percentage of statements that the tests run."""
         return 100.0 * (self.total - self.missed) / max(1, self.total)
 
 
 def measure(groups: Sequence[str], folder: Path) -> int:
-    """Run the suites; the exit code of the runner."""
+    """Run the suites; return the exit code of the runner."""
     env = {
         **os.environ,
         "COVERAGE_FILE": str(folder / "python"),
@@ -54,7 +54,7 @@ def measure(groups: Sequence[str], folder: Path) -> int:
 
 
 def python_modules(folder: Path) -> list[Module]:
-    """What coverage.py found, of all processes."""
+    """Combine the results of coverage.py from all processes."""
     env = {**os.environ, "COVERAGE_FILE": str(folder / "python")}
     out = folder / "python.json"
     for command in (["combine", "--quiet"], ["json", "--quiet", "-o", str(out)]):
@@ -67,7 +67,7 @@ def python_modules(folder: Path) -> list[Module]:
 
 
 def typescript_modules(folder: Path) -> list[Module]:
-    """What V8 found, of all processes of Node, mapped to the sources by c8."""
+    """Combine the results of V8 from all Node processes; c8 maps them to the sources."""
     program = ROOT / "scripts" / "v8_coverage" / "node_modules" / ".bin" / "c8"
     command = [program, "report", "--temp-directory", folder / "node", "--src", "js/src", "--all"]
     command += ["--include", "js/src", "--exclude", "**/generated/**", "--exclude-after-remap"]
@@ -86,15 +86,15 @@ def typescript_modules(folder: Path) -> list[Module]:
 
 
 def _has_code(path: str) -> bool:
-    """Whether anything is left of a TypeScript file without its types."""
+    """Whether a TypeScript file contains more than types."""
     program = ROOT / "node_modules" / ".bin" / "esbuild"
     done = subprocess.run([program, path], cwd=ROOT, check=True, capture_output=True, text=True)
     return done.stdout.strip() not in ("", '"use strict";')
 
 
 def table(languages: Sequence[tuple[str, Sequence[Module]]]) -> str:
-    """Markdown: a row for each distribution, then the modules that are reached least."""
-    lines = ["| part | statements | reached |", "|---|--:|--:|"]
+    """Return Markdown: a row for each distribution, then the least covered modules."""
+    lines = ["| part | statements | covered |", "|---|--:|--:|"]
     for name, modules in languages:
         parts: defaultdict[str, list[Module]] = defaultdict(list)
         for module in modules:
@@ -103,15 +103,15 @@ def table(languages: Sequence[tuple[str, Sequence[Module]]]) -> str:
             whole = Module(part, sum(m.total for m in members), sum(m.missed for m in members))
             lines.append(f"| {name}, `{part}/` | {whole.total:,} | {whole.reached:.1f} % |")
     everything = [module for _, modules in languages for module in modules if module.total >= SMALL]
-    lines += ["", f"The {LEAST} modules that the tests reach least:", ""]
-    lines += ["| module | statements | reached |", "|---|--:|--:|"]
+    lines += ["", f"The {LEAST} least covered modules:", ""]
+    lines += ["| module | statements | covered |", "|---|--:|--:|"]
     for module in sorted(everything, key=lambda each: each.reached)[:LEAST]:
         lines.append(f"| `{module.path}` | {module.total} | {module.reached:.1f} % |")
     return "\n".join(lines)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure and print; the exit code of the tests."""
+    """Measure and print the coverage; return the exit code of the tests."""
     parser = argparse.ArgumentParser(prog="python -m scripts.coverage", description=__doc__)
     parser.add_argument("groups", nargs="*", default=["all"], metavar="GROUP")
     parser.add_argument("--write", action="store_true", help="put the tables into CONTRIBUTING.md")

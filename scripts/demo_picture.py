@@ -1,4 +1,4 @@
-"""Draws docs/assets/demo.svg: one picture of a real run of the demonstration.
+"""Draws docs/assets/demo.svg from a real run of the demonstration.
 
 python scripts/demo_picture.py [--at 0.82] [--fast]
 """
@@ -33,7 +33,7 @@ FONTS = '"Fira Code", "SFMono-Regular", Menlo, Consolas, "DejaVu Sans Mono", mon
 
 
 async def perform(at: float, *, fast: bool) -> str:
-    """Run the show up to this share of its text, and draw what the terminal shows then."""
+    """Run the demonstration up to this share of its text, and draw the terminal at that moment."""
     words = load_words(None)
     args = argparse.Namespace(fast=fast, seed=56, lose=False)
     stage = Stage(TOPIC, len(words))
@@ -57,7 +57,7 @@ async def perform(at: float, *, fast: bool) -> str:
 
 
 def tidy(svg: str) -> str:
-    """Without fonts of another host, which no page may load for a picture anyway."""
+    """Remove the fonts of other hosts: pages must not load them for a picture."""
     svg = FONT_FACES.sub("", svg).replace(
         "font-family: Fira Code, monospace", f"font-family: {FONTS}"
     )

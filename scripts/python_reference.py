@@ -1,7 +1,7 @@
-"""The Python reference as Markdown, from signatures and docstrings, for a site and for a code host.
+"""Writes the Python reference as Markdown from signatures and docstrings, for site and code host.
 
-griffe reads the sources without importing them. A page lists the public names of its modules:
-those of `__all__`, in the order of `GROUPS` where the module has groups.
+griffe reads the sources without importing them. A page lists the names in `__all__` of its modules,
+in the order of `GROUPS` if the module has groups.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 WIDTH: Final = 88
-"""Characters of a signature on one line."""
+"""Maximum characters of a signature on one line."""
 
 MANY: Final = 8
-"""Fields from which on the table of a dataclass is enough."""
+"""A dataclass with at least this number of fields gets only a table."""
 
 PAGES: Final[Mapping[str, Sequence[str]]] = {
     "python": ("hanzoai.pubsub",),
@@ -62,11 +62,11 @@ LIKE: Final[Mapping[str, str]] = {
     "BlockingStreamReader": "StreamReader",
     "BlockingStreamWriter": "StreamWriter",
 }
-"""Blocking classes whose methods are those of another class, without `await`."""
+"""Blocking classes that have the methods of another class, without `await`."""
 
 
 def page(name: str) -> str:
-    """The text of one page below its introduction."""
+    """Return the text of one page, without its introduction."""
     modules = PAGES[name]
     return "\n".join(
         text for module in modules for text in _module(module, titled=len(modules) > 1)
@@ -110,7 +110,7 @@ def _module(path: str, *, titled: bool) -> Iterator[str]:
 
 
 def _public(module: griffe.Object | griffe.Alias) -> list[str]:
-    """Names that a module exports; without `__all__`, those it defines and documents."""
+    """Return the names that a module exports; without `__all__`, its own documented names."""
     exported: Iterable[str] = [str(name) for name in module.exports or ()]
     if not exported:
         exported = [
@@ -175,7 +175,7 @@ def _class(name: str, found: griffe.Class, level: int) -> Iterator[str]:
 
 
 def _is_made_by_programs(found: griffe.Class, built: griffe.Function) -> bool:
-    """Whether a program calls the class: it describes arguments, or has few fields."""
+    """Whether programs call the class: its docstring describes arguments, or it has few fields."""
     if _section(found, "parameters"):
         return True
     return "dataclass" in found.labels and len(built.parameters) <= MANY
@@ -194,7 +194,7 @@ def _attributes(found: griffe.Class) -> Iterator[tuple[str, str, str]]:
 
 
 def _alias(found: griffe.Class, annotation: str) -> str:
-    """The meaning of a type alias of the same module."""
+    """Return the meaning of a type alias of the same module."""
     named = found.module.members.get(annotation.removesuffix(" | None"))
     return _summary(named) if isinstance(named, griffe.Attribute | griffe.TypeAlias) else ""
 
@@ -260,7 +260,7 @@ def _docstring(found: griffe.Object) -> Iterator[str]:
 
 
 def _prose(text: str) -> str:
-    """Text of a docstring: literals as Markdown has them, indented blocks as code."""
+    """Convert a docstring to Markdown: literals, and indented blocks as code."""
     parts: list[str] = []
     for block in text.split("\n\n"):
         if block.startswith("    "):
@@ -272,7 +272,7 @@ def _prose(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """Text for a cell of a table."""
+    """Convert a docstring to the text of a table cell."""
     return _literals(" ".join(text.split())).replace("|", "\\|")
 
 

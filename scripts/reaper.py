@@ -1,8 +1,8 @@
-"""Run a program and wait for the processes it orphans: `python -m scripts.reaper COMMAND…`.
+"""Run a program and wait for the processes that it orphans: `python -m scripts.reaper COMMAND…`.
 
-The CPU time that the kernel reports for a process includes only the children it waited for. The
-JVMs of Spark and Kafka are children of shells that end before them. This process adopts them, so
-that the program that waits for it gets the CPU time of all. Linux only; elsewhere they don't count.
+The CPU time that the kernel reports for a process includes only the children that it waited for.
+The JVMs of Spark and Kafka are children of shells that end first. This process adopts them, so that
+its parent gets the CPU time of all. Works on Linux; on other systems, it does not count them.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 def adopt_orphans() -> None:
-    """Become the parent of descendants whose parent ends."""
+    """Make this process adopt descendants whose parent ends."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def run(command: Sequence[str]) -> int:
-    """Run a command to its end, and wait for every adopted process that has ended by then.
+    """Run a command until it ends, and wait for the adopted processes that have ended by then.
 
     Returns:
-        The command's exit code, or 128 and the number of the signal that ended it.
+        The command's exit code, or 128 plus the number of the signal that ended it.
     """
     adopt_orphans()
     process = subprocess.Popen(command)
 
     def forward(number: int, _: object) -> None:
-        # `Popen.send_signal` would take the exit code that the loop below waits for.
+        # `Popen.send_signal` would reap the exit code that the loop below waits for.
         with suppress(ProcessLookupError):
             os.kill(process.pid, number)
 

@@ -1,7 +1,7 @@
 """The version of a release: one number in all packages, and its notes from CHANGELOG.md.
 
 Usage: `python scripts/release.py check [TAG]`, `python scripts/release.py set VERSION`, or
-`python scripts/release.py notes TAG`. The version of pyproject.toml is the one that counts.
+`python scripts/release.py notes TAG`. The version in pyproject.toml is authoritative.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ VERSION = re.compile(r"\d+\.\d+\.\d+(?:(?:a|b|rc)\d+)?")
 
 @dataclass(frozen=True)
 class Place:
-    """A file that repeats the version, and the line it is in; `{}` is the version."""
+    """A file that contains the version, and the line with it; `{}` stands for the version."""
 
     file: str
     line: str
@@ -34,17 +34,17 @@ PLACES = (
 
 
 def version_of(root: Path) -> str:
-    """The version of the packages."""
+    """Return the version of the packages."""
     text = (root / "pyproject.toml").read_text(encoding="utf-8")
     found: str = tomllib.loads(text)["project"]["version"]
     return found
 
 
 def check(root: Path, tag: str | None) -> list[str]:
-    """What keeps this state from being released; empty if nothing does."""
+    """Return the problems that prevent a release of this state; empty if there are none."""
     version = version_of(root)
     wrong = [
-        f"{place.file}: its version is not {version}; run: python scripts/release.py set {version}"
+        f"{place.file} lacks version {version}; run: python scripts/release.py set {version}"
         for place in PLACES
         if not re.search(_pattern(place, version), _text(root, place.file), re.MULTILINE)
     ]
@@ -57,7 +57,7 @@ def check(root: Path, tag: str | None) -> list[str]:
 
 
 def set_version(root: Path, version: str) -> None:
-    """Write the version into every place."""
+    """Write the version to every place."""
     for place in PLACES:
         old = _pattern(place, VERSION.pattern, literal=False)
         new = place.line.strip("^$").format(version)
@@ -68,7 +68,7 @@ def set_version(root: Path, version: str) -> None:
 
 
 def notes(root: Path, version: str) -> str:
-    """What CHANGELOG.md says of a version."""
+    """Return the text about a version in CHANGELOG.md."""
     heading = rf"^## \[{re.escape(version)}\].*?$\n(.*?)(?=^## \[|\Z)"
     found = re.search(heading, _text(root, "CHANGELOG.md"), re.MULTILINE | re.DOTALL)
     return found[1].strip() if found else ""
@@ -83,7 +83,7 @@ def _text(root: Path, file: str) -> str:
 
 
 def main(arguments: list[str], root: Path = ROOT) -> int:
-    """Run one command."""
+    """Run the command of the command line."""
     match arguments:
         case ["check", *tag] if len(tag) <= 1:
             wrong = check(root, tag[0] if tag else None)
@@ -97,7 +97,7 @@ def main(arguments: list[str], root: Path = ROOT) -> int:
             print(text)
             return 0
         case ["notes", tag]:
-            print(f"release: CHANGELOG.md has no text of {tag}", file=sys.stderr)
+            print(f"release: CHANGELOG.md has no text for {tag}", file=sys.stderr)
             return 1
         case _:
             print(__doc__, file=sys.stderr)

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds, checks and installs all that a release publishes, from the committed state alone, and leaves it in dist/.
+# Builds, checks and installs all artefacts of a release from the committed state, and leaves them in dist/.
 # Usage: release_check.sh [TAG]
 set -eu
 cd "$(dirname "$0")/.."

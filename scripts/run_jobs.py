@@ -52,7 +52,7 @@ class Step:
 
 
 def jobs(folder: Path = WORKFLOWS) -> dict[str, list[Step]]:
-    """The steps of every job, by `workflow:job`.
+    """Return the steps of every job, by `workflow:job`.
 
     Raises:
         ValueError: A step has neither `run:` nor `uses:`.
@@ -91,7 +91,7 @@ def run(step: Step, folder: Path) -> bool:
     if os.geteuid() == 0:
         command = _SUDO.sub("", command)
     started = time.monotonic()
-    # The shell of a runner: it ends at the first command that fails.
+    # Like the shell of a runner, stop at the first command that fails.
     done = subprocess.run(
         ["bash", "--noprofile", "--norc", "-e", "-o", "pipefail", "-c", command],
         cwd=folder,
@@ -108,7 +108,7 @@ def run(step: Step, folder: Path) -> bool:
 
 
 def main(argv: list[str]) -> int:
-    """Run the command; returns the exit code."""
+    """Run the command line; return the exit code."""
     parser = argparse.ArgumentParser(description="Run the commands of workflow jobs.")
     parser.add_argument("--here", action="store_true", help="run in this checkout, not in a clone")
     parser.add_argument("job", nargs="*", help="such as checks:chart; default: list the jobs")

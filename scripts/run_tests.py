@@ -1,7 +1,7 @@
 """Run the test suites side by side: `python -m scripts.run_tests [GROUP…] [--repeat N] [--load]`.
 
-Each suite writes a line for every finished test into a file (`HANZO_PUBSUB_TEST_REPORT`); this
-program shows the progress, the failures, the slowest tests, and the seed of everything random.
+Each suite writes a line for every finished test to a file (`HANZO_PUBSUB_TEST_REPORT`). This
+program shows the progress, the failures, the slowest tests, and the seed of all random choices.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ ROOT = Path(__file__).parent.parent
 CORES = os.cpu_count() or 1
 SLOWEST = 20
 SLOW = 1.0
-"""Seconds from which on a test is slow."""
+"""A test that takes at least this number of seconds is slow."""
 
 DURATIONS = ROOT / "tests" / "durations.json"
 AT_ONCE = CORES + 1
-"""Suites that run side by side: most of them wait for a program or a socket now and then."""
+"""Number of suites that run concurrently; more than cores, because suites often wait."""
 
 INTERVAL = 10.0
-"""Seconds between two lines of progress."""
+"""Seconds between progress lines."""
 
 BOUND = 3_600.0
-"""Seconds for all suites."""
+"""Maximum seconds for all suites."""
 
 PATIENCE = 20.0
-"""Seconds for a suite to end after Ctrl-C."""
+"""Maximum seconds for a suite to end after Ctrl-C."""
 
 MARK = "HANZO_PUBSUB_TEST_RUN"
-"""A variable that all processes of a run inherit."""
+"""Environment variable that all processes of a run inherit."""
 
 SERIAL = (sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "tests.reporting")
-# The order of tests/conftest.py: the slowest first.
+# Keep the order of tests/conftest.py: the slowest tests first.
 PYTEST = (*SERIAL, "--no-loadscope-reorder", "--numprocesses")
 PROCESSES = CORES + 2
-"""Processes of pytest: its slow tests wait for timeouts, so that one per core leaves cores idle.
-Each costs seven seconds of a core to collect the tests; the fast ones get one per core."""
+"""Number of pytest processes. Slow tests wait for timeouts, so one process per core leaves cores
+idle. Each process takes seven CPU seconds to collect the tests; the fast tests get one per core."""
 
 SPARK_CLUSTER = "tests/spark/cluster"
-"""Its tests share one cluster of Spark, and wait for it most of the time."""
+"""These tests share one Spark cluster, and mostly wait for it."""
 
 FUZZ = "tests/server/test_rest_fuzz.py"
-"""Its tests share node ids, of which pytest-xdist would run the first one alone."""
+"""These tests share node ids; pytest-xdist would run only the first of each."""
 
 NEWEST = ROOT / ".venv" / "newest" / "bin" / "python"
-"""The newest Python of this machine, if that of `.venv/` is older; see `scripts/setup`."""
+"""The newest Python of this machine, if `.venv/` has an older one; see `scripts/setup`."""
 
 ON_NEWEST = ("tests/server", *(f"tests/cluster/test_{name}.py" for name in ("feed", "leftovers")))
-"""What depends on how a Python runs tasks, timeouts and transports."""
+"""Tests that depend on how a Python version runs tasks, timeouts and transports."""
 
 PYTHON_FOLDERS: Mapping[str, tuple[str, ...]] = {
     "python": (
@@ -92,20 +92,20 @@ class Suite:
 
 @dataclass
 class Outcome:
-    """What a suite has reported."""
+    """The reported results of a suite."""
 
     passed: int = 0
     failed: list[str] = field(default_factory=list[str])
     total: int | None = None
     seconds: dict[str, float] = field(default_factory=dict[str, float])
     cpu: float = 0.0
-    """Seconds of a core that the suite and the programs it started have used."""
+    """CPU seconds that the suite and the programs that it started have used."""
 
     status: int = 0
 
     @property
     def done(self) -> str:
-        """How many tests are over, of how many."""
+        """The number of finished tests, and the total if it is known."""
         count = self.passed + len(self.failed)
         return f"{count:,}" if self.total is None else f"{count:,} of {self.total:,}"
 
@@ -123,7 +123,7 @@ class Outcome:
 
 
 class Running:
-    """A suite in its process, with its reports as they come."""
+    """The process of a suite, and the results that it has reported so far."""
 
     def __init__(self, suite: Suite, folder: Path, seed: int) -> None:
         self.suite = suite
@@ -140,8 +140,8 @@ class Running:
             MARK: str(folder),
         }
         with self.log.open("wb") as out:
-            # Linux shares the cores between sessions: a suite with few processes keeps its part
-            # beside one with many. Spark gives a worker ten seconds to start.
+            # Linux divides CPU time between sessions, so a suite with few processes gets its share
+            # next to one with many. Spark requires that a worker starts within ten seconds.
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "scripts.reaper", *suite.command],
                 cwd=ROOT,
@@ -153,24 +153,24 @@ class Running:
             )
 
     def is_over(self) -> bool:
-        """Whether the suite has ended; notes its exit status and its CPU time."""
+        """Whether the suite has ended; stores its exit status and its CPU time."""
         if self.process.returncode is not None:
             return True
         pid, status, usage = os.wait4(self.process.pid, os.WNOHANG)
         if not pid:
             return False
-        # Popen must not wait for a process that is gone.
+        # Popen must not wait for a process that was already reaped.
         self.process.returncode = os.waitstatus_to_exitcode(status)
         self.outcome.status = self.process.returncode
         self.outcome.cpu = usage.ru_utime + usage.ru_stime
         return True
 
     def poll(self) -> list[str]:
-        """Read new reports; returns the tests that failed since the last call."""
+        """Read new reports; return the tests that failed since the last call."""
         with self._reports.open("rb") as reports:
             reports.seek(self._taken)
             text = reports.read()
-        # The last line may not be whole yet.
+        # The last line may be incomplete.
         text = text[: text.rfind(b"\n") + 1]
         self._taken += len(text)
         lines = text.splitlines()
@@ -180,7 +180,7 @@ class Running:
         return self.outcome.failed[before:]
 
     def failures(self) -> str:
-        """What the suite printed of its failures."""
+        """Return the output of the suite about its failures."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
         for start in ("= FAILURES =", "= ERRORS ="):
             if (at := text.find(start)) >= 0:
@@ -189,12 +189,12 @@ class Running:
 
 
 def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[Suite]:
-    """What to run, in this order: the suites that take or wait longest first.
+    """Return the suites to run, in order: those that take or wait longest first.
 
     Args:
-        groups: Of `GROUPS`.
-        seed: Of everything random.
-        selection: Arguments of pytest that take the place of the groups' folders.
+        groups: Names from `GROUPS`.
+        seed: Seed of all random choices.
+        selection: pytest arguments that replace the folders of the groups.
     """
     hypothesis = f"--hypothesis-seed={seed}"
     fast = "fast" in groups
@@ -213,7 +213,7 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[S
         paths = [f"tests/{name}" for name in folders]
         found.append(Suite("pytest", (*pytest, f"--ignore={FUZZ}", *marks, *paths)))
     if "server" in wanted and NEWEST.exists():
-        # Properties of pure logic are the same on every Python.
+        # Pure logic has the same properties on every Python.
         chosen = ("-m", "not hypothesis", f"--ignore={FUZZ}", *ON_NEWEST)
         found.append(Suite("newest", (str(NEWEST), *SERIAL[1:], *chosen)))
     if "spark" in wanted:
@@ -231,9 +231,9 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[S
 
 
 def end_leftovers(mark: str) -> list[str]:
-    """End the processes that suites have started and left; returns their commands.
+    """Kill the processes that suites have started and left running; return their commands.
 
-    Linux only: it finds them by a variable that they inherit.
+    Works only on Linux: it finds them by an environment variable that they inherit.
     """
     commands: list[str] = []
     for folder in Path("/proc").glob("[0-9]*"):
@@ -246,7 +246,7 @@ def end_leftovers(mark: str) -> list[str]:
 
 
 def run(chosen: Sequence[Suite], folder: Path, seed: int) -> list[Running]:
-    """Run suites to their ends, `AT_ONCE` of them at a time."""
+    """Run the suites, `AT_ONCE` of them at a time, until all have ended."""
     waiting = list(chosen)
     current: list[Running] = []
     ended: list[Running] = []
@@ -276,17 +276,17 @@ def run(chosen: Sequence[Suite], folder: Path, seed: int) -> list[Running]:
             for running in current:
                 running.process.wait(PATIENCE)
         for command in end_leftovers(f"{MARK}={folder}"):
-            say(f"tests: ended what a test left running: {command}")
+            say(f"tests: killed a process that a test left running: {command}")
     return ended
 
 
 def say(text: str) -> None:
-    """Write a line at once."""
+    """Print a line immediately."""
     print(text, flush=True)
 
 
 def report(ended: Sequence[Running], seconds: float, seed: int, *, brief: bool) -> int:
-    """Print failures, the slowest tests and the totals; 1 if something failed."""
+    """Print failures, the slowest tests and the totals; return 1 if something failed."""
     passed = sum(running.outcome.passed for running in ended)
     failed = sum(len(running.outcome.failed) for running in ended)
     broken = [running for running in ended if running.outcome.failed or running.outcome.status]
@@ -313,7 +313,7 @@ def report(ended: Sequence[Running], seconds: float, seed: int, *, brief: bool) 
 
 @contextmanager
 def load(processes: int) -> Generator[None]:
-    """Keep the cores busy meanwhile."""
+    """Keep the cores busy inside the context."""
     spin = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n sum(range(100000))"
     busy = [subprocess.Popen((sys.executable, "-c", spin)) for _ in range(processes)]
     try:
@@ -325,7 +325,7 @@ def load(processes: int) -> Generator[None]:
 
 
 def repeat(groups: Sequence[str], times: int, selection: Sequence[str]) -> int:
-    """Run a selection several times under load, each time with another seed; tell what failed."""
+    """Run a selection several times under load with different seeds; print the failures."""
     failures: Counter[str] = Counter()
     seeds: dict[str, list[int]] = {}
     with load(CORES):
@@ -352,7 +352,7 @@ def repeat(groups: Sequence[str], times: int, selection: Sequence[str]) -> int:
 
 
 def write_durations(ended: Sequence[Running]) -> None:
-    """Note the tests that take a second or more: they start first."""
+    """Store the tests that take a second or more, so that they start first."""
     seconds = {
         name: round(took, 1)
         for running in ended
@@ -365,22 +365,22 @@ def write_durations(ended: Sequence[Running]) -> None:
 
 
 def new_seed() -> int:
-    """The seed of the environment, or a fresh one."""
+    """Return the seed in the environment, or a new one."""
     given = os.environ.get("HANZO_PUBSUB_TEST_SEED")
     return int(given) if given else random.SystemRandom().randrange(2**32)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run groups of suites; 0 if everything passed."""
+    """Run groups of suites; return 0 if all tests passed."""
     parser = argparse.ArgumentParser(prog="python -m scripts.run_tests", description=__doc__)
     parser.add_argument(
         "groups", nargs="*", default=["all"], metavar="GROUP", help=", ".join(GROUPS)
     )
     parser.add_argument("--repeat", type=int, metavar="N", help="run N times under load")
     parser.add_argument(
-        "--only", default="", metavar="ARGUMENTS", help="arguments of pytest instead"
+        "--only", default="", metavar="ARGUMENTS", help="pass these pytest arguments instead"
     )
-    parser.add_argument("--write-durations", action="store_true", help="note the slow tests")
+    parser.add_argument("--write-durations", action="store_true", help="store the slow tests")
     chosen = parser.parse_args(arguments)
     if unknown := [name for name in chosen.groups if name not in GROUPS]:
         parser.error(f"no such group: {', '.join(unknown)}; there are {', '.join(GROUPS)}")

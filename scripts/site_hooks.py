@@ -1,6 +1,6 @@
-"""Hooks of the site: the first page is the README, with its links turned to the pages.
+"""Hooks of the site: the first page is the README, with links to the pages of the site.
 
-Put `<!-- tab: NAME -->` before a block and `<!-- end of tabs -->` after the last one to show these
+Put `<!-- tab: NAME -->` before each block and `<!-- end of tabs -->` after the last one to show the
 blocks in tabs on the site. A code host shows them one below the other.
 """
 
@@ -22,7 +22,7 @@ LINK = re.compile(r"\[(?P<text>[^\]]+)\]\((?P<target>[^)\s]+)\)")
 
 
 def turn_link(link: re.Match[str]) -> str:
-    """Point a link into docs/ to its page; of one to another file here leave only the text."""
+    """Point a link to docs/ to its page; replace a link to another file by its text."""
     text, target = link["text"], link["target"]
     if target.startswith(("https:", "http:", "mailto:", "#")):
         return link[0]
@@ -32,7 +32,7 @@ def turn_link(link: re.Match[str]) -> str:
 
 
 def make_tabs(markdown: str) -> str:
-    """Turn marked blocks into tabs of the site's Markdown."""
+    """Convert marked blocks to tabs in the site's Markdown."""
 
     def tabs(group: re.Match[str]) -> str:
         parts = TAB.split(group[0].removesuffix(END_OF_TABS))[1:]
@@ -44,7 +44,7 @@ def make_tabs(markdown: str) -> str:
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: object) -> str:
-    """Give the first page the README's text, and every page its tabs."""
+    """Use the README as the first page, and convert the tabs of every page."""
     if page.file.src_uri != "index.md":
         return make_tabs(markdown)
     return LINK.sub(turn_link, README.read_text(encoding="utf-8"))

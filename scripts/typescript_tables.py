@@ -28,13 +28,13 @@ _PREFIXES: Final = {"SendQueue": "sendQueue", "ReceiveQueue": "receiveQueue"}
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One option as its interface declares it.
+    """One option of an interface.
 
     Attributes:
-        name: Its name.
-        type: Its type, without `undefined`.
-        default: What it is where it is not given; the empty string where nothing is said.
-        meaning: What it does.
+        name: Name of the option.
+        type: Type, without `undefined`.
+        default: Default value; empty if the comment names none.
+        meaning: Effect of the option.
     """
 
     name: str
@@ -44,10 +44,10 @@ class Option:
 
 
 def interface(name: str, file: str = OPTIONS) -> list[Option]:
-    """The options that one interface declares.
+    """Return the options that an interface declares.
 
     Raises:
-        ValueError: There is no such interface, or an option says nothing of itself.
+        ValueError: The interface does not exist, or an option has no description.
     """
     text = (SOURCES / file).read_text(encoding="utf-8")
     body = re.search(rf"^export interface {name}\b[^\n]*\{{\n(.*?)^\}}", text, re.M | re.S)
@@ -57,7 +57,7 @@ def interface(name: str, file: str = OPTIONS) -> list[Option]:
     for match in _FIELD.finditer(body[1]):
         said = " ".join(re.sub(r"^\s*\*? ?", "", match["said"] or "", flags=re.M).split())
         if not said and name != "Waiting":
-            # What every operation takes is described once.
+            # Options that all operations share are described once.
             every = {option.name: option for option in interface("Waiting", "runtime/waiting.ts")}
             if match["name"] in every:
                 found.append(every[match["name"]])
@@ -77,13 +77,13 @@ def interface(name: str, file: str = OPTIONS) -> list[Option]:
 
 
 def table(name: str, file: str = OPTIONS, *, ranges: bool = False) -> str:
-    """The options of an interface as a table of Markdown.
+    """Return the options of an interface as a Markdown table.
 
     Args:
-        name: Of the interface.
-        file: Where it is declared.
-        ranges: Whether units and ranges, as they are checked, have a column; else the words
-            have them.
+        name: Name of the interface.
+        file: File that declares it.
+        ranges: Whether the table has a column with the units and ranges that the client checks;
+            otherwise, the descriptions contain them.
     """
     known = _ranges()
     head = ["option", "type", *(["unit, range"] if ranges else []), "default", "meaning"]
@@ -96,7 +96,7 @@ def table(name: str, file: str = OPTIONS, *, ranges: bool = False) -> str:
 
 
 def _checked(name: str, option: Option) -> str:
-    """The default as the docs have it, which has to be that of the specification.
+    """Return the documented default, which must be the default of the specification.
 
     Raises:
         ValueError: They differ.
@@ -108,12 +108,12 @@ def _checked(name: str, option: Option) -> str:
     number, _, unit = option.default.partition(" ")
     said = int(number.replace(",", "") or -1) * sizes.get(unit, 1)
     if said != actual:
-        raise ValueError(f"{name}.{option.name} says {option.default}, and it is {actual}")
+        raise ValueError(f"{name}.{option.name}: the comment says {option.default}, not {actual}")
     return option.default
 
 
 def _defaults() -> dict[tuple[str, str], int]:
-    """Defaults of the specification, by interface and option."""
+    """Return the defaults of the specification, by interface and option."""
     found = {("", _camel(name)): value for name, value in asdict(CLIENT).items()}
     found["", "maxPayload"] = LIMITS.max_payload
     found |= {("", "base"): found["", "retryBase"], ("", "cap"): found["", "retryCap"]}
@@ -124,7 +124,7 @@ def _defaults() -> dict[tuple[str, str], int]:
 
 
 def _ranges() -> dict[str, str]:
-    """Unit and range of each number, from the checks."""
+    """Return the unit and range of each number, from the checks."""
     checks = (SOURCES / "settings/checks.ts").read_text(encoding="utf-8")
     options = (SOURCES / "settings/option_checks.ts").read_text(encoding="utf-8")
     named = dict(re.findall(r"const ([A-Z]+): Range = \[(.*?)\];", checks + options))
@@ -140,7 +140,7 @@ def _ranges() -> dict[str, str]:
 
 
 def _aliases() -> dict[str, str]:
-    """Types that are a choice of few, by name."""
+    """Return the types that have only a few values, by name."""
     files = (OPTIONS, "settings/session.ts", "values.ts")
     text = "".join((SOURCES / file).read_text(encoding="utf-8") for file in files)
     return dict(re.findall(r"^export type (\w+) = ('[^;]*'|number \| Date);$", text, re.MULTILINE))

@@ -11,7 +11,7 @@ OURS = {"hanzoai-pubsub", "hanzoai-pubsub-server", "pip", "setuptools"}
 
 
 def installed() -> dict[str, str]:
-    """The version of each installed distribution, by normalised name, without our own."""
+    """Return the versions of installed distributions except ours, by normalised name."""
     found = {d.name.lower().replace("_", "-").replace(".", "-"): d.version for d in distributions()}
     return {name: found[name] for name in sorted(found.keys() - OURS)}
 

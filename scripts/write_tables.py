@@ -1,6 +1,6 @@
-"""Writes what comes from code in docs/: settings, options, limits, metrics, the Python reference.
+"""Writes the generated parts of docs/: settings, options, limits, metrics, the Python reference.
 
-A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`.
+A table is between `<!-- table: NAME -->` and `<!-- end of table -->`.
 
     python scripts/write_tables.py [--check]
 """
@@ -60,7 +60,7 @@ ARGUMENTS: Final = (
 
 
 def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """A table of Markdown."""
+    """Return a Markdown table."""
     titles = list(head)
     lines = [f"| {' | '.join(line)} |\n" for line in (titles, *rows)]
     return "".join([lines[0], "|" + "---|" * len(titles) + "\n", *lines[1:]])
@@ -70,7 +70,7 @@ def markdown(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
 
 
 def settings() -> str:
-    """Every setting of the server, under the headings of its class."""
+    """Return all settings of the server, under the headings of their class."""
     source = inspect.getsource(Settings)
     parts: list[str] = []
     heading, rows = "", list[list[str]]()
@@ -84,13 +84,13 @@ def settings() -> str:
 
 
 def section(heading: str, rows: list[list[str]]) -> str:
-    """One heading and its settings."""
+    """Return one heading and its settings."""
     title = heading[:1].upper() + heading[1:]
     return f"### {title}\n\n" + markdown(("setting", "default", "meaning"), rows)
 
 
 def setting(name: str) -> list[str]:
-    """One row."""
+    """Return one row."""
     field = Settings.model_fields[name]
     default: object = field.get_default(call_default_factory=True)  # pyright: ignore[reportUnknownMemberType,reportUnknownVariableType]
     shown = plain(default)
@@ -101,7 +101,7 @@ def setting(name: str) -> list[str]:
 
 
 def plain(value: object) -> str:
-    """A default as people write it; nothing for none."""
+    """Format a default for readers; empty if there is none."""
     if value is None or value in ((), {}, ""):
         return ""
     if isinstance(value, bool):
@@ -114,7 +114,7 @@ def plain(value: object) -> str:
 
 
 def metrics() -> str:
-    """Every metric of its own that the server exposes."""
+    """Return every metric that the server defines."""
     text = asyncio.run(exposition())
     families = [f for f in text_string_to_metric_families(text) if f.name.startswith(PREFIX)]
     rows = (
@@ -130,7 +130,7 @@ def metrics() -> str:
 
 
 async def exposition() -> str:
-    """What a server says that has everything switched on."""
+    """Return the metrics of a server with all features enabled."""
     with tempfile.TemporaryDirectory() as folder:
         hook = {"url": "http://127.0.0.1:1", "secret": "0123456789abcdef", "topics": ["none"]}
         async with running_server(
@@ -157,7 +157,7 @@ async def exposition() -> str:
 
 
 def claims() -> str:
-    """Which claim says what of an identity."""
+    """Return the claim for each field of an identity."""
     said = attributes(Identity) | {
         "expires_at": "Time at which the token expires; required in a JWT."
     }
@@ -169,7 +169,7 @@ def claims() -> str:
 
 
 def fault_kinds() -> str:
-    """Every fault that can be asked for."""
+    """Return every fault that you can request."""
     rows: list[list[str]] = []
     for kind in (Drop, Delay, Evict, Expire, Refuse, Freeze, Play, Clear):
         fields = ", ".join(f"`{name}`" for name in kind.model_fields if name != "fault")
@@ -182,7 +182,7 @@ def fault_kinds() -> str:
 
 
 def attributes(kind: type) -> dict[str, str]:
-    """What the docstring of a class says about each of its attributes."""
+    """Return the description of each attribute in the docstring of a class."""
     text = inspect.cleandoc(kind.__doc__ or "").partition("Attributes:\n")[2]
     found: dict[str, str] = {}
     for line in text.splitlines():
@@ -197,7 +197,7 @@ def attributes(kind: type) -> dict[str, str]:
 
 
 def options(kind: type, *, skip: Iterable[str] = ()) -> str:
-    """Every option of a dataclass: name, default, meaning."""
+    """Return every option of a dataclass: name, default, meaning."""
     defaults: dict[str, object] = {}
     for field in dataclasses.fields(kind):
         made = field.default_factory
@@ -211,7 +211,7 @@ def options(kind: type, *, skip: Iterable[str] = ()) -> str:
 
 
 def shown(value: object) -> str:
-    """The default of an option."""
+    """Return the default of an option."""
     if value is None or value is dataclasses.MISSING:
         return ""
     if dataclasses.is_dataclass(value):
@@ -224,13 +224,13 @@ def shown(value: object) -> str:
 
 
 def meaning(text: str) -> str:
-    """Without the default, which has a column of its own."""
+    """Remove the default from a description, because the table has a column for it."""
     said = re.sub(r"[;,] default [^.]*(?:\.\d+[^.]*)?(?=\.|$)", "", text).replace("|", "\\|")
     return said if said.endswith(".") else said + "."
 
 
 def limits() -> str:
-    """The limits of the service, from spec/defaults.yaml."""
+    """Return the limits of the service, from spec/defaults.yaml."""
     source = (ROOT / "spec" / "defaults.yaml").read_text(encoding="utf-8")
     values: dict[str, int] = yaml.safe_load(source)["limits"]
     rows: list[list[str]] = []
@@ -277,7 +277,7 @@ LABELS: Final = {
     ("http_requests", "counter"): "`route`, `method`, `status`",
     ("http_request_seconds", "histogram"): "`route`",
 }
-"""A family without samples does not show its labels."""
+"""Labels of metrics that have no samples yet."""
 
 TABLES: Final[dict[str, Callable[[], str]]] = {
     "server-settings": settings,
@@ -309,22 +309,22 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
 
 
 def render(text: str) -> str:
-    """A page with its tables made again.
+    """Return a page with updated tables.
 
     Raises:
-        KeyError: It names a table that there is not.
+        KeyError: The page names an unknown table.
     """
     return PLACE.sub(lambda place: f"{place[1]}\n{TABLES[place['name']]()}\n{place[3]}", text)
 
 
 def pages() -> list[Path]:
-    """Every page that may have tables."""
+    """Return every page that may have tables."""
     return [ROOT / "README.md", ROOT / "js" / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description="Writes the tables of docs/ that come from code.")
-    parser.add_argument("--check", action="store_true", help="write nothing, show what drifted")
+    parser.add_argument("--check", action="store_true", help="write nothing; show what is outdated")
     check: bool = parser.parse_args().check
     drifted = 0
     for page in pages():
@@ -340,7 +340,7 @@ def main() -> int:
             page.write_text(new, encoding="utf-8")
             print(f"written: {page.relative_to(ROOT)}")
     if check and drifted:
-        print("python scripts/write_tables.py puts it in order", file=sys.stderr)
+        print("Run `python scripts/write_tables.py` to update them.", file=sys.stderr)
     return 1 if check and drifted else 0
 
 

@@ -1,6 +1,6 @@
-// Draws the dashboard by Grafana's own panels, from what a Prometheus has.
-// Usage: node draw.mjs PROMETHEUS PICTURE FROM TO SCRAPED_EVERY; times are Unix milliseconds, the last
-// is seconds. PICTURE is a WebP. It ends with 1 where a panel has no data or the page complains.
+// Draws the dashboard with Grafana's own panels, from the data of a Prometheus.
+// Usage: node draw.mjs PROMETHEUS PICTURE FROM TO SCRAPED_EVERY. FROM and TO are Unix milliseconds,
+// SCRAPED_EVERY is seconds. PICTURE is a WebP. Exits with 1 if a panel has no data or the page reports an error.
 
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
@@ -9,11 +9,11 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { chromium } from 'playwright-core';
 
-// Of the window, in its own pixels; a picture of fewer and larger ones reads better in a page.
+// Width of the window in CSS pixels. A small width with a high scale is easier to read on a page.
 const WIDTH = 1200;
 const SCALE = 1.25;
 const QUALITY = 75;
-/** Milliseconds for each step. */
+/** Maximum milliseconds for each step. */
 const BOUND = 20_000;
 const FLAGS = [
   '--no-sandbox',
@@ -29,14 +29,14 @@ const board = join(here, '../../server-mock/deploy/grafana/hanzo-pubsub.json');
 const require = createRequire(import.meta.url);
 const icons = join(dirname(require.resolve('@grafana/ui/package.json')), 'dist/public/img/icons');
 const fonts = join(dirname(require.resolve('@fontsource/inter/package.json')), 'files');
-// Where Grafana's code looks for its files, and where they are.
+// Maps the paths that Grafana's code requests to files.
 const files = new Map([
   ['public/fonts/inter/Inter-Regular.woff2', join(fonts, 'inter-latin-400-normal.woff2')],
   ['public/fonts/inter/Inter-Medium.woff2', join(fonts, 'inter-latin-500-normal.woff2')],
 ]);
 
 const [prometheus, picture, from, to, scrapedEvery] = process.argv.slice(2);
-// Below Prometheus' own address, whose answers a browser gives to no other page.
+// Same origin as Prometheus, because a browser passes its responses to no other page.
 const address = `${prometheus}/dashboard/`;
 const given = {
   board: JSON.parse(readFileSync(board, 'utf8')),
@@ -95,7 +95,7 @@ try {
   complaints.push(...empty.map((title) => `no data: ${title}`));
   const graphs = given.board.panels.filter(({ type }) => type === 'timeseries').length;
   await page.waitForFunction((n) => document.querySelectorAll('.uplot').length >= n, graphs);
-  // The icons come last.
+  // The icons load last.
   await page.waitForLoadState('networkidle');
   const height = await page.evaluate(() => document.documentElement.scrollHeight);
   await page.setViewportSize({ width: WIDTH, height });

@@ -1,9 +1,9 @@
-"""A service to look at: nodes on one Valkey under traffic, scraped by a Prometheus.
+"""Run nodes on one Valkey under traffic, scraped by Prometheus, and draw the dashboard.
 
     python scripts/dashboard/live.py docs/assets/dashboard.webp
 
-Two nodes run for some minutes; the store is stopped in the middle of them and started again. Then
-draw.mjs draws the dashboard of these minutes. PATH needs `prometheus`, `node` and Chromium.
+Two nodes run for some minutes; halfway, the store stops and starts again. Then draw.mjs draws the
+dashboard of these minutes. PATH must contain `prometheus`, `node` and Chromium.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
 SCRAPED_EVERY: Final = 3
-"""Seconds."""
+"""Scrape interval in seconds."""
 RATE_INTERVAL: Final = 4 * SCRAPED_EVERY
-"""What Grafana puts in for `$__rate_interval` at least: no rate is known sooner."""
+"""Minimum of Grafana's `$__rate_interval`, in seconds; there is no rate before that."""
 AWAY: Final = 6
-"""Seconds without a store."""
+"""Seconds for which the store is down."""
 BOUND: Final = 30
 
 
 @asynccontextmanager
 async def webhooks() -> AsyncGenerator[str]:
-    """A receiver that takes every event; its URL."""
+    """Run a receiver that accepts every event; yield its URL."""
 
     async def take(request: web.Request) -> web.Response:
         await request.read()
@@ -67,7 +67,7 @@ async def webhooks() -> AsyncGenerator[str]:
 
 @asynccontextmanager
 async def running_store(folder: Path) -> AsyncGenerator[Store]:
-    """A Valkey that has all that it acknowledged when it is started again."""
+    """Start a Valkey that keeps all acknowledged writes when it restarts."""
     store = Store("valkey", folder, "--appendonly", "yes", "--appendfsync", "always")
     await store.start()
     try:
@@ -80,7 +80,7 @@ async def running_store(folder: Path) -> AsyncGenerator[Store]:
 async def running_node(
     name: str, folder: Path, store: Store, key: Path, hook: str
 ) -> AsyncGenerator[Node]:
-    """A node whose limits this traffic reaches."""
+    """Start a node with limits that this traffic exceeds."""
     hooks = [{"url": hook, "secret": "0123456789abcdef", "topics": ["demo.room.*"]}]
     node = Node(
         name,
@@ -99,7 +99,7 @@ async def running_node(
 
 @asynccontextmanager
 async def prometheus(folder: Path, nodes: Sequence[Node]) -> AsyncGenerator[str]:
-    """A Prometheus that scrapes these nodes; its URL."""
+    """Run a Prometheus that scrapes these nodes; yield its URL."""
     targets = [
         {"targets": [f"127.0.0.1:{node.http_port}"], "labels": {"instance": node.name}}
         for node in nodes
@@ -132,14 +132,14 @@ async def prometheus(folder: Path, nodes: Sequence[Node]) -> AsyncGenerator[str]
             await until(ready)
         yield url
     finally:
-        # Ctrl-C reaches it, too.
+        # It receives Ctrl-C, too.
         if process.returncode is None:
             process.terminate()
         await process.wait()
 
 
 async def run(picture: Path, minutes: float, *, stay: bool) -> int:
-    """The minutes, and the picture of them; the exit code of what draws it."""
+    """Run the traffic, then draw the picture; return the exit code of draw.mjs."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         store = await stack.enter_async_context(running_store(folder))
@@ -151,7 +151,7 @@ async def run(picture: Path, minutes: float, *, stay: bool) -> int:
         ]
         url = await stack.enter_async_context(prometheus(folder, nodes))
         async with Traffic(nodes, load_key(key)).running():
-            # The first rates need a while of their own before the picture begins.
+            # Wait for the first rates before the picture starts.
             await asyncio.sleep(RATE_INTERVAL + SCRAPED_EVERY)
             begin = time.time()
             await asyncio.sleep(minutes * 60 * 0.55)
@@ -174,11 +174,11 @@ async def run(picture: Path, minutes: float, *, stay: bool) -> int:
 
 
 def main() -> int:
-    """Command line."""
+    """Parse the command line and run."""
     parser = argparse.ArgumentParser(description="Draws the dashboard of a service under traffic.")
     parser.add_argument("picture", type=Path, help="the WebP to write")
-    parser.add_argument("--minutes", type=float, default=3, help="that it shows [3]")
-    parser.add_argument("--stay", action="store_true", help="keep Prometheus until Ctrl-C")
+    parser.add_argument("--minutes", type=float, default=3, help="minutes of traffic to show [3]")
+    parser.add_argument("--stay", action="store_true", help="keep Prometheus running until Ctrl-C")
     given = parser.parse_args()
     if shutil.which("prometheus") is None:
         parser.error("Prometheus is needed: apt-get install --no-install-recommends prometheus")

@@ -1,4 +1,4 @@
-"""Traffic that moves every graph of the dashboard: readers, publishers, and those turned away."""
+"""Traffic that moves every graph of the dashboard: readers, publishers and rejected clients."""
 
 from __future__ import annotations
 
@@ -26,35 +26,35 @@ if TYPE_CHECKING:
 
 ROOMS: Final = 8
 READERS: Final = 24
-"""Of each node; one in four reads an event stream."""
+"""Readers per node; one in four reads an event stream."""
 ROUNDS: Final = 20
-"""Of a publisher, a second."""
+"""Publishing rounds of a publisher per second."""
 RATES: Final = (60, 40)
-"""Messages per second that the publisher of a node has in the mean."""
+"""Average messages per second of each node's publisher."""
 WAVE: Final = 80
-"""Seconds of its ups and downs."""
+"""Period in seconds with which the publish rate rises and falls."""
 PAGE: Final = "x" * 20_000
 UNREAD: Final = 90
-"""Seconds that a slow reader reads nothing, unless the server ends its connection before."""
+"""Seconds for which a slow reader reads nothing, unless the server closes its connection first."""
 SIGN_OF_LIFE: Final = 5
-"""Seconds between its pings: it is there, and slow."""
+"""Seconds between the pings of a slow reader, which keep its connection alive."""
 
 
 def room(number: int) -> str:
-    """The name of a topic."""
+    """Return the name of a topic."""
     return f"demo.room.{number % ROOMS}"
 
 
 def take(_message: Message) -> None:
-    """Read it, and no more."""
+    """Read a message and ignore it."""
 
 
 class Traffic:
     """Clients of these nodes.
 
     Args:
-        nodes: That run.
-        key: Signs their development tokens.
+        nodes: The running nodes.
+        key: Key that signs the development tokens of the clients.
     """
 
     def __init__(self, nodes: Sequence[Node], key: bytes) -> None:
@@ -75,7 +75,7 @@ class Traffic:
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[None]:
-        """All of it at once, until the context ends."""
+        """Run all traffic until the context ends."""
         async with AsyncExitStack() as stack:
             for place, node in enumerate(self._nodes):
                 for number in range(READERS):
@@ -109,14 +109,14 @@ class Traffic:
     async def _again(
         self, way: Callable[[Node], Awaitable[None]], node: Node, pause: float
     ) -> None:
-        """Go a way forever: what fails while the store is away is part of the picture."""
+        """Repeat a way forever. Failures while the store is down are part of the picture."""
         while True:
             with contextlib.suppress(PubSubError, OSError, WebSocketException):
                 await way(node)
             await asyncio.sleep(pause * self._random.uniform(0.7, 1.3))
 
     async def _publish(self, node: Node, rate: float) -> None:
-        """Publish up and down; one id in fifty comes twice."""
+        """Publish at a rising and falling rate; one id in fifty is published twice."""
         sent: set[asyncio.Task[object]] = set()
         number, due = 0, 0.0
         async with self._client(node, self._token("publisher", "service")) as ps:
@@ -137,7 +137,7 @@ class Traffic:
                 await asyncio.sleep(1 / ROUNDS)
 
     async def _feed(self, node: Node) -> None:
-        """Large messages, for the reader that does not read them."""
+        """Publish large messages for the reader that does not read."""
         async with self._client(node, self._token("feeder", "service")) as ps:
 
             async def publish(_node: Node) -> None:
@@ -146,7 +146,7 @@ class Traffic:
             await self._again(publish, node, 0.1)
 
     async def _ask(self, node: Node) -> None:
-        """A program that uses HTTP alone."""
+        """A program that uses only HTTP."""
         async with self._client(node, self._token("program", "service"), streams=True) as ps:
             for number in range(ROOMS):
                 await ps.publish(room(number), {"type": "line", "data": number}, via="rest")
@@ -155,7 +155,7 @@ class Traffic:
                 await asyncio.sleep(0.25)
 
     async def _look_in(self, node: Node) -> None:
-        """Someone who comes, reads what was said, says what they do, and leaves."""
+        """A user who joins, reads the history, updates their presence and leaves."""
         number = self._random.randrange(ROOMS)
         async with self._client(node, self._token(f"guest{number}")) as ps:
             sub = await ps.subscribe(room(number), history=20)
@@ -169,7 +169,7 @@ class Traffic:
             await ps.publish("org.other.secret", {"type": "line", "data": 0}, via="rest")
 
     async def _hurry(self, node: Node) -> None:
-        """More publishes at once than a user may make; all in one breath, none is tried again."""
+        """More concurrent publishes than a user may make, without retries."""
         async with self._client(node, self._token("hasty")) as ps:
             async with asyncio.timeout(1):
                 lines = [{"type": "line", "data": number} for number in range(12)]
@@ -178,14 +178,14 @@ class Traffic:
                 )
 
     async def _come_with_bad_tokens(self, node: Node) -> None:
-        """A token that has ended, and one that never was."""
+        """Connect with an expired token and with an invalid one."""
         for token in (self._token("late", ttl=-3600), "not.a.token"):
             async with self._client(node, token, streams=True) as ps:
                 with contextlib.suppress(PubSubError):
                     await ps.publish("demo.x", {"type": "line", "data": 0}, via="rest")
 
     async def _wait_for_positions(self, node: Node) -> None:
-        """A reader that asks where a quiet topic stands, and waits for it to move."""
+        """A reader that requests the position of a quiet topic, and waits for it to change."""
         async with self._client(node, self._token("batch", "service"), streams=True) as ps:
             known: dict[str, int] = {}
             while True:
@@ -193,7 +193,7 @@ class Traffic:
                 known = {at.topic: at.last for at in found.positions}
 
     async def _dawdle(self, node: Node) -> None:
-        """A reader that reads nothing, until the server ends its connection."""
+        """A reader that reads nothing until the server closes its connection."""
         with socket.socket() as channel:
             channel.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 65_536)
             channel.connect(("127.0.0.1", node.ws_port))

@@ -1,7 +1,7 @@
-"""Set up this checkout: `python -m scripts.setup NAME…`; a part that is ready costs nothing.
+"""Set up this checkout: `python -m scripts.setup NAME…`. Parts that are ready are skipped.
 
-Needs only Python 3.11. The parts run side by side, print what they do, and keep the output
-of the tools below `.setup/`. Run it again after a failure or Ctrl-C: it goes on.
+Requires only Python 3.11. The parts run concurrently, print their progress, and store the output of
+the tools below `.setup/`. After a failure or Ctrl-C, run it again to continue.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ STATE = ROOT / ".setup"
 
 
 def plan(parts: Sequence[str]) -> tuple[list[Step], list[Step]]:
-    """The steps that these parts need and that are not done yet; the second ones need the first."""
+    """Return the unfinished steps of these parts, as two lists; the second list needs the first."""
     steps: list[Step] = []
     more: list[Step] = [MorePackages(name) for name in ("docs", "bench") if name in parts]
     later: list[Step] = [NewestPython()] if "newest" in parts else []
@@ -67,19 +67,19 @@ def plan(parts: Sequence[str]) -> tuple[list[Step], list[Step]]:
 
 @contextmanager
 def alone() -> Generator[None]:
-    """Wait until no other set-up of this checkout runs."""
+    """Wait until no other setup of this checkout is running."""
     STATE.mkdir(exist_ok=True)
     with (STATE / "lock").open("w") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print("setup: another make sets up this folder; waiting for it", file=sys.stderr)
+            print("setup: waiting for another process that sets up this folder", file=sys.stderr)
             fcntl.flock(file, fcntl.LOCK_EX)
         yield
 
 
 def refuse_without(missing: Sequence[str]) -> None:
-    """Say everything that is missing at once."""
+    """Raise one error that lists everything that is missing."""
     if missing:
         raise SetupError(
             "\n  - ".join(["this machine lacks what a set-up cannot install:", *missing])
@@ -87,7 +87,7 @@ def refuse_without(missing: Sequence[str]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Set up the parts; 0, or 1 with a message, or 130 after Ctrl-C."""
+    """Set up the parts; return 0, or 1 after printing an error, or 130 after Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m scripts.setup", description=__doc__)
     parser.add_argument("parts", nargs="+", choices=PARTS, metavar="NAME", help=", ".join(PARTS))
     parts = parser.parse_args(arguments).parts
@@ -100,7 +100,7 @@ def main(arguments: Sequence[str]) -> int:
             for steps in stages:
                 run_all(steps, STATE)
     except KeyboardInterrupt:
-        print("\nsetup: stopped; run the same command again to go on", file=sys.stderr)
+        print("\nsetup: stopped; run the same command again to continue", file=sys.stderr)
         return 130
     except SetupError as error:
         print(f"setup: {error}", file=sys.stderr)

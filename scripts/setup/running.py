@@ -1,4 +1,4 @@
-"""Run the steps of a set-up side by side, and show that they go on."""
+"""Run the steps of a setup concurrently, and show their progress."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 INTERVAL = 4.0
-"""Seconds between two lines of progress."""
+"""Seconds between progress lines."""
 
 BAR = 12
 
@@ -29,7 +29,7 @@ NETWORK = re.compile(
 
 
 class SetupError(Exception):
-    """What is wrong and what to do about it, in one or two sentences."""
+    """A failed step. The message names the problem and the remedy in one or two sentences."""
 
 
 class Stopped(Exception):
@@ -37,32 +37,32 @@ class Stopped(Exception):
 
 
 class Step(Protocol):
-    """One part of a set-up."""
+    """One part of a setup."""
 
     @property
     def name(self) -> str:
-        """What it installs."""
+        """Name of the installed part."""
         ...
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the part is already installed."""
         ...
 
     def missing(self) -> list[str]:
-        """What has to be there before this can run, a line each."""
+        """Prerequisites that are missing, one line each."""
         ...
 
     def run(self, tool: Tool) -> None:
-        """Do it; raises `SetupError`."""
+        """Install the part. Raises `SetupError` on failure."""
 
     def progress(self) -> str:
-        """How far it is, in a few words; empty when that is unknown."""
+        """Progress in a few words; empty if it is unknown."""
         ...
 
 
 class Tool:
-    """Runs the programs of one step, keeps their output, and ends them on request."""
+    """Runs the programs of one step, stores their output, and stops them on request."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -79,13 +79,13 @@ class Tool:
         env: Mapping[str, str] | None = None,
         pass_fds: tuple[int, ...] = (),
     ) -> None:
-        """Run a program to its end.
+        """Run a program until it ends.
 
         Args:
-            failure: What could not be done, for the error message.
+            failure: Start of the error message: the action that failed.
             command: The program and its arguments.
             env: Variables to add to the environment.
-            pass_fds: Descriptors that the program inherits.
+            pass_fds: File descriptors that the program inherits.
         """
         if self._stopped:
             raise Stopped
@@ -108,7 +108,7 @@ class Tool:
             raise SetupError(self._explain(failure, status))
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """End the program that runs; no other one starts."""
+        """Stop the running program, and start no other one."""
         self._stopped = True
         if self._process is not None and self._process.poll() is None:
             with suppress(ProcessLookupError):
@@ -122,7 +122,7 @@ class Tool:
         hint = ""
         if NETWORK.search(output):
             hint = " The network or the package registry is out of reach."
-            # What pip prints afterwards blames the versions.
+            # pip's next lines wrongly blame the versions.
             tail = [line for line in lines if NETWORK.search(line)][-2:]
         if "ENOSPC" in text or "No space left" in text:
             hint = " The disk is full."
@@ -131,14 +131,14 @@ class Tool:
 
 
 class Progress:
-    """A line every few seconds; on a terminal, one line that is written over."""
+    """Prints a line every few seconds; on a terminal, updates a single line."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()
         self._began = time.monotonic()
 
     def show(self, parts: Sequence[str]) -> None:
-        """Show what goes on now."""
+        """Show the current state."""
         text = f"setup: {' · '.join(parts)} · {time.monotonic() - self._began:.0f} s"
         if self._terminal:
             width = os.get_terminal_size(sys.stderr.fileno()).columns - 1
@@ -148,24 +148,24 @@ class Progress:
             self.say(text)
 
     def say(self, text: str) -> None:
-        """Write a line that stays."""
+        """Print a permanent line."""
         sys.stderr.write(f"\r\x1b[2K{text}\n" if self._terminal else f"{text}\n")
         sys.stderr.flush()
 
     @property
     def interval(self) -> float:
-        """Seconds between two looks."""
+        """Seconds between updates."""
         return 0.5 if self._terminal else INTERVAL
 
 
 def counted(count: int, total: int) -> str:
-    """A bar and two numbers."""
+    """Return a progress bar and two numbers."""
     filled = min(BAR, BAR * count // max(1, total))
     return f"{'█' * filled}{'░' * (BAR - filled)} {count} of {total}"
 
 
 def run_all(steps: Sequence[Step], logs: Path) -> None:
-    """Run the steps side by side.
+    """Run the steps concurrently.
 
     Raises:
         SetupError: The first failure; the other steps are stopped.
@@ -216,7 +216,7 @@ def _watch(
 
 
 def _end(tools: Iterable[Tool], threads: Iterable[threading.Thread]) -> None:
-    """Stop what still runs; the second Ctrl-C kills it."""
+    """Stop the running programs; a second Ctrl-C kills them."""
     number = signal.SIGTERM
     while alive := [thread for thread in threads if thread.is_alive()]:
         for tool in tools:

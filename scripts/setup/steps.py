@@ -1,4 +1,4 @@
-"""What a set-up installs: Python packages, npm packages, the system's programs, Kafka."""
+"""The parts that a setup installs: Python packages, npm packages, system programs, Kafka."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ PINS = REQUIREMENTS / "constraints.txt"
 VENV = ROOT / ".venv"
 OLDEST_NODE = 20
 NEWEST_MINOR = 14
-"""Of the newest Python 3 that the packages are tested on."""
+"""Minor version of the newest Python 3 that the packages are tested on."""
 
 SERVERS = ("/usr/sbin", "/usr/local/sbin")
-"""Where Debian puts servers; not on every user's PATH."""
+"""Folders in which Debian installs servers; not on every user's PATH."""
 
 
 def find(*programs: str) -> str | None:
-    """The first of some programs that this machine has."""
+    """Return the path of the first of these programs that is installed."""
     path = os.pathsep.join((os.environ.get("PATH", ""), *SERVERS))
     return next((found for name in programs if (found := shutil.which(name, path=path))), None)
 
 
 def downloads(variable: str, usual: Path, name: str) -> dict[str, str]:
-    """Where a tool keeps what it downloads: below this folder if your home is read-only."""
+    """Set a tool's download folder: below this checkout if your home is read-only."""
     if variable in os.environ:
         return {}
     place = usual
@@ -56,10 +56,10 @@ def downloads(variable: str, usual: Path, name: str) -> dict[str, str]:
 
 
 class Stamp:
-    """Says that a folder is complete, for which inputs, and at which place.
+    """Marks a folder as complete, and records its inputs and its place.
 
-    A folder without a stamp was cut off while it was being filled. An environment that was moved
-    or copied runs the programs of its old place, so the place counts, and the interpreter.
+    A folder without a stamp may be incomplete. The stamp contains the path and the interpreter,
+    because an environment that was moved or copied would run the programs at its old path.
     """
 
     def __init__(self, file: Path, *inputs: Path) -> None:
@@ -80,25 +80,25 @@ class Stamp:
 
     @property
     def current(self) -> bool:
-        """Whether the folder is complete for the inputs as they are now."""
+        """Whether the folder is complete for the current inputs."""
         return self._found == self._wanted
 
     @property
     def usable(self) -> bool:
-        """Whether the folder was complete once, at this place."""
+        """Whether the folder was complete before, at this place."""
         return self._found.get("place") == self._wanted["place"]
 
     def remove(self) -> None:
-        """Note that the folder may be incomplete from now on."""
+        """Mark the folder as possibly incomplete."""
         self._file.unlink(missing_ok=True)
 
     def write(self) -> None:
-        """Note that the folder is complete."""
+        """Mark the folder as complete."""
         self._file.write_text(json.dumps(self._wanted), encoding="utf-8")
 
 
 class PythonPackages:
-    """`.venv/`: what `requirements/dev.in` names, as pinned, and both distributions."""
+    """`.venv/`: the pinned packages of `requirements/dev.in`, and both distributions."""
 
     name = "Python packages"
 
@@ -108,18 +108,18 @@ class PythonPackages:
         self._phase = ""
 
     def missing(self) -> list[str]:
-        """What has to be there before this can run."""
+        """Prerequisites that are missing."""
         if all(find_spec(name) for name in ("ensurepip", "venv")):
             return []
         return ["python3-venv (the modules venv and ensurepip of your Python)"]
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the part is already installed."""
         return self._stamp.current
 
     def run(self, tool: Tool) -> None:
-        """Make the environment, or bring it up to date."""
+        """Create or update the environment."""
         usable = self._stamp.usable
         self._stamp.remove()
         if not usable:
@@ -137,7 +137,7 @@ class PythonPackages:
         self._stamp.write()
 
     def progress(self) -> str:
-        """Which part of it runs, and how many packages are there."""
+        """The current phase, and the number of installed packages."""
         count = sum(1 for _ in VENV.glob("lib/python3.*/site-packages/*.dist-info"))
         if self._phase == "download and install" and count > 5:
             total = sum("==" in line for line in PINS.read_text(encoding="utf-8").splitlines())
@@ -146,10 +146,10 @@ class PythonPackages:
 
 
 class MorePackages:
-    """In `.venv/`: what one other requirement file names, for the targets that use it.
+    """In `.venv/`: the packages of another requirements file, for the targets that use it.
 
     Args:
-        file: Name of the file below `requirements/`, without its suffix.
+        file: Name of the file below `requirements/`, without the suffix.
     """
 
     def __init__(self, file: str) -> None:
@@ -158,28 +158,28 @@ class MorePackages:
         self._stamp = Stamp(VENV / f".{file}", PINS, self._file)
 
     def missing(self) -> list[str]:
-        """What has to be there before this can run."""
+        """Prerequisites that are missing."""
         return []
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the part is already installed."""
         return self._stamp.current
 
     def run(self, tool: Tool) -> None:
-        """Install them."""
+        """Install the packages."""
         install(tool, "--requirement", self._file)
         self._stamp.write()
 
     def progress(self) -> str:
-        """Nothing is known of it."""
+        """No progress is known."""
         return ""
 
 
 class NewestPython:
-    """`.venv/newest/`: what the tests of the server need, on the newest Python of this machine.
+    """`.venv/newest/`: packages for the server tests, on the newest Python of this machine.
 
-    Nothing, where no Python is newer than that of `.venv/`.
+    Skipped if no Python is newer than the one of `.venv/`.
     """
 
     name = "packages on the newest Python"
@@ -192,7 +192,7 @@ class NewestPython:
         self._stamp = Stamp(self._folder / ".ready", PINS, needed, *projects)
 
     def missing(self) -> list[str]:
-        """What has to be there before this can run."""
+        """Prerequisites that are missing."""
         return []
 
     @cached_property
@@ -207,11 +207,11 @@ class NewestPython:
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the part is already installed."""
         return self._stamp.current or self._interpreter is None
 
     def run(self, tool: Tool) -> None:
-        """Make the environment again."""
+        """Create the environment from scratch."""
         self._stamp.remove()
         uv, python = VENV / "bin" / "uv", self._folder / "bin" / "python"
         command: Command = [uv, "venv", "--quiet", "--clear", "--python", str(self._interpreter)]
@@ -224,18 +224,18 @@ class NewestPython:
         self._stamp.write()
 
     def progress(self) -> str:
-        """How many packages are there."""
+        """The number of installed packages."""
         count = sum(1 for _ in self._folder.glob("lib/python3.*/site-packages/*.dist-info"))
         return f"{count} packages" if count else ""
 
 
 def _pyenv(minor: int) -> list[str]:
-    """Interpreters of pyenv, whose programs on PATH run the chosen versions alone."""
+    """Return the interpreters of pyenv; its programs on PATH run only the selected versions."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
     try:
         return [str(path) for path in root.glob(f"versions/3.{minor}.*/bin/python3.{minor}")]
     except PermissionError:
-        # Your home may belong to another user, as after `su`.
+        # Your home may belong to another user, for example after `su`.
         return []
 
 
@@ -264,7 +264,7 @@ def install(tool: Tool, *arguments: str | Path) -> None:
 
 
 class NpmPackages:
-    """`node_modules/` of a folder, as its lock file says."""
+    """`node_modules/` of a folder, with the versions of its lock file."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.name = name
@@ -274,7 +274,7 @@ class NpmPackages:
         self._stamp = Stamp(self._modules / ".ready", *files)
 
     def missing(self) -> list[str]:
-        """What has to be there before this can run."""
+        """Prerequisites that are missing."""
         node = find("node")
         if node is None or find("npm") is None:
             return [f"Node {OLDEST_NODE} or later with npm (nodejs.org, or a version manager)"]
@@ -287,13 +287,13 @@ class NpmPackages:
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the part is already installed."""
         return self._stamp.current
 
     def run(self, tool: Tool) -> None:
-        """Install them from scratch: `npm ci` removes what is there."""
+        """Install the packages from scratch: `npm ci` removes existing ones."""
         self._stamp.remove()
-        # The defaults wait several minutes for a registry that is out of reach.
+        # By default, npm waits several minutes for a registry that it cannot reach.
         command: Command = ["npm", "ci", "--prefix", self._folder, "--loglevel", "error"]
         command += ["--fetch-retries=3", "--fetch-retry-mintimeout=1000"]
         command += ["--fetch-retry-maxtimeout=8000"]
@@ -309,7 +309,7 @@ class NpmPackages:
         )
 
     def progress(self) -> str:
-        """How many packages are there."""
+        """The number of installed packages."""
         count = sum(1 for _ in self._modules.glob("*/package.json"))
         count += sum(1 for _ in self._modules.glob("@*/*/package.json"))
         return counted(count, max(count, self._total)) if count else "download"
@@ -323,11 +323,11 @@ PROGRAMS = {
     "java": (("java",), "default-jre-headless"),
     "maven": (("mvn",), "maven"),
 }
-"""By name: the programs of which one has to be there, and Debian's package of it."""
+"""By name: alternative programs, one of which is required, and the Debian package."""
 
 
 class SystemPrograms:
-    """Programs that Debian's packages bring: nothing to do where PATH has them."""
+    """Programs from Debian packages; skipped if PATH has them."""
 
     name = "system packages"
 
@@ -337,7 +337,7 @@ class SystemPrograms:
         self._percent = ""
 
     def missing(self) -> list[str]:
-        """What has to be there, if this cannot install it."""
+        """Programs that are missing and that this step cannot install."""
         if not self._absent or (os.geteuid() == 0 and find("apt-get")):
             return []
         command = f"sudo apt-get install --no-install-recommends {' '.join(self._packages)}"
@@ -345,14 +345,14 @@ class SystemPrograms:
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the part is already installed."""
         return not self._absent
 
     def run(self, tool: Tool) -> None:
-        """Install them, as root."""
+        """Install the programs as root."""
         env = {"DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
         failure = f"Debian's packages {', '.join(self._packages)} cannot be installed"
-        # A set-up that was cut off may have left some half configured.
+        # An interrupted setup may have left packages half configured.
         tool(failure, ["dpkg", "--configure", "-a"], env=env)
         read, write = os.pipe()
         watching = threading.Thread(target=self._watch, args=(read,))
@@ -379,26 +379,26 @@ class SystemPrograms:
                     self._percent = f"{word} {float(rest[0]):.0f} %"
 
     def progress(self) -> str:
-        """What apt says of it."""
+        """The progress that apt reports."""
         return f"({', '.join(self._packages)}) {self._percent}".rstrip()
 
 
 class HeadlessShell:
-    """Chromium without windows, which costs tests a third less CPU; Ubuntu has no package of it."""
+    """Headless Chromium, with which tests use a third less CPU. Ubuntu has no package of it."""
 
     name = "chromium-headless-shell"
 
     def __init__(self) -> None:
-        # It is tried once: without it, the tests run in Chromium.
+        # Try it only once: without it, the tests run in Chromium.
         self._tried = ROOT / ".setup" / "tried-headless-shell"
 
     def missing(self) -> list[str]:
-        """What has to be there before this can run."""
+        """Prerequisites that are missing."""
         return []
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the part is already installed."""
         installs = os.geteuid() == 0 and find("apt-get")
         return bool(find(self.name)) or not installs or self._tried.exists()
 
@@ -412,12 +412,12 @@ class HeadlessShell:
         self._tried.touch()
 
     def progress(self) -> str:
-        """What it does."""
+        """The current action."""
         return "download and install"
 
 
 class KafkaBroker:
-    """The jars that `tests/cluster/kafka.pom.xml` names, 43 MB, once a machine."""
+    """The jars that `tests/cluster/kafka.pom.xml` names, 43 MB; shared by all checkouts."""
 
     name = "Kafka"
 
@@ -431,22 +431,22 @@ class KafkaBroker:
         self._jars = self._cache / f"kafka-{version[1]}"
 
     def missing(self) -> list[str]:
-        """What has to be there before this can run."""
+        """Prerequisites that are missing."""
         return []
 
     def programs(self) -> list[str]:
-        """The programs that it needs."""
+        """The programs that this step needs."""
         return ["java"] if self.ready else ["java", "maven"]
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the part is already installed."""
         return self._jars.is_dir()
 
     def run(self, tool: Tool) -> None:
-        """Fetch them with Maven."""
+        """Download the jars with Maven."""
         self._cache.mkdir(parents=True, exist_ok=True)
-        # Complete or not there: a download that was cut off is not taken for a broker.
+        # Download to a temporary folder, so that an interrupted download is not used as a broker.
         with tempfile.TemporaryDirectory(dir=self._cache, prefix="kafka.") as fresh:
             jars = Path(fresh) / "jars"
             maven: Command = ["mvn", "--batch-mode", "--file", self._pom]
@@ -456,19 +456,19 @@ class KafkaBroker:
                 maven.append(f"-Dmaven.repo.local={ROOT / '.cache' / 'maven'}")
             maven.append("-Dmaven.wagon.http.retryHandler.count=5")
             tool("Kafka cannot be fetched", maven)
-            # Another checkout may have been first.
+            # Another checkout may have downloaded them meanwhile.
             if not self._jars.exists():
                 jars.rename(self._jars)
 
     def progress(self) -> str:
-        """Nothing is known of it."""
+        """No progress is known."""
         return "(jars of the broker, by Maven)"
 
 
 class SparkClasses:
-    """The archive of classes that the JVMs of the Spark tests load, in `.cache/`.
+    """The class archive that the JVMs of the Spark tests load, in `.cache/`.
 
-    Needs `.venv/` and Java. A test makes it where it is missing, which takes half a minute.
+    Requires `.venv/` and Java. If the archive is missing, a test creates it in half a minute.
     """
 
     name = "classes of Spark"
@@ -479,28 +479,28 @@ class SparkClasses:
         self._stamp = Stamp(self._folder / ".ready", PINS, *programs)
 
     def missing(self) -> list[str]:
-        """What has to be there before this can run."""
+        """Prerequisites that are missing."""
         return []
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the part is already installed."""
         return self._stamp.current and any(self._folder.glob("*.jsa"))
 
     def run(self, tool: Tool) -> None:
-        """Run a small job, and keep the classes that it has loaded."""
+        """Run a small job, and archive the classes that it has loaded."""
         self._folder.mkdir(parents=True, exist_ok=True)
         command: Command = [VENV / "bin" / "python", "-m", "tests.spark.jvm"]
         tool("The classes of Spark cannot be archived", command)
         self._stamp.write()
 
     def progress(self) -> str:
-        """Nothing is known of it."""
+        """No progress is known."""
         return "archive"
 
 
 class InOrder:
-    """Steps of which each needs the one before."""
+    """A sequence of steps, each of which requires the previous one."""
 
     def __init__(self, *steps: Step) -> None:
         self._steps = [step for step in steps if not step.ready]
@@ -508,24 +508,24 @@ class InOrder:
 
     @property
     def name(self) -> str:
-        """The name of the step that runs."""
+        """The name of the current step."""
         return ", ".join(step.name for step in self._steps)
 
     def missing(self) -> list[str]:
-        """What has to be there before they can run."""
+        """Prerequisites that are missing, of all steps."""
         return [line for step in self._steps for line in step.missing()]
 
     @property
     def ready(self) -> bool:
-        """Whether there is nothing to do."""
+        """Whether the part is already installed."""
         return not self._steps
 
     def run(self, tool: Tool) -> None:
-        """Do them, one after the other."""
+        """Run the steps one after the other."""
         for number, step in enumerate(self._steps):
             self._now = number
             step.run(tool)
 
     def progress(self) -> str:
-        """How far the step is that runs."""
+        """The progress of the current step."""
         return self._steps[self._now].progress()

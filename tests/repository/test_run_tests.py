@@ -148,7 +148,7 @@ def test_what_a_suite_leaves_running_is_ended_and_named(
         f"while not pathlib.Path({str(pid)!r}).exists(): os.sched_yield()"
     )
     run([Suite("careless", (sys.executable, "-c", code))], tmp_path, SEED)
-    assert "ended what a test left running" in capsys.readouterr().out
+    assert "killed a process that a test left running" in capsys.readouterr().out
     wait_for_the_end_of(pid.read_text(encoding="utf-8"))
 
 

@@ -178,7 +178,7 @@ def test_ctrl_c_ends_what_runs_and_the_next_call_goes_on(checkout: Checkout) -> 
             process.send_signal(signal.SIGINT)
             _, text = process.communicate(timeout=BOUND)
         assert process.returncode == 130
-        assert "setup: stopped; run the same command again to go on" in text
+        assert "setup: stopped; run the same command again to continue" in text
         (checkout.root / "npm-began").unlink()
     checkout.node("v20.1.0", NPM_THAT_INSTALLS)
     assert checkout.set_up("npm")[0] == 0
@@ -198,7 +198,7 @@ def test_a_second_set_up_waits_for_the_first(checkout: Checkout) -> None:
     with (folder / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         with checkout.running("npm") as process:
-            lines_until(process, "another make sets up this folder; waiting for it")
+            lines_until(process, "waiting for another process that sets up this folder")
             assert checkout.npm_calls == 0
             fcntl.flock(lock, fcntl.LOCK_UN)
             process.communicate(timeout=BOUND)

@@ -27,7 +27,7 @@ function item(
   return { id, path: id, name: id, process, shouldApply, editor, override: editor, settings: {} };
 }
 
-/** Those that every panel has. */
+/** Field options that every panel has. */
 const STANDARD = [
   item(FieldConfigProperty.Unit, unitOverrideProcessor, isNumber),
   item(FieldConfigProperty.Min, numberOverrideProcessor, isNumber),
@@ -40,7 +40,7 @@ const STANDARD = [
   item(FieldConfigProperty.Mappings, valueMappingsOverrideProcessor),
 ];
 
-/** Those of a graph alone. */
+/** Field options that only graphs have. */
 const CUSTOM = [
   'drawStyle',
   'lineInterpolation',
@@ -61,7 +61,7 @@ const CUSTOM = [
   'thresholdsStyle',
 ] as const satisfies readonly (keyof GraphFieldConfig)[];
 
-/** What a graph does where the dashboard says nothing. */
+/** Settings of a graph that the dashboard leaves out. */
 export const GRAPH_DEFAULTS: GraphFieldConfig = {
   axisGridShow: true,
   showPoints: VisibilityMode.Auto,

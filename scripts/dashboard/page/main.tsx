@@ -1,4 +1,4 @@
-// The page that draw.mjs takes the picture of.
+// The page of which draw.mjs takes a screenshot.
 import { createTheme, type DataFrame, dateTime, rangeUtil, type TimeRange } from '@grafana/data';
 import type { Panel, RowPanel } from '@grafana/schema';
 import {
@@ -16,14 +16,14 @@ import { ask, type Given, type Target } from './queries.js';
 
 declare global {
   interface Window {
-    /** What is to be drawn. */
+    /** The dashboard to draw. */
     given: Given;
-    /** Set when it is on the page: titles of panels without any data. */
+    /** Titles of panels without data; set once the dashboard is on the page. */
     empty?: string[];
   }
 }
 
-/** Of Grafana's grid, in pixels. */
+/** Grafana's grid: columns, and sizes in pixels. */
 const COLUMNS = 24;
 const CELL = 30;
 const GAP = 8;
@@ -120,7 +120,7 @@ async function draw(given: Given): Promise<void> {
     }),
   );
   const theme = createTheme({ colors: { mode: 'dark' } });
-  // Axes are written on a canvas, with what is loaded by then.
+  // The axes are drawn on a canvas, so the fonts must be loaded first.
   const root = createRoot(document.getElementById('root') as HTMLElement);
   root.render(
     <ThemeContext.Provider value={theme}>

@@ -1,4 +1,4 @@
-// A panel: Grafana's frame, and in it what Grafana's code makes of the answers.
+// A panel: Grafana's frame, and in it the graph that Grafana's code draws from the responses.
 import {
   applyFieldOverrides,
   type DataFrame,
@@ -33,14 +33,14 @@ interface Drawn extends Size {
   readonly range: TimeRange;
 }
 
-/** Anything else would be written behind the numbers as it is. */
+/** Supported units. Grafana would append any other one unchanged to the numbers. */
 const UNITS = new Set(
   getValueFormats().flatMap(({ submenu }) => submenu.map(({ value }) => value)),
 );
 
 const literally = (text: string) => text;
 
-/** The dashboard's `fieldConfig` on the answers; what it leaves out is as Grafana has it. */
+/** Applies the dashboard's `fieldConfig` to the responses, with Grafana's defaults. */
 function applied(
   { panel, frames }: Drawn,
   registry: typeof graphFields,
@@ -72,7 +72,7 @@ function applied(
   return { fieldConfig, data };
 }
 
-/** A quantile of nothing is not a number; a graph has a hole there. */
+/** Removes NaN, the quantile of no data, so that the graph has a gap. */
 function finite(frame: DataFrame): DataFrame {
   const hole = (value: unknown) => (Number.isFinite(value) ? value : null);
   const fields = frame.fields.map((field) =>
@@ -108,7 +108,7 @@ function Stat(drawn: Drawn): ReactNode {
   const { fieldConfig, data } = applied(drawn, statFields, theme);
   const options = drawn.panel.options as unknown as StatOptions;
   const { colorMode, graphMode, justifyMode, textMode, reduceOptions } = options;
-  // One value needs no name beside it.
+  // A single value needs no name.
   const bare = textMode === BigValueTextMode.Auto && data.length === 1;
   return (
     <VizRepeater
@@ -155,7 +155,7 @@ const KINDS: Readonly<Record<string, (drawn: Drawn) => ReactNode>> = {
   stat: Stat,
 };
 
-/** @throws Error The dashboard has a kind of panel that is not known here. */
+/** @throws Error The dashboard has an unsupported panel type. */
 export function PanelView(drawn: Drawn): ReactNode {
   const { panel, width, height, frames } = drawn;
   const Kind = KINDS[panel.type];

@@ -1,4 +1,4 @@
-// What a Prometheus answers to the targets of a panel, as Grafana's data frames.
+// Queries Prometheus for the targets of a panel, and returns Grafana data frames.
 import {
   createDataFrame,
   type DataFrame,
@@ -8,7 +8,7 @@ import {
 } from '@grafana/data';
 import type { Dashboard } from '@grafana/schema';
 
-/** What is drawn and where from; draw.mjs gives it. */
+/** The dashboard and its data source; draw.mjs sets it. */
 export interface Given {
   readonly board: Dashboard;
   /** Unix milliseconds. */
@@ -31,7 +31,7 @@ export interface Target {
 
 const ALL = '$__all';
 
-/** The values of the dashboard's variables as they are when it is opened: all, for ours. */
+/** The initial values of the dashboard's variables; for this dashboard, all of them. */
 function variables(board: Dashboard): Map<string, string> {
   const found = new Map<string, string>();
   for (const { name, current, allValue } of board.templating?.list ?? []) {
@@ -41,7 +41,7 @@ function variables(board: Dashboard): Map<string, string> {
   return found;
 }
 
-/** As the data source does it: no rate over fewer than four scrapes. */
+/** Computes `$__rate_interval` like Grafana's data source: at least four scrapes. */
 function rateInterval(interval: number, scrapedEvery: number): string {
   return `${Math.max(interval + scrapedEvery, 4 * scrapedEvery)}s`;
 }
@@ -55,10 +55,10 @@ function name(format: string, labels: Series['metric']): string {
 }
 
 /**
- * Asks for every target.
+ * Queries all targets.
  *
- * @param width Pixels of the graph: no more points are asked for.
- * @throws Error Prometheus refused an expression, or one names a variable that there is not.
+ * @param width Width of the graph in pixels; the maximum number of points.
+ * @throws Error Prometheus rejected an expression, or one names an unknown variable.
  */
 export async function ask(
   given: Given,
