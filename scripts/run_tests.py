@@ -32,7 +32,7 @@ SLOW = 1.0
 """A test that takes at least this number of seconds is slow."""
 
 DURATIONS = ROOT / "tests" / "durations.json"
-AT_ONCE = CORES + 1
+AT_ONCE = CORES + 2
 """Number of suites that run concurrently; more than cores, because suites often wait."""
 
 INTERVAL = 10.0
@@ -77,7 +77,7 @@ PYTHON_FOLDERS: Mapping[str, tuple[str, ...]] = {
 FAST_FOLDERS = ("cli", "interop", "python", "repository", "rules", "server", "spec", "traces")
 NODE_SUITES: Mapping[str, tuple[str, ...]] = {
     "browser": ("browser",),
-    "js": ("package", "js"),
+    "js": ("js", "package"),
 }
 GROUPS = ("all", *PYTHON_FOLDERS, "spark", *NODE_SUITES, "fast")
 
@@ -220,9 +220,10 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[S
         found.append(
             Suite("spark", (*SERIAL, hypothesis, f"--ignore={SPARK_CLUSTER}", "tests/spark"))
         )
-    for group, names in NODE_SUITES.items():
-        if group in wanted:
-            found += [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
+    if "server" in wanted and NEWEST.exists():
+        # Properties of pure logic are the same on every Python.
+        chosen = ("-m", "not hypothesis", f"--ignore={FUZZ}", *ON_NEWEST)
+        found.append(Suite("newest", (str(NEWEST), *SERIAL[1:], *chosen)))
     if fast:
         found.append(Suite("js", ("node", "tests/js/run.mjs", "--fast")))
     if "server" in wanted:

@@ -72,6 +72,7 @@ class Page:
         self._printed = asyncio.Event()
         self._loop = asyncio.get_running_loop()
         self._background: list[tuple[Block, asyncio.subprocess.Process]] = []
+        self._tests: list[str] = []
 
     async def run(self, path: Path, blocks: list[Block]) -> None:
         """Run every block that can be run; the first failure names its place."""
@@ -96,11 +97,12 @@ class Page:
                     ) from error
             for block, process in self._background:
                 await self._end(block, process)
+            await self._run_tests()
 
     async def _block(self, block: Block) -> None:
         match block.language:
             case "python" if "def test_" in block.text:
-                await self._pytest(block)
+                self._add_tests(block)
             case "python" if self._whole or block.title is not None:
                 await self._program(block)
             case "python" if "asyncio.run(" in block.text:
@@ -153,22 +155,21 @@ class Page:
         file.write_text(self._local(block.text), encoding="utf-8")
         await self._finish(await self._start(sys.executable, "-W", "error", str(file)))
 
-    async def _pytest(self, block: Block) -> None:
+    def _add_tests(self, block: Block) -> None:
         file = self.folder / f"test_line_{block.line}.py"
         file.write_text(self._local(block.text), encoding="utf-8")
+        self._tests.append(str(file))
+
+    async def _run_tests(self) -> None:
+        """Run the tests of all blocks in one process: starting pytest costs more than they do."""
+        if not self._tests:
+            return
         settings = ("asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function")
-        options = (
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            "-W",
-            "error",
-            "-o",
-            settings[0],
-            "-o",
-            settings[1],
-        )
-        await self._finish(await self._start(sys.executable, "-m", "pytest", *options, str(file)))
+        options = ("-q", "-p", "no:cacheprovider", "-W", "error", *(f"-o{s}" for s in settings))
+        async with asyncio.timeout(PATIENCE):
+            await self._finish(
+                await self._start(sys.executable, "-m", "pytest", *options, *self._tests)
+            )
 
     def _print(self, *values: object, **options: Any) -> None:
         out = io.StringIO()
