@@ -1,4 +1,4 @@
-"""`python -m tests.chaos`: many seeds, or one run again; ends with 1 where a promise was broken."""
+"""`python -m tests.chaos`: run many seeds, or repeat a run. Exits with 1 for a broken promise."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 SHOWN = 12
 AGAIN = 2
-"""Times that a run is repeated if it could not be carried out."""
+"""Maximum repetitions of a run that could not be executed."""
 
 
 def main() -> int:
-    """Zero if every promise was kept."""
+    """Run the command line; return 0 if every promise was kept."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seeds", default="1", help="`7` or `1..500`; default 1")
     parser.add_argument("--topology", default="all", choices=[*TOPOLOGIES, "all"])
     parser.add_argument("--faults", help="indices of the faults to keep, with commas; default all")
-    parser.add_argument("--plan", type=Path, help="carry out this file in place of seeds")
+    parser.add_argument("--plan", type=Path, help="run the plan in this file instead of seeds")
     parser.add_argument("--repeat", type=int, default=1, help="runs of each plan; default 1")
     parser.add_argument("--jobs", type=int, default=1, help="runs at the same time; default 1")
     parser.add_argument(
@@ -42,13 +42,13 @@ def main() -> int:
         type=int,
         default=0,
         metavar="RUNS",
-        help="runs that finding the fewest faults may take; default 0: none",
+        help="maximum runs for finding the fewest faults; default 0: don't search",
     )
     parser.add_argument(
         "--tries",
         type=int,
         default=3,
-        help="runs in which faults have to show nothing to be left out; default 3",
+        help="runs without a violation before faults are left out; default 3",
     )
     parser.add_argument("--print", action="store_true", help="print the plans, and run nothing")
     parser.add_argument("--logs", type=Path, help="folder for plans and logs of violations")
@@ -87,7 +87,7 @@ class _Session:
         began = time.monotonic()
         task = asyncio.current_task()
         assert task is not None
-        # Every process of a run ends with it.
+        # Cancel the run, so that all its processes end.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
         waiting = list(reversed(plans))
         with bundled() as built:
@@ -116,7 +116,7 @@ class _Session:
         for _ in range(AGAIN):
             if {each.rule for each in report.violations} != {"carried_out"}:
                 break
-            # The machine stood in the way, for instance with a port in use: that says nothing.
+            # The machine prevented the run, for example with a port in use: ignore this result.
             self._totals["repeated"] += 1
             report = await stage.run(plan)
         for name in ("acknowledged", "deliveries", "gaps"):

@@ -1,4 +1,4 @@
-"""The clients of a run: SDKs in their processes, bare readers, and a bare HTTP publisher."""
+"""The clients of a run: SDKs in separate processes, raw readers, and a raw HTTP publisher."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ class Actor(Protocol):
     """One client of a run.
 
     Args:
-        client: Of the plan.
-        token: Its bearer token.
-        network: Between it and its node: the WebSocket, then HTTP.
-        history: Where everything is written down.
-        now: Seconds of the run.
+        client: The client in the plan.
+        token: Bearer token of the client.
+        network: Network between the client and its node: the WebSocket, then HTTP.
+        history: Records all events.
+        now: Returns the seconds since the start of the run.
     """
 
     client: Client
@@ -85,7 +85,7 @@ class Actor(Protocol):
         return found
 
     def begin(self, topic: str, size: int, *, final: bool = False) -> records.Publication:
-        """Write down that a publish begins."""
+        """Record the start of a publish."""
         self._order += 1
         by = self.client.name
         data = {"by": by, "n": self._order, "pad": "·" * size}
@@ -104,7 +104,7 @@ class Actor(Protocol):
         return one
 
     def settle(self, one: records.Publication, answer: Json) -> None:
-        """Write down what became of a publish."""
+        """Record the outcome of a publish."""
         one.ended = self._now()
         if "gives" in answer:
             one.outcome, one.seq = "acknowledged", answer["gives"].get("seq")
@@ -116,14 +116,14 @@ class Actor(Protocol):
 
     @abstractmethod
     async def arrive(self) -> None:
-        """Connect and subscribe; done when the subscription is acknowledged."""
+        """Connect and subscribe; return when the subscription is acknowledged."""
 
     async def look(self) -> None:
-        """Write down how it is connected."""
+        """Record the final state of the connection."""
         return
 
     async def leave(self) -> None:
-        """End."""
+        """Close the client."""
         return
 
 
@@ -132,11 +132,11 @@ class Publisher(Protocol):
     """A client that publishes."""
 
     async def publish(self, one: records.Publication) -> None:
-        """Publish, and write down what becomes of it."""
+        """Publish, and record the outcome."""
 
 
 class SdkActor(Actor):
-    """A client of an SDK."""
+    """A client that uses an SDK."""
 
     def __init__(self, peer: Peer, *given: Any) -> None:
         super().__init__(*given)
@@ -227,13 +227,13 @@ class SdkActor(Actor):
     async def look(self) -> None:
         async with asyncio.timeout(LOOK_WITHIN):
             self.end.state = (await self._peer.begin("state", self.client.name, {}))["gives"]
-        # An SDK may lack a word for it; its network knows.
+        # An SDK may not report the transport, but its network knows it.
         socket, http = (wire.used for wire in self.network.wires)
         self.end.found = "websocket" if socket else "sse" if http else None
 
 
 class ReaderActor(Actor):
-    """A bare reader."""
+    """A raw reader."""
 
     _task: asyncio.Task[None] | None = None
 
@@ -261,7 +261,7 @@ class ReaderActor(Actor):
 
 
 class HttpActor(Actor):
-    """Publishes by bare HTTP, each under one id until it is answered."""
+    """Publishes over raw HTTP, and repeats each message with the same id until it is answered."""
 
     _turn: asyncio.Lock | None = None
 
@@ -291,5 +291,5 @@ class HttpActor(Actor):
         self.settle(one, {"fails": {"code": code, "outcome_unknown": True}})
 
     async def publish_at(self, one: records.Publication, port: int) -> None:
-        """Publish to this node, past every network."""
+        """Publish to this node directly, without a network in between."""
         await self._publish(one, port, REQUESTS)

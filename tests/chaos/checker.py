@@ -1,7 +1,7 @@
-"""Judges the history of a run by the promises of docs/protocol.md, and by nothing else.
+"""Checks the history of a run against the promises of docs/protocol.md, and nothing else.
 
-Each rule is a function of the history. `EVENTUAL` names the rules that may still come true while a
-run settles; what breaks another rule stays broken.
+Each rule is a function of the history. `EVENTUAL` names the rules that may still become true while
+a run settles; a violation of any other rule is final.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
 
 EVENTUAL: Final = frozenset({"lost", "connected", "presence", "served"})
 UNASKED_MARGIN: Final = 1.0
-"""Seconds: a replay that begins with a subscription goes back by up to a millisecond of the
-server's clock, and the acknowledgement of a publish may have been on its way."""
+"""Seconds. A replay at the start of a subscription goes back by up to a millisecond of the server's
+clock, and the acknowledgement of a publish may have been in transit."""
 READERS_ARE_FAST: Final = frozenset({"slow_consumer", "unproven"})
 
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was not kept.
+    """A promise that was broken.
 
     Attributes:
-        rule: Its name.
-        who: The client, subscription or node concerned.
-        topic: The topic concerned, or an empty text.
-        text: What was seen and what was promised.
+        rule: Name of the rule.
+        who: The affected client, subscription or node.
+        topic: The affected topic, or an empty string.
+        text: The observation and the promise.
     """
 
     rule: str
@@ -46,12 +46,12 @@ class Violation:
 
 
 def check(history: History) -> list[Violation]:
-    """Every promise that this history breaks."""
+    """Return every promise that this history breaks."""
     return [violation for rule in RULES for violation in rule(history)]
 
 
 def matches(pattern: str, topic: str) -> bool:
-    """Whether a pattern takes a topic: `*` is one segment, `**` one or more, anywhere."""
+    """Whether a pattern matches a topic: `*` is one segment, `**` one or more, anywhere."""
     return _match(pattern.split("."), topic.split("."))
 
 
@@ -65,7 +65,7 @@ def _match(pattern: Sequence[str], topic: Sequence[str]) -> bool:
 
 
 def takes(subscription: Subscription, topic: str) -> bool:
-    """Whether a subscription asked for a topic and its user may read it."""
+    """Whether a subscription requests a topic and its user may read it."""
     return any(matches(one, topic) for one in subscription.patterns) and _readable(
         subscription, topic
     )
@@ -75,7 +75,7 @@ def _readable(subscription: Subscription, topic: str) -> bool:
     return any(matches(one, topic) for one in subscription.readable)
 
 
-# ---------------------------------------------------------------- what is delivered
+# ---------------------------------------------------------------- delivered messages
 
 
 def published(history: History) -> Iterator[Violation]:
@@ -97,7 +97,7 @@ def published(history: History) -> Iterator[Violation]:
 
 
 def asked(history: History) -> Iterator[Violation]:
-    """A subscription hears only topics that it asked for, and nothing of the past unasked."""
+    """A subscription receives only topics that it requests, and no past messages by default."""
     for subscription in history.subscriptions:
         for entry in subscription.heard:
             if not any(matches(one, entry.topic) for one in subscription.patterns):
@@ -106,8 +106,8 @@ def asked(history: History) -> Iterator[Violation]:
             source = history.publications.get(entry.id) if isinstance(entry, Message) else None
             ended = source.ended if source and source.outcome == "acknowledged" else None
             if source and ended is not None and ended < subscription.asked - UNASKED_MARGIN:
-                # Only positions tell what is older, and a store that loses its data loses them. It
-                # loses ids, too, so an attempt that it gets after that is numbered once more.
+                # Only positions show which message is older, and they are lost with the store's
+                # data. Ids are lost, too, so a later attempt with the same id gets a new number.
                 again = isinstance(entry, Message) and entry.seq != source.seq
                 if any(
                     loss.begun <= entry.at
@@ -123,7 +123,7 @@ def asked(history: History) -> Iterator[Violation]:
 
 
 def ordered(history: History) -> Iterator[Violation]:
-    """The messages of a topic come in the order of their positions, each position once."""
+    """The messages of a topic arrive in the order of their positions, each position once."""
     for subscription in history.subscriptions:
         last: dict[str, Message] = {}
         for entry in subscription.heard:
@@ -138,7 +138,7 @@ def ordered(history: History) -> Iterator[Violation]:
 
 
 def once(history: History) -> Iterator[Violation]:
-    """A message comes once; its id may be forgotten only with the data of the store."""
+    """A message arrives once; its id may be forgotten only if the store loses its data."""
     for subscription in history.subscriptions:
         first: dict[str, Message] = {}
         for entry in subscription.heard:
@@ -155,7 +155,7 @@ def once(history: History) -> Iterator[Violation]:
 
 
 def numbered(history: History) -> Iterator[Violation]:
-    """A position belongs to one message, for every subscriber."""
+    """A position belongs to the same message for every subscriber."""
     ids: dict[tuple[str, int], str] = {}
     seen = [
         *((one.topic, one.seq, one.id, one.by) for one in history.publications.values()),
@@ -170,10 +170,10 @@ def numbered(history: History) -> Iterator[Violation]:
 
 
 def in_turn(history: History) -> Iterator[Violation]:
-    """The acknowledged publishes of one client to one topic are numbered as they were called."""
+    """The acknowledged publishes of a client to a topic are numbered in the order of its calls."""
     lanes: defaultdict[tuple[str, str], list[Publication]] = defaultdict(list)
     for one in history.publications.values():
-        # Those after the faults go to all nodes at the same time.
+        # Publishes after the faults go to all nodes at the same time.
         if one.outcome == "acknowledged" and one.seq is not None and not one.final:
             lanes[one.by, one.topic].append(one)
     for (by, topic), lane in lanes.items():
@@ -181,7 +181,7 @@ def in_turn(history: History) -> Iterator[Violation]:
         for before, after in itertools.pairwise(lane):
             assert before.seq is not None
             assert after.seq is not None
-            # A repeat finds nothing of the first attempt if the store lost it meanwhile.
+            # A repeat is a new message if the store has lost the first attempt meanwhile.
             repeated = any(
                 before.begun <= loss.ended and (before.ended is None or loss.begun <= before.ended)
                 for loss in history.losses
@@ -194,11 +194,11 @@ def in_turn(history: History) -> Iterator[Violation]:
                 yield Violation("in_turn", by, topic, text)
 
 
-# ---------------------------------------------------------------- what is missing
+# ---------------------------------------------------------------- missing messages
 
 
 def lost(history: History) -> Iterator[Violation]:
-    """What was acknowledged, or heard by anybody, comes to every subscriber or a gap covers it."""
+    """Every subscriber gets each message that was acknowledged or delivered to anyone, or a gap."""
     positions = _positions(history)
     for subscription in history.subscriptions:
         if subscription.began is None:
@@ -211,7 +211,7 @@ def lost(history: History) -> Iterator[Violation]:
             if one.id in got or one.id not in positions or not takes(subscription, one.topic):
                 continue
             entries, seq = heard[one.topic], positions[one.id]
-            # Who has heard a message has a right to all behind it.
+            # A subscriber that has received a message must get all later ones.
             if one.begun <= subscription.began and not _precedes(entries, seq):
                 continue
             if not _covered(entries, one, seq) and not _unknown(history, subscription, one, seq):
@@ -219,7 +219,7 @@ def lost(history: History) -> Iterator[Violation]:
 
 
 def _positions(history: History) -> dict[str, int]:
-    """Where each message stands that was acknowledged or heard."""
+    """Return the position of each message that was acknowledged or delivered."""
     found = {
         one.id: one.seq
         for one in history.publications.values()
@@ -256,7 +256,7 @@ def _covered(entries: Sequence[Message | Gap], one: Publication, seq: int) -> bo
 
 
 def _unknown(history: History, subscription: Subscription, one: Publication, seq: int) -> bool:
-    """Whether a pattern could not know of this topic: it appeared and was lost with the store."""
+    """Whether a pattern could not know this topic: it was created and then lost with the store."""
     if one.topic in subscription.patterns:
         return False
     known = any(
@@ -282,7 +282,7 @@ def _loss(one: Publication, seq: int, entries: Sequence[Message | Gap]) -> str:
 
 
 def proven(history: History) -> Iterator[Violation]:
-    """A gap covers only what could not be proven, in its place, and counts it right."""
+    """A gap covers only unproven messages, is at the right place, and has the right count."""
     positions = _positions(history)
     topics: defaultdict[str, list[Publication]] = defaultdict(list)
     for one in history.publications.values():
@@ -292,7 +292,7 @@ def proven(history: History) -> Iterator[Violation]:
         for place, gap in enumerate(subscription.heard):
             if not isinstance(gap, Gap):
                 continue
-            # A client reports a restart once, and a hole behind later messages as the same loss.
+            # A client reports a restart once, and a hole after later messages as the same loss.
             before = [each for each in subscription.heard[:place] if each.topic == gap.topic]
             known = resets[gap.topic] > 0 and gap.last is not None
             same = known and isinstance(before[-1], Message)
@@ -356,11 +356,11 @@ def _size(gap: Gap, positions: dict[str, int], sent: Sequence[Publication]) -> s
     return f"{inside} messages are missing there" * (gap.missed < inside)
 
 
-# ---------------------------------------------------------------- who may what
+# ---------------------------------------------------------------- permissions
 
 
 def allowed(history: History) -> Iterator[Violation]:
-    """No client hears, or publishes to, a topic that the access rules deny it."""
+    """No client receives from or publishes to a topic that the access rules deny."""
     for subscription in history.subscriptions:
         for entry in subscription.heard:
             if not _readable(subscription, entry.topic):
@@ -381,11 +381,11 @@ def allowed(history: History) -> Iterator[Violation]:
             yield Violation("allowed", subscription.client, message.topic, text)
 
 
-# ---------------------------------------------------------------- how it ends
+# ---------------------------------------------------------------- final state
 
 
 def connected(history: History) -> Iterator[Violation]:
-    """Once the faults have stopped every client is connected, by the transport that it prefers."""
+    """After the faults have stopped, every client is connected with its preferred transport."""
     for client in history.clients:
         if client.failure is not None:
             yield Violation("failed", client.name, "", f"gave up for good: {client.failure}")
@@ -402,7 +402,7 @@ def connected(history: History) -> Iterator[Violation]:
 
 
 def present(history: History) -> Iterator[Violation]:
-    """The members of a topic are the clients that are connected and subscribed to it by name."""
+    """The members of a topic are the connected clients that are subscribed to it by name."""
     for (node, topic), found in history.present.items():
         wanted = history.members.get(topic, [])
         if sorted(found) != sorted(wanted):
@@ -420,7 +420,7 @@ def _differ(found: Sequence[str], wanted: Sequence[str]) -> str:
 
 
 def served(history: History) -> Iterator[Violation]:
-    """Once the faults have stopped the server takes what is published."""
+    """After the faults have stopped, the server accepts publishes."""
     for one in history.publications.values():
         if one.final and one.outcome != "acknowledged":
             text = f"{one.id} after the faults: {one.outcome} {one.code or ''}".rstrip()

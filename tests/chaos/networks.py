@@ -1,4 +1,4 @@
-"""TCP proxies that faults act on: between a client and its node, and between a node and Redis."""
+"""TCP proxies on which faults act: between a client and its node, or between a node and Redis."""
 
 from __future__ import annotations
 
@@ -18,24 +18,24 @@ SLICE_EVERY: Final = 0.01
 FLAP_EVERY: Final = 0.04
 CHUNK: Final = 65_536
 RESET: Final = struct.pack("ii", 1, 0)
-"""SO_LINGER: the connection ends with RST, and what was not sent is thrown away."""
+"""SO_LINGER value: the connection ends with RST, and unsent data is discarded."""
 HOST: Final = "127.0.0.1"
 
 
 class _Connection:
-    """Both ends of a connection that passes through."""
+    """Both ends of a proxied connection."""
 
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writers = [writer]
         self.dead = False
 
     def close(self) -> None:
-        """Both ends get FIN."""
+        """Send FIN to both ends."""
         for writer in self.writers:
             writer.close()
 
     def reset(self) -> None:
-        """Both ends get RST."""
+        """Send RST to both ends."""
         for writer in self.writers:
             sock: socket.socket | None = writer.get_extra_info("socket")
             if sock is not None:
@@ -45,21 +45,21 @@ class _Connection:
 
 
 class Wire:
-    """One port that leads to another.
+    """Forwards one port to another.
 
     Args:
-        target: Port that it leads to.
+        target: The port to forward to.
     """
 
     def __init__(self, target: int) -> None:
         self.target = target
         self.port = free_port()
         self._server: asyncio.Server | None = None
-        # Bound, and not listening: the port refuses connections, and stays ours.
+        # Bound without listening: the port refuses connections, and remains reserved.
         self._held_port: socket.socket | None = None
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        # How many faults of a kind are in force: they may overlap.
+        # Number of active faults of each kind, because faults may overlap.
         self._refusing = self._swallowing = self._trickling = 0
         self._held = {True: 0, False: 0}
         self._open = {True: asyncio.Event(), False: asyncio.Event()}
@@ -67,12 +67,12 @@ class Wire:
             event.set()
 
     async def start(self) -> None:
-        """Take connections."""
+        """Start accepting connections."""
         self._release_port()
         self._server = await asyncio.start_server(self._serve, HOST, self.port, backlog=512)
 
     async def end(self) -> None:
-        """Cut everything."""
+        """Stop accepting, and close every connection."""
         if self._server is not None:
             self._server.close()
         self._release_port()
@@ -83,7 +83,7 @@ class Wire:
 
     @property
     def used(self) -> bool:
-        """Whether a connection passes through that is not dead."""
+        """Whether there is a connection that is not dead."""
         return any(not each.dead and len(each.writers) > 1 for each in self._connections)
 
     # ------------------------------------------------------------ faults
@@ -99,7 +99,7 @@ class Wire:
             connection.reset()
 
     async def refuse(self, on: bool) -> None:
-        """Reset every connection, and refuse new ones until it is undone."""
+        """Reset every connection, and refuse new ones until the fault is undone."""
         self._refusing += 1 if on else -1
         if on and self._refusing == 1 and self._server is not None:
             self._server.close()
@@ -112,7 +112,7 @@ class Wire:
     def _hold_port(self) -> None:
         held = self._held_port = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        # Another process may have been faster.
+        # Another process may have bound the port first.
         with contextlib.suppress(OSError):
             held.bind((HOST, self.port))
 
@@ -122,23 +122,23 @@ class Wire:
             self._held_port = None
 
     def blackhole(self, on: bool) -> None:
-        """Swallow what passes; connections of that time stay dead without notice."""
+        """Discard all data. Connections that are open meanwhile stay dead, without a FIN or RST."""
         self._swallowing += 1 if on else -1
         if on:
             for connection in self._connections:
                 connection.dead = True
 
     def stall(self, on: bool) -> None:
-        """Hold what passes either way; it arrives when this is undone."""
+        """Hold the data of both directions; deliver it when the fault is undone."""
         for inwards in self._held:
             self._hold(inwards, on)
 
     def deafen(self, on: bool) -> None:
-        """Hold what comes back; it arrives when this is undone."""
+        """Hold the data from the target; deliver it when the fault is undone."""
         self._hold(False, on)
 
     def trickle(self, on: bool) -> None:
-        """Pass a few bytes at a time."""
+        """Forward a few bytes at a time."""
         self._trickling += 1 if on else -1
 
     def _hold(self, inwards: bool, on: bool) -> None:
@@ -148,13 +148,13 @@ class Wire:
         else:
             self._open[inwards].set()
 
-    # ------------------------------------------------------------ passing on
+    # ------------------------------------------------------------ forwarding
 
     def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.get_running_loop().create_task(self._pass_both(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-        # A task that is cancelled before its first step closes nothing.
+        # If the task is cancelled before its first step, it cannot close the writer.
         task.add_done_callback(lambda _: writer.close())
 
     async def _pass_both(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -215,10 +215,10 @@ class Wire:
 
 
 class Network:
-    """What one client, or one node towards Redis, has between itself and the others.
+    """The network between one client and its node, or between one node and Redis.
 
     Args:
-        *targets: Ports that it leads to.
+        *targets: The ports to forward to.
     """
 
     def __init__(self, *targets: int) -> None:
@@ -230,29 +230,29 @@ class Network:
         return [wire.port for wire in self.wires]
 
     async def start(self) -> None:
-        """Take connections."""
+        """Start accepting connections."""
         for wire in self.wires:
             await wire.start()
 
     async def end(self) -> None:
-        """Cut everything."""
+        """Stop accepting, and close every connection."""
         await asyncio.gather(*(wire.end() for wire in self.wires))
 
     def move(self, targets: Iterable[int]) -> None:
-        """Lead elsewhere from now on; what is open is cut."""
+        """Forward to other ports from now on, and close open connections."""
         for wire, target in zip(self.wires, targets, strict=True):
             wire.target = target
             wire.cut()
 
     async def suffer(self, kind: str, undone: Callable[[], Awaitable[object]]) -> None:
-        """One fault, until it is undone.
+        """Apply one fault until it is undone.
 
         Args:
-            kind: What it is.
-            undone: Done when it shall be undone; called once.
+            kind: Kind of the fault.
+            undone: Called once; its result is awaited before the fault is undone.
 
         Raises:
-            ValueError: There is no such fault.
+            ValueError: The fault is unknown.
         """
         if kind == "flap":
             await self._flap(undone)
@@ -267,7 +267,7 @@ class Network:
                     await _set(wire, kind, on=False)
 
     async def _flap(self, undone: Callable[[], Awaitable[object]]) -> None:
-        """Reset every connection soon after it was opened."""
+        """Reset every connection soon after it opens."""
 
         async def resetting() -> None:
             while True:

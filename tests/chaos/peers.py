@@ -1,4 +1,4 @@
-"""The SDKs of both languages as processes: the peers of tests/conformance, heard as they speak."""
+"""The SDKs of both languages as processes: the peers of tests/conformance, with live events."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ PLACE = "tests/conformance/peers/peer.js"
 
 
 class Peer(PeerProcess):
-    """One process, whose events go where they are wanted at once."""
+    """One process, whose events are passed to functions immediately."""
 
     def __init__(self, *given: Any) -> None:
         self._wanted: dict[str, Callable[[Json], None]] = {}
         super().__init__(*given)
 
     def want(self, name: str, take: Callable[[Json], None]) -> None:
-        """Give what is heard under this name to a function."""
+        """Pass the events with this name to a function."""
         self._wanted[name] = take
 
     async def reset(self) -> list[Json]:
@@ -46,10 +46,10 @@ class Peer(PeerProcess):
 
 @contextmanager
 def bundled() -> Generator[Path]:
-    """Folder of the TypeScript peer, bundled; gone at the end."""
+    """Bundle the TypeScript peer; yield its folder, and delete it at the end."""
     cache = ROOT / "node_modules" / ".cache"
     cache.mkdir(exist_ok=True)
-    # Within the repository, so that it finds its packages.
+    # Inside the repository, so that Node finds the packages.
     with TemporaryDirectory(dir=cache) as folder:
         target = Path(folder) / PLACE
         (Path(folder) / "package.json").write_text('{"type":"module"}\n', encoding="utf-8")

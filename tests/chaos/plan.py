@@ -1,6 +1,6 @@
-"""What happens in a run: who connects, who publishes what, which fault comes when.
+"""The plan of a run: the clients, their publishes, and the faults with their times.
 
-A plan is drawn from a seed and a topology alone, and is JSON both ways.
+A plan depends only on a seed and a topology. It can be written to JSON and read from it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Topology: TypeAlias = Literal["memory", "workers", "redis", "redis-aof"]
 TOPOLOGIES: Final[tuple[Topology, ...]] = get_args(Topology)
 Kind: TypeAlias = Literal["python", "typescript", "socket", "stream", "http"]
-"""The SDKs, bare WebSocket and event stream readers, and a bare HTTP publisher."""
+"""The SDKs, raw readers of WebSockets and event streams, and a raw HTTP publisher."""
 Json: TypeAlias = dict[str, Any]
 
 SECONDS: Final = 9.0
@@ -29,13 +29,13 @@ class Client:
     """One client.
 
     Attributes:
-        name: Also the user of its token.
-        kind: What it is.
-        topics: What it subscribes to; empty for one that only publishes.
+        name: Name of the client, which is also the user of its token.
+        kind: Kind of the client.
+        topics: Topics to subscribe to; empty for a client that only publishes.
         node: Index of the node that it connects to.
-        transport: Of an SDK: `auto` or `sse`.
-        arrives: Seconds of the run at which it connects; before the run where it is 0.
-        insider: Whether it belongs to the organization that may read `team.blue.**`.
+        transport: Transport of an SDK: `auto` or `sse`.
+        arrives: Seconds of the run at which it connects; 0 connects before the run.
+        insider: Whether the client belongs to the organization that may read `team.blue.**`.
     """
 
     name: str
@@ -52,13 +52,13 @@ class Stream:
     """Messages that one client publishes to one topic.
 
     Attributes:
-        by: The client.
-        topic: Where to.
-        first: Seconds of the run of the first one.
+        by: The client that publishes.
+        topic: The topic.
+        first: Seconds of the run at which the first burst is published.
         every: Seconds between two bursts.
-        count: Bursts.
-        burst: Messages of a burst; they are published without waiting for each other.
-        size: Characters of padding of a payload.
+        count: Number of bursts.
+        burst: Messages per burst; they are published without waiting for each other.
+        size: Characters of padding in each payload.
     """
 
     by: str
@@ -75,17 +75,17 @@ class Fault:
     """One fault.
 
     Attributes:
-        at: Seconds of the run at which it begins.
-        kind: On a network or link: `cut` (FIN), `reset` (RST), `flap` (RST again and again),
-            `refuse`, `blackhole` (what was open stays dead), `stall`, `deafen` (one way) or
+        at: Seconds of the run at which it starts.
+        kind: On a network or link: `cut` (FIN), `reset` (RST), `flap` (repeated RST), `refuse`,
+            `blackhole` (open connections stay dead), `stall`, `deafen` (one direction) or
             `trickle`. On a process: `stop` (SIGSTOP), `kill`, `term`. On the store also `flush`.
             On a client also `move` to another node.
         on: A client, `nodeN`, `linkN` (from node N to Redis), `worker`, `bus`, `store`, or `*`.
         lasts: Seconds until it is undone.
-        to: Of `move`: the node.
-        name: What other faults call it.
-        behind: It begins no sooner than this publication is settled, or this fault is over.
-        beyond: It is undone no sooner than this fault is over.
+        to: The target node of `move`.
+        name: Name by which other faults refer to this one.
+        behind: Publication or fault that must be over before this fault starts.
+        beyond: Fault that must be over before this fault is undone.
     """
 
     at: float
@@ -100,17 +100,17 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A whole run.
+    """The plan of a run.
 
     Attributes:
-        seed: What it was drawn from.
-        topology: What serves.
-        seconds: How long clients publish and faults come.
-        settings: Of the server.
+        seed: The seed from which it was drawn.
+        topology: The topology of the servers.
+        seconds: Duration of publishes and faults.
+        settings: Settings of the server.
         store: `redis` or `valkey`.
         clients: All clients.
-        streams: What they publish.
-        faults: In the order in which they begin.
+        streams: The messages that they publish.
+        faults: The faults in the order in which they start.
     """
 
     seed: int
@@ -124,21 +124,21 @@ class Plan:
 
     @property
     def nodes(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return 2 if self.topology.startswith("redis") else 1
 
     def only(self, kept: Collection[int]) -> Plan:
-        """The same run with the faults of these indices alone."""
+        """Return the same plan with only the faults at these indices."""
         faults = tuple(fault for n, fault in enumerate(self.faults) if n in kept)
         return replace(self, faults=faults)
 
     def to_json(self) -> Json:
-        """As JSON."""
+        """Convert the plan to JSON."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, given: Mapping[str, Any]) -> Plan:
-        """From JSON."""
+        """Read a plan from JSON."""
         fields: Json = dict(given)
         clients: list[Json] = [
             {**one, "topics": tuple(one.get("topics", ()))} for one in given["clients"]
@@ -150,7 +150,7 @@ class Plan:
 
 
 def draw(seed: int, topology: Topology) -> Plan:
-    """The plan of a seed."""
+    """Draw the plan of a seed."""
     return _Drawing(seed, topology).plan()
 
 
@@ -176,7 +176,7 @@ class _Drawing:
         }
         store = self._pick("redis", "valkey")
         faults = self._faults([one for one in clients if one.kind != "http"])
-        # What has begun late is given its time.
+        # Faults that start late get their full duration.
         seconds = max([SECONDS, *(fault.at + fault.lasts for fault in faults)])
         return Plan(
             seed=self._seed,
@@ -189,7 +189,7 @@ class _Drawing:
             faults=faults,
         )
 
-    # ------------------------------------------------------------ who
+    # ------------------------------------------------------------ clients
 
     def _clients(self) -> tuple[Client, ...]:
         found: list[Client] = []
@@ -235,7 +235,7 @@ class _Drawing:
                     )
                 )
         for number in range(4):
-            # A topic of which some subscribers have heard nothing when the fault comes.
+            # A topic of which some subscribers have received no message when the fault starts.
             first = self._between(0.5, SECONDS - 1.5)
             every = self._between(0.3, 2.5)
             count = max(1, min(4, int((SECONDS - first) / every)))
@@ -245,7 +245,7 @@ class _Drawing:
         found.append(Stream(outsider, "team.blue.busy", self._between(0.5, 4), 2.0, 2))
         return tuple(found)
 
-    # ------------------------------------------------------------ what goes wrong
+    # ------------------------------------------------------------ faults
 
     def _faults(self, clients: Sequence[Client]) -> tuple[Fault, ...]:
         scenes: list[Callable[[Sequence[Client]], list[Fault]]] = [self._network]
@@ -263,7 +263,7 @@ class _Drawing:
         return self._between(0.3, max(0.6, SECONDS - 1.0 - lasts))
 
     def _network(self, clients: Sequence[Client]) -> list[Fault]:
-        """The networks of some clients."""
+        """Disturb the networks of some clients."""
         found: list[Fault] = []
         for _ in range(1 + self._random.below(4)):
             on = "*" if self._random.below(4) == 0 else self._pick(*clients).name
@@ -273,13 +273,13 @@ class _Drawing:
             lasts = 0.0 if kind in {"cut", "reset"} else self._between(0.1, 4.0)
             found.append(Fault(self._when(lasts), kind, on, lasts))
             if kind in {"cut", "reset"}:
-                # Again and again, so that one of them meets an answer on its way.
+                # Repeat the reset, so that one of them hits an answer in transit.
                 for _ in range(self._random.below(5)):
                     found.append(Fault(self._when(), kind, on))
         return found
 
     def _process(self, clients: Sequence[Client]) -> list[Fault]:
-        """A node stalls, is killed, or is restarted."""
+        """Stop, kill or restart a node."""
         on = f"node{self._random.below(self._nodes)}"
         kind = self._pick("stop", "stop", "kill", "term")
         lasts = self._between(5.9, 7.5) if kind == "stop" else self._between(0.1, 3.0)
@@ -288,7 +288,7 @@ class _Drawing:
         return [Fault(self._when(lasts), kind, on, lasts)]
 
     def _worker(self, clients: Sequence[Client]) -> list[Fault]:
-        """A worker or the bus of the workers stalls or is killed."""
+        """Stop or kill a worker, or the bus of the workers."""
         on = self._pick("worker", "worker", "bus")
         kind = self._pick("stop", "kill")
         lasts = (
@@ -297,7 +297,7 @@ class _Drawing:
         return [Fault(self._when(lasts), kind, on, lasts)]
 
     def _link(self, clients: Sequence[Client]) -> list[Fault]:
-        """What lies between nodes and Redis."""
+        """Disturb the links between nodes and Redis."""
         on = self._pick("link0", "link1", "link*")
         kind = self._pick(
             *("reset", "flap", "cut", "refuse", "blackhole", "stall", "trickle", "deafen"),
@@ -308,13 +308,13 @@ class _Drawing:
         return [Fault(self._when(lasts), kind, on, lasts)]
 
     def _store(self, clients: Sequence[Client]) -> list[Fault]:
-        """Redis stalls, is restarted, or is emptied."""
+        """Stop, restart or empty Redis."""
         kind = self._pick("stop", "kill", "kill", "term", "flush")
         lasts = 0.0 if kind == "flush" else self._between(0.05, 4.0)
         return [Fault(self._when(lasts), kind, "store", lasts)]
 
     def _empty(self, at: float) -> Fault:
-        """What makes this topology lose its data."""
+        """Return the fault that makes this topology lose its data."""
         if self._topology == "memory":
             return Fault(at, "kill", "node0", self._between(0.1, 1.5))
         if self._topology == "workers":
@@ -324,7 +324,7 @@ class _Drawing:
         return Fault(at, "kill", "store", self._between(0.05, 1.0))
 
     def _lonely(self, clients: Sequence[Client]) -> list[Fault]:
-        """Some clients are away while the store loses its data."""
+        """Disconnect some clients while the store loses its data."""
         away = {self._pick(*clients).name: None for _ in range(3)}
         lasts = self._between(1.5, 4.0)
         at = self._when(lasts)
@@ -334,7 +334,7 @@ class _Drawing:
         ]
 
     def _moving(self, clients: Sequence[Client]) -> list[Fault]:
-        """Clients move to another node, then the store loses its data."""
+        """Move clients to another node, then make the store lose its data."""
         to = self._random.below(2)
         at = self._when(2.0)
         moving = [one for one in clients if one.node != to] or list(clients)
@@ -344,7 +344,7 @@ class _Drawing:
         ]
 
     def _parted(self, clients: Sequence[Client]) -> list[Fault]:
-        """Clients come back while their node cannot reach Redis."""
+        """Let clients reconnect while their node cannot reach Redis."""
         node = self._random.below(2)
         lasts = self._between(2.5, 6.9)
         at = self._when(lasts)

@@ -1,8 +1,8 @@
-"""Bare readers of a WebSocket and of an event stream, with none of the product's code.
+"""Raw readers of a WebSocket and of an event stream, without any code of the product.
 
-They resume as docs/protocol.md says (`after` and `since` on a socket, Last-Event-ID on a stream),
-ask again where a position is skipped, and write a gap down where the server says `reset` or
-`truncated`. Nothing else makes up for what the server leaves out.
+They resume as docs/protocol.md describes (`after` and `since` on a socket, Last-Event-ID on a
+stream), request a replay if a position is skipped, and record a gap if the server sends `reset` or
+`truncated`. Nothing else compensates for messages that the server leaves out.
 """
 
 from __future__ import annotations
@@ -31,24 +31,24 @@ Json = dict[str, Any]
 HOST: Final = "127.0.0.1"
 OPEN_WITHIN: Final = 3.0
 SILENT_FOR: Final = 8.0
-"""Seconds without a byte after which a connection is taken for lost."""
+"""Seconds without a byte after which a connection is considered lost."""
 PING_AFTER: Final = 1.0
 AGAIN_AFTER: Final = 0.15
 
 
 class _AgainError(Exception):
-    """The connection is given up, and another one is made."""
+    """Close the connection, and open a new one."""
 
 
 class Reader(Protocol):
-    """What both have in common: where each topic stands, and what is written down.
+    """The common part of both readers: the position of each topic, and the recorded events.
 
     Args:
-        subscription: Where what is heard is written down.
-        client: Where the state is written down.
+        subscription: Records the received events.
+        client: Records the state.
         token: Bearer token.
-        port: Of the node, through its network.
-        now: Seconds of the run.
+        port: Port of the node, through its network.
+        now: Returns the seconds since the start of the run.
     """
 
     transport: str
@@ -76,11 +76,11 @@ class Reader(Protocol):
         self._port = port
         self._now = now
         self._last = {}
-        # By topic, the message that skipped a position, for which the topic was asked for again.
+        # By topic, the message that skipped a position and caused a new replay request.
         self._doubted = {}
 
     async def run(self) -> None:
-        """Read until it is cancelled."""
+        """Read until the task is cancelled."""
         while True:
             try:
                 await self._attend()
@@ -95,7 +95,7 @@ class Reader(Protocol):
         """Connect, subscribe and read until the connection ends."""
 
     def _answered(self, frame: Mapping[str, Any]) -> None:
-        """A `subscribed`."""
+        """Handle a `subscribed` frame."""
         for reason, topics in (
             ("log_reset", frame.get("reset") or ()),
             ("history_trimmed", frame.get("truncated") or ()),
@@ -125,8 +125,8 @@ class Reader(Protocol):
         last = self._last.get(topic)
         skipped = not replayed and last is not None and seq is not None and seq > last + 1
         if skipped and seq is not None and self._doubted.get(topic, -1) < seq:
-            # The log may have what lies before this message; asked for once, it does not. An answer
-            # from before this message says nothing about it: the store may have been empty.
+            # The log may contain the skipped messages; after one request, it does not. An answer
+            # that is older than this message proves nothing: the store may have been empty.
             self._doubted[topic] = seq
             raise _AgainError
         if seq is not None:
@@ -138,7 +138,7 @@ class Reader(Protocol):
 
 
 class SocketReader(Reader):
-    """One WebSocket after the other."""
+    """Reads from a WebSocket, and reconnects."""
 
     transport = "websocket"
 
@@ -206,11 +206,11 @@ class SocketReader(Reader):
                 self._answered_here = True
                 self._answered(frame)
             case {"type": "message", "message": envelope}:
-                # What comes before the answer is in the replay, too.
+                # Messages before the answer are in the replay, too.
                 if self._answered_here:
                     self._take(envelope, replayed=False)
             case {"type": "error", "ref": "s", "code": "forbidden"}:
-                # Nothing of it is granted, and nothing may come.
+                # The server granted no topic, so no message may arrive.
                 self._answered({})
             case {"type": "error", "ref": "s"}:
                 await asyncio.sleep(frame.get("retry_after_ms", 100) / 1000)
@@ -220,9 +220,9 @@ class SocketReader(Reader):
 
 
 class StreamReader(Reader):
-    """One event stream after the other, as an EventSource goes on: by Last-Event-ID alone.
+    """Reads from an event stream, and resumes like an EventSource: only by Last-Event-ID.
 
-    An `error` event is no end: only the end of the stream, or its silence, is.
+    An `error` event does not end the connection: only the end of the stream, or silence, does.
     """
 
     transport = "sse"
@@ -254,14 +254,14 @@ class StreamReader(Reader):
             writer.transport.abort()
 
     def _event(self, event: Mapping[str, str]) -> None:
-        # The mark moves on only when the event was taken: a skipped position is asked for again.
+        # Update the id only for accepted events, so that a skipped position is requested again.
         match event["event"]:
             case "subscribed":
                 self._answered(json.loads(event["data"]))
             case "message":
                 envelope = json.loads(event["data"])
                 known = self._last.get(envelope["topic"], 0)
-                # Of several topics the mark names one; the others are replayed by time.
+                # With several topics, the id names one of them; the others are replayed by time.
                 if self._single or not self._resumed or envelope.get("seq", known + 1) > known:
                     self._take(envelope, replayed=False)
             case _:
@@ -271,12 +271,12 @@ class StreamReader(Reader):
 
 
 async def _events(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, str]]:
-    """The events of a response.
+    """Yield the events of a response.
 
     Raises:
         EOFError: The stream has ended.
-        TimeoutError: It is silent.
-        ValueError: The answer is no event stream.
+        TimeoutError: The stream is silent.
+        ValueError: The response is not an event stream.
     """
     async with asyncio.timeout(SILENT_FOR):
         head = await reader.readuntil(b"\r\n\r\n")

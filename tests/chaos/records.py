@@ -1,4 +1,4 @@
-"""What a run writes down: publications, what each subscription heard, and how the run ended."""
+"""The records of a run: publishes, the events of each subscription, and the final state."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ class Publication:
     """One call of publish.
 
     Attributes:
-        id: The id that the publisher gave.
-        topic: Where to.
+        id: The id that the publisher chose.
+        topic: The topic.
         by: The client.
         user: The user of its token.
-        order: Place of the call among those of this client, from 0.
+        order: Index of the call among the calls of this client, from 0.
         data: The payload.
-        begun: When the call began, seconds of the run.
-        allowed: Whether the access rules let this user publish there.
-        final: Whether it was made after the faults had stopped.
-        ended: When its outcome was known.
-        outcome: What became of it; None while nothing is known.
-        seq: The position that the acknowledgement named.
-        code: Of the error that refused it.
+        begun: Start of the call, in seconds of the run.
+        allowed: Whether the access rules allow this user to publish to the topic.
+        final: Whether the call was made after the faults had stopped.
+        ended: When the outcome was known.
+        outcome: The outcome; None while it is unknown.
+        seq: The position in the acknowledgement.
+        code: Code of the error that rejected the publish.
     """
 
     id: str
@@ -45,7 +45,7 @@ class Publication:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A message as one subscription heard it."""
+    """A message that one subscription received."""
 
     at: float
     topic: str
@@ -57,14 +57,14 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A gap as one subscription was told of it.
+    """A gap that was reported to one subscription.
 
     Attributes:
-        at: When, seconds of the run.
+        at: Time in seconds of the run.
         topic: The concrete topic.
-        first: Position of the first missing message; None where it is unknown.
-        last: Position of the last missing message; None where it is unknown.
-        missed: How many are missing; None where it is unknown.
+        first: Position of the first missing message; None if it is unknown.
+        last: Position of the last missing message; None if it is unknown.
+        missed: Number of missing messages; None if it is unknown.
         reason: `history_trimmed`, `log_reset`, `node_changed`, `slow_consumer` or `unproven`.
     """
 
@@ -78,17 +78,17 @@ class Gap:
 
 @dataclass(slots=True)
 class Subscription:
-    """One subscription and all that it heard.
+    """One subscription and all events that it received.
 
     Attributes:
-        client: Its client.
-        patterns: What it asked for.
-        readable: Patterns that the access rules let its user read.
-        asked: When it was asked for, seconds of the run.
-        began: When its acknowledgement was seen; None before.
-        heard: Messages and gaps, in the order in which they came.
-        ended: Why it ended although nobody ended it.
-        members: The newest list of members by topic, user ids; where it watches presence.
+        client: The client.
+        patterns: The requested patterns.
+        readable: Patterns that the access rules allow its user to read.
+        asked: Time of the request, in seconds of the run.
+        began: Time of the acknowledgement; None before.
+        heard: Messages and gaps, in the order of arrival.
+        ended: Reason for which it ended although the client did not end it.
+        members: Latest user ids of the members by topic, if it watches presence.
     """
 
     client: str
@@ -103,7 +103,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Loss:
-    """The store lost its data at some time within these bounds."""
+    """A loss of the store's data, at some time within these bounds."""
 
     begun: float
     ended: float
@@ -111,14 +111,14 @@ class Loss:
 
 @dataclass(slots=True)
 class Client:
-    """How a client ended.
+    """The final state of a client.
 
     Attributes:
-        name: Of the plan.
-        transport: The one that it should be connected by at the end.
-        state: `connected`, or what it is instead.
-        found: The transport that it is connected by.
-        failure: Why it gave up for good; None where it did not.
+        name: Name in the plan.
+        transport: The transport that it should use at the end.
+        state: `connected`, or its other state.
+        found: The transport that it uses.
+        failure: Reason for which it gave up permanently; None if it did not.
     """
 
     name: str
@@ -130,16 +130,16 @@ class Client:
 
 @dataclass(slots=True)
 class History:
-    """Everything that the checker judges.
+    """Everything that the checker checks.
 
     Attributes:
-        retained: Messages that the server retains a topic.
-        publications: By id.
-        subscriptions: All of them.
-        losses: When the store lost its data.
-        clients: All of them.
-        members: Users that are members of a topic at the end.
-        present: Users that a node names as present, by node and topic.
+        retained: Messages that the server retains per topic.
+        publications: The publishes by id.
+        subscriptions: All subscriptions.
+        losses: The times at which the store lost its data.
+        clients: All clients.
+        members: Users that should be members of each topic at the end.
+        present: Users that each node reports as present, by node and topic.
     """
 
     retained: int = 100

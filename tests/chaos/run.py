@@ -1,4 +1,4 @@
-"""Carries a plan out: processes, clients, faults; then settling, and the judgement."""
+"""Runs a plan: processes, clients and faults; then waits until the run settles, and checks it."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 LOOK_EVERY: Final = 0.3
 LOOKS: Final = 90
-"""How often all is looked at until it has to be right: a busy machine takes longer for each."""
+"""Number of checks within which the run must settle. Each takes longer on a busy machine."""
 RIGHT: Final = 2
-"""How often in a row all has to be right: what comes late may come twice."""
+"""Consecutive checks that must pass, because a late message may arrive twice."""
 RUN_WITHIN: Final = 600.0
 PEER_STARTS_WITHIN: Final = 120.0
 SWITCH: Final = "http0"
@@ -40,18 +40,18 @@ SWITCH: Final = "http0"
 
 @dataclass(slots=True)
 class Report:
-    """What came of a run.
+    """The result of a run.
 
     Attributes:
-        plan: What was carried out.
-        violations: Promises that were not kept.
-        publications: Calls of publish.
-        acknowledged: Those of them that were acknowledged.
-        deliveries: Messages that subscribers heard.
-        gaps: Gaps that they were told of.
-        seconds: How long it took.
-        notes: What else the clients said.
-        logs: What the nodes wrote.
+        plan: The plan.
+        violations: The broken promises.
+        publications: Number of publishes.
+        acknowledged: Number of acknowledged publishes.
+        deliveries: Number of messages that subscribers received.
+        gaps: Number of gaps that they received.
+        seconds: Duration of the run.
+        notes: Other output of the clients.
+        logs: Output of the nodes.
     """
 
     plan: Plan
@@ -67,7 +67,7 @@ class Report:
 
 
 class Stage:
-    """The processes of both SDKs, used by one run after the other.
+    """The processes of both SDKs, which successive runs share.
 
     Args:
         built: Folder of the TypeScript peer.
@@ -89,7 +89,7 @@ class Stage:
         await asyncio.gather(*(peer.stop() for peer in self._peers.values()))
 
     async def peer(self, language: Language) -> Peer:
-        """The process of a language; a new one after one that is gone."""
+        """Return the process of a language; start a new one if it has ended."""
         found = self._peers.get(language)
         if found is None or found.gone:
             found = await Peer.start(language, self._built, within=PEER_STARTS_WITHIN)
@@ -97,7 +97,7 @@ class Stage:
         return found
 
     async def run(self, plan: Plan) -> Report:
-        """Carry a plan out."""
+        """Run a plan."""
         began = time.monotonic()
         report = Report(plan)
         with TemporaryDirectory(prefix="chaos-") as folder:
@@ -133,7 +133,7 @@ class _Run:
         self._world = World(plan, folder, self._now)
         self._actors: dict[str, Actor] = {}
         self._past: set[str] = set()
-        # Faults that others name, and that were left out of the plan.
+        # Faults to which others refer, but which were removed from the plan.
         names = {each.name for each in plan.faults}
         self._absent = {each.beyond for each in plan.faults} - names
 
@@ -166,7 +166,7 @@ class _Run:
     # ------------------------------------------------------------ clients and faults
 
     async def _act(self) -> None:
-        """Everything that the plan says, from now on."""
+        """Run the clients and faults of the plan, starting now."""
         offset = self._now()
         for actor in self._actors.values():
             for subscription in self._history.subscriptions:
@@ -192,7 +192,7 @@ class _Run:
         try:
             await actor.arrive()
         except TimeoutError:
-            # What it did not get is told by the checker.
+            # The checker reports the messages that it did not get.
             return
 
     async def _publish(self, stream: Stream) -> None:
@@ -214,7 +214,7 @@ class _Run:
             self._past.add(fault.name)
 
     async def _over(self, name: str) -> None:
-        """Wait for a publication or a fault, if the plan has one of this name."""
+        """Wait for a publication or a fault, if the plan has one with this name."""
         while name:
             one = self._history.publications.get(name)
             if one is not None and one.outcome is not None:
@@ -246,7 +246,7 @@ class _Run:
     # ------------------------------------------------------------ the end
 
     async def _settle(self) -> None:
-        """Wait until every promise holds, or the time for it is over."""
+        """Wait until every promise holds, or the time has elapsed."""
         began = time.monotonic()
         writer = self._actors[SWITCH]
         assert isinstance(writer, HttpActor)
@@ -283,7 +283,7 @@ class _Run:
         report.gaps = len(heard) - report.deliveries
 
     async def _count(self, http: httpx.AsyncClient) -> None:
-        """Who should be present, and who is."""
+        """Return the users who should be present, and those who are."""
         topics = sorted({topic for one in self._plan.clients for topic in one.topics})
         history = self._history
         history.members = {

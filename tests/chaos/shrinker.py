@@ -1,4 +1,4 @@
-"""Delta debugging: the fewest items with which something still fails."""
+"""Delta debugging: finds the fewest items with which something still fails."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ T = TypeVar("T")
 async def shrink(
     items: Sequence[T], fails: Callable[[Sequence[T]], Awaitable[bool]], budget: int
 ) -> list[T]:
-    """The fewest of these items, in their order, that still fail.
+    """Return the fewest of these items, in their order, that still fail.
 
-    Removing any one of them makes the failure go away, unless the budget ran out before.
+    Removing any one of them makes the failure disappear, unless the budget ran out first.
 
     Args:
-        items: Which fail together.
-        fails: Whether some of them fail. Where that depends on chance, it should try several times:
-            a failure that it misses keeps items that are not needed, and removes none that is.
-        budget: How often `fails` may be asked.
+        items: Items that fail together.
+        fails: Whether some of them fail. If that depends on chance, it should try several times. A
+            missed failure keeps unnecessary items, but never removes a necessary one.
+        budget: Maximum calls of `fails`.
     """
     kept = list(items)
     parts = 2

@@ -1,7 +1,7 @@
-"""The real server under random faults keeps its promises; each seed is one schedule.
+"""The real server keeps its promises under random faults; each seed is one schedule.
 
-With HANZO_PUBSUB_SOAK set: seeds by the hundred on every topology. `python -m tests.chaos` runs any
-of them again.
+Set HANZO_PUBSUB_SOAK to run hundreds of seeds on every topology. `python -m tests.chaos` repeats
+any of them.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ SOAK: Final = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
 BOUND: Final = 0 if SOAK else 300
 SEEDS: Final = 500
 AT_ONCE: Final = 2 if SOAK else 4
-"""Runs at the same time: most of a run is waiting."""
+"""Number of concurrent runs: a run spends most of its time waiting."""
 SEED: Final = 28
-"""Of the small runs: one that breaks the networks of clients on every topology."""
+"""Seed of the small runs, which disturbs the networks of clients on every topology."""
 PINNED: Final = sorted((Path(__file__).parent / "pinned").glob("*.json"))
-"""Schedules that broke a promise once, named for what happens in them."""
+"""Schedules that once broke a promise, named after their events."""
 
 
 def networks_alone(plan: Plan) -> Plan:
-    """The same run where only the networks between clients and nodes fail."""
+    """Return the same run with faults only on the networks between clients and nodes."""
     names = {"*", *(one.name for one in plan.clients)}
     chosen = {n for n, one in enumerate(plan.faults) if one.on in names and one.kind != "move"}
     assert chosen
@@ -45,13 +45,13 @@ def networks_alone(plan: Plan) -> Plan:
 
 @pytest.fixture(scope="module")
 def built() -> Iterator[Path]:
-    """The TypeScript peer."""
+    """The folder of the TypeScript peer."""
     with bundled() as folder:
         yield folder
 
 
 async def carried_out(built: Path, plans: Sequence[Plan]) -> list[Report]:
-    """Reports of these plans, several at the same time."""
+    """Run these plans concurrently, and return their reports."""
     waiting = list(reversed(plans))
     reports: list[Report] = []
 
@@ -66,7 +66,7 @@ async def carried_out(built: Path, plans: Sequence[Plan]) -> list[Report]:
 
 
 def broken(reports: Sequence[Report]) -> str:
-    """The promises that were broken, for people, with the plan to carry out again."""
+    """Describe the broken promises, and the plan to repeat."""
     return "\n".join(
         "\n".join(
             [
@@ -87,7 +87,7 @@ async def test_a_server_under_random_faults_keeps_its_promises(built: Path) -> N
     if SOAK:
         plans = [draw(seed, topology) for seed in range(1, SEEDS + 1) for topology in TOPOLOGIES]
     else:
-        # As long as Redis does not fail, it makes no difference what it keeps.
+        # While Redis does not fail, its persistence makes no difference.
         plans = [networks_alone(draw(SEED, one)) for one in TOPOLOGIES if one != "redis"]
     reports = await carried_out(built, plans)
     assert not broken(reports), broken(reports)

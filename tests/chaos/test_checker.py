@@ -1,4 +1,4 @@
-"""The checker keeps quiet about a good history, and each rule finds what only it can find."""
+"""The checker reports nothing for a good history, and each rule finds its own violations."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def gap(first: int | None, last: int | None, **more: object) -> Gap:
 
 
 def good() -> History:
-    """Five messages, a reader of the topic and one of a pattern, one who may read nothing of it."""
+    """Five messages; a reader of the topic, a reader of a pattern, and one without permission."""
     history = History(retained=100)
     for number in range(1, 6):
         one = published(number)
@@ -322,7 +322,7 @@ def test_every_rule_has_a_planted_violation() -> None:
     assert set().union(*found) == {rule for rule, _ in PLANTED}
 
 
-# ---------------------------------------------------------------- what is no violation
+# ---------------------------------------------------------------- not violations
 
 
 def test_a_gap_in_its_place_covers_what_was_lost_with_the_store() -> None:
@@ -357,7 +357,7 @@ def test_the_past_may_come_unasked_if_the_store_lost_its_id_and_numbers_a_repeat
     subscription.heard = [replace(heard(1, at=8.5), seq=BASE + 5000)]
     history.losses.append(Loss(5.5, 5.6))
     assert "asked" not in rules(history)
-    # The message as it was numbered the first time comes from nowhere but a log that is gone.
+    # A message with its first number can only come from the lost log.
     subscription.heard = [heard(1, at=8.5)]
     assert "asked" in rules(history)
 

@@ -1,4 +1,4 @@
-"""Each fault of a network does what its name says, and is undone."""
+"""Each fault of a network has the effect of its name, and can be undone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 BOUND = 60
 SOON = 0.2
-"""Seconds in which what is held does not come."""
+"""Seconds in which held data must not arrive."""
 
 
 async def echo(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -37,7 +37,7 @@ class Line:
         self.writer = writer
 
     async def says(self, text: bytes) -> bytes:
-        """What comes back of a text."""
+        """Send a text, and return the echo."""
         self.writer.write(text)
         return await self.reader.readexactly(len(text))
 

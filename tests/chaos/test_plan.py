@@ -1,4 +1,4 @@
-"""A plan comes from its seed alone, is JSON both ways, and names only what there is."""
+"""A plan depends only on its seed, survives JSON, and has only valid references."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_seed_gives_the_same_plan_each_time_and_seeds_differ(topology: Topolog
 
 def test_the_plan_of_a_seed_is_the_same_on_every_python() -> None:
     plans = [draw(seed, topology).to_json() for seed in SEEDS for topology in TOPOLOGIES]
-    # Changes with every change of what is drawn: seeds that were reported before mean others then.
+    # This value changes with every change of the drawing; earlier seeds then mean other plans.
     assert zlib.crc32(json.dumps(plans).encode()) == 1938455192
 
 

@@ -1,4 +1,4 @@
-"""The bare readers of a run: when they ask again, and what they write down."""
+"""The raw readers of a run: when they request a replay, and what they record."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_message_behind_a_hole_is_asked_for_though_the_answer_before_it_was_em
     one = reader()
     with pytest.raises(_AgainError):
         one._take(message(1_000), replayed=False)
-    # By now the store has lost that numbering, too, and the topic has no log.
+    # Meanwhile the store has lost this numbering, too, and the topic has no log.
     one._answered({"history": []})
     with pytest.raises(_AgainError):
         one._take(message(2_000), replayed=False)

@@ -1,4 +1,4 @@
-"""The shrinker finds the fewest faults, whichever they are, within its budget."""
+"""The shrinker finds the fewest necessary faults within its budget."""
 
 from __future__ import annotations
 

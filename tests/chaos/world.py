@@ -1,4 +1,4 @@
-"""What serves in a run: store, nodes, and the networks between, with the faults of processes."""
+"""The servers of a run: store, nodes and the networks between them, with faults of processes."""
 
 from __future__ import annotations
 
@@ -48,9 +48,9 @@ class Node:
     """One server, with the workers and the bus that it starts.
 
     Args:
-        name: For its log.
-        folder: For its log.
-        *flags: Of its command line.
+        name: Name of the log.
+        folder: Folder of the log.
+        *flags: Options of the command line.
     """
 
     def __init__(self, name: str, folder: Path, *flags: str) -> None:
@@ -60,10 +60,10 @@ class Node:
         self._process: forked.Server | None = None
 
     async def start(self) -> None:
-        """Run it, and wait until it takes connections; where it finds no Redis, again.
+        """Start the server, and wait until it accepts connections; retry if it cannot reach Redis.
 
         Raises:
-            TimeoutError: It does not start.
+            TimeoutError: The server does not start.
         """
         async with asyncio.timeout(START_WITHIN):
             while not await self._start():
@@ -78,13 +78,13 @@ class Node:
 
     @property
     def pids(self) -> list[int]:
-        """Its processes, its own first."""
+        """The ids of its processes; the server's own id is first."""
         if self._process is None or self._process.returncode is not None:
             return []
         return [self._process.pid, *_children(self._process.pid)]
 
     async def end(self, number: signal.Signals) -> None:
-        """End it; what is left of it after `END_WITHIN` is killed."""
+        """Stop the server; kill the processes that are left after `END_WITHIN`."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -102,12 +102,12 @@ class World:
     """The processes of one run.
 
     Args:
-        plan: What they are.
-        folder: For their files.
-        now: Seconds of the run.
+        plan: The plan of the run.
+        folder: Folder for their files.
+        now: Returns the seconds since the start of the run.
 
     Attributes:
-        losses: When the store lost its data.
+        losses: The times at which the store lost its data.
         links: Networks from each node to Redis.
     """
 
@@ -119,7 +119,7 @@ class World:
         self._folder = folder
         self._now = now
         self._store: Store | None = None
-        # Faults of one process come one after the other.
+        # Faults of the same process happen one after the other.
         self._locks = {name: asyncio.Lock() for name in ("node0", "node1", "store", "bus")}
         self._key = dev_tokens.load_key(folder / "dev.key")
 
@@ -168,7 +168,7 @@ class World:
 
     async def _end(self) -> None:
         for node in self.nodes:
-            # Workers drain when their supervisor is gone; nobody waits for that here.
+            # Workers drain when their supervisor is gone; don't wait for that.
             pids = node.pids
             await node.end(signal.SIGKILL)
             _signal(pids[1:], signal.SIGKILL)
@@ -178,18 +178,18 @@ class World:
             await self._store.end()
 
     def token(self, user: str, *, insider: bool = True, admin: bool = False) -> str:
-        """One for a client of this run."""
+        """Create a token for a client of this run."""
         orgs = ("blue" if insider else "red",)
         return dev_tokens.mint(self._key, user, kind="admin" if admin else "user", orgs=orgs)
 
     def ports(self, node: int) -> list[int]:
-        """Those of a node: WebSocket, then HTTP."""
+        """Return the ports of a node: WebSocket, then HTTP."""
         return [self.nodes[node].ws_port, self.nodes[node].http_port]
 
     # ------------------------------------------------------------ faults of processes
 
     async def suffer(self, fault: Fault) -> None:
-        """One fault of a node, a worker, the bus, the store, or the way to it, until it is undone.
+        """Apply a fault to a node, worker, bus, store or link until it is undone.
 
         Raises:
             ValueError: There is no such fault.
@@ -212,7 +212,7 @@ class World:
     async def _node_suffers(self, node: Node, fault: Fault) -> None:
         alone = not self._plan.topology.startswith("redis")
         if fault.kind == "stop":
-            # A wait for the processes of a server stops the whole server.
+            # Stop all processes of the server for this time.
             await _pause(node.pids, fault.lasts)
             return
         begun = self._now()
@@ -238,7 +238,7 @@ class World:
             self.losses.append(Loss(begun, self._now()))
 
     async def _replaced(self, bus: int) -> None:
-        """Wait until the server has started another bus, and it takes connections."""
+        """Wait until the server has started a new bus that accepts connections."""
         async with asyncio.timeout(START_WITHIN):
             while True:
                 for pid in self.nodes[0].pids[1:]:
@@ -269,7 +269,7 @@ class World:
 
 
 async def _pause(pids: list[int], seconds: float) -> None:
-    """Stop some processes, and let them go on."""
+    """Stop some processes with SIGSTOP, and continue them."""
     _signal(pids, signal.SIGSTOP)
     try:
         await asyncio.sleep(seconds)
@@ -284,7 +284,7 @@ def _signal(pids: list[int], number: signal.Signals) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    """Processes that a process started."""
+    """Return the processes that a process has started."""
     try:
         listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
     except (FileNotFoundError, ProcessLookupError):
@@ -300,7 +300,7 @@ def _command(pid: int) -> bytes:
 
 
 def _address(pid: int) -> str | None:
-    """The socket of a bus; None for another process."""
+    """Return the socket of a bus; None for another process."""
     _, found, address = _command(pid).strip(b"\0 ").partition(b"unixsocket:")
     return address.decode() if found else None
 
@@ -315,5 +315,5 @@ async def _answers(address: str) -> bool:
 
 
 def logs(folder: Path) -> dict[str, Any]:
-    """What each node wrote."""
+    """Return the output of each node."""
     return {file.stem: file.read_text(encoding="utf-8") for file in sorted(folder.glob("*.log"))}
