@@ -1,6 +1,6 @@
-// Builds the console page into the server's package.
-// Usage: node server-mock/console/build.mjs [--check]; with --check it writes nothing, names the
-// files that differ from their sources, and ends with 1 if there are any.
+// Builds the console page into the server's package. Usage: node server-mock/console/build.mjs
+// [--check]. With --check it writes nothing, lists the files that differ from their sources, and
+// exits with 1 if there are any.
 
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
@@ -18,7 +18,7 @@ const common = {
   bundle: true,
   minify: true,
   charset: 'utf8',
-  // As in the package: names that begin with `_` are private and become short.
+  // As in the package: names that begin with `_` are private and are shortened.
   mangleProps: /^_[^_]/,
   define: { PACKAGE_VERSION: JSON.stringify(version) },
   legalComments: 'none',
@@ -26,7 +26,7 @@ const common = {
   write: false,
   logLevel: 'warning',
 };
-// One file without a hash in its name: an ETag tells versions apart.
+// A single file without a hash in its name: an ETag identifies the version.
 const results = await Promise.all([
   build({
     ...common,

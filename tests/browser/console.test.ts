@@ -35,7 +35,7 @@ test('what is published from the page comes back to it, and its repeat is a dupl
   await page.getByLabel('Data, JSON').fill('{"n": oops}');
   await page.getByRole('button', { name: 'Publish', exact: true }).last().click();
   const outcome = page.locator('.outcome');
-  assert.equal(await outcome.textContent(), 'Not JSON: line 1, column 7 should be a value.');
+  assert.equal(await outcome.textContent(), 'Not JSON: expected a value at line 1, column 7.');
   await page.getByLabel('Data, JSON').fill('{"n": 7}');
   await page.keyboard.press('Control+Enter');
   await outcome.getByText('Published').waitFor();
@@ -158,10 +158,10 @@ test('a lost connection counts down, comes back, and what is gone for good stand
 test('a token that ends is renewed without a word, and the page says so', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
-  await page.getByRole('button', { name: /^Account, token ends in .*console$/ }).click();
+  await page.getByRole('button', { name: /^Account, token expires in .*console$/ }).click();
   const account = page.getByRole('dialog', { name: 'Account' });
   await account.getByText('not yet').waitFor();
-  await account.getByText(/ends in [45]:\d\d/).waitFor();
+  await account.getByText(/expires in [45]:\d\d/).waitFor();
   await server.fault({ fault: 'expire', user: 'console', ms: 500 });
   await account.getByText(/once, last at|\d times, last at/).waitFor();
   await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
@@ -184,7 +184,7 @@ test('one may sign in with a token instead; it stays in the tab and in no addres
   await page.getByLabel('Token or API key').fill(`Bearer ${token}`);
   await page.keyboard.press('Enter');
   await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
-  await page.getByText('needs an administrator’s token').waitFor();
+  await page.getByText('requires the token of an administrator').waitFor();
   await page.reload();
   await page.getByRole('button', { name: /^Account, .*ana$/ }).waitFor();
   const kept = await page.evaluate(() => [

@@ -52,7 +52,7 @@ test('without an administrator’s token the connections are not listed, and the
   await page.getByRole('button', { name: /Sign out/ }).click();
   await page.getByLabel('Kind').selectOption('user');
   await page.getByRole('button', { name: 'Continue on this machine' }).click();
-  await page.getByText('Listing connections needs an administrator’s token.').waitFor();
+  await page.getByText('Listing connections requires the token of an administrator.').waitFor();
 });
 
 test('a link opens its view, and back returns to the one before', async (t) => {

@@ -1,4 +1,4 @@
-/** Who is signed in: identity, token, limits; and how to sign in as another user. */
+/** The signed-in user: identity, token, limits, and signing in as another user. */
 
 import { now } from './clock.js';
 import type { Credentials } from './credentials.js';
@@ -8,7 +8,7 @@ import type { Identity } from './identity.js';
 import { effect, type Signal } from './reactive.js';
 import { tokenRing } from './token_life.js';
 
-/** The button of the bar, and what it opens. */
+/** Build the button in the bar, and its menu. */
 export function account(
   credentials: Credentials,
   identity: Signal<Identity | undefined>,
@@ -22,7 +22,7 @@ export function account(
       type: 'button',
       popovertarget: 'account',
     },
-    h('span', { class: 'unseen' }, 'Account, token ends in '),
+    h('span', { class: 'unseen' }, 'Account, token expires in '),
     tokenRing(credentials, identity),
     h('span', { class: 'who-short clip' }, name),
   );
@@ -51,8 +51,8 @@ export function account(
       'p',
       { class: 'hint' },
       credentials.way === 'dev'
-        ? 'This development server signs its own page in, and renews the token before it ends.'
-        : 'The token is kept in the session storage of this tab only, until you sign out or close it.',
+        ? 'This development server issues the token of its page, and renews it before it expires.'
+        : 'The token is stored only in the session storage of this tab, until you sign out or close the tab.',
     ),
     h(
       'p',
@@ -60,7 +60,7 @@ export function account(
       h(
         'button',
         { class: 'ghost', type: 'button', onclick: signOut },
-        'Sign out, or sign in as another…',
+        'Sign out or switch users…',
       ),
     ),
   );
@@ -69,8 +69,8 @@ export function account(
 
 function life(credentials: Credentials, identity: Identity | undefined): string {
   const until = credentials.life.value.until ?? identity?.expiresAt;
-  if (until === undefined) return 'has no end that is known';
-  return `ends in ${countdown(until - Math.max(credentials.life.value.from, now.value))}, at ${clockTime(until).slice(0, 8)}`;
+  if (until === undefined) return 'the expiry is not known';
+  return `expires in ${countdown(until - Math.max(credentials.life.value.from, now.value))}, at ${clockTime(until).slice(0, 8)}`;
 }
 
 function renewed({ life }: Credentials): string {

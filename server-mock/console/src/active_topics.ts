@@ -1,4 +1,4 @@
-/** The topics that are active, with how often something is published to them. */
+/** The active topics, each with its publish rate. */
 
 import { type Message, PermissionDenied, type PubSub, type TopicInfo } from '@hanzoai/pubsub';
 
@@ -7,10 +7,10 @@ import { messagesBetween, RateSeries } from './rates.js';
 import { everyWhileVisible, Signal } from './reactive.js';
 
 const POLL = 2_000;
-/** Topics that are listed. */
+/** Maximum topics in the list. */
 export const TOPICS_MAX = 300;
 
-/** One of them. */
+/** A topic of the list. */
 export interface Topic {
   readonly name: string;
   readonly info: TopicInfo | undefined;
@@ -23,17 +23,20 @@ interface Known {
   readonly rates: RateSeries;
 }
 
-/** Asks for the list modestly; without the right to it, it knows what it has seen. */
+/**
+ * Polls the list of topics. If the identity may not list topics, it counts the received messages
+ * instead.
+ */
 export class Topics {
-  /** By name. */
+  /** Sorted by name. */
   readonly list: Signal<readonly Topic[]> = new Signal<readonly Topic[]>([]);
   /** Whether the identity may list topics; undefined before the first answer. */
   readonly listed: Signal<boolean | undefined> = new Signal<boolean | undefined>(undefined);
-  /** Whether there are more than are shown. */
+  /** Whether there are more topics than the list shows. */
   readonly more: Signal<boolean> = new Signal(false);
-  /** Of all topics that are known. */
+  /** The rate of all known topics. */
   readonly all: RateSeries = new RateSeries();
-  /** Only topics that begin so are asked for, where there are too many. */
+  /** Prefix for the next request, if there are too many topics. */
   prefix = '';
   private readonly _known = new Map<string, Known>();
   private readonly _began = Date.now();
@@ -45,14 +48,14 @@ export class Topics {
     everyWhileVisible(POLL, () => void this.poll());
   }
 
-  /** A message was received; what the list of topics counts, or what was replayed, is not counted. */
+  /** Count a received message, unless it was replayed or the list of topics counts it. */
   seen({ topic, seq, timestamp }: Message): void {
     const known = this._known.get(topic) ?? this._learn(topic);
     const counts = this.listed.peek() === false ? timestamp > this._began : seq === undefined;
     if (known && counts) known.received += 1;
   }
 
-  /** Ask now. */
+  /** Request the list now. */
   async poll(): Promise<void> {
     if (this._asking || this._ps.state !== 'connected') return;
     this._asking = true;
@@ -60,7 +63,7 @@ export class Topics {
       if (this.listed.peek() !== false) await this._ask();
     } catch (error) {
       if (error instanceof PermissionDenied) this.listed.value = false;
-      // While the connection is down, its state already shows it.
+      // Don't report the error: the connection state shows it.
       else if (this._ps.state === 'connected') tell(error);
     } finally {
       this._asking = false;

@@ -1,6 +1,6 @@
 /** The content of a JWT, for display only: only the server can verify it. */
 
-/** The claims that are shown. */
+/** The displayed claims. */
 export interface Claims {
   readonly user: string | undefined;
   readonly kind: string | undefined;

@@ -1,11 +1,11 @@
-/** The time as the page shows it: a signal that moves once a second while anybody can see it. */
+/** The current time as a signal that changes once a second while the page is visible. */
 
 import { everyWhileVisible, Signal } from './reactive.js';
 
 /** Unix ms of this machine. */
 export const now: Signal<number> = new Signal(Date.now());
 
-/** Let it run until the scope ends. */
+/** Run the clock until the scope ends. */
 export function runClock(): void {
   everyWhileVisible(1_000, () => {
     now.value = Date.now();

@@ -1,9 +1,9 @@
-/** A colour for each topic: the same after a reload, and far from its neighbours. */
+/** A colour for each topic: stable across reloads, and distinct from its neighbours. */
 
-/** How many colours there are; `--tone-0` and on of the style sheet. */
+/** Number of colours: `--tone-0` and the following ones in the style sheet. */
 export const TONES = 12;
 
-/** Tones by topic: where the name says, or the next one that no one has. */
+/** Tones by topic, chosen by the hash of the name, or the next unused one. */
 export class Colours {
   private readonly _tones = new Map<string, number>();
   private readonly _used = new Array<number>(TONES).fill(0);

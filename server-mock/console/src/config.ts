@@ -1,18 +1,18 @@
 /** What the server passes to the page when it loads. */
 
-/** Where things are, and what may be done. */
+/** Addresses and options of the server. */
 export interface Config {
   /** URL of the WebSocket. */
   readonly ws: string;
   /** Base URL of the HTTP API. */
   readonly http: string;
-  /** Of the server. */
+  /** Version of the server. */
   readonly version: string;
   /** Whether the server signs in without a token. */
   readonly devSignIn: boolean;
 }
 
-/** Ask for it. */
+/** Request it. */
 export async function loadConfig(): Promise<Config> {
   const answer = await fetch('console/config.json', { credentials: 'omit' });
   if (!answer.ok) throw new Error(`The server answered ${answer.status}.`);

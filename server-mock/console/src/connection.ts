@@ -6,12 +6,12 @@ import { onEnd, Signal } from './reactive.js';
 
 const LOG_MAX = 40;
 
-/** A change, with the time of its event. */
+/** A change of state with its time. */
 export interface Step extends StateChange {
   readonly at: number;
 }
 
-/** Follows one client. */
+/** Records the states of one client. */
 export class Connection {
   readonly state: Signal<StateName>;
   readonly last: Signal<Step | undefined> = new Signal<Step | undefined>(undefined);
@@ -31,7 +31,7 @@ export class Connection {
   }
 }
 
-/** How a state is called. */
+/** The displayed name of a state. */
 export const STATE_NAMES: Readonly<Record<StateName, string>> = {
   initialized: 'Not connected',
   connecting: 'Connecting',
@@ -44,13 +44,13 @@ export const STATE_NAMES: Readonly<Record<StateName, string>> = {
   failed: 'Stopped',
 };
 
-/** What colour it has. */
+/** The colour of a state. */
 export function tone(state: StateName): 'good' | 'wait' | 'bad' {
   if (state === 'connected') return 'good';
   return state === 'failed' || state === 'closed' || state === 'suspended' ? 'bad' : 'wait';
 }
 
-/** One line on what happens now: the reason, the attempt, and how long until the next one. */
+/** The current state in one line: the reason, the attempt, and the time until the next one. */
 export function explain(step: Step | undefined, now: number): string {
   if (!step || step.to === 'connected') return '';
   const parts: string[] = [];

@@ -1,4 +1,4 @@
-/** The open connections of the server, asked for while they are shown, and the cut of one. */
+/** The open connections of the server, polled while they are shown, and the request to cut one. */
 
 import type { Credentials } from './credentials.js';
 import { effect, everyWhileVisible, Signal } from './reactive.js';
@@ -6,7 +6,7 @@ import { effect, everyWhileVisible, Signal } from './reactive.js';
 const POLL = 3_000;
 const LIMIT = 200;
 
-/** One of them, in the names of the wire. */
+/** A connection, with the field names of the wire. */
 export interface OpenConnection {
   readonly client_id: string;
   readonly user_id: string;
@@ -22,7 +22,7 @@ export interface OpenConnection {
   readonly stalled?: boolean;
 }
 
-/** What is known of them. */
+/** The received list. */
 export interface Listing {
   readonly state: 'asking' | 'listed' | 'forbidden' | 'failed';
   readonly connections: readonly OpenConnection[];
@@ -31,7 +31,7 @@ export interface Listing {
 
 const NONE: Listing = { state: 'asking', connections: [], total: 0 };
 
-/** Asks for those of the chosen topic, or all. */
+/** Requests the connections of the chosen topic, or all. */
 export class Connections {
   readonly listing: Signal<Listing> = new Signal(NONE);
   private _asked = 0;
@@ -55,7 +55,7 @@ export class Connections {
     });
   }
 
-  /** Ask now; the answer to the last question counts. */
+  /** Request now; only the answer to the newest request counts. */
   async ask(): Promise<void> {
     this._asked += 1;
     const asked = this._asked;
@@ -66,7 +66,7 @@ export class Connections {
     if (asked === this._asked) this.listing.value = found;
   }
 
-  /** Cut one. Returns whether it was there. */
+  /** Cut a connection. Returns whether it existed. */
   async cut(clientId: string): Promise<boolean> {
     const path = `${this._http}/v1/connections/${encodeURIComponent(clientId)}`;
     const answer = await this._fetch(path, 'DELETE').catch(() => undefined);

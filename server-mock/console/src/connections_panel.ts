@@ -1,4 +1,4 @@
-/** Who is connected, how far each connection lags, and the button that cuts it. */
+/** The panel of connections: identities, the lag of each, and a button to cut it. */
 
 import { now } from './clock.js';
 import type { Connections, Listing, OpenConnection } from './connections.js';
@@ -8,13 +8,13 @@ import type { Feed } from './messages/feed.js';
 import { effect, scope } from './reactive.js';
 
 const PATTERNS = 4;
-/** Names of the protocols; others are shown as they are. */
+/** Names of the protocols; any other is shown unchanged. */
 const TRANSPORTS: Readonly<Record<string, string>> = {
   socket: 'WebSocket',
   event_stream: 'SSE',
 };
 
-/** Build it. */
+/** Build the panel. */
 export function connectionsPanel(
   connections: Connections,
   feed: Feed,
@@ -39,7 +39,7 @@ export function connectionsPanel(
       row.show(each, each.client_id === me());
       return row.element;
     });
-    // Elements that stay in place keep the focus.
+    // Keep existing elements in place, so that they keep the focus.
     if (elements.some((each, n) => each !== list.children[n]) || !elements.length) {
       replace(list, ...elements);
     } else while (list.children.length > elements.length) list.lastElementChild?.remove();
@@ -88,7 +88,7 @@ export function connectionsPanel(
 
 function note({ state, connections, total }: Listing): string {
   if (state === 'asking') return 'Loading…';
-  if (state === 'forbidden') return 'Listing connections needs an administrator’s token.';
+  if (state === 'forbidden') return 'Listing connections requires the token of an administrator.';
   if (state === 'failed') return 'The server does not answer. The list is loaded again soon.';
   if (!total) return 'No connection.';
   const more = total - connections.length;

@@ -1,9 +1,9 @@
-/** Buttons that put a text on the clipboard. */
+/** Buttons that copy a text to the clipboard. */
 
 import { h, replace } from './dom.js';
 import { icon } from './icons.js';
 
-/** A button that copies, and confirms it for a moment. */
+/** A button that copies and shows a brief confirmation. */
 export function copyButton(label: string, text: () => string, words = true): HTMLButtonElement {
   const button: HTMLButtonElement = h('button', {
     class: words ? 'ghost small' : 'ghost icon-only',

@@ -1,4 +1,4 @@
-/** Who is signed in, and how the next token is got. */
+/** The signed-in identity, and the source of its next token. */
 
 import { AuthRefused, type Token, type TokenCallback } from '@hanzoai/pubsub';
 
@@ -6,18 +6,18 @@ import { type Claims, readClaims } from './claims.js';
 import { Signal } from './reactive.js';
 import { recall, remember } from './storage.js';
 
-/** What a development server may be asked for. */
+/** Kinds of tokens that a development server issues. */
 export const KINDS = ['admin', 'service', 'agent', 'user'] as const;
-/** What a token is for. */
+/** Purpose of a token. */
 export type Kind = (typeof KINDS)[number];
 
-/** The life of the token in use. */
+/** Lifetime of the current token. */
 export interface TokenLife {
-  /** From when the page has it, Unix ms of this machine. */
+  /** When the page received it, Unix ms of this machine. */
   readonly from: number;
-  /** Its end, Unix ms of this machine; undefined where it has none or no one knows. */
+  /** Its expiry, Unix ms of this machine; undefined if it has none or it is unknown. */
   readonly until: number | undefined;
-  /** How often it was renewed. */
+  /** Number of renewals. */
   readonly renewals: number;
 }
 
@@ -27,13 +27,13 @@ export interface Credentials {
   /** The claims of the token, for display only. */
   readonly claims: Signal<Claims>;
   readonly life: Signal<TokenLife>;
-  /** What `new PubSub` takes. */
+  /** Options for `new PubSub`. */
   readonly options: { readonly token: string } | { readonly getToken: TokenCallback };
-  /** The token of this moment. */
+  /** The current token. */
   current(): string | undefined;
 }
 
-/** Tokens of a development server, renewed as long as the page is open. */
+/** Tokens of a development server, renewed while the page is open. */
 export function devCredentials(user: string, kind: Kind): Credentials {
   const claims = new Signal<Claims>({ user, kind, orgs: [] });
   const life = new Signal<TokenLife>({ from: Date.now(), until: undefined, renewals: -1 });
@@ -59,7 +59,7 @@ export function devCredentials(user: string, kind: Kind): Credentials {
   return { way: 'dev', claims, life, options: { getToken }, current: () => current };
 }
 
-/** A token that the user pasted. */
+/** A token that the user has pasted. */
 export function pastedCredentials(token: string): Credentials {
   const value = token.trim().replace(/^bearer\s+/i, '');
   const claims = readClaims(value) ?? { user: undefined, kind: undefined, orgs: [] };
@@ -75,7 +75,7 @@ export function pastedCredentials(token: string): Credentials {
 
 const KEY = 'signed-in';
 
-/** Keep who is signed in for a reload of this tab; nothing outlives the tab. */
+/** Store the identity for a reload of this tab. It is deleted with the tab. */
 export function keepSignedIn(credentials: Credentials | undefined): void {
   const { user, kind } = credentials?.claims.peek() ?? {};
   const kept =
@@ -87,7 +87,7 @@ export function keepSignedIn(credentials: Credentials | undefined): void {
   remember('sessionStorage', KEY, JSON.stringify(kept));
 }
 
-/** Who was signed in before the reload; `out` after a sign-out; undefined in a tab that is new. */
+/** The identity before the reload; `out` after a sign-out; undefined in a new tab. */
 export function signedInBefore(dev: boolean): Credentials | 'out' | undefined {
   const kept: unknown = parse(recall('sessionStorage', KEY) ?? 'null');
   const token = text(kept, 'token');

@@ -1,4 +1,7 @@
-/** A minute to watch: people who chat, an agent at work, an answer, a cut and its replay. */
+/**
+ * A demonstration of one minute: a chat, an agent with its answer, a lost connection and its
+ * replay.
+ */
 
 import type { PubSub } from '@hanzoai/pubsub';
 
@@ -8,10 +11,10 @@ import { onEnd, Signal } from './reactive.js';
 
 const STEP = 125;
 const LASTS = 60_000;
-/** Steps at which connections are cut. */
+/** Steps that cut the connection. */
 const CUT_BEN = 80;
 const CUT_PAGE = 160;
-/** Messages that the page misses during its cut. */
+/** Messages that the page misses while its connection is cut. */
 const MISSED = 5;
 const LOBBY = 'demo.chat.lobby';
 const ANSWERED = 'demo.run-7.answer';
@@ -19,7 +22,7 @@ const ANSWERED = 'demo.run-7.answer';
 const ANSWER =
   'A topic is a log with a limit. A reader knows the number of the last message, so after a ' +
   'broken connection the reader asks for what follows that number, and gets each message once and in ' +
-  'order. What the log has forgotten by then is reported as a gap.';
+  'order. Messages that the log no longer retains are reported as a gap.';
 const CHAT = [
   ['ana', 'morning! is the stream up?'],
   ['ben', 'yes, since six. the new model answers on demo.run-7.answer'],
@@ -30,27 +33,30 @@ const CHAT = [
 ] as const;
 const WORK = ['planning', 'searching', 'reading', 'reading', 'writing', 'checking', 'done'];
 
-/** Clients that the demonstration plays. */
+/** Clients of the demonstration. */
 interface Cast {
   readonly writer: PubSub;
   readonly ana: PubSub;
   readonly ben: PubSub;
 }
 
-/** What the demonstration needs of the page. */
+/** The functions of the page that the demonstration uses. */
 export interface Stage {
-  /** A client for a user, with the addresses of the page. */
+  /** Create a client for a user at the addresses of the page. */
   client(user: string, kind: Kind): PubSub;
-  /** Cuts a connection. Returns whether it was cut. */
+  /** Cut a connection. Returns whether it was cut. */
   cut(clientId: string): Promise<boolean>;
   /** The client of the page. */
   readonly ps: PubSub;
 }
 
-/** Plays under `demo.`: a chat whose members come and type, an answer, a cut and its replay. */
+/**
+ * Plays on `demo.`: a chat whose members join and type, an answer, a lost connection and its
+ * replay.
+ */
 export class Demonstration {
   readonly running: Signal<boolean> = new Signal(false);
-  /** What happens now, in words; empty while nothing is played. */
+  /** The current step in words; empty while the demonstration is not running. */
   readonly caption: Signal<string> = new Signal('');
   private _timer: ReturnType<typeof setInterval> | undefined;
   private _cast: Cast | undefined;
@@ -59,7 +65,7 @@ export class Demonstration {
     onEnd(() => this.stop());
   }
 
-  /** Begin; it ends automatically. */
+  /** Start the demonstration; it ends by itself. */
   start(): void {
     if (this.running.peek()) return;
     this.running.value = true;
@@ -90,7 +96,7 @@ export class Demonstration {
     }, STEP);
   }
 
-  /** End it now. */
+  /** Stop it. */
   stop(): void {
     clearInterval(this._timer);
     this.running.value = false;
@@ -162,7 +168,7 @@ export class Demonstration {
 
   private _try(done: Promise<unknown>): void {
     done.catch((error: unknown) => {
-      // Its end interrupts what is under way.
+      // Ignore the errors of calls that stopping has interrupted.
       if (!this.running.peek()) return;
       this.stop();
       tell(error);

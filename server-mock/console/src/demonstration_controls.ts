@@ -1,9 +1,9 @@
-/** The line that shows what the demonstration does, and the button that plays it. */
+/** The line that describes the step of the demonstration, and the button that starts it. */
 
 import type { Demonstration } from './demonstration.js';
 import { h } from './dom.js';
 
-/** Below the bar while it is played. */
+/** The line below the bar, shown while the demonstration is running. */
 export function captionLine(demonstration: Demonstration): HTMLElement {
   const { caption, running } = demonstration;
   return h(
@@ -18,7 +18,7 @@ export function captionLine(demonstration: Demonstration): HTMLElement {
   );
 }
 
-/** Plays it. */
+/** The button that starts it. */
 export function demonstrationButton(demonstration: Demonstration, look: string): HTMLElement {
   const { running } = demonstration;
   return h(
@@ -29,6 +29,6 @@ export function demonstrationButton(demonstration: Demonstration, look: string):
       disabled: () => running.value,
       onclick: () => demonstration.start(),
     },
-    () => (running.value ? 'Demonstration runs…' : 'Play a demonstration'),
+    () => (running.value ? 'Demonstration running…' : 'Play a demonstration'),
   );
 }

@@ -1,16 +1,18 @@
-/** Elements as expressions; what is a function follows the signals that it reads. */
+/**
+ * Elements as expressions. A function as a child or attribute is updated with the signals it reads.
+ */
 
 import { effect } from './reactive.js';
 
 type Value = string | number | boolean | null | undefined;
-/** What an element may contain. */
+/** The content of an element. */
 export type Child = Node | string | number | null | undefined | false | (() => string | number);
-/** Attributes, and listeners under `on…`. */
+/** Attributes, and event listeners as `on…`. */
 export type Attributes = Readonly<Record<string, Value | (() => Value) | ((event: never) => void)>>;
 
 const SVG = 'http://www.w3.org/2000/svg';
 
-/** An HTML element. */
+/** Create an HTML element. */
 export function h<Name extends keyof HTMLElementTagNameMap>(
   name: Name,
   attributes: Attributes = {},
@@ -21,7 +23,7 @@ export function h<Name extends keyof HTMLElementTagNameMap>(
   return element;
 }
 
-/** An SVG element. */
+/** Create an SVG element. */
 export function svg(
   name: string,
   attributes: Attributes = {},
@@ -32,12 +34,12 @@ export function svg(
   return element;
 }
 
-/** Replace what an element holds. */
+/** Replace the content of an element. */
 export function replace(element: Element, ...children: readonly Child[]): void {
   element.replaceChildren(...children.flatMap(nodes));
 }
 
-/** Set an attribute; true is present, false, null and undefined are absent. */
+/** Set an attribute. true sets an empty value; false, null and undefined remove it. */
 export function setAttribute(element: Element, name: string, value: Value): void {
   if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else {

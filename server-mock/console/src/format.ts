@@ -1,4 +1,4 @@
-/** Numbers, times and data as people read them. */
+/** Formats numbers, times and data for display. */
 
 const CLOCK = new Intl.DateTimeFormat('en-GB', {
   hour: '2-digit',
@@ -7,7 +7,7 @@ const CLOCK = new Intl.DateTimeFormat('en-GB', {
 });
 const WHEN = new Intl.DateTimeFormat('en-GB', { dateStyle: 'medium', timeStyle: 'medium' });
 
-/** Characters of a preview. */
+/** Maximum characters of a preview. */
 export const PREVIEW_MAX = 320;
 
 /** `14:03:22.418`, in the time zone of the browser. */
@@ -20,7 +20,7 @@ export function fullTime(ms: number): string {
   return WHEN.format(ms);
 }
 
-/** `4:32`, `1:04:32`; never below 0. */
+/** `4:32`, `1:04:32`; never negative. */
 export function countdown(ms: number): string {
   const seconds = Math.max(0, Math.ceil(ms / 1000));
   const [h, m, s] = [Math.floor(seconds / 3600), Math.floor(seconds / 60) % 60, seconds % 60];
@@ -51,7 +51,7 @@ export function compact(count: number): string {
   return `${(count / unit).toFixed(count / unit < 100 ? 1 : 0)}${name}`;
 }
 
-/** `0`, `0.3`, `8.2`, `128`, `9.9k`: how often a second. */
+/** `0`, `0.3`, `8.2`, `128`, `9.9k`: a rate per second. */
 export function rate(perSecond: number): string {
   if (perSecond < 0.05) return '0';
   return perSecond < 10 ? perSecond.toFixed(1) : compact(perSecond);
@@ -62,7 +62,7 @@ export function bytes(size: number): string {
   if (Math.round(size) < 1024) return `${Math.round(size)} B`;
   const units = ['KiB', 'MiB', 'GiB', 'TiB'];
   let [value, unit] = [size / 1024, 0];
-  // The bounds are those of the rounded number: neither `10.0 KiB` nor `1024 KiB`.
+  // Compare the rounded number, so that neither `10.0 KiB` nor `1024 KiB` appears.
   while (value >= 1023.5 && unit < units.length - 1) [value, unit] = [value / 1024, unit + 1];
   return `${value.toFixed(value < 9.95 ? 1 : 0)} ${units[unit]}`;
 }
@@ -72,7 +72,7 @@ export function plural(count: number, one: string, many = `${one}s`): string {
   return `${count.toLocaleString('en-US')} ${count === 1 ? one : many}`;
 }
 
-/** Data on one line, cut after so many characters without walking all of it. */
+/** Data on one line, truncated. It stops walking through the data when the line is full. */
 export function preview(data: unknown, limit = PREVIEW_MAX): string {
   const parts: string[] = [];
   let length = 0;
@@ -102,7 +102,7 @@ export function preview(data: unknown, limit = PREVIEW_MAX): string {
   return text.length > limit ? `${text.slice(0, limit - 1)}…` : text;
 }
 
-/** Two letters for a user without a picture. */
+/** Two letters that represent a user without a picture. */
 export function initials(name: string): string {
   const words = name.split(/[\s._@-]+/).filter(Boolean);
   const letters = words.length > 1 ? [words[0], words.at(-1)] : [words[0]];

@@ -1,4 +1,4 @@
-/** Older messages of the topic that is shown, page by page upwards. */
+/** Older messages of the shown topic, loaded page by page. */
 
 import { NotFound, type PubSub } from '@hanzoai/pubsub';
 
@@ -8,10 +8,10 @@ import { effect, Signal } from './reactive.js';
 
 const PAGE = 50;
 
-/** Where the way back stands. */
+/** The state of loading. */
 export type HistoryState = 'more' | 'loading' | 'beginning' | 'full' | 'failed';
 
-/** Loads it. */
+/** Loads older messages. */
 export class History {
   readonly state: Signal<HistoryState> = new Signal<HistoryState>('more');
 
@@ -25,7 +25,7 @@ export class History {
     });
   }
 
-  /** Load the page before what is shown. */
+  /** Load the page before the oldest shown message. */
   async older(): Promise<void> {
     const topic = this._feed.narrowed.peek();
     if (topic === undefined || this.state.peek() === 'loading') return;
@@ -42,7 +42,7 @@ export class History {
       this._feed.prepend(topic, page);
       next = page.length < PAGE ? 'beginning' : 'more';
     } catch (error) {
-      // The oldest that is shown is retained no more: nor is anything before it.
+      // The oldest shown message is no longer retained, and neither is anything before it.
       if (error instanceof NotFound) next = 'beginning';
       else tell(error);
     }

@@ -1,4 +1,4 @@
-/** The few signs of the page, drawn with the colour of the text around. */
+/** The icons of the page, drawn in the colour of the surrounding text. */
 
 import { svg } from './dom.js';
 
@@ -23,10 +23,10 @@ const PATHS = {
   server: 'M4 5h16v6H4zM4 13h16v6H4zM8 8h.01M8 16h.01',
 } as const;
 
-/** The name of a sign. */
+/** The name of an icon. */
 export type IconName = keyof typeof PATHS;
 
-/** A sign of 16 pixels that assistive technology does not see. */
+/** An icon of 16 pixels, hidden from assistive technology. */
 export function icon(name: IconName): SVGElement {
   return svg(
     'svg',
@@ -35,7 +35,7 @@ export function icon(name: IconName): SVGElement {
   );
 }
 
-/** The mark: a source, and what goes out from it. */
+/** The logo: a source and its outgoing messages. */
 export function mark(): SVGElement {
   return svg(
     'svg',

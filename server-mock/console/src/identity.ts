@@ -3,18 +3,18 @@
 import type { Credentials } from './credentials.js';
 import { effect, Signal } from './reactive.js';
 
-/** Who, and how much they may. */
+/** The identity and its limits. */
 export interface Identity {
   readonly userId: string;
   readonly features: readonly string[];
   readonly limits: Readonly<Record<string, number>>;
-  /** The end of the token, Unix ms of this machine; undefined for one that does not end. */
+  /** Expiry of the token, Unix ms of this machine; undefined if it does not expire. */
   readonly expiresAt: number | undefined;
-  /** How far the clock of the server is before that of this machine, in ms. */
+  /** How far the clock of the server is ahead of the clock of this machine, in ms. */
   readonly ahead: number;
 }
 
-/** Asks whenever the client is connected or has another token. */
+/** Request it when the client connects and when the token changes. */
 export function followIdentity(
   http: string,
   credentials: Credentials,

@@ -1,12 +1,15 @@
-/** Where a text stops being JSON: browsers report this in different words, or not at all. */
+/**
+ * Finds the position at which a text stops being JSON. Browsers report it in different words, or
+ * not at all.
+ */
 
-/** A slip in a JSON text. */
+/** A syntax error in a JSON text. */
 export interface JsonSlip {
-  /** 1 for the first one. */
+  /** Line, from 1. */
   readonly line: number;
-  /** 1 for the first one. */
+  /** Column, from 1. */
   readonly column: number;
-  /** What is expected there. */
+  /** The expected syntax. */
   readonly expected: string;
 }
 
@@ -15,7 +18,7 @@ const SPACE = /[ \t\n\r]*/y;
 const STRING = /"(?:[^"\\\u0000-\u001f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*"/y;
 const SCALAR = /(?:-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null)(?![\w.])/y;
 
-/** The first slip; undefined for a text that is JSON. */
+/** The first error; undefined if the text is JSON. */
 export function findSlip(text: string): JsonSlip | undefined {
   const open: ('[' | '{')[] = [];
   let at = 0;
@@ -59,7 +62,7 @@ export function findSlip(text: string): JsonSlip | undefined {
       }
     }
     take(SPACE);
-    return at === text.length ? undefined : 'nothing more';
+    return at === text.length ? undefined : 'the end of the text';
   };
   const expected = value() ?? rest();
   if (expected === undefined) return undefined;

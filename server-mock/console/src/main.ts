@@ -1,4 +1,7 @@
-/** Starts the page: signs in by itself where it may, asks where it must. */
+/**
+ * Starts the page. It signs in automatically if the server allows it, and shows the sign-in form
+ * otherwise.
+ */
 
 import { loadConfig } from './config.js';
 import { type Credentials, devCredentials, keepSignedIn, signedInBefore } from './credentials.js';

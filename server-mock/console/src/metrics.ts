@@ -1,8 +1,8 @@
-/** The few numbers of `/metrics` that the page shows; the text format of Prometheus. */
+/** Reads the metrics that the page shows from `/metrics`, in the text format of Prometheus. */
 
 const LINE = /^hanzo_pubsub_([a-z_]+)(?:\{[^}]*\})?\s+([0-9.eE+-]+)$/;
 
-/** Sum of each metric over its labels, without the prefix. */
+/** The sum of each metric over its labels, by name without the prefix. */
 export function readMetrics(text: string): ReadonlyMap<string, number> {
   const found = new Map<string, number>();
   for (const line of text.split('\n')) {

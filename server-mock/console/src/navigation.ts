@@ -1,4 +1,4 @@
-/** Keeps the address and the page alike: links, back and forward. */
+/** Synchronizes the address with the page, for links, back and forward. */
 
 import { validateTopic } from '@hanzoai/pubsub';
 
@@ -6,7 +6,7 @@ import type { Feed } from './messages/feed.js';
 import { effect, listen, type Signal } from './reactive.js';
 import { formatRoute, parseRoute, type Route, type View } from './route.js';
 
-/** Follow the address until the scope ends; what it says now is shown at once. */
+/** Show the view of the current address, and follow changes until the scope ends. */
 export function navigation(
   view: Signal<View>,
   feed: Feed,
@@ -30,7 +30,7 @@ export function navigation(
     const [topic, type] = [feed.narrowed.value, feed.type.value];
     const address = formatRoute({ view: view.value, topic, type, query: feed.query.value });
     const place = `${view.value} ${topic}`;
-    // Typing a text adds no step to go back to, and neither does the first view of the page.
+    // Text input and the first view of the page add no history entry.
     const isNew = before !== undefined && before !== place;
     before = place;
     if (address === location.hash) return;

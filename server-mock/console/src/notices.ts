@@ -1,4 +1,4 @@
-/** Errors, each shown once, with its code and its remedy. */
+/** Error notices, each shown once, with code and remedy. */
 
 import { PubSubError } from '@hanzoai/pubsub';
 
@@ -8,12 +8,12 @@ import { effect, Signal } from './reactive.js';
 
 const SHOWN = 4;
 
-/** One thing that went wrong. */
+/** A notice. */
 export interface Problem {
   readonly code: string;
   readonly message: string;
   readonly remedy: string;
-  /** Whether it may be over by itself. */
+  /** Whether the problem may resolve itself. */
   readonly retryable?: boolean;
 }
 
@@ -23,7 +23,7 @@ interface Notice extends Problem {
 
 const notices = new Signal<readonly Notice[]>([]);
 
-/** An error in the words of the table. */
+/** The fields of an error. */
 export function problemOf(error: unknown): Problem {
   if (error instanceof PubSubError) {
     const { code, message, remedy, retryable } = error;
@@ -33,7 +33,7 @@ export function problemOf(error: unknown): Problem {
   return { code: 'console', message, remedy: '' };
 }
 
-/** Show an error; a repeated one only increases its count. */
+/** Show an error. If it is shown already, only its count increases. */
 export function tell(error: unknown): void {
   const problem = problemOf(error);
   const others = notices.peek().filter((each) => !same(each, problem));
@@ -41,17 +41,20 @@ export function tell(error: unknown): void {
   notices.value = [...others, { ...problem, times: (before?.times ?? 0) + 1 }].slice(-SHOWN);
 }
 
-/** Tell of an error of the client, but for a planned restart or a cut: the status line says that. */
+/**
+ * Show an error of the client, except for a planned restart or a cut, which the status line
+ * reports.
+ */
 export function tellOfClient(error: unknown): void {
   if (problemOf(error).code !== 'going_away') tell(error);
 }
 
-/** There is a connection again: what concerned the old one is over. */
+/** Remove the notices that a new connection resolves. */
 export function settleNotices(): void {
   notices.value = notices.peek().filter((each) => !each.retryable);
 }
 
-/** Where they are shown. */
+/** The element that shows the notices. */
 export function noticeArea(): HTMLElement {
   const area = h('div', { class: 'notices' });
   effect(() => {

@@ -1,4 +1,4 @@
-/** Who is present. */
+/** The panel of present users. */
 
 import type { PresenceMember } from '@hanzoai/pubsub';
 
@@ -20,7 +20,7 @@ const VERBS = {
   leave: 'left',
 } as const;
 
-/** Build it. */
+/** Build the panel. */
 export function peoplePanel(
   people: People,
   feed: Feed,
@@ -51,7 +51,7 @@ export function peoplePanel(
         return group(name, members.length, shown, colours, me());
       }),
       !groups.length && none(topic, readersOf(topic)),
-      moves.length > 0 && h('h3', {}, 'Comings and goings'),
+      moves.length > 0 && h('h3', {}, 'Joins and leaves'),
       moves.length > 0 && h('ol', { class: 'moves' }, ...moves.map((move) => moved(move, colours))),
     );
   });

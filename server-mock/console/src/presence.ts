@@ -1,12 +1,12 @@
-/** Who is present on the topics that are watched, and who came and went. */
+/** The users present on the watched topics, and who joined and left. */
 
 import { matches, type PresenceChange, type PresenceMember } from '@hanzoai/pubsub';
 
 import { Signal } from './reactive.js';
 
-/** Lines of the log that are kept. */
+/** Maximum entries of the log. */
 const LOG_MAX = 30;
-/** Topics whose members are kept. */
+/** Maximum topics whose members are stored. */
 const TOPICS_MAX = 500;
 
 /** A member joined, changed or left. */
@@ -21,10 +21,10 @@ export interface Movement {
 export class People {
   readonly topics: Signal<ReadonlyMap<string, readonly PresenceMember[]>> = new Signal(new Map());
   readonly log: Signal<readonly Movement[]> = new Signal<readonly Movement[]>([]);
-  /** The one subscription that tells of a topic, where several could. */
+  /** The subscription whose changes count for a topic that several subscriptions cover. */
   private readonly _teller = new Map<string, string>();
 
-  /** Take a change that a subscription tells. */
+  /** Apply a change that a subscription reported. */
   take(pattern: string, { topic, members, change, member }: PresenceChange): void {
     const teller = this._teller.get(topic) ?? pattern;
     if (teller !== pattern) return;
@@ -44,7 +44,7 @@ export class People {
     this.log.value = [movement, ...this.log.peek()].slice(0, LOG_MAX);
   }
 
-  /** A subscription has ended. */
+  /** Remove a subscription that has ended. */
   forget(pattern: string, left: readonly string[]): void {
     const next = new Map(this.topics.peek());
     for (const [topic, teller] of this._teller) {

@@ -1,10 +1,10 @@
-/** What is in the publish box, checked before anything is sent. */
+/** The content of the publish form, validated before it is sent. */
 
 import type { Outgoing, PublishOptions } from '@hanzoai/pubsub';
 
 import { findSlip } from './json_place.js';
 
-/** The fields as typed. */
+/** The fields as the user typed them. */
 export interface Draft {
   readonly topic: string;
   readonly type: string;
@@ -13,15 +13,15 @@ export interface Draft {
   readonly id: string;
 }
 
-/** What is wrong, and in which field. */
+/** The problem, and the field that has it. */
 export interface Slip {
   readonly field: keyof Draft;
   readonly message: string;
 }
 
-/** The data as JSON; a slip says where it stops being that. */
+/** Parse the data as JSON; an error names its position. */
 export function readData(text: string): { readonly data: unknown } | Slip {
-  if (!text.trim()) return { field: 'data', message: 'Data is empty. Any JSON will do: {}' };
+  if (!text.trim()) return { field: 'data', message: 'Data is empty. Enter JSON, for example {}.' };
   try {
     return { data: JSON.parse(text) as unknown };
   } catch {
@@ -30,15 +30,15 @@ export function readData(text: string): { readonly data: unknown } | Slip {
       column: 1,
       expected: 'a value',
     };
-    const message = `Not JSON: line ${line}, column ${column} should be ${expected}.`;
+    const message = `Not JSON: expected ${expected} at line ${line}, column ${column}.`;
     return { field: 'data', message };
   }
 }
 
 /**
- * What to publish, or the first slip.
+ * The message to publish, or the first problem.
  *
- * @param checkTopic Throws the SDK's words on a topic that is none.
+ * @param checkTopic Throws the error of the SDK for an invalid topic.
  */
 export function readDraft(
   draft: Draft,
@@ -53,7 +53,10 @@ export function readDraft(
   }
   const ttl = draft.ttl.trim();
   if (ttl && !/^\d{1,9}$/.test(ttl)) {
-    return { field: 'ttl', message: 'A whole number of seconds; 0 keeps nothing in history.' };
+    return {
+      field: 'ttl',
+      message: 'Enter a whole number of seconds. With 0, the history does not retain the message.',
+    };
   }
   const data = readData(draft.data);
   if ('field' in data) return data;

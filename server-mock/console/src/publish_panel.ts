@@ -1,4 +1,4 @@
-/** The publish box. */
+/** The publish form. */
 
 import { type Message, type Published, type PubSub, validateTopic } from '@hanzoai/pubsub';
 import type { Topics } from './active_topics.js';
@@ -21,19 +21,19 @@ type Result =
   | { readonly kind: 'done'; readonly published: Published; readonly took: number }
   | { readonly kind: 'refused'; readonly problem: Problem };
 
-/** What the rest of the page does with it. */
+/** Its functions for the rest of the page. */
 export interface PublishPanel {
   readonly element: HTMLElement;
-  /** Fill it with a message. */
+  /** Fill the form. */
   fill(draft: Partial<Draft>): void;
-  /** Fill it with one that was received. */
+  /** Fill the form with a received message. */
   again(message: Message): void;
   focus(): void;
   /** Show the form. */
   unfold(): void;
 }
 
-/** Build it. */
+/** Build the form. */
 export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
   const slip = new Signal<Slip | undefined>(undefined);
   const result = new Signal<Result | undefined>(undefined);
@@ -127,7 +127,7 @@ export function publishPanel(ps: PubSub, topics: Topics): PublishPanel {
   const unfold = (on: boolean): void => {
     open.value = on;
     remember('localStorage', KEY, on ? 'open' : undefined);
-    // At once: what is about to get the focus must not be hidden any more.
+    // Update the class at once, because the element that gets the focus must not be hidden.
     element.classList.toggle('folded', !on);
   };
   const form = h(

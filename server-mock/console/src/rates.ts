@@ -1,6 +1,6 @@
-/** How often something happens: samples of the last minute. */
+/** Rates of events: samples of the last minute. */
 
-/** Samples that are kept. */
+/** Number of samples. */
 export const SAMPLES = 30;
 const RECENT = 3;
 
@@ -9,7 +9,7 @@ export class RateSeries {
   readonly perSecond: number[] = new Array<number>(SAMPLES).fill(0);
   private _recent = 0;
 
-  /** Take the count of one interval. */
+  /** Add the count of an interval. */
   push(count: number, seconds: number): void {
     this.perSecond.push(seconds > 0 ? Math.max(0, count) / seconds : 0);
     this.perSecond.shift();
@@ -17,21 +17,21 @@ export class RateSeries {
     this._recent = recent.reduce((sum, each) => sum + each, 0) / recent.length;
   }
 
-  /** Recent rate per second. */
+  /** The recent rate per second. */
   get recent(): number {
     return this._recent;
   }
 
-  /** Whether nothing happened for as long as is kept. */
+  /** Whether all samples are 0. */
   get quiet(): boolean {
     return this.perSecond.every((each) => each === 0);
   }
 }
 
 /**
- * How many messages came between two positions of a log.
+ * Number of messages between two positions of a log.
  *
- * A restarted log begins at about the time in microseconds: its jump does not count.
+ * A restarted log begins at about the time in microseconds, so this jump counts as 0.
  */
 export function messagesBetween(before: number | undefined, now: number | undefined): number {
   if (before === undefined || now === undefined || now < before) return 0;

@@ -1,4 +1,4 @@
-/** Values that notify of changes, and effects that run again then. */
+/** Signals that notify of changes, and effects that then run again. */
 
 interface Run {
   readonly perform: () => void;
@@ -32,18 +32,18 @@ export class Signal<T> {
     this.touch();
   }
 
-  /** Read without subscribing to changes. */
+  /** Read the value without subscribing to changes. */
   peek(): T {
     return this._value;
   }
 
-  /** Notify that the inside of the value has changed. */
+  /** Notify that the value was changed in place. */
   touch(): void {
     for (const run of this._readers) schedule(run);
   }
 }
 
-/** Do something now, and again soon after a value that it read has changed. */
+/** Run a function now, and again soon after a value that it read has changed. */
 export function effect(perform: () => void): () => void {
   const run: Run = { perform, sources: new Set(), ends: [], queued: false, ended: false };
   const end = (): void => {
@@ -55,7 +55,7 @@ export function effect(perform: () => void): () => void {
   return end;
 }
 
-/** Build something whose effects and listeners end together. */
+/** Run a function. All of its effects and listeners end together. */
 export function scope(build: () => void): () => void {
   const outer = owner;
   const inner = { ends: [] as (() => void)[] };
@@ -70,7 +70,7 @@ export function scope(build: () => void): () => void {
   };
 }
 
-/** Have something done when the scope or the effect around ends or is done again. */
+/** Run a function when the current scope or effect ends, or the effect runs again. */
 export function onEnd(end: () => void): void {
   owner?.ends.push(end);
 }
@@ -86,7 +86,7 @@ export function listen(
   onEnd(() => target.removeEventListener(type, listener as EventListener, options));
 }
 
-/** Do something every so many milliseconds while the page is visible. */
+/** Run a function at this interval in milliseconds while the page is visible. */
 export function everyWhileVisible(ms: number, perform: () => void): void {
   const timer = setInterval(() => {
     if (!document.hidden) perform();

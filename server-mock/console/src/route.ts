@@ -1,16 +1,16 @@
-/** The address of what the page shows, after `#`: a link opens the same view elsewhere. */
+/** The route, in the address after `#`. A link opens the same view elsewhere. */
 
 /** A panel. */
 export type View = 'topics' | 'messages' | 'publish' | 'people' | 'connections' | 'server';
 
-/** What is shown. */
+/** The shown view. */
 export interface Route {
   readonly view: View;
-  /** The topic that is chosen; undefined for all. */
+  /** The chosen topic; undefined for all topics. */
   readonly topic: string | undefined;
-  /** Only messages of this type. */
+  /** Filter by type. */
   readonly type: string | undefined;
-  /** Only messages that contain this text. */
+  /** Filter by text. */
   readonly query: string;
 }
 
@@ -35,9 +35,9 @@ export function formatRoute({ view, topic, type, query }: Route): string {
 }
 
 /**
- * The route of an address; undefined for one that is none.
+ * The route of an address; undefined if it has none.
  *
- * @param checkTopic Throws for an invalid topic, which is ignored.
+ * @param checkTopic Throws for an invalid topic, which is then ignored.
  */
 export function parseRoute(
   hash: string,

@@ -1,4 +1,4 @@
-/** The server in numbers: health, addresses, connections, traffic. */
+/** The state of the server: health, addresses, connections, traffic. */
 
 import type { Config } from './config.js';
 import { copyButton } from './copy.js';
@@ -15,12 +15,12 @@ interface Facts {
   readonly healthy: boolean | undefined;
   readonly took: number | undefined;
   readonly metrics: ReadonlyMap<string, number> | undefined;
-  /** A second, since the time before. */
+  /** Rate per second since the last poll. */
   readonly published: number;
   readonly delivered: number;
 }
 
-/** Build it. */
+/** Build the panel. */
 export function serverPanel(
   config: Config,
   connected: () => boolean,
@@ -50,7 +50,7 @@ export function serverPanel(
   };
   everyWhileVisible(POLL, () => void poll());
   effect(() => {
-    // With a connection there is something to count, and without one something to find out.
+    // Poll at once when the connection changes.
     connected();
     void poll();
   });
@@ -151,7 +151,7 @@ async function metricsOf(http: string): Promise<ReadonlyMap<string, number> | un
     const answer = await fetch(`${http}/metrics`, { cache: 'no-store', credentials: 'omit' });
     return answer.ok ? readMetrics(await answer.text()) : undefined;
   } catch {
-    // A proxy may keep it from everybody but the scraper.
+    // A proxy may allow only the scraper to read the metrics.
     return undefined;
   }
 }

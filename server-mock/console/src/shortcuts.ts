@@ -1,10 +1,10 @@
-/** Single keys that lead somewhere; `?` lists them, and they can be turned off (WCAG 2.1.4). */
+/** Keyboard shortcuts with single keys. `?` lists them, and they can be turned off (WCAG 2.1.4). */
 
 import { h } from './dom.js';
 import { listen, Signal } from './reactive.js';
 import { recall, remember } from './storage.js';
 
-/** One key. */
+/** A shortcut. */
 export interface Shortcut {
   readonly key: string;
   readonly does: string;
@@ -12,15 +12,15 @@ export interface Shortcut {
 }
 
 const OTHERS = [
-  ['↑ ↓', 'in the list: one message up, one down (also k and j)'],
-  ['Home End', 'in the list: to the oldest, to the newest'],
+  ['↑ ↓', 'in the list: previous or next message (also k and j)'],
+  ['Home End', 'in the list: oldest or newest message'],
   ['Enter', 'in the list: open or close a message'],
-  ['Ctrl Enter', 'in the publish box: publish'],
-  ['Alt ↑ Alt ↓', 'in the publish box: an earlier publish, a later one'],
-  ['Esc', 'out of a field, or close what is open'],
+  ['Ctrl Enter', 'in the publish form: publish'],
+  ['Alt ↑ Alt ↓', 'in the publish form: previous or next publish'],
+  ['Esc', 'leave a field, or close an open panel'],
 ] as const;
 
-/** Listen to them, and build the dialog. */
+/** Listen to the shortcuts, and build the dialog that lists them. */
 export function shortcuts(all: readonly Shortcut[]): {
   readonly dialog: HTMLDialogElement;
   open(): void;

@@ -1,4 +1,4 @@
-/** The form that asks who one is. */
+/** The sign-in form. */
 
 import type { Config } from './config.js';
 import { type Credentials, devCredentials, KINDS, pastedCredentials } from './credentials.js';
@@ -15,7 +15,7 @@ const EXPLAINED = {
   user: 'reads and publishes what the rules allow',
 } as const;
 
-/** Build it. */
+/** Build the form. */
 export function signIn(
   config: Config,
   why: Problem | undefined,
@@ -136,16 +136,16 @@ function tokenForm(config: Config, done: (credentials: Credentials) => void): HT
     h(
       'p',
       { class: 'hint', id: 'token-hint' },
-      'Kept in the session storage of this tab only, gone when you sign out or close it; sent in a header, never in an address. ',
+      'The token is stored only in the session storage of this tab, until you sign out or close the tab. It is sent in a header, never in a URL. ',
       config.devSignIn
         ? h(
             'span',
             {},
-            'A development server takes what ',
+            'A development server accepts the output of ',
             h('code', {}, 'hanzo-pubsub token --user me'),
-            ' prints.',
+            '.',
           )
-        : 'Use a JWT of your identity provider, or an API key that this server knows. Listing all topics needs an administrator’s.',
+        : 'Use a JWT of your identity provider, or an API key that this server knows. Listing all topics requires the token of an administrator.',
     ),
     h(
       'button',

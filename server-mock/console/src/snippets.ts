@@ -1,15 +1,15 @@
-/** A first message from three languages, with the addresses of this server. */
+/** Code for a first message, in three languages, with the addresses of this server. */
 
 import type { Config } from './config.js';
 
-/** One of them. */
+/** A snippet. */
 export interface Snippet {
   readonly name: string;
   /** Language or tool. */
   readonly code: string;
 }
 
-/** The snippets; a token never is in them. */
+/** The snippets. They never contain a token. */
 export function snippets({ ws, http, devSignIn }: Config): readonly Snippet[] {
   const token = devSignIn ? '$(hanzo-pubsub token --user me)' : '$TOKEN';
   const environment = `export HANZO_PUBSUB_URL=${ws}\nexport HANZO_PUBSUB_TOKEN=${token}`;
@@ -31,7 +31,7 @@ asyncio.run(main())`,
     {
       name: 'TypeScript',
       code: `import { PubSub } from '@hanzoai/pubsub';
-// Node 20 has no WebSocket: import { WebSocket } from 'ws', and pass it, too.
+// Node 20 has no WebSocket: import { WebSocket } from 'ws', and pass it in the options.
 
 const ps = new PubSub({
   url: '${ws}',

@@ -1,9 +1,9 @@
-/** A small line of the last minute. */
+/** A small chart of the last minute. */
 
 import { svg } from './dom.js';
 import { linePoints } from './rates.js';
 
-/** Draws into one SVG element, again and again. */
+/** Draws into one SVG element, repeatedly. */
 export class Sparkline {
   readonly element: SVGElement;
   private readonly _line = svg('polyline', { fill: 'none' });

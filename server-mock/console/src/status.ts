@@ -1,4 +1,7 @@
-/** The state of the connection: a word in the bar, a line while it is down, and its past. */
+/**
+ * The connection state: a word in the bar, a line while the client is not connected, and the past
+ * states.
+ */
 
 import { now } from './clock.js';
 import { type Connection, explain, STATE_NAMES, tone } from './connection.js';
@@ -6,7 +9,7 @@ import { h, replace } from './dom.js';
 import { clockTime } from './format.js';
 import { effect } from './reactive.js';
 
-/** The button of the bar, and what it opens. */
+/** The button in the bar, and its menu. */
 export function status(connection: Connection): readonly [button: HTMLElement, panel: HTMLElement] {
   const button = h(
     'button',
@@ -64,7 +67,7 @@ export function statusLine(connection: Connection): HTMLElement {
     {
       'aria-label': 'Connection state',
       class: () => `status-line ${tone(connection.state.value)}`,
-      // The first connection also takes a moment, which needs no notice.
+      // Don't show it for the first connection, which also takes a moment.
       hidden: () =>
         connection.state.value === 'connected' ||
         !connection.log.value.some((each) => each.to === 'reconnecting' || each.to === 'suspended'),
@@ -74,7 +77,7 @@ export function statusLine(connection: Connection): HTMLElement {
   );
 }
 
-/** The announcement for assistive technology, once for each state that lasts. */
+/** The announcement for assistive technology, once for each state that persists. */
 export function announcement(connection: Connection): HTMLElement {
   const box = h('div', { class: 'unseen', role: 'status' });
   let timer: ReturnType<typeof setTimeout> | undefined;

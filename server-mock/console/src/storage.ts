@@ -1,4 +1,4 @@
-/** What the browser keeps; where it keeps nothing, the page works without. */
+/** Storage of the browser. If it is not available, the page works without it. */
 
 /** Read a text. */
 export function recall(store: 'localStorage' | 'sessionStorage', key: string): string | undefined {
@@ -9,7 +9,7 @@ export function recall(store: 'localStorage' | 'sessionStorage', key: string): s
   }
 }
 
-/** Keep a text, or with undefined forget it. */
+/** Store a text; undefined deletes it. */
 export function remember(
   store: 'localStorage' | 'sessionStorage',
   key: string,
@@ -19,6 +19,6 @@ export function remember(
     if (text === undefined) globalThis[store].removeItem(`hanzo-pubsub.${key}`);
     else globalThis[store].setItem(`hanzo-pubsub.${key}`, text);
   } catch {
-    // Storage is off or full.
+    // Storage is disabled or full.
   }
 }

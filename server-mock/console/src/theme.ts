@@ -2,7 +2,7 @@
 
 import { recall, remember } from './storage.js';
 
-/** What was chosen. */
+/** The chosen theme. */
 export type Theme = 'auto' | 'light' | 'dark';
 
 /** The theme of this browser. */
@@ -11,21 +11,21 @@ export function chosenTheme(): Theme {
   return theme === 'light' || theme === 'dark' ? theme : 'auto';
 }
 
-/** Show the page in a theme. */
+/** Apply a theme to the page. */
 export function applyTheme(theme: Theme): void {
   const { dataset } = document.documentElement;
   if (theme === 'auto') delete dataset['theme'];
   else dataset['theme'] = theme;
 }
 
-/** The next one: what differs from the system first, then back. */
+/** The next theme: first the opposite of the system's, then back to the system's. */
 export function nextTheme(theme: Theme): Theme {
   const dark = matchMedia('(prefers-color-scheme: dark)').matches;
   const order: readonly Theme[] = dark ? ['auto', 'light', 'dark'] : ['auto', 'dark', 'light'];
   return order[(order.indexOf(theme) + 1) % order.length] ?? 'auto';
 }
 
-/** Choose it. */
+/** Choose a theme. */
 export function chooseTheme(theme: Theme): void {
   remember('localStorage', 'theme', theme === 'auto' ? undefined : theme);
   applyTheme(theme);

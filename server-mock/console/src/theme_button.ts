@@ -9,13 +9,13 @@ const theme = new Signal(chosenTheme());
 const ICONS = { auto: 'auto', light: 'sun', dark: 'moon' } as const;
 const NAMES = { auto: 'as the system', light: 'light', dark: 'dark' } as const;
 
-/** Go to the next one. */
+/** Switch to the next theme. */
 export function changeTheme(): void {
   theme.value = nextTheme(theme.peek());
   chooseTheme(theme.value);
 }
 
-/** Build it. */
+/** Build the button. */
 export function themeButton(): HTMLElement {
   const button = h('button', {
     class: 'ghost icon-only',

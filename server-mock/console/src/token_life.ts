@@ -1,4 +1,4 @@
-/** How long the token still lasts, as a ring that empties. */
+/** The remaining lifetime of the token, as a ring that empties. */
 
 import { now } from './clock.js';
 import type { Credentials } from './credentials.js';
@@ -10,7 +10,10 @@ import { effect, type Signal } from './reactive.js';
 const SOON = 60_000;
 const AROUND = 2 * Math.PI * 8;
 
-/** What is left of it: a share of its life and milliseconds; undefined for one without an end. */
+/**
+ * What remains: a fraction of its lifetime, and milliseconds; undefined for a token without an
+ * expiry.
+ */
 export function leftOf(
   from: number,
   until: number | undefined,
@@ -49,10 +52,10 @@ export function tokenRing(
     time.textContent = left ? countdown(left.ms) : '∞';
     element.classList.toggle('soon', left !== undefined && left.ms < SOON);
     element.title = left
-      ? `The token ends in ${countdown(left.ms)}${credentials.way === 'dev' ? '; it is renewed before' : ''}`
-      : 'The token has no end that is known';
+      ? `The token expires in ${countdown(left.ms)}${credentials.way === 'dev' ? '; it is renewed before that' : ''}`
+      : 'The expiry of the token is not known';
   });
-  // A ring that is full again shows it once.
+  // Mark a renewal with an animation.
   effect(() => {
     if (credentials.life.value.renewals > 0) {
       ring.classList.remove('renewed');

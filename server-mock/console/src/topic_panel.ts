@@ -1,4 +1,4 @@
-/** The left side: what is watched, and which topics there are. */
+/** The left side: watched patterns and active topics. */
 
 import { TOPICS_MAX, type Topic, type Topics } from './active_topics.js';
 import type { Colours } from './colours.js';
@@ -11,7 +11,7 @@ import { effect, Signal } from './reactive.js';
 import { Sparkline } from './sparkline.js';
 import type { Watches } from './watches.js';
 
-/** Build it. */
+/** Build the panel. */
 export function topicPanel(
   watches: Watches,
   topics: Topics,
@@ -168,7 +168,7 @@ function topicList(
     });
     all.showAll(topics, feed.narrowed.value === undefined);
     const order = [all.element, ...elements];
-    // Elements that stay in place keep the focus.
+    // Keep existing elements in place, so that they keep the focus.
     if (
       order.length !== list.children.length ||
       order.some((each, n) => each !== list.children[n])
@@ -185,12 +185,12 @@ function topicList(
 
 function said(topics: Topics, shown: number, known: number): string {
   if (topics.listed.value === false) {
-    return 'Listing all topics needs an administrator’s token: these are the ones of messages that were seen.';
+    return 'Listing all topics requires the token of an administrator. These are the topics of received messages.';
   }
-  if (!shown && known) return 'No topic has that in its name.';
+  if (!shown && known) return 'No topic name contains this text.';
   if (!known) return 'No topics yet. A topic appears with its first message or subscriber.';
   if (topics.more.value)
-    return `The first ${TOPICS_MAX}. Filter by how a name begins to find others.`;
+    return `Only the first ${TOPICS_MAX} topics are listed. Type the beginning of a name to find others.`;
   return '';
 }
 
@@ -223,7 +223,7 @@ class TopicItem {
     const at = info?.last_message_at;
     const parts = info
       ? [`${info.messages} kept`, plural(info.subscribers, 'reader')]
-      : ['seen in messages'];
+      : ['from received messages'];
     if (at !== undefined) parts.push(age(Date.now() - at));
     this._more.textContent = parts.join(' · ');
   }
@@ -245,7 +245,7 @@ class TopicItem {
   }
 }
 
-/** A name that may be broken behind its dots. */
+/** A name that may wrap after its dots. */
 function breakable(name: string): (string | HTMLElement)[] {
   return name.split(/(?<=\.)/).flatMap((part, n) => (n ? [h('wbr'), part] : [part]));
 }

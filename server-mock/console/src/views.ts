@@ -1,4 +1,4 @@
-/** On a narrow screen one panel is shown at a time; this is the bar that chooses it. */
+/** The bar that chooses the panel on narrow screens, which show one panel at a time. */
 
 import { h } from './dom.js';
 import { type IconName, icon } from './icons.js';
@@ -14,7 +14,7 @@ const VIEWS = [
   ['server', 'Server', 'server'],
 ] as const satisfies readonly (readonly [View, string, IconName])[];
 
-/** Build it. */
+/** Build the bar. */
 export function views(): {
   readonly element: HTMLElement;
   readonly current: Signal<View>;
@@ -23,7 +23,7 @@ export function views(): {
   const current = new Signal<View>('messages');
   const show = (view: View): void => {
     current.value = view;
-    // At once: what is about to get the focus must not be hidden any more.
+    // Update the class at once, because the element that gets the focus must not be hidden.
     document.querySelector<HTMLElement>('.panels')?.setAttribute('data-view', view);
   };
   const element = h(

@@ -1,4 +1,4 @@
-/** The patterns that are watched: one subscription each. */
+/** The watched patterns, each with its own subscription. */
 
 import {
   type Message,
@@ -17,21 +17,21 @@ import { recall, remember } from './storage.js';
 
 /** Messages of each topic that a new subscription replays. */
 const HISTORY = 30;
-/** Patterns that are watched at most. */
+/** Maximum watched patterns. */
 const WATCHES_MAX = 40;
 const PATIENCE = 3_600_000;
 const QUEUE = { messages: 20_000, bytes: 64 * 1024 * 1024 };
 const KEY = 'watched';
 
-/** One of them. */
+/** A watched pattern. */
 export interface Watch {
   readonly pattern: string;
   readonly state: 'joining' | 'active' | 'refused';
-  /** Why it was refused. */
+  /** Why the server denied it. */
   readonly reason?: string;
 }
 
-/** What the page is subscribed to. */
+/** The subscriptions of the page. */
 export class Watches {
   readonly list: Signal<readonly Watch[]> = new Signal<readonly Watch[]>([]);
   private readonly _aborts = new Map<string, AbortController>();
@@ -43,13 +43,13 @@ export class Watches {
     private readonly _seen: (message: Message) => void,
   ) {}
 
-  /** Those of this tab before it was loaded again. */
+  /** The patterns that this tab watched before it was reloaded. */
   static before(): readonly string[] | undefined {
     const kept = recall('sessionStorage', KEY);
     return kept === undefined ? undefined : kept.split(' ').filter(Boolean).slice(0, WATCHES_MAX);
   }
 
-  /** Whether messages of a topic come already. */
+  /** Whether a subscription already delivers the messages of a topic. */
   covers(topic: string): boolean {
     return this.list
       .peek()
@@ -59,13 +59,16 @@ export class Watches {
   /**
    * Watch a pattern.
    *
-   * @throws InvalidTopic It is none.
+   * @throws InvalidTopic The pattern is not valid.
    */
   add(pattern: string): void {
     validatePattern(pattern);
     if (this._aborts.has(pattern)) return;
     if (this._aborts.size >= WATCHES_MAX) {
-      throw new PubSubError('subscription_limit', `The console watches ${WATCHES_MAX} patterns.`);
+      throw new PubSubError(
+        'subscription_limit',
+        `The console watches at most ${WATCHES_MAX} patterns.`,
+      );
     }
     const abort = new AbortController();
     this._aborts.set(pattern, abort);
@@ -77,7 +80,7 @@ export class Watches {
     void this._follow(pattern, abort.signal);
   }
 
-  /** Watch it no more. */
+  /** Stop watching a pattern. */
   remove(pattern: string): void {
     this._aborts.get(pattern)?.abort();
     this._aborts.delete(pattern);

@@ -1,4 +1,4 @@
-/** What is in the list while it is empty: how a first message is published. */
+/** The content of the empty list: how to publish a first message. */
 
 import type { Config } from './config.js';
 import { copyButton } from './copy.js';
@@ -21,7 +21,7 @@ export function welcome(
     { class: 'welcome' },
     h('h3', {}, () => {
       const { value } = watches.list;
-      return value.length ? 'Listening. No message yet.' : 'Nothing is watched yet.';
+      return value.length ? 'Listening. No message yet.' : 'You are not watching any topic.';
     }),
     h('p', { class: 'quiet' }, () => {
       const [first, ...more] = watches.list.value.map(({ pattern }) => pattern);

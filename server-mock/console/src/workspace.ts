@@ -1,4 +1,4 @@
-/** The page of one who is signed in: one client, and the panels around it. */
+/** The page of a signed-in user: one client, and the panels. */
 
 import { PubSub } from '@hanzoai/pubsub';
 
@@ -34,7 +34,7 @@ import { views } from './views.js';
 import { Watches } from './watches.js';
 import { welcome } from './welcome.js';
 
-/** Build it. It ends with the scope around. */
+/** Build it. It ends with the current scope. */
 export function workspace(
   config: Config,
   credentials: Credentials,
@@ -126,17 +126,17 @@ export function workspace(
     { key: '/', does: 'filter the topics', perform: () => focus('topics', 'filter') },
     {
       key: 'm',
-      does: 'to the messages',
+      does: 'go to the messages',
       perform: toMessages,
     },
     { key: 's', does: 'search the messages', perform: () => focus('messages', 'search') },
-    { key: 'c', does: 'to the connections', perform: () => shown.show('connections') },
+    { key: 'c', does: 'go to the connections', perform: () => shown.show('connections') },
     { key: 'n', does: 'write a new message', perform: toPublish },
-    { key: 'p', does: 'pause the list, or go on', perform: () => feed.pause(!feed.paused.peek()) },
-    { key: 'e', does: 'to the newest message', perform: () => messages.list.toEnd() },
+    { key: 'p', does: 'pause or resume the list', perform: () => feed.pause(!feed.paused.peek()) },
+    { key: 'e', does: 'go to the newest message', perform: () => messages.list.toEnd() },
     { key: 'a', does: 'show all messages', perform: () => feed.narrow(undefined) },
     { key: 't', does: 'change the theme', perform: changeTheme },
-    { key: '?', does: 'this list', perform: () => {} },
+    { key: '?', does: 'show this list', perform: () => {} },
   ]);
 
   effect(() => {
@@ -154,7 +154,7 @@ export function workspace(
     });
   });
   ps.connect().catch(() => {
-    // The state says what happened, and goes on saying it.
+    // Ignore the error, because the displayed state reports it.
   });
   for (const pattern of Watches.before() ?? (credentials.way === 'dev' ? ['**'] : [])) {
     watches.add(pattern);

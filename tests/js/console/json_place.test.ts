@@ -14,7 +14,7 @@ test('a slip has a line, a column, and what should stand there', () => {
     ['{\n  "a": 1\n  "b": 2\n}', 3, 3, 'a comma or }'],
     ["'single'", 1, 1, 'a value'],
     ['01', 1, 1, 'a value'],
-    ['{} {}', 1, 4, 'nothing more'],
+    ['{} {}', 1, 4, 'the end of the text'],
   ] as const) {
     assert.deepEqual(findSlip(text), { line, column, expected }, text);
   }

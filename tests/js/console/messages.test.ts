@@ -135,6 +135,6 @@ test('a gap says how many messages are missing, where, and why', () => {
   );
   assert.equal(
     gapText({ topic: 't', from: undefined, to: undefined, missed: undefined, reason: 'unproven' }),
-    'Messages of t missing: the server cannot tell',
+    'Messages of t missing: the server cannot prove that none is missing',
   );
 });

@@ -102,7 +102,7 @@ test('a slip in the data says line and column', () => {
   const slip = readDraft({ ...DRAFT, data: '{\n  "a": oops\n}' }, validateTopic);
   assert.match(
     'field' in slip ? String(slip.message) : '',
-    /^Not JSON: line 2, column 8 should be a value\.$/,
+    /^Not JSON: expected a value at line 2, column 8\.$/,
   );
 });
 

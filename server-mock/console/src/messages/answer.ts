@@ -1,4 +1,4 @@
-/** The text of a token stream, above the frames of the topic that is shown. */
+/** The text of a token stream, shown above the messages of its topic. */
 
 import type { PubSub } from '@hanzoai/pubsub';
 import { type StreamState, streamStore } from '@hanzoai/pubsub/svelte';
@@ -8,14 +8,14 @@ import { effect, onEnd, Signal } from '../reactive.js';
 import type { Entry } from './buffer.js';
 import type { Feed } from './feed.js';
 
-/** Entries that are searched for a frame of a stream: more than lie between two of its frames. */
+/** Newest entries that are searched for a frame of a stream. */
 const SEARCHED = 200;
 
 const FRAMES: ReadonlySet<string> = new Set([
   ...['stream.start', 'token', 'token.snapshot', 'message.complete', 'stream.abort'],
 ]);
 
-/** What the statuses are called. */
+/** The displayed names of the statuses. */
 const SAID: Readonly<Record<StreamState['status'], string>> = {
   idle: '',
   waiting: 'waiting',
@@ -26,7 +26,10 @@ const SAID: Readonly<Record<StreamState['status'], string>> = {
   failed: 'not readable',
 };
 
-/** Id of the newest stream among entries; `latest` for one that has no id, undefined for none. */
+/**
+ * Id of the newest stream among the entries; `latest` if it has no id, undefined if there is no
+ * stream.
+ */
 export function newestStream(entries: readonly Entry[]): string | undefined {
   const last = Math.max(0, entries.length - SEARCHED);
   for (let n = entries.length - 1; n >= last; n -= 1) {
@@ -39,7 +42,7 @@ export function newestStream(entries: readonly Entry[]): string | undefined {
   return undefined;
 }
 
-/** Build it; hidden while the topic has no stream. */
+/** Build it. It is hidden if the topic has no stream. */
 export function answer(ps: PubSub, feed: Feed): HTMLElement {
   const stream = new Signal<string | undefined>(undefined);
   const state = new Signal<StreamState | undefined>(undefined);
@@ -100,7 +103,7 @@ export function answer(ps: PubSub, feed: Feed): HTMLElement {
   );
 }
 
-/** A part without its type, in one line. */
+/** The fields of a part without its type, in one line. */
 function said({ type, ...rest }: StreamState['parts'][number]): string {
   const { text } = rest;
   if (type === 'tool-call') return `${rest['name']} ${text}`;

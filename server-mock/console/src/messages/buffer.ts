@@ -1,8 +1,8 @@
-/** The newest messages and gaps, bounded, in the order of their times. */
+/** The newest messages and gaps in order of time, up to a limit. */
 
 import type { Gap, Message } from '@hanzoai/pubsub';
 
-/** A line of the list. */
+/** An entry of the list. */
 export type Entry =
   | {
       readonly kind: 'message';
@@ -10,9 +10,9 @@ export type Entry =
       readonly at: number;
       readonly topic: string;
       readonly message: Message;
-      /** When it came by a subscription, Unix ms of this machine; undefined for older history. */
+      /** When a subscription received it, Unix ms of this machine; undefined for older history. */
       readonly arrived?: number | undefined;
-      /** When the connection that brought it began, Unix ms of this machine. */
+      /** When the connection that delivered it was established, Unix ms of this machine. */
       readonly since?: number | undefined;
     }
   | {
@@ -23,7 +23,7 @@ export type Entry =
       readonly gap: Gap;
     };
 
-/** What comes from subscriptions. */
+/** An event of a subscription. */
 export type Incoming =
   | {
       readonly kind: 'message';
@@ -33,7 +33,7 @@ export type Incoming =
     }
   | { readonly kind: 'gap'; readonly gap: Gap };
 
-/** Holds at most `capacity` entries; a message comes once, however many subscriptions bring it. */
+/** Holds at most `capacity` entries. A message that several subscriptions deliver appears once. */
 export class MessageBuffer {
   entries: Entry[] = [];
   private readonly _ids = new Set<string>();
@@ -43,11 +43,11 @@ export class MessageBuffer {
   constructor(readonly capacity: number) {}
 
   /**
-   * Take what came since the last time.
+   * Add the events since the last call.
    *
-   * A gap is before the next message of its topic, or at the end where none follows.
+   * A gap is placed before the next message of its topic, or at the end if there is none.
    *
-   * @returns The entries that had to go.
+   * @returns The entries that were removed to stay within the capacity.
    */
   add(batch: readonly Incoming[]): Entry[] {
     const fresh: Entry[] = [];
@@ -71,17 +71,17 @@ export class MessageBuffer {
     return this._trim();
   }
 
-  /** Whether a message is here. */
+  /** Whether it contains a message. */
   has(id: string): boolean {
     return this._ids.has(id);
   }
 
-  /** A key that no entry has had. */
+  /** A key that no entry has used. */
   nextKey(): number {
     return this._next();
   }
 
-  /** Forget everything. */
+  /** Remove everything. */
   clear(): void {
     this.entries = [];
     this._ids.clear();
@@ -115,7 +115,8 @@ export class MessageBuffer {
       last = entry.at;
       this.entries.push(entry);
     }
-    // What is replayed comes topic by topic; the sort is stable, so one millisecond keeps its order.
+    // A replay arrives topic by topic. The sort is stable, so messages of one millisecond keep
+    // their order.
     if (!inOrder) this.entries.sort((a, b) => a.at - b.at);
   }
 

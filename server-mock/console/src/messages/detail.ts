@@ -1,4 +1,4 @@
-/** A message opened: where it comes from, and its data in full. */
+/** The details of a message: its origin and its complete data. */
 
 import { copyButton } from '../copy.js';
 import { type Child, h } from '../dom.js';
@@ -8,7 +8,7 @@ import { pieces, pretty, SHOWN_MAX } from './json_text.js';
 
 type MessageEntry = Extract<Entry, { kind: 'message' }>;
 
-/** The part below the line of an open message. */
+/** The part below the row of an open message. */
 export function detail(
   { message }: MessageEntry,
   again: (message: MessageEntry['message']) => void,

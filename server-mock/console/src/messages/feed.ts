@@ -1,4 +1,7 @@
-/** What the list shows: batched by frame, paused, narrowed to a topic, with older history above. */
+/**
+ * The content of the list: updated once per frame, paused, filtered by topic, with older history
+ * above.
+ */
 
 import type { Gap, Message } from '@hanzoai/pubsub';
 
@@ -6,25 +9,25 @@ import { effect, onEnd, Signal } from '../reactive.js';
 import { type Entry, type Incoming, MessageBuffer } from './buffer.js';
 import { isFound } from './filter.js';
 
-/** Messages that the page keeps. */
+/** Maximum messages in memory. */
 export const CAPACITY = 5_000;
-/** Messages of history above them, of the topic that is shown. */
+/** Maximum messages of history above them, for the shown topic. */
 export const OLDER_MAX = 2_000;
 
-/** Where messages wait for the next frame, and are kept. */
+/** Collects messages until the next frame, and stores them. */
 export class Feed {
-  /** Moves when what is shown has changed. */
+  /** A counter that increases when the content has changed. */
   readonly changed: Signal<number> = new Signal(0);
   readonly paused: Signal<boolean> = new Signal(false);
-  /** How many wait because of the pause. */
+  /** Number of messages that wait because of the pause. */
   readonly waiting: Signal<number> = new Signal(0);
-  /** The one topic that is shown; undefined for all. */
+  /** The shown topic; undefined for all topics. */
   readonly narrowed: Signal<string | undefined> = new Signal<string | undefined>(undefined);
-  /** Only messages of this type are shown; undefined for all. */
+  /** Filter by type; undefined for all types. */
   readonly type: Signal<string | undefined> = new Signal<string | undefined>(undefined);
-  /** Only messages that contain this text are shown. */
+  /** Filter by text. */
   readonly query: Signal<string> = new Signal('');
-  /** When the present connection began, Unix ms of this machine. */
+  /** When the current connection was established, Unix ms of this machine. */
   connectedAt = 0;
   private readonly _buffer = new MessageBuffer(CAPACITY);
   private _pending: Incoming[] = [];
@@ -42,17 +45,17 @@ export class Feed {
     });
   }
 
-  /** A message came. */
+  /** Add a message. */
   message(message: Message): void {
     this._put({ kind: 'message', message, arrived: Date.now(), since: this.connectedAt });
   }
 
-  /** Messages are missing here. */
+  /** Add a gap in its place. */
   gap(gap: Gap): void {
     this._put({ kind: 'gap', gap });
   }
 
-  /** The entries of what is chosen, found by the search or not, oldest first. */
+  /** The entries of the chosen topic before the filters, oldest first. */
   get scope(): readonly Entry[] {
     const topic = this.narrowed.peek();
     this._scope ??=
@@ -62,7 +65,7 @@ export class Feed {
     return this._scope;
   }
 
-  /** The lines of the list, oldest first. */
+  /** The filtered entries, oldest first. */
   get view(): readonly Entry[] {
     const type = this.type.peek();
     const query = this.query.peek().trim().toLowerCase();
@@ -73,26 +76,26 @@ export class Feed {
     return this._view;
   }
 
-  /** How many lines there are, as effects read it. */
+  /** Number of filtered entries; effects that read it are notified. */
   get size(): number {
     void this.changed.value;
     return this.view.length;
   }
 
-  /** How many entries there are without the search, as effects read it. */
+  /** Number of entries before the filters; effects that read it are notified. */
   get total(): number {
     void this.changed.value;
     return this.scope.length;
   }
 
-  /** How many of what is shown came after the entry of this key. */
+  /** Number of filtered entries after the one with this key. */
   newerThan(key: number): number {
     let count = 0;
     while ((this.view.at(-1 - count)?.key ?? 0) > key) count += 1;
     return count;
   }
 
-  /** Show one topic, or all. */
+  /** Show one topic, or all with undefined. */
   narrow(topic: string | undefined): void {
     if (topic === this.narrowed.peek()) return;
     this._older = [];
@@ -100,13 +103,13 @@ export class Feed {
     this._touch();
   }
 
-  /** Pause the view, or continue. */
+  /** Pause or resume the view. */
   pause(on: boolean): void {
     this.paused.value = on;
     if (!on) this._schedule();
   }
 
-  /** Forget what is shown. */
+  /** Remove all entries. */
   clear(): void {
     this._buffer.clear();
     this._older = [];
@@ -115,7 +118,7 @@ export class Feed {
     this._touch();
   }
 
-  /** Put history of the narrowed topic above the rest. */
+  /** Insert history of the shown topic above the rest. */
   prepend(topic: string, messages: readonly Message[]): void {
     if (topic !== this.narrowed.peek()) return;
     const known = new Set(this._older.map((entry) => entry.kind === 'message' && entry.message.id));
@@ -135,7 +138,8 @@ export class Feed {
 
   private _put(incoming: Incoming): void {
     this._pending.push(incoming);
-    // A hidden tab has no frames, and a pause may last: what no longer fits is given up.
+    // A hidden tab has no frames, and a pause has no time limit: drop the oldest messages above the
+    // limit.
     if (this._pending.length >= 2 * CAPACITY) this._pending = this._pending.slice(-CAPACITY);
     this._schedule();
   }
@@ -151,7 +155,8 @@ export class Feed {
       if (!this._pending.length) return;
       const gone = this._buffer.add(this._pending);
       this._pending = [];
-      // Between history and the newest there must be no hole.
+      // Keep the removed entries of the shown topic, so that there is no gap between history and
+      // the newest.
       const topic = this.narrowed.peek();
       if (this._older.length) {
         const kept = gone.filter((entry) => entry.topic === topic);

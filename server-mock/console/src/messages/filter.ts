@@ -1,21 +1,21 @@
-/** Which entries a search finds. */
+/** Filters entries by type and text. */
 
 import type { Entry } from './buffer.js';
 
-/** Characters of the data of one message that are searched. */
+/** Maximum characters of the data of a message that are searched. */
 const SEARCHED = 20_000;
 
 const texts = new WeakMap<Entry, string>();
 
-/** Whether an entry is of this type and contains this text, whatever the case of its letters. */
+/** Whether an entry has this type and contains this text; the search ignores case. */
 export function isFound(entry: Entry, type: string | undefined, query: string): boolean {
-  // A gap may hide a message of any type.
+  // Keep gaps: the missing messages may be of any type.
   if (entry.kind === 'gap') return !query || entry.topic.toLowerCase().includes(query);
   if (type !== undefined && entry.message.type !== type) return false;
   return !query || textOf(entry).includes(query);
 }
 
-/** The types of messages among entries, by name. */
+/** The types of the messages among the entries, sorted by name. */
 export function typesOf(entries: readonly Entry[], limit: number): readonly string[] {
   const types = new Set<string>();
   for (const entry of entries) {

@@ -1,12 +1,12 @@
-/** JSON as coloured text: pretty, bounded, in pieces by kind. */
+/** JSON as coloured text: indented, truncated, and split into tokens by kind. */
 
-/** Characters that are shown of one payload; the copy has all of them. */
+/** Maximum characters shown of a payload; copying is not limited. */
 export const SHOWN_MAX = 60_000;
 
-/** What a piece is. */
+/** The kind of a token. */
 export type PieceKind = 'key' | 'string' | 'number' | 'word' | 'mark';
 
-/** A piece of text of one kind. */
+/** A token of the text. */
 export interface Piece {
   readonly kind: PieceKind;
   readonly text: string;
@@ -14,12 +14,12 @@ export interface Piece {
 
 const TOKENS = /"(?:[^"\\]|\\.)*"(?=(\s*:)?)|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?|true|false|null/g;
 
-/** JSON over several lines. */
+/** JSON with indentation. */
 export function pretty(data: unknown): string {
   return JSON.stringify(data, null, 2) ?? 'null';
 }
 
-/** The pieces of a JSON text, in order. */
+/** The tokens of a JSON text, in order. */
 export function pieces(json: string): Piece[] {
   const found: Piece[] = [];
   let at = 0;

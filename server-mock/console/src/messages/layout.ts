@@ -1,14 +1,14 @@
-/** Where the rows of a long list are: all of one height, but the few that are open. */
+/** Positions of the rows of a long list. All have the same height, except the few that are open. */
 
-/** The places of the rows. */
+/** Computes the positions of the rows. */
 export class RowLayout {
   /** Height of all rows. */
   readonly total: number;
 
   /**
-   * @param count Of the rows.
-   * @param height Of a closed row.
-   * @param open Index and additional height of the open ones, by index.
+   * @param count Number of rows.
+   * @param height Height of a closed row.
+   * @param open Additional height of the open rows, by index.
    */
   constructor(
     readonly count: number,
@@ -18,7 +18,7 @@ export class RowLayout {
     this.total = count * height + _open.reduce((sum, [, extra]) => sum + extra, 0);
   }
 
-  /** Where a row begins. */
+  /** The top of a row. */
   top(index: number): number {
     let top = index * this.height;
     for (const [at, extra] of this._open) {
@@ -28,7 +28,7 @@ export class RowLayout {
     return top;
   }
 
-  /** The row at this place; the first or last one beyond the ends. */
+  /** The row at this position; beyond the ends, the first or the last row. */
   indexAt(y: number): number {
     let before = 0;
     for (const [at, extra] of this._open) {

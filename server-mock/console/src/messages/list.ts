@@ -1,4 +1,4 @@
-/** The list of messages: only the rows in sight are elements, whatever the rate. */
+/** The list of messages. Only visible rows are in the document, whatever the message rate. */
 
 import type { Message } from '@hanzoai/pubsub';
 
@@ -14,21 +14,21 @@ const AROUND = 6;
 const OPEN_MAX = 50;
 const NEAR_END = 8;
 
-/** What the list needs from the rest of the page. */
+/** The parts of the page that the list uses. */
 export interface ListOptions {
   readonly feed: Feed;
   readonly toneOf: (topic: string) => number;
   readonly again: (message: Message) => void;
-  /** Called when the reader is at the top. */
+  /** Called when the user scrolls to the top. */
   readonly atTop: () => void;
-  /** Is above the first row. */
+  /** The element above the first row. */
   readonly head: HTMLElement;
 }
 
-/** See `ListOptions`. */
+/** The list; see `ListOptions`. */
 export class MessageList {
   readonly element: HTMLElement;
-  /** Whether the newest message is kept in sight. */
+  /** Whether the list scrolls to the newest message. */
   readonly following: Signal<boolean> = new Signal(true);
   private readonly _space = h('div', { class: 'space' });
   private readonly _rows = new Map<number, HTMLElement>();
@@ -69,14 +69,14 @@ export class MessageList {
     });
   }
 
-  /** Go to the newest message, and stay there. */
+  /** Scroll to the newest message, and follow new ones. */
   toEnd(): void {
     this.following.value = true;
     this._anchor = undefined;
     this._draw();
   }
 
-  /** Open a message and bring it into sight; a gap is only brought into sight. */
+  /** Open a message and scroll to it. For a gap, only scroll to it. */
   show(key: number): void {
     if (this._frame) this._draw();
     if (this._index(key) < 0) return;
@@ -103,7 +103,7 @@ export class MessageList {
     if (this._open.has(key)) this._open.set(key, target.offsetHeight);
   }
 
-  /** Bring the elements into line with the entries and the place of the reader. */
+  /** Update the elements from the entries and the scroll position. */
   private _draw(): void {
     const entries = this._feed.view;
     const changed = entries !== this._entries || this._layout.count !== entries.length;
@@ -121,7 +121,7 @@ export class MessageList {
     }
     this._layout = new RowLayout(entries.length, this._rowHeight, open);
     this._space.style.height = `${this._layout.total}px`;
-    // A feed without articles is none.
+    // The role `feed` requires articles.
     setAttribute(this._space, 'role', entries.length ? 'feed' : undefined);
     setAttribute(this._space, 'aria-label', entries.length ? 'Messages' : undefined);
     const { element } = this;
@@ -155,7 +155,9 @@ export class MessageList {
     };
   }
 
-  /** Remove the rows out of sight; the one that has the focus keeps it while it exists. */
+  /**
+   * Remove the rows that are not visible. The row that has the focus stays while its entry exists.
+   */
   private _remove(wanted: ReadonlySet<number>): void {
     const focused = document.activeElement?.closest<HTMLElement>('.row');
     for (const [key, element] of this._rows) {
@@ -174,8 +176,8 @@ export class MessageList {
       this._rows.set(entry.key, element);
       if (this._open.has(entry.key)) this._unfold(element, entry);
     }
-    // In order in the document, too: that is the order of reading. A row that is moved would lose
-    // the focus, so others go around it.
+    // Keep the order in the document, which is the reading order. Moving a row would take its
+    // focus, so the other rows move around it.
     let following = previous ? previous.nextSibling : this._space.firstChild;
     while (following && following !== element && element.isConnected) {
       following = following.nextSibling;
@@ -217,7 +219,7 @@ export class MessageList {
       const [oldest] = this._open.keys();
       if (this._open.size >= OPEN_MAX && oldest !== undefined) this._toggle(oldest);
       this._open.set(key, 0);
-      // One who opens a message wants to read it.
+      // Stop following, so that an opened message stays in place.
       this.following.value = false;
       this._unfold(element, entry);
       this._measure(element.querySelector('.detail') as HTMLElement);
@@ -245,7 +247,7 @@ export class MessageList {
       }
       return;
     }
-    // A key means the list as it is, also where what just came waits for its frame.
+    // A key acts on the current list, so draw a pending frame first.
     if (this._frame) this._draw();
     const focused = (event.target as Element).closest<HTMLElement>('.row');
     const last = this._layout.count - 1;
@@ -274,7 +276,7 @@ export class MessageList {
     line?.focus({ preventScroll: true });
   }
 
-  /** Scroll so that a row is in sight. */
+  /** Scroll until a row is visible. */
   private _reveal(key: number): void {
     const index = this._index(key);
     if (index < 0) return;

@@ -1,4 +1,4 @@
-/** The middle of the page: the list with its bar. */
+/** The centre of the page: the list of messages and its toolbar. */
 
 import type { PubSub } from '@hanzoai/pubsub';
 
@@ -15,13 +15,13 @@ import { type ListOptions, MessageList } from './list.js';
 import { timeline } from './timeline.js';
 import { messageTools, nothingFound } from './tools.js';
 
-/** What the panel shows. */
+/** The parts of the page that the panel uses. */
 export interface MessagePanel {
   readonly element: HTMLElement;
   readonly list: MessageList;
 }
 
-/** Build it. */
+/** Build the panel. */
 export function messagePanel(
   ps: PubSub,
   feed: Feed,
@@ -120,7 +120,7 @@ export function messagePanel(
   return { element, list };
 }
 
-/** How many connections read the topic, as a link to them. */
+/** The number of connections that read the topic, as a link to them. */
 function readers(topics: Topics, feed: Feed): HTMLElement {
   const link = h('a', { class: 'readers' });
   effect(() => {
@@ -158,8 +158,8 @@ function historyHead(feed: Feed, history: History): HTMLElement {
     more: 'Load older messages',
     loading: 'Loading…',
     beginning: 'Nothing older is retained',
-    full: 'No more fits into this page',
-    failed: 'That failed. Try again',
+    full: 'This page cannot hold more messages',
+    failed: 'Loading failed. Try again',
   } as const;
   return h(
     'div',

@@ -1,4 +1,4 @@
-/** One line of the list: a message, or a gap in its place. */
+/** One row of the list: a message or a gap. */
 
 import type { Gap } from '@hanzoai/pubsub';
 
@@ -10,11 +10,11 @@ const REASONS: Readonly<Record<Gap['reason'], string>> = {
   history_trimmed: 'no longer retained by the server',
   log_reset: 'the log of the topic was reset',
   node_changed: 'this page moved to another node',
-  slow_consumer: 'this page was too slow for them',
-  unproven: 'the server cannot tell',
+  slow_consumer: 'this page read too slowly',
+  unproven: 'the server cannot prove that none is missing',
 };
 
-/** The element of an entry, without what is shown when it is open. */
+/** The element of an entry, without its details. */
 export function row(entry: Entry, toneOf: (topic: string) => number): HTMLElement {
   if (entry.kind === 'gap') return gapRow(entry.gap, entry.at);
   const { message, topic } = entry;
@@ -38,7 +38,7 @@ export function row(entry: Entry, toneOf: (topic: string) => number): HTMLElemen
   );
 }
 
-/** The text of a gap. */
+/** The description of a gap. */
 export function gapText({ topic, from, to, missed, reason }: Gap): string {
   const count = missed === undefined ? 'Messages' : plural(missed, 'message');
   const where =
@@ -63,7 +63,9 @@ function gapRow(gap: Gap, at: number): HTMLElement {
   );
 }
 
-/** Logs begin at a large number: its last digits tell messages apart. */
+/**
+ * The last digits of a position. Logs start at a large number, so only these distinguish messages.
+ */
 export function shortSeq(seq: number): string {
   return seq < 1e6 ? String(seq) : `…${String(seq % 1e6).padStart(6, '0')}`;
 }

@@ -1,4 +1,4 @@
-/** The timeline of the chosen topic, as a picture above its list. */
+/** The timeline of the chosen topic, above the list. */
 
 import { now } from '../clock.js';
 import { h, replace, svg } from '../dom.js';
@@ -19,7 +19,7 @@ const SPANS = [
 /**
  * Build it; hidden while all topics are shown.
  *
- * @param ahead How far the clock of the server is before that of this machine, in ms.
+ * @param ahead How far the clock of the server is ahead of the clock of this machine, in ms.
  * @param show Shows an entry in the list.
  */
 export function timeline(
@@ -84,7 +84,7 @@ function draw({ marks, labels }: Timeline, width: number): SVGElement[] {
       svg('line', { class: 'axis', x1: x, x2: x, y1: GROUND, y2: GROUND + 4 }),
       svg(
         'text',
-        // A label at an end would be cut.
+        // A label at the edge would be cut off.
         { x: Math.max(24, Math.min(width - 24, x)), y: HEIGHT - 3, 'text-anchor': 'middle' },
         clockTime(at).slice(0, 8),
       ),

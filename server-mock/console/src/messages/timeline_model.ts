@@ -1,16 +1,21 @@
-/** What a timeline draws: when messages came, which were replayed, and what is missing. Pure. */
+/**
+ * The content of a timeline: when messages arrived, which were replayed, and which are missing.
+ * Pure.
+ */
 
 import type { Entry } from './buffer.js';
 
-/** A message that arrives this many milliseconds after it was published was replayed. */
+/**
+ * A message that arrives at least this many milliseconds after its publication counts as replayed.
+ */
 export const REPLAYED_AFTER = 1_000;
 
-/** One mark; messages that would cover each other are one. */
+/** A mark. Messages whose marks would overlap share one. */
 export interface Mark {
   readonly kind: 'live' | 'replayed' | 'gap';
-  /** Distance from the left. */
+  /** Distance from the left edge in pixels. */
   readonly x: number;
-  /** Messages, or for a gap the missing ones; undefined for a gap of unknown size. */
+  /** Number of messages, or of missing messages for a gap; undefined for a gap of unknown size. */
   readonly count: number | undefined;
   /** Key of the first entry. */
   readonly key: number;
@@ -23,7 +28,7 @@ export interface Label {
   readonly at: number;
 }
 
-/** Everything that is drawn. */
+/** The content of the timeline. */
 export interface Timeline {
   readonly from: number;
   readonly to: number;
@@ -32,11 +37,11 @@ export interface Timeline {
   readonly live: number;
   readonly replayed: number;
   readonly gaps: number;
-  /** Missing messages, as far as their number is known. */
+  /** The number of missing messages, without gaps of unknown size. */
   readonly missing: number;
 }
 
-/** Distance between two marks that do not touch. */
+/** Minimum distance between two marks, in pixels. */
 const STEP = 4;
 const STEPS = [
   ...[1, 2, 5, 10, 15, 30].map((seconds) => seconds * 1_000),
@@ -45,9 +50,9 @@ const STEPS = [
 ];
 
 /**
- * Lay out the entries of one topic.
+ * Compute the timeline of one topic.
  *
- * @param ahead How far the clock of the server is before that of this machine, in ms.
+ * @param ahead How far the clock of the server is ahead of the clock of this machine, in ms.
  */
 export function timelineOf(
   entries: readonly Entry[],
@@ -83,7 +88,7 @@ export function timelineOf(
   return { from, to: end, marks: [...marks.values()], labels: axis(from, end, width), ...sum };
 }
 
-/** The mark that is nearest to a place. */
+/** The mark nearest to a position. */
 export function nearest(marks: readonly Mark[], x: number): Mark | undefined {
   let found: Mark | undefined;
   for (const mark of marks) {
@@ -95,12 +100,13 @@ export function nearest(marks: readonly Mark[], x: number): Mark | undefined {
 function kindOf(entry: Entry, ahead: number): Mark['kind'] {
   if (entry.kind === 'gap') return 'gap';
   const { arrived, since = 0, at } = entry;
-  // What was published before the connection began came by a replay, however soon.
+  // A message that was published before the connection was established was replayed, however recent
+  // it is.
   if (arrived === undefined || at < since + ahead) return 'replayed';
   return arrived + ahead - at > REPLAYED_AFTER ? 'replayed' : 'live';
 }
 
-/** Round times, so many that their labels have room. */
+/** Labels at round times, as many as fit. */
 function axis(from: number, to: number, width: number): Label[] {
   const most = Math.max(1, Math.floor(width / 90));
   const step = STEPS.find((each) => (to - from) / each <= most) ?? Math.ceil((to - from) / most);

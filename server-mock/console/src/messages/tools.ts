@@ -9,7 +9,7 @@ import { typesOf } from './filter.js';
 const TYPES_MAX = 100;
 const MEDIA = { ndjson: 'application/x-ndjson', json: 'application/json' } as const;
 
-/** Build them; hidden while there is nothing to search. */
+/** Build the toolbar; hidden while there are no messages. */
 export function messageTools(feed: Feed): HTMLElement {
   const search = h('input', {
     id: 'search',
@@ -38,7 +38,7 @@ export function messageTools(feed: Feed): HTMLElement {
   );
 }
 
-/** Shown over the list while nothing matches. */
+/** Shown instead of the list while no message matches. */
 export function nothingFound(feed: Feed): HTMLElement {
   return h(
     'div',
