@@ -1,4 +1,4 @@
-"""HAProxy and nginx before the nodes of a test, with the configurations of server-mock/deploy/."""
+"""HAProxy and nginx in front of a test's nodes, with the configurations of server-mock/deploy/."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ BOUND = 60
 
 
 def program(kind: str) -> str:
-    """The balancer's program.
+    """Return the path of the balancer's program.
 
     Raises:
-        RuntimeError: It is not installed.
+        RuntimeError: The program is not installed.
     """
     path = os.pathsep.join([os.environ.get("PATH", ""), "/usr/sbin", "/usr/local/sbin"])
     found = shutil.which(kind, path=path)
@@ -55,17 +55,17 @@ def program(kind: str) -> str:
 
 
 class Balancer:
-    """One address before several nodes. It ends TLS, with a certificate of its own making.
+    """One address in front of several nodes. It terminates TLS with its own test certificate.
 
     Args:
         kind: `haproxy` or `nginx`.
-        folder: For its files.
-        nodes: What is behind it.
-        sticky: A client comes to the same node again while that is there: by `client` in the URL of
-            the WebSocket, by its address over HTTP.
+        folder: Folder for its files.
+        nodes: The nodes behind it.
+        sticky: Whether a client always reaches the same node while that node is up: by `client` in
+            the URL of the WebSocket, by its address over HTTP.
 
     Attributes:
-        trust: What a client takes its certificate with.
+        trust: SSL context with which a client trusts its certificate.
     """
 
     def __init__(self, kind: str, folder: Path, nodes: Sequence[Node], *, sticky: bool) -> None:
@@ -80,7 +80,7 @@ class Balancer:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Run it, and wait until it takes connections."""
+        """Start it, and wait until it accepts connections."""
         self._folder.mkdir()
         self._certify()
         make = self._haproxy if self.kind == "haproxy" else self._nginx
@@ -96,7 +96,7 @@ class Balancer:
                 await until(partial(_takes, port))
 
     async def end(self) -> None:
-        """End it, and every connection through it."""
+        """Stop it, and close every connection through it."""
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             process.terminate()
@@ -129,7 +129,7 @@ class Balancer:
         return NGINX.format(self._placed(text, "listen {} ssl;", "listen 127.0.0.1:{} ssl;"))
 
     def _placed(self, text: str, everywhere: str, here: str) -> str:
-        """The text with the addresses and the certificate of this test."""
+        """Replace the addresses and the certificate in the text by those of this test."""
         assert CERTIFICATE in text
         text = text.replace(CERTIFICATE, str(self._folder / "cert.pem"))
         for port, own in ((8056, self.http_port), (8057, self.ws_port)):

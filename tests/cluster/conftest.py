@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(params=["valkey", "redis"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
-    """A store of the test's own that keeps what it has on disk at each write."""
+    """A separate store for the test, which writes each change to disk."""
     folder = tmp_path / "store"
     folder.mkdir()
     store = Store(request.param, folder, "--appendonly", "yes", "--appendfsync", "always")

@@ -1,4 +1,4 @@
-"""Nodes on one store, in this process or in one of their own, and literal peers of them."""
+"""Nodes on one store, in this process or in separate ones, and raw clients of these nodes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SHARDS = 4
 
 
 def settings(store: Store | Cluster | Front, **more: object) -> dict[str, object]:
-    """Of a node: signs of life and grace are shorter than they are outside of tests."""
+    """Settings of a node: heartbeats and grace are shorter than in production."""
     return {
         "redis_url": store.url,
         "redis_shards": SHARDS,
@@ -50,7 +50,7 @@ def settings(store: Store | Cluster | Front, **more: object) -> dict[str, object
 async def nodes(
     store: Store | Cluster | Front, count: int = 2, **more: object
 ) -> AsyncGenerator[list[RunningServer]]:
-    """So many nodes in this process, which take each other's tokens."""
+    """Run `count` nodes in this process; each accepts the tokens of the others."""
     async with running_server(**settings(store, **more)) as first:
         if count == 1:
             yield [first]
@@ -60,7 +60,7 @@ async def nodes(
 
 
 class RefusedError(Exception):
-    """A peer was not let in; what it was told."""
+    """The server rejected a peer; contains the frame with the reason."""
 
     def __init__(self, frame: dict[str, Any]) -> None:
         super().__init__(str(frame))
@@ -68,11 +68,11 @@ class RefusedError(Exception):
 
 
 class Process:
-    """A node in a process of its own.
+    """A node in a separate process.
 
     Args:
-        process: That process.
-        ready: What it said when it was ready.
+        process: The process.
+        ready: The data that it printed when it was ready.
     """
 
     def __init__(self, process: forked.Server, ready: dict[str, Any]) -> None:
@@ -81,23 +81,23 @@ class Process:
         self._process = process
 
     async def end(self, number: int) -> int:
-        """Send a signal that ends it; its exit code."""
+        """Send a signal that ends it; return its exit code."""
         if self._process.returncode is None:
             self._process.send_signal(number)
         return await self._process.wait()
 
     def stall(self) -> None:
-        """It does nothing until `go_on`."""
+        """Pause the process until `go_on`."""
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """It does again what it does."""
+        """Resume the process."""
         self._process.send_signal(signal.SIGCONT)
 
 
 @asynccontextmanager
 async def node_process(store: Store | Front, **more: object) -> AsyncGenerator[Process]:
-    """A node in a process of its own."""
+    """Run a node in a separate process."""
     given = {"dev": True, "http_port": 0, "ws_port": 0, **settings(store, **more)}
     environment = {f"HANZO_PUBSUB_{name.upper()}": str(value) for name, value in given.items()}
     process = await forked.serve(env={**os.environ, **environment})
@@ -114,10 +114,10 @@ async def node_process(store: Store | Front, **more: object) -> AsyncGenerator[P
 async def peer(
     node: RunningServer | Process | Node, token: str, client_id: str | None = None
 ) -> AsyncGenerator[Socket]:
-    """An authenticated socket; with an id one that resumes.
+    """Open an authenticated socket; with an id, it resumes.
 
     Raises:
-        RefusedError: It is not let in.
+        RefusedError: The server rejects it.
     """
     async with connect(
         node.ws, compression=None, ping_interval=None, max_size=None, close_timeout=1
@@ -138,12 +138,12 @@ async def peer(
 async def meeting(
     store: Store, here: Sequence[str] = (), there: Sequence[str] = (), **more: object
 ) -> AsyncGenerator[tuple[list[RunningServer], list[Socket]]]:
-    """Two nodes within the bound of a test, and peers of theirs.
+    """Run two nodes and their peers, within the timeout of a test.
 
     Args:
-        store: Joins them.
-        here: Users with a socket at the first.
-        there: Users with one at the second.
+        store: The store of both nodes.
+        here: Users with a socket at the first node.
+        there: Users with a socket at the second node.
         **more: Settings.
     """
     async with AsyncExitStack() as stack:
@@ -157,7 +157,7 @@ async def meeting(
 
 @asynccontextmanager
 async def stream(node: RunningServer, token: str, **query: str) -> AsyncGenerator[EventStream]:
-    """An event stream."""
+    """Open an event stream."""
     headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
     async with (
         httpx.AsyncClient(base_url=node.http, headers=headers, timeout=BOUND) as rest,
@@ -168,7 +168,7 @@ async def stream(node: RunningServer, token: str, **query: str) -> AsyncGenerato
 
 
 async def present(node: RunningServer, topic: str, token: str) -> list[dict[str, Any]]:
-    """`GET /v1/topics/{topic}/presence`."""
+    """Return the members from `GET /v1/topics/{topic}/presence`."""
     headers = {"Authorization": f"Bearer {token}"}
     async with httpx.AsyncClient(base_url=node.http, headers=headers, timeout=BOUND) as rest:
         answer = await rest.get(f"/v1/topics/{topic}/presence")

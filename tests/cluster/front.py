@@ -1,6 +1,6 @@
-"""One address in front of a store, as a virtual IP or a proxy is: another store may take over.
+"""One address in front of a store, like a virtual IP or a proxy: another store may take over.
 
-It can also do what networks do to connections: reset them, or swallow what they carry.
+It can also disturb connections like a network: reset them, or discard their data.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 
 class Front:
-    """Passes bytes on.
+    """Forwards bytes.
 
     Args:
-        store: To this one first.
+        store: The first store to forward to.
 
     Attributes:
-        swallows: What is lost without a word: nothing, all bytes, or what the store sends to
-            connections that listen to channels.
+        swallows: The data that is silently discarded: nothing, all bytes, or the data that the
+            store sends to connections that listen to channels.
     """
 
     def __init__(self, store: Store) -> None:
@@ -41,26 +41,26 @@ class Front:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def turn(self, store: Store) -> None:
-        """To another from now on; what is open is cut."""
+        """Forward to another store from now on, and close open connections."""
         self.store = store
         for writer in self._open:
             writer.transport.abort()
 
     def reset(self) -> None:
-        """Reset what is open, in both directions."""
+        """Reset open connections, in both directions."""
         for writer in self._open:
             sock = writer.get_extra_info("socket")
-            # Without lingering a close is a reset.
+            # With a linger time of 0, closing sends a reset.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 
     async def end(self) -> None:
-        """Cut all."""
+        """Close all connections."""
         self.turn(self.store)
         await asyncio.gather(*self._tasks)
 
     def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection."""
+        """Serve one connection."""
         task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -83,13 +83,13 @@ class Front:
         says: asyncio.Event | None,
         listens: asyncio.Event | None = None,
     ) -> None:
-        """Bytes of one direction.
+        """Forward the bytes of one direction.
 
         Args:
-            reader: From where.
-            writer: To where.
-            says: Set when the client asks for a channel.
-            listens: Whether it has.
+            reader: The source.
+            writer: The destination.
+            says: Set when the client subscribes to a channel.
+            listens: Whether the client has subscribed to a channel.
         """
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
@@ -105,7 +105,7 @@ class Front:
 
 @asynccontextmanager
 async def front(store: Store) -> AsyncGenerator[Front]:
-    """An address that leads to this store."""
+    """Run an address in front of this store."""
     one = Front(store)
     server = await asyncio.start_server(one.serve, "127.0.0.1", one.port)
     try:

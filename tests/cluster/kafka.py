@@ -1,4 +1,4 @@
-"""A Kafka broker of a test's own: one node, with plaintext, TLS, client certificates and users."""
+"""A Kafka broker for one test: a node with plaintext, TLS, client certificates and users."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import signal
     from collections.abc import Sequence
 
-# It has no types.
+# The package has no types.
 KAFKA: Any = importlib.import_module("aiokafka")
 ADMIN: Any = importlib.import_module("aiokafka.admin")
 BOUND = 60
@@ -76,10 +76,10 @@ sasl.enabled.mechanisms=SCRAM-SHA-512,SCRAM-SHA-256,PLAIN
 
 
 def jars() -> Path:
-    """Where its jars are.
+    """Return the folder of its jars.
 
     Raises:
-        RuntimeError: They are not installed.
+        RuntimeError: The jars are not installed.
     """
     pom = Path(__file__).with_name("kafka.pom.xml").read_text(encoding="utf-8")
     found = re.search(r"kafka_2\.13</artifactId>\s*<version>(.*)</version>", pom)
@@ -99,9 +99,9 @@ def _java(log: Path, name: str, *words: str | Path) -> subprocess.Popen[bytes]:
 
 @cache
 def _formatted() -> Path:
-    """The data of a broker that was never started, for each broker of this process to copy.
+    """Format the data of a broker once; each broker of this process copies it.
 
-    To format takes a JVM of its own.
+    Formatting needs a separate JVM.
     """
     folder = Path(tempfile.mkdtemp(prefix="pubsub-kafka-"))
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
@@ -119,14 +119,14 @@ def _formatted() -> Path:
 
 
 class Kafka:
-    """One broker. It makes no topics by itself.
+    """One broker. It does not create topics automatically.
 
     Args:
-        folder: For its files.
+        folder: Folder for its files.
 
     Attributes:
-        authority: Signed its certificate.
-        ca, cert, key: Files for those who trust it, and show a certificate that it trusts.
+        authority: The authority that signed its certificate.
+        ca, cert, key: Files for clients: the authority, and a client certificate with its key.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -139,7 +139,7 @@ class Kafka:
         client.cert_chain_pems[0].write_to_path(self.cert)
         client.private_key_pem.write_to_path(self.key)
         broker = self.authority.issue_cert("127.0.0.1")
-        # It reads no other kind.
+        # Kafka reads only this key format.
         private = serialization.load_pem_private_key(broker.private_key_pem.bytes(), None)
         pem = private.private_bytes(
             serialization.Encoding.PEM,
@@ -164,15 +164,15 @@ class Kafka:
         shutil.copytree(_formatted(), folder / "data")
 
     def address(self, listener: str = "PLAINTEXT") -> str:
-        """`host:port` of one of its listeners."""
+        """Return `host:port` of one of its listeners."""
         return f"127.0.0.1:{self.ports[listener]}"
 
     def trusting(self) -> ssl.SSLContext:
-        """Trusts it."""
+        """SSL context that trusts the broker."""
         return ssl.create_default_context(cafile=self.ca)
 
     async def start(self) -> None:
-        """Run it, and wait until it answers."""
+        """Start it, and wait until it answers."""
         log = self.folder / "broker.log"
         self._process = _java(log, "kafka.Kafka", self._properties)
         async with asyncio.timeout(BOUND):
@@ -190,19 +190,19 @@ class Kafka:
         return True
 
     def end(self) -> None:
-        """End it without a word."""
+        """Kill it."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()
             process.wait()
 
     def signal(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send a signal to it."""
         assert self._process is not None
         self._process.send_signal(number)
 
     async def make(self, topic: str, partitions: int = 3) -> None:
-        """Make a topic."""
+        """Create a topic."""
         admin = ADMIN.AIOKafkaAdminClient(bootstrap_servers=self.address())
         await admin.start()
         try:
@@ -211,7 +211,7 @@ class Kafka:
             await admin.close()
 
     async def kept(self, topic: str) -> list[Sequence[bytes]]:
-        """What each of its partitions has."""
+        """Return the records of each partition of a topic."""
         consumer = KAFKA.AIOKafkaConsumer(
             topic, bootstrap_servers=self.address(), auto_offset_reset="earliest"
         )

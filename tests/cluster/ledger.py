@@ -1,4 +1,4 @@
-"""What was acknowledged to publishers beside what each subscriber heard."""
+"""Compares the acknowledged messages with the messages that each subscriber received."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from hanzoai.pubsub import PubSubClient, Subscription
 
 Stream: TypeAlias = tuple[str, str]
-"""Topic and publisher: what one publishes on one topic is in order."""
+"""Topic and publisher: the messages of one publisher on one topic are in order."""
 
 PATIENCE = 300.0
-"""Seconds that a publish may wait for nodes and store to come back."""
+"""Maximum seconds that a publish waits until nodes and store are back."""
 
 
 class Publisher:
-    """Publishes numbers, one after the other, each until it is acknowledged.
+    """Publishes consecutive numbers, and repeats each one until it is acknowledged.
 
     Args:
-        ps: Its client.
-        name: In its messages.
-        topics: In turn.
+        ps: The client.
+        name: Name in the messages.
+        topics: Topics to use in turn.
         pause: Seconds between two messages.
     """
 
@@ -42,15 +42,15 @@ class Publisher:
 
     @property
     def count(self) -> int:
-        """Messages that were acknowledged."""
+        """Number of acknowledged messages."""
         return sum(map(len, self.acknowledged.values()))
 
     def end(self) -> None:
-        """Publish no more once the message under way is acknowledged."""
+        """Stop publishing once the current message is acknowledged."""
         self._ending = True
 
     async def run(self) -> None:
-        """Publish until `end`; what goes wrong is kept in `failure`."""
+        """Publish until `end`; store an error in `failure`."""
         try:
             await self._run()
         except Exception as error:
@@ -68,12 +68,12 @@ class Publisher:
 
 
 class Subscriber:
-    """Writes down what it hears.
+    """Records the messages that it receives.
 
     Args:
-        ps: Its client.
-        name: For people.
-        pattern: What it subscribes to.
+        ps: The client.
+        name: Name in reports.
+        pattern: The subscribed pattern.
         streams: Whether it reads an event stream.
     """
 
@@ -86,7 +86,7 @@ class Subscriber:
         self.gaps: list[Gap] = []
 
     async def run(self, sub: Subscription) -> None:
-        """Listen until it is cancelled."""
+        """Listen until the task is cancelled."""
         async for event in sub.events():
             if isinstance(event, Gap):
                 self.gaps.append(event)
@@ -95,12 +95,12 @@ class Subscriber:
 
 
 def gather(publishers: Sequence[Publisher]) -> dict[Stream, list[int]]:
-    """All that was acknowledged."""
+    """Return all acknowledged messages."""
     return {key: numbers for each in publishers for key, numbers in each.acknowledged.items()}
 
 
 def faults(subscriber: Subscriber, acknowledged: dict[Stream, list[int]]) -> list[str]:
-    """Where what a subscriber heard parts from what was acknowledged, for people to read."""
+    """Describe the differences between the received and the acknowledged messages."""
     wanted = {k: v for k, v in acknowledged.items() if matches(subscriber.pattern, k[0]) and v}
     found = [f"{subscriber.name}: {gap}" for gap in subscriber.gaps]
     for stream in wanted.keys() | subscriber.heard.keys():
@@ -117,7 +117,7 @@ def faults(subscriber: Subscriber, acknowledged: dict[Stream, list[int]]) -> lis
 async def settled(
     subscribers: Sequence[Subscriber], acknowledged: dict[Stream, list[int]], seconds: float
 ) -> None:
-    """Wait until each has heard the last message of all that it subscribes to; so long at most."""
+    """Wait, with a timeout, until each subscriber has the last message of all its streams."""
     waiting = list(subscribers)
 
     def all_told() -> bool:
@@ -128,12 +128,12 @@ async def settled(
         async with asyncio.timeout(seconds):
             await until(all_told)
     except TimeoutError:
-        # What lacks is told by `faults`.
+        # `faults` reports the missing messages.
         return
 
 
 def complete(subscriber: Subscriber, acknowledged: dict[Stream, list[int]]) -> bool:
-    """Whether it has heard the last message of each stream."""
+    """Whether the subscriber has the last message of each stream."""
     return all(
         (subscriber.heard.get(stream) or [0])[-1] >= numbers[-1]
         for stream, numbers in acknowledged.items()

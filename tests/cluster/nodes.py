@@ -1,4 +1,4 @@
-"""Nodes as an operator runs them: processes of the server, restarted on the same ports."""
+"""Nodes like an operator runs them: server processes that restart on the same ports."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ BOUND = 60
 
 
 class Node:
-    """One process.
+    """One server process.
 
     Args:
-        name: For its log.
-        folder: For its log.
-        flags: Of its command line.
+        name: Name of its log.
+        folder: Folder of its log.
+        flags: Options of its command line.
     """
 
     def __init__(self, name: str, folder: Path, *flags: str) -> None:
@@ -37,7 +37,7 @@ class Node:
         self._process: forked.Server | None = None
 
     async def start(self) -> None:
-        """Run it, and wait until it takes connections."""
+        """Start it, and wait until it accepts connections."""
         ports = ("--http-port", str(self.http_port), "--ws-port", str(self.ws_port))
         with self.log.open("ab") as log:
             self._process = await forked.serve("--dev", *ports, *self._flags, stderr=log)
@@ -48,34 +48,34 @@ class Node:
 
     @property
     def ws(self) -> str:
-        """Where its WebSocket is."""
+        """URL of its WebSocket."""
         found: str = self.ready["ws"]
         return found
 
     @property
     def pid(self) -> int:
-        """Of the process that runs."""
+        """Process id of the running process."""
         assert self._process is not None
         return self._process.pid
 
     async def end(self, number: int = signal.SIGTERM) -> int:
-        """End it, and answer its exit code."""
+        """Stop it, and return its exit code."""
         process, self._process = self._process, None
         assert process is not None
         if process.returncode is None:
-            # Its own `send_signal` may reap it behind the back of the event loop.
+            # `Process.send_signal` may reap the process before the event loop does.
             with contextlib.suppress(ProcessLookupError):
                 os.kill(process.pid, number)
         async with asyncio.timeout(BOUND):
             return await process.wait()
 
     async def restart(self, number: int = signal.SIGTERM) -> int:
-        """End it, answer its exit code, and run it again on the same ports."""
+        """Stop it, start it again on the same ports, and return its exit code."""
         code = await self.end(number)
         await self.start()
         return code
 
     @property
     def running(self) -> bool:
-        """Whether it has been started and not ended."""
+        """Whether it was started and has not been stopped."""
         return self._process is not None

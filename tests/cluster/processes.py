@@ -1,4 +1,4 @@
-"""The processes of a server with workers, as Linux shows them."""
+"""Finds the processes of a server with workers, on Linux."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ from pathlib import Path
 
 
 def children(pid: int) -> set[int]:
-    """Its workers; a bus is none of them."""
+    """Return the ids of its workers, without the bus."""
     return {each for each in descendants(pid) if b"--worker" in command(each)}
 
 
 def bus_of(pid: int) -> set[int]:
-    """Its bus, which shows where it listens."""
+    """Return the id of its bus, whose command line contains the address."""
     return {each for each in descendants(pid) if b"unixsocket:" in command(each)}
 
 
 def descendants(pid: int) -> set[int]:
-    """The processes that it has started and that run."""
+    """Return the running processes that it has started."""
     listed = Path(f"/proc/{pid}/task/{pid}/children").read_text(encoding="ascii")
     return set(map(int, listed.split()))
 
 
 def command(pid: int) -> bytes:
-    """The command line of a process; empty where it has ended."""
+    """Return the command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except FileNotFoundError:
@@ -30,7 +30,7 @@ def command(pid: int) -> bytes:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process runs."""
+    """Whether a process is running."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").split()[2] != "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""A real Redis Cluster of a test's own: its servers killed, its slots moved."""
+"""A real Redis Cluster for one test, which can kill its servers and move its slots."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 SLOTS = 16_384
 PRIMARIES = 3
 NODE_TIMEOUT = 1_000
-"""Milliseconds after which the servers take one of them for failing."""
+"""Milliseconds after which the servers consider another one failed."""
 
 
 class Cluster:
@@ -27,7 +27,7 @@ class Cluster:
 
     Args:
         kind: See `Store`.
-        folder: For their files.
+        folder: Folder for their files.
     """
 
     def __init__(self, kind: str, folder: Path) -> None:
@@ -38,7 +38,7 @@ class Cluster:
                 folder / str(number),
                 *("--cluster-enabled", "yes", "--cluster-node-timeout", str(NODE_TIMEOUT)),
                 *("--cluster-port", str(free_port()), "--cluster-require-full-coverage", "no"),
-                # An election waits for a second at most, and a replica is ever fit for one.
+                # An election waits for at most a second, and a replica is always eligible.
                 *("--cluster-replica-validity-factor", "0", "--repl-diskless-sync-delay", "0"),
             )
             for number in range(PRIMARIES + 1)
@@ -47,7 +47,7 @@ class Cluster:
         self.ids: list[str] = []
 
     async def start(self) -> None:
-        """Run it, and wait until it has all slots and its replica."""
+        """Start it, and wait until it has all slots and its replica."""
         for server in self.servers:
             server.folder.mkdir(parents=True)
         await asyncio.gather(*(server.start() for server in self.servers))
@@ -67,15 +67,15 @@ class Cluster:
 
     @property
     def replica(self) -> Store:
-        """Of the first primary."""
+        """The replica of the first primary."""
         return self.servers[PRIMARIES]
 
     async def end(self) -> None:
-        """End all of them."""
+        """Stop all servers."""
         await asyncio.gather(*(server.end() for server in self.servers))
 
     async def owner(self, key: str) -> int:
-        """The number of the server that has this key, as most of them see it."""
+        """Return the number of the server that has this key, in the view of most servers."""
         slot = key_slot(key.encode())
         for start, end, primary, *_ in await self.servers[1].command("CLUSTER", "SLOTS"):
             if start <= slot <= end:
@@ -84,7 +84,7 @@ class Cluster:
 
     @asynccontextmanager
     async def moving(self, key: str, to: int) -> AsyncGenerator[None]:
-        """The slot of a key is on its way to another primary, and is there at the end."""
+        """Start to move the slot of a key to another primary; finish at the end of the context."""
         slot, source = key_slot(key.encode()), self.servers[await self.owner(key)]
         target = self.servers[to]
         await target.command(
@@ -98,7 +98,7 @@ class Cluster:
             await server.command("CLUSTER", "SETSLOT", slot, "NODE", self.ids[to])
 
     async def promoted(self) -> None:
-        """Wait until the replica has the slots of the first primary."""
+        """Wait until the replica has taken over the slots of the first primary."""
         await until(self._promoted, True)
 
     async def _promoted(self) -> bool:
@@ -122,7 +122,7 @@ class Cluster:
 
 @asynccontextmanager
 async def redis_cluster(kind: str, folder: Path) -> AsyncGenerator[Cluster]:
-    """A cluster that is ended with the test."""
+    """Run a cluster, and stop it at the end of the context."""
     async with AsyncExitStack() as stack:
         cluster = Cluster(kind, folder)
         stack.push_async_callback(cluster.end)

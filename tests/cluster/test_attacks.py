@@ -1,6 +1,6 @@
-"""Clients that mean harm to a service of several nodes: what they cost, and what they are not told.
+"""Malicious clients against several nodes: their cost, and the information that they don't get.
 
-What one node does by itself is in `tests/server/test_abuse.py`.
+`tests/server/test_abuse.py` tests a single node.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ async def store(tmp_path: Path) -> AsyncGenerator[Store]:
 
 
 def resident() -> int:
-    """Bytes of memory of this process."""
+    """Return the resident memory of this process in bytes."""
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -75,7 +75,7 @@ async def test_half_open_sockets_are_cut_and_others_are_served_meanwhile(store: 
         for node in fleet:
             async with peer(node, node.token("ann")) as ann:
                 await ann.subscribe("demo.x")
-        # Each is told something or nothing, and then cut.
+        # Each gets an answer or nothing, and is then disconnected.
         await asyncio.gather(*(reader.read() for reader in readers))
         assert all(sum(node.stats.connections.values()) == 0 for node in fleet)
 
@@ -190,7 +190,7 @@ async def test_presence_that_shows_much_is_refused_and_heard_nowhere(store: Stor
         (shown,) = [
             m for m in await present(b, "demo.room", b.token("x")) if m["user_id"] == "mallory"
         ]
-        # What is shown is added up, and bounded all the same.
+        # The metadata of the updates is merged, but remains bounded.
         assert len(json.dumps(shown)) < 300_000
         async with store.client() as redis:
             assert (await redis.info("memory"))["used_memory"] < 60_000_000
@@ -258,7 +258,7 @@ async def test_slow_readers_by_the_hundred_are_cut_and_cost_a_bounded_amount(
         await until(lambda: b.stats.slow_consumers, readers)
         for slow in stalled:
             slow.cut()
-        # Twelve megabytes were to be delivered to each.
+        # Each of them should have received twelve megabytes.
         assert resident() - before < readers * (queue + 500_000) + 100_000_000
 
 
@@ -289,7 +289,7 @@ async def test_nodes_whose_clocks_differ_by_minutes_agree_on_messages_and_member
                 assert [m["data"] for m in answer["history"]] == [2, 3, 4] or (
                     len(set(stamps)) < len(stamps)
                 )
-                # Nobody is given up for the other's clock.
+                # No member is removed because of the other node's clock.
                 seen = await present(a, "demo.x", a.token("x"))
                 assert {m["user_id"] for m in seen} == {"ann", "bob", "eve"}
 
@@ -305,7 +305,7 @@ async def test_compressed_frames_are_not_taken(store: Store) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         assert b" 101 " in head
         assert b"permessage-deflate" not in head
-        # A text frame with the bit of compression, masked with zeros.
+        # A text frame with the compression bit, masked with zeros.
         writer.write(bytes([0xC1, 0x82, 0, 0, 0, 0, 0x4A, 0x04]))
         frame = await reader.read()
         assert frame[:1] == b"\x88"

@@ -1,4 +1,4 @@
-"""Audit records in a Kafka that is there: by every way in, through its end, and what is said."""
+"""Audit records in a real Kafka: over every kind of listener, during outages, and in the log."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterator
     from pathlib import Path
 
-# aiokafka leaves a connection open where a broker refuses the user in the moment of the end. An
-# error in a finalizer would keep its socket for the finalizer of a later test to complain of.
+# aiokafka leaves a connection open if a broker rejects the user during the shutdown. An error in
+# a finalizer would keep its socket alive, so that a later test reports it.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
 BOUND = 60
@@ -59,7 +59,7 @@ async def own(tmp_path: Path) -> AsyncGenerator[Kafka]:
 
 
 def settings(kafka: Kafka, listener: str, **more: Any) -> dict[str, Any]:
-    """Of a server that writes there as it should."""
+    """Settings of a server that writes correctly to this broker."""
     found: dict[str, Any] = {
         "audit_topics": ["demo.**"],
         "audit_kafka": [kafka.address(listener)],
@@ -108,7 +108,7 @@ async def test_records_of_two_nodes_are_all_there_each_node_in_its_order(
                 ]
                 for name, client in (("ann", ann), ("ben", ben))
             }
-        # The end of a server sends what waits.
+        # A server sends the waiting records when it stops.
         parts = await records(shared, given["audit_kafka_topic"])
     for name, ids in published.items():
         found = [
@@ -236,7 +236,7 @@ async def test_one_line_says_which_setting_is_wrong_and_nothing_waits_for_kafka(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(audit_streams, "END_WITHIN", 0.2)
-    # A server of another test may have sent the log elsewhere.
+    # The server of another test may have redirected the log.
     log = logging.getLogger("pubsub_server")
     monkeypatch.setattr(log, "handlers", [])
     monkeypatch.setattr(log, "propagate", True)
@@ -253,13 +253,13 @@ async def test_one_line_says_which_setting_is_wrong_and_nothing_waits_for_kafka(
     first, *rest = lines(caplog)
     assert first.startswith("Kafka accepts no audit records: ")
     assert said in first
-    # What is wrong is said once, however often it is tried; the end says what it cost.
+    # The log names the problem once for all attempts, and finally the number of lost records.
     (last,) = rest
     assert "audit records were not sent before shutdown" in last
     for secret in (PASSWORD, "wrong horse"):
         assert secret not in caplog.text
     gc.collect()
-    # A library that writes past the server's log would break lines of JSON.
+    # A library that bypasses the server's logging would break the JSON lines.
     assert capfd.readouterr().err == ""
 
 
@@ -327,7 +327,7 @@ async def test_a_producer_that_is_replaced_sends_nothing_afterwards(
         await sink.close()
         (numbers,) = [[r["n"] for r in part] for part in await records(own, "audit") if part]
     assert sink.dropped == 0
-    # None is missing; what came twice came before all that is later.
+    # No record is missing, and each duplicate precedes all later records.
     assert list(dict.fromkeys(numbers)) == list(range(900))
     assert numbers[-100:] == list(range(800, 900))
 

@@ -1,4 +1,4 @@
-"""Audit records in a Redis stream, through a store that goes and comes; queues and their end."""
+"""Audit records in a Redis stream, during outages of the store; queues and their shutdown."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ async def test_what_finds_the_queue_full_or_waits_at_the_end_is_counted() -> Non
 
 
 class Producer:
-    """Fails once, then takes what it is given."""
+    """Fails once, then accepts all records."""
 
     def __init__(self, log: list[bytes], *, fails: bool) -> None:
         self._log = log

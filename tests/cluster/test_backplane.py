@@ -1,4 +1,4 @@
-"""Nodes on one store: numbered once, heard everywhere, nothing lost and nothing twice."""
+"""Nodes on one store: each message is numbered once and reaches every node exactly once."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def client(node: RunningServer) -> PubSubClient:
 async def pair(
     store: Store,
 ) -> AsyncGenerator[tuple[list[RunningServer], list[PubSubClient]]]:
-    """Two nodes within the bound of a test, and a client of each."""
+    """Run two nodes and a client of each, within the timeout of a test."""
     async with (
         asyncio.timeout(BOUND),
         nodes(store) as both,
@@ -108,7 +108,7 @@ async def test_a_node_listens_to_what_its_clients_need_and_no_more(store: Store)
 
 
 class Traffic:
-    """Publishes without end on one node, and knows what was acknowledged."""
+    """Publishes continuously on one node, and records the acknowledged messages."""
 
     def __init__(self, ps: PubSubClient, *topics: str) -> None:
         self.ps = ps
@@ -133,7 +133,7 @@ class Traffic:
             self.acknowledged[topic].append(n)
 
     async def more(self, count: int = 50) -> None:
-        """Wait until so many more are acknowledged on each topic."""
+        """Wait until this number of further messages is acknowledged on each topic."""
         goal = {topic: len(done) + count for topic, done in self.acknowledged.items()}
         await until(lambda: all(len(self.acknowledged[each]) >= goal[each] for each in goal))
 
@@ -147,7 +147,7 @@ async def collect(sub: Subscription, heard: dict[str, list[object]]) -> None:
 
 
 def differences(heard: dict[str, list[object]], traffic: Traffic) -> dict[str, list[str]]:
-    """Where what was heard of a topic parts from what was acknowledged, for people to read."""
+    """Describe the differences between the received and the acknowledged messages of a topic."""
     found: dict[str, list[str]] = {}
     for topic, numbers in traffic.acknowledged.items():
         if heard.get(topic) != numbers:
@@ -163,7 +163,7 @@ def last(heard: dict[str, list[object]], topic: str) -> object:
 
 
 async def settled(heard: dict[str, list[object]], traffic: Traffic) -> None:
-    """Wait until the last message of each topic has come."""
+    """Wait until the last message of each topic has arrived."""
     for topic, numbers in traffic.acknowledged.items():
         await until(partial(last, heard, topic), numbers[-1])
 

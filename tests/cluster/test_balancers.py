@@ -1,4 +1,4 @@
-"""What the balancers of server-mock/deploy/ do with one connection."""
+"""Single connections through the balancers of server-mock/deploy/."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.parametrize("kind", ["haproxy", "nginx"])
 
 @asynccontextmanager
 async def balanced(kind: str, folder: Path, *flags: str) -> AsyncGenerator[Balancer]:
-    """A balancer before one node, which has all three places."""
+    """Run a balancer in front of one node, which fills all three places."""
     node = Node("node", folder, "--dev-key-file", str(folder / "dev.key"), *flags)
     await node.start()
     balancer = Balancer(kind, folder / "balancer", [node] * 3, sticky=False)

@@ -1,4 +1,4 @@
-"""The event stream and the hub protocol on several nodes: as on one, over the store."""
+"""The event stream and the hub protocol work on several nodes like on one."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ async def node(stack: AsyncExitStack, store: Store, **settings: Any) -> RunningS
 
 async def subscribed(server: RunningServer, count: int) -> None:
     await until(lambda: server.stats.subscriptions, count)
-    # The store has answered, too: the protocol itself does not say when that is.
+    # Wait for the answer of the store, because the protocol does not confirm it.
     await until(lambda: any(each.busy for each in server.hub._open), False)
 
 

@@ -1,4 +1,4 @@
-"""Topics that a node hears of by pattern alone: what precedes the first message that comes."""
+"""Topics that a node knows only by a pattern: the messages before the first one that arrives."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def entry(seq: int) -> Entry:
 
 
 class Shelf:
-    """In place of a reader: one log, of which only the newest messages are left."""
+    """Replaces a reader: one log, which contains only the newest messages."""
 
     def __init__(self) -> None:
         self.log: Log | None = None
@@ -119,7 +119,7 @@ async def test_a_topic_that_is_discovered_twice_is_delivered_once() -> None:
 
 async def test_a_topic_that_a_node_discovers_whole_lacks_nothing() -> None:
     async with room() as node:
-        # The store has begun anew, so another numbering may have been lost.
+        # The store has started with empty data, so an earlier numbering may have been lost.
         node.shelf.put(START, START + 1, lost=SINCE + 1)
         await node.deliveries.discover(TOPIC, SINCE)
         assert node.seen == [START, START + 1]
@@ -139,7 +139,7 @@ async def test_a_hole_that_the_log_cannot_fill_is_told_before_what_follows_it(st
 
 
 async def fresh(node: Room) -> None:
-    """Open a topic that has no log yet."""
+    """Open a topic that does not have a log yet."""
     node.tracks.join(TOPIC)
     track = node.tracks.get(TOPIC)
     assert track is not None
@@ -219,7 +219,7 @@ async def test_a_hole_is_not_filled_for_those_who_came_after_all_others_had_left
         await fresh(node)
         node.shelf.put(START, START + 2)
         node.deliveries.catch_up([entry(START + 2)])
-        # The log is about to be read.
+        # The node is about to read the log.
         node.tracks.leave(TOPIC, keep=False)
         node.tracks.join(TOPIC)
         track = node.tracks.get(TOPIC)

@@ -1,4 +1,4 @@
-"""A store without memory enough: what it lets go of is said to lack, or what comes is refused."""
+"""A store with too little memory: evicted messages are reported as missing, or publishes fail."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def small(folder: Path, memory: str, policy: str) -> AsyncGenerator[Store]
 
 
 async def evict(store: Store, key: str) -> None:
-    """As the store does it, but of this key."""
+    """Evict this key like the store does."""
     async with store.client() as redis:
         keys = await redis.keys(f"*:{key}")
         assert await redis.delete(*keys) == 1
@@ -109,7 +109,7 @@ async def test_what_a_store_evicts_by_itself_is_marked_wherever_it_lacks(tmp_pat
 
         for n in range(19):
             await everywhere(n)
-        # What comes last is evicted by nothing, so that all that comes has come.
+        # The last message is not evicted, so its arrival shows that all messages have arrived.
         await store.command("CONFIG", "SET", "maxmemory", "0")
         await everywhere(19)
         await until(lambda: [row[-1] for row in heard.values()], [19] * len(names))
@@ -118,7 +118,7 @@ async def test_what_a_store_evicts_by_itself_is_marked_wherever_it_lacks(tmp_pat
             assert (await redis.info("stats"))["evicted_keys"] > 0
         lacking = 0
         for name in names:
-            # Live nothing lacks that is not told.
+            # A live subscriber is notified of each missing message.
             row = [n for n in heard[name] if n != "gap"]
             assert row == [n for n in range(20) if n in row]
             assert row == list(range(20)) or "gap" in heard[name]

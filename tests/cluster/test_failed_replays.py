@@ -1,4 +1,4 @@
-"""Event streams whose replay fails: they end, so that their readers come back."""
+"""Event streams whose replay fails: they end, so that their readers reconnect."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ TOPIC = "demo.x"
 async def resumed(
     node: RunningServer, mark: str | None = None, *topics: str
 ) -> AsyncGenerator[EventStream]:
-    """An event stream, which goes on behind a mark."""
+    """Open an event stream that resumes after a mark."""
     headers = {"Authorization": f"Bearer {node.token()}"}
     if mark is not None:
         headers["Last-Event-ID"] = mark
@@ -49,7 +49,7 @@ async def publish(node: RunningServer, *numbers: int, topic: str = TOPIC) -> Non
 
 
 async def rest_of(stream: EventStream) -> list[Event]:
-    """All events up to the end of the stream."""
+    """Return all events until the end of the stream."""
     events: list[Event] = []
     with suppress(EOFError):
         while True:
@@ -101,7 +101,7 @@ async def test_what_comes_while_a_replay_fails_does_not_move_the_mark_of_its_rea
             async with resumed(a, mark) as second:
                 await reading.wait()
                 await publish(b, 2)
-                # By now this node has heard it and keeps it for the other stream.
+                # At this point, this node has received it and holds it for the other stream.
                 assert (await first.event("message")).json["data"] == 2
                 fail.set()
                 assert [event.name for event in await rest_of(second)] == ["error"]
@@ -147,7 +147,7 @@ async def test_of_a_subscription_that_failed_nothing_comes_until_it_is_asked_for
                 assert (await socket.until("error"))["ref"] == topic
         await publish(a, 1)
         await publish(a, 2, topic="demo.y")
-        # A subscription that stood before its repetition failed goes on.
+        # A subscription that existed before its repetition failed continues.
         message = (await socket.until("message"))["message"]
         assert (message["topic"], message["data"]) == ("demo.y", 2)
         answer = await socket.subscribe(TOPIC, presence=False, history=10)

@@ -1,4 +1,4 @@
-"""A store that comes back without what it acknowledged last: a gap, and no position twice."""
+"""A store that loses its last acknowledged messages: clients get a gap; positions are unique."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOSSY: dict[str, Any] = {"redis_durable": False, "publish_rate_service": 10_000}
 
 @asynccontextmanager
 async def pair(kind: str, folder: Path) -> AsyncGenerator[tuple[Front, Store, Store]]:
-    """A primary and its replica, behind one address."""
+    """Run a primary and its replica behind one address."""
     primary = Store(kind, folder / "primary", "--repl-diskless-sync-delay", "0")
     replica = Store(kind, folder / "replica", "--replicaof", f"127.0.0.1 {primary.port}")
     try:
@@ -55,14 +55,14 @@ async def pair(kind: str, folder: Path) -> AsyncGenerator[tuple[Front, Store, St
 
 
 async def replicated(primary: Store, replica: Store) -> None:
-    """Wait until the replica has all that the primary has."""
+    """Wait until the replica has all data of the primary."""
 
     async def offset(store: Store) -> str:
         async with store.client() as redis:
             return str((await redis.info("replication"))["master_repl_offset"])
 
     async def level() -> bool:
-        # Asked first, the replica cannot be level by chance.
+        # Read the replica's offset first, so that it cannot match by chance.
         behind = await offset(replica)
         return behind != "0" and behind == await offset(primary)
 
@@ -70,14 +70,14 @@ async def replicated(primary: Store, replica: Store) -> None:
 
 
 async def publish(ps: PubSubClient, topic: str, *numbers: int) -> list[int]:
-    """Positions of messages with these numbers."""
+    """Publish messages with these numbers, and return their positions."""
     done = [await ps.publish(topic, {"data": n}, timeout=BOUND) for n in numbers]
     assert not any(each.duplicate for each in done)
     return [each.seq or 0 for each in done]
 
 
 async def history(node: RunningServer, topic: str, **params: int) -> tuple[list[Any], bool]:
-    """Data of retained messages, and whether something may lack among them."""
+    """Return the data of retained messages, and whether some may be missing."""
     headers = {"Authorization": f"Bearer {node.service_token()}"}
     async with httpx.AsyncClient(base_url=node.http, headers=headers, timeout=BOUND) as rest:
         answer = await rest.get(f"/v1/topics/{topic}/history", params=params)
@@ -114,12 +114,12 @@ async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_a_topic(
         others = await publish(here, "demo.y", 1, 2)
         await replicated(primary, replica)
         await replica.command("REPLICAOF", "NO", "ONE")
-        # Acknowledged, heard, and lost.
+        # These are acknowledged and delivered, and then lost.
         lost = await publish(here, "demo.x", 4, 5)
         await until(lambda: (heard["demo.x"], wild["demo.x"]), ([1, 2, 3, 4, 5], [1, 2, 3, 4, 5]))
         await primary.end()
         address.turn(replica)
-        # Nobody on this node knows where the topic stood.
+        # Nothing on this node knows the last position of the topic.
         positions += await publish(here, "demo.x", 6, 7, 8, 9)
         others += await publish(here, "demo.y", 3)
         told = {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7, 8, 9], "demo.y": [1, 2, "gap", 3]}
@@ -130,7 +130,7 @@ async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_a_topic(
         assert ascending(positions)
         assert ascending(others)
         assert max(lost) < positions[3]
-        # Who stood in what is lost, or before, is told; who comes afterwards has what is left.
+        # A subscriber at a lost position or before it gets a reset; a new one gets what is left.
         for mark in (positions[0], lost[0], lost[1]):
             async with peer(b, b.service_token()) as late:
                 answer = await late.subscribe("demo.x", after={"demo.x": mark})
@@ -195,7 +195,7 @@ async def test_a_repeat_that_comes_first_after_a_snapshot_does_not_stand_for_its
     await store.start()
     link = Link(store.url, cluster=False, durable=False)
     layout, retention = Layout("test", 1), Retention(Keep(10, 3_600_000))
-    # A node that no one listens to, so that nothing else asks for the lineage.
+    # A node without subscribers, so that nothing else requests the lineage.
     writer = Writer(link, layout, retention, Memory(100, 3_600_000, 7_200_000), BOUND)
 
     async def send(id: str) -> Published:
@@ -214,7 +214,7 @@ async def test_a_repeat_that_comes_first_after_a_snapshot_does_not_stand_for_its
             lost = await send("second")
             await store.end()
             await store.start()
-            # The first of these dials, and gives the server the script.
+            # The first one connects, and loads the script.
             for _ in range(2):
                 assert (await send("first")).duplicate
             assert ((await send("third")).seq or 0) > (lost.seq or 0)
@@ -243,7 +243,7 @@ async def test_a_primary_of_a_cluster_that_is_killed_amid_traffic_costs_a_gap_at
             await hit.more()
             await rest.more()
             await cluster.servers[0].end()
-            # The others go on meanwhile.
+            # The other topics continue meanwhile.
             await rest.more(20)
             await cluster.promoted()
             await hit.more()
@@ -254,7 +254,7 @@ async def test_a_primary_of_a_cluster_that_is_killed_amid_traffic_costs_a_gap_at
         assert await cluster.owner(base(names[0][0])) == 3
     assert differences(heard, rest) == {}
     for topic in names[0]:
-        # Each once and in order; what lacks is at the gap.
+        # Each message arrives once and in order; missing ones are at the gap.
         row = heard[topic]
         assert row.count("gap") == 1
         at = row.index("gap")

@@ -1,4 +1,4 @@
-"""What a node hears of the others: after stalls, resets and failures, and when it hears nothing."""
+"""The feed from other nodes: after stalls, resets and failures, and when it is silent."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ COUNT = 60
 TOPIC = "demo.x"
 FEED_TIMEOUT = 800
 HANDLER_IS_CLOSED = RuntimeError("unable to perform operation; the handler is closed")
-"""What uvloop raises for a write to a connection that was reset."""
+"""The error that uvloop raises for a write to a connection that was reset."""
 STALL = 1.2
-"""Seconds; longer than a connection that listens may be silent, and than a feed may."""
+"""Seconds; longer than the allowed silence of a listening connection and of a feed."""
 
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[Store]:
-    """One kind is enough: what is tested is not in the store."""
+    """One kind of store is enough: the tested code is not in the store."""
     folder = tmp_path / "store"
     folder.mkdir()
     store = Store("valkey", folder)
@@ -56,7 +56,7 @@ async def store(tmp_path: Path) -> AsyncGenerator[Store]:
 
 
 async def follow(node: RunningServer | Process | Node, token: str, ready: list[str]) -> list[Any]:
-    """A client that subscribes, and hears so many messages."""
+    """Run a client that subscribes; return the data of its first `COUNT` messages."""
     async with peer(node, token) as socket:
         await socket.subscribe(TOPIC)
         ready.append(socket.client_id)
@@ -64,7 +64,7 @@ async def follow(node: RunningServer | Process | Node, token: str, ready: list[s
 
 
 async def publish(socket: Socket, numbers: range) -> None:
-    """Publish these, each when the one before is acknowledged."""
+    """Publish these, each after the previous one is acknowledged."""
     for number in numbers:
         message = {"topic": TOPIC, "type": "t", "data": number}
         await socket.send({"type": "publish", "ref": str(number), "message": message})
@@ -73,7 +73,7 @@ async def publish(socket: Socket, numbers: range) -> None:
 
 
 async def shown(node: RunningServer, name: str) -> float:
-    """A metric of a node."""
+    """Return a metric of a node."""
     async with httpx.AsyncClient(base_url=node.http) as http:
         text = (await http.get("/metrics")).text
     samples = (each for one in text_string_to_metric_families(text) for each in one.samples)
@@ -81,7 +81,7 @@ async def shown(node: RunningServer, name: str) -> float:
 
 
 async def readiness(node: RunningServer) -> int:
-    """The status of `/readyz`."""
+    """Return the status of `/readyz`."""
     async with httpx.AsyncClient(base_url=node.http) as http:
         return (await http.get("/readyz")).status_code
 
@@ -116,7 +116,7 @@ async def test_a_worker_that_was_stopped_while_clients_came_delivers_everything_
     key = tmp_path / "dev.key"
     flags = ("--workers", "2", "--dev-key-file", str(key), "--publish-rate-user", "1000")
     node = Node("node", tmp_path, *flags, "--feed-timeout", f"{FEED_TIMEOUT}ms")
-    # Three processes start, which takes long on a busy machine; `start` has a bound of its own.
+    # Three processes start, which is slow on a busy machine; `start` has its own timeout.
     await node.start()
     try:
         token = dev_tokens.mint(dev_tokens.load_key(key), "ann", kind="service")
@@ -160,7 +160,7 @@ async def test_connections_that_are_reset_on_their_way_to_the_store_lose_nothing
 @pytest.mark.parametrize(
     ("of", "method", "error", "failed"),
     [
-        # What a transport raises is a connection that was lost, and no failure of a task.
+        # An error of a transport means a lost connection, not a failed task.
         (Wire, "open", HANDLER_IS_CLOSED, 0),
         (Wire, "open", KeyError("type"), 3),
         (Wire, "ended", KeyError("type"), 3),
@@ -182,7 +182,7 @@ async def test_a_feed_whose_connection_fails_in_any_way_is_dialed_again(
         answer = real(self, *arguments)
         task = asyncio.current_task()
         if method == "open" and (task is None or "_listen_by" not in repr(task.get_coro())):
-            # What publishes dials the same connection.
+            # The publisher opens the same connection.
             return answer
         if method == "_take_push":
             if faults:

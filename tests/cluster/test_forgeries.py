@@ -44,7 +44,7 @@ def token(kid: str, key: ec.EllipticCurvePrivateKey, user: str = "ann") -> str:
 
 @dataclass
 class Keys:
-    """A key set that counts who asks for it, and keeps them waiting while its gate is shut."""
+    """A key set that counts its requests, and delays them while its gate is shut."""
 
     served: dict[str, ec.EllipticCurvePrivateKey] = field(default_factory=dict)
     url: str = ""
@@ -54,7 +54,7 @@ class Keys:
     gate: asyncio.Event = field(default_factory=asyncio.Event)
 
     def add(self, kid: str) -> str:
-        """A key from now on; a token that it signed."""
+        """Add a key, and return a token that it has signed."""
         key = self.served[kid] = ec.generate_private_key(ec.SECP256R1())
         return token(kid, key)
 
@@ -90,7 +90,7 @@ async def served(handle: Callable[[web.Request], Any], method: str = "GET") -> A
 async def trusting(
     store: Store, **more: object
 ) -> AsyncGenerator[tuple[Keys, str, list[RunningServer]]]:
-    """A set of keys, a token of one that it has at the start, and two nodes that trust it."""
+    """Run a key set and two nodes that trust it; yield them with a token of the first key."""
     keys = Keys()
     keys.gate.set()
     good = keys.add("good")
@@ -109,7 +109,7 @@ async def trusting(
 
 
 async def flood(node: RunningServer, name: str, count: int = MANY) -> set[int]:
-    """Tokens of so many key ids that nobody has; how they were answered."""
+    """Send tokens with this number of unknown key ids, and return the status codes."""
     async with httpx.AsyncClient(base_url=node.http, timeout=BOUND) as http:
 
         async def show(some: range) -> set[int]:
@@ -138,11 +138,11 @@ async def test_a_flood_of_unknown_key_ids_asks_for_the_keys_once_a_node_and_keep
         assert answers == [{401}, {401}]
         assert keys.asked == len(fleet)
         for node in fleet:
-            # On a socket it is no other.
+            # A socket behaves the same.
             with pytest.raises(RefusedError):
                 async with peer(node, token("nobody", FORGER)):
                     pass
-            # A key id that is known is no signature.
+            # A known key id does not make the signature valid.
             async with rest(node, token("good", FORGER)) as http:
                 assert (await http.get("/v1/session")).status_code == 401
             async with peer(node, good) as ann:
@@ -170,10 +170,10 @@ async def test_while_the_keys_are_waited_for_who_is_known_comes_in_and_each_node
                 await ann.subscribe("demo.x")
         assert keys.most == len(fleet)
         keys.gate.set()
-        # 503 where the keys did not come in time.
+        # 503 if the keys did not arrive in time.
         answers = await asyncio.gather(*floods)
         assert all(answer <= {401, 503} for answer in answers)
-        # However many ask, one question of a node is under way.
+        # Each node has at most one request for the keys in flight.
         assert keys.most <= len(fleet)
         for node in fleet:
             async with peer(node, new):
@@ -182,7 +182,7 @@ async def test_while_the_keys_are_waited_for_who_is_known_comes_in_and_each_node
 
 @dataclass
 class Receiver:
-    """Does with webhooks what docs/operate/webhooks.md shows."""
+    """Handles webhooks like the example in docs/operate/webhooks.md."""
 
     secret: str = SECRET
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
@@ -231,10 +231,10 @@ async def test_a_receiver_takes_what_either_node_sends_once_and_nothing_forged(
                     await ann.send(frame)
                     await ann.until("published")
             await until(lambda: len(receiver.done), 10)
-    # Each is posted by the node that took it, and by no other.
+    # Only the node that accepted a message posts it.
     assert sorted(receiver.done) == list(range(10))
     headers, body = receiver.got[0]
-    # Sent again, by the node or by who heard it: taken, and not worked on anew.
+    # A repeated delivery, from the node or an eavesdropper, is accepted but not processed again.
     assert receiver.take(headers, body) == 204
     assert len(receiver.done) == 10
     now = time.time()
@@ -269,7 +269,7 @@ async def test_an_id_is_known_as_long_as_its_request_could_be_taken(
     tolerance = int(webhooks.TOLERANCE)
     event = {"event": "publish", "topic": "demo.x", "time": 0, "data": {"data": 1}}
     body = json.dumps({"events": [event]}).encode()
-    # Of a clock that goes as much before as is taken.
+    # The clock is ahead by the maximum that is accepted.
     heard = signed(SECRET, began + tolerance - 1, body)
     for later in range(0, 3 * tolerance, 20):
         monkeypatch.setattr(time, "time", lambda later=later: began + later)
@@ -290,6 +290,6 @@ async def test_a_webhook_that_is_posted_to_a_node_is_none_of_its_business(store:
                 for path in ("/", "/here", "/webhook", "/webhooks", "/v1/webhooks", "/v1/publish"):
                     headers = signed(SECRET, time.time(), body.encode())
                     answer = await http.post(path, content=body, headers=headers)
-                    # Who sends it shows no token, and a signature is none.
+                    # The sender has no token, and a signature does not replace one.
                     assert answer.status_code in {401, 404, 405}, path
         assert [node.stats.published for node in fleet] == [0, 0]

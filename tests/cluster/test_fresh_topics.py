@@ -1,4 +1,4 @@
-"""Topics without a message: a loss of the first ones with the store is told, and only a loss."""
+"""Topics without messages: subscribers learn of lost first messages, and only of real losses."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ TOPIC, OTHER, THIRD = "demo.x", "demo.y", "demo.z"
 
 @dataclass
 class Place:
-    """A server, and what makes its store forget everything."""
+    """A server, and a function that makes its store lose all data."""
 
     node: Node
     token: str
     lose: Callable[[], Awaitable[object]]
 
     async def publish(self, topic: str, data: int) -> int:
-        """Publish until it is acknowledged; the position of the message."""
+        """Publish until it is acknowledged; return the position of the message."""
         headers = {"Authorization": f"Bearer {self.token}"}
         async with httpx.AsyncClient(headers=headers, timeout=BOUND) as rest:
             while True:
@@ -54,7 +54,7 @@ class Place:
 
     @asynccontextmanager
     async def stream(self, mark: str | None, *topics: str) -> AsyncGenerator[EventStream]:
-        """An event stream, which goes on behind a mark."""
+        """Open an event stream that resumes after a mark."""
         headers = {"Authorization": f"Bearer {self.token}"}
         if mark is not None:
             headers["Last-Event-ID"] = mark
@@ -68,7 +68,7 @@ class Place:
             yield EventStream(response)
 
     async def subscribe(self, after: dict[str, int] | None = None) -> dict[str, Any]:
-        """What a socket is answered that goes again at once."""
+        """Subscribe on a socket that closes immediately afterwards; return the answer."""
         async with peer(self.node, self.token) as socket:
             more = {} if after is None else {"after": after}
             return await socket.subscribe(TOPIC, presence=False, **more)
@@ -76,7 +76,7 @@ class Place:
 
 @asynccontextmanager
 async def place(kind: str, folder: Path) -> AsyncGenerator[Place]:
-    """A server of one process, of nodes on a Redis without a file, or of workers on a bus."""
+    """Run a single process, nodes on a Redis without persistence, or workers on a bus."""
     flags = ["--dev-key-file", str(folder / "dev.key"), "--log-level", "warning"]
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(asyncio.timeout(BOUND))

@@ -1,4 +1,4 @@
-"""A node killed under listeners of every protocol: each gets what comes later, or shows its gap."""
+"""A killed node with listeners of every protocol: each gets later messages, or shows its gap."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from tests.cluster.store import Store
 
 BOUND = 400
-"""Seconds for all: each of the five starts of a node may take some of a busy machine."""
+"""Maximum seconds for the test: each of the five starts of a node may be slow."""
 TOPIC = "demo.kills"
 ROUNDS = 3
 MORE = 20
-"""Messages that each listener has to get after a restart before the next one."""
+"""Messages that each listener must get after a restart before the next restart."""
 KEEPS: Final[tuple[Literal["websocket", "sse"], ...]] = ("websocket", "sse")
 """Protocols with a replay."""
 
 
 class Ears:
-    """Listeners of all protocols at one node, and the numbers that each has got."""
+    """Listeners of all protocols at one node, and the numbers that each has received."""
 
     def __init__(self, node: Node, key: bytes, stack: AsyncExitStack) -> None:
         self.heard: dict[str, list[int]] = {}
@@ -48,7 +48,7 @@ class Ears:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def enter(self, urls: dict[str, str]) -> None:
-        """Connect all of them."""
+        """Connect all listeners."""
         stack, ready = self._stack, self._node.ready
         for name in KEEPS:
             ps: Any = PubSubClient(
@@ -76,7 +76,7 @@ class Ears:
         stack.push_async_callback(self._end)
 
     def after(self, number: int) -> set[str]:
-        """Those who have got a message with this number or a later one."""
+        """Return the listeners that have received a message with this number or a later one."""
         return {name for name, numbers in self.heard.items() if numbers and numbers[-1] >= number}
 
     def _listen(self, name: str, numbers: AsyncIterator[int]) -> None:
@@ -107,7 +107,7 @@ class Ears:
 
 
 def holes(numbers: list[int]) -> int:
-    """Places at which messages lack."""
+    """Return the number of places at which messages are missing."""
     return sum(later != earlier + 1 for earlier, later in itertools.pairwise(numbers))
 
 
@@ -146,7 +146,7 @@ async def test_listeners_of_a_killed_node_get_what_comes_later_or_show_their_gap
             return count - 1
 
         async def heard_by_all() -> None:
-            """Publish until every listener gets one again, and then some more."""
+            """Publish until every listener receives messages again, and then some more."""
             mark = count
             while ears.after(mark) != set(ears.heard):
                 await publish()

@@ -1,4 +1,4 @@
-"""What the nodes on one Redis have to have in common, and who says so where they have not."""
+"""The settings that the nodes on one Redis must share, and the errors if they differ."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_store_that_was_flushed_is_laid_out_by_who_comes_back(
     ):
         await store.command("FLUSHALL")
         await until(lambda: store.command("GET", KEY), b"2 64")
-        # And where somebody else was faster, with other settings, it says so.
+        # If another node was first, with different settings, the error says so.
         await store.command("SET", KEY, "2 32")
         await store.command("DEL", "hanzo-pubsub:{0}:nodes")
         await until(

@@ -1,4 +1,4 @@
-"""Presence after the store lost its data: a live connection wins over what is left elsewhere."""
+"""Presence after the store lost its data: a live connection wins over stale members elsewhere."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 TOPIC = "demo.x"
 USERS = [f"user{n}" for n in range(5)]
 LONG = 60_000
-"""Milliseconds of grace: no place of a client that has left lapses within a test."""
+"""Milliseconds of grace, longer than a test: no member that has left is removed."""
 
 
 class Renewal:
-    """Holds up what a node writes after it has found that the store does not know it any more."""
+    """Delays the writes of a node that has found out that the store no longer knows it."""
 
     def __init__(self, node: RunningServer, patch: pytest.MonkeyPatch) -> None:
         self.lease: Any = node.hub.core.backplane._lease  # type: ignore[attr-defined]
@@ -39,7 +39,7 @@ class Renewal:
         await self._replace()
 
     async def run(self) -> None:
-        """Let it write, and wait until all is written."""
+        """Let the node write, and wait until it has written everything."""
         self._allowed.set()
         await until(
             lambda: self.lease.node != self.name and bool(self.lease._released or self._done())
@@ -52,7 +52,7 @@ class Renewal:
 async def move(
     stack: AsyncExitStack, here: RunningServer, there: RunningServer, users: Sequence[str]
 ) -> list[Socket]:
-    """Clients that were members at one node, were cut, and are back at the other."""
+    """Run clients that were members at one node, were disconnected, and are back at the other."""
     moved: list[Socket] = []
     for user in users:
         async with peer(here, here.token(user)) as socket:
@@ -70,7 +70,7 @@ async def move(
 async def moved(
     store: Store, patch: pytest.MonkeyPatch
 ) -> AsyncGenerator[tuple[RunningServer, list[Socket], Renewal, Renewal]]:
-    """Clients that went from one node to another, of which either may write first."""
+    """Run clients that moved from one node to another; either node may write first."""
     async with (
         asyncio.timeout(BOUND),
         nodes(store, presence_grace=LONG) as (x, y),
@@ -129,7 +129,7 @@ async def _newer_stays(
         if told.change != "move":
             heard(told)
 
-    # This node hears nothing of the move, so that it takes the old connection for alive.
+    # This node does not learn of the move, so it considers the old connection alive.
     patch.setattr(attendance, "heard", heard_but_of_moves)
     async with peer(x, x.token("alice")) as old:
         await old.subscribe(TOPIC)
@@ -208,7 +208,7 @@ async def test_a_client_shown_an_emptied_store_is_shown_itself_again(
         await alice.fence()
         renewal = Renewal(node, monkeypatch)
         await store.command("FLUSHALL")
-        # What a catch-up does that comes before the node writes its members again.
+        # Simulate a catch-up before the node writes its members again.
         node.hub.attendance.missed([TOPIC], anything=False)  # type: ignore[attr-defined]
         assert (await alice.until("presence.snapshot"))["members"] == []
         await renewal.run()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 async def refusal(node: RunningServer | Process, token: str) -> str | None:
-    """Why a connection is refused; None where it is let in."""
+    """Return the reason for which a connection is rejected; None if it is accepted."""
     try:
         async with peer(node, token):
             return None
@@ -30,7 +30,7 @@ async def refusal(node: RunningServer | Process, token: str) -> str | None:
 
 
 async def counted(store: Store, name: str) -> list[int]:
-    """What the nodes have of a counter."""
+    """Return the values of a counter on the nodes."""
     async with store.client() as redis:
         keys = await redis.keys(f"*:u:{name}")
         rows = [await redis.hvals(key) for key in keys]
@@ -51,7 +51,7 @@ async def test_a_user_has_so_many_connections_on_all_nodes_together(store: Store
             assert await refusal(b, b.token("bob")) is None
         await until(lambda: counted(store, "user user ann"), [1])
         assert await refusal(b, b.token("ann")) is None
-        # Who authenticates anew is not counted twice.
+        # A connection that authenticates again is counted once.
         await first.send({"type": "auth", "token": b.token("ann")})
         await first.until("auth.ok")
         assert await counted(store, "user user ann") == [1]
@@ -68,7 +68,7 @@ async def test_an_organization_has_so_many_connections_on_all_nodes_together(
         said = await refusal(b, b.token("bob", orgs=["acme"]))
         assert said is not None
         assert "the organization acme" in said
-        # The refused one counts nowhere.
+        # The rejected connection is not counted.
         await until(lambda: counted(store, "user user bob"), [])
         async with peer(b, b.token("bob")) as bob:
             await bob.send({"type": "auth", "token": b.token("bob", orgs=["acme"])})
@@ -100,7 +100,7 @@ async def test_connections_of_a_node_that_died_count_no_more(store: Store) -> No
         node_process(store, connections_per_user=1) as doomed,
         peer(doomed, a.token("ann")),
     ):
-        # A node counts alone until its first beat.
+        # A node counts only its own connections until its first heartbeat.
         await until(lambda: counted(store, "user user ann"), [1])
         assert await refusal(a, a.token("ann")) is not None
         await doomed.end(signal.SIGKILL)
@@ -139,7 +139,7 @@ async def test_a_store_that_forgets_everything_is_told_the_counts(store: Store) 
 
 
 async def published(node: RunningServer, user: str, count: int) -> tuple[int, list[int]]:
-    """How many of so many publishes in one request are taken; and when the others may try again."""
+    """Publish `count` messages in a request; return the accepted number and the retry delays."""
     token = node.token(user, kind="service")
     headers = {"Authorization": f"Bearer {token}"}
     messages = [{"topic": "demo.x", "data": {}} for _ in range(count)]
@@ -212,5 +212,5 @@ async def test_batches_of_who_publishes_in_bulk_share_a_budget_of_their_own_on_a
             results = answer.json().get("results", [])
             answers.append((answer.status_code, sum("seq" in each for each in results)))
         assert answers == [(200, 6), (200, 4), (429, 0)]
-        # Nothing of that was taken from the common budget.
+        # None of that was taken from the common budget.
         assert await published(b, "ann", 10) == (10, [])

@@ -1,4 +1,4 @@
-"""What nodes say in their logs of Redis and of each other."""
+"""The log lines of nodes about Redis and about each other."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def test_a_node_that_is_stopped_in_order_is_no_warning_to_the_others(
         async with running_server(redis_url=store.url, log_level="info", **QUICK):
             await until(lambda: len(lines(caplog, "this is node")), 2)
         await until(lambda: lines(caplog, "left with 0 members"), [logging.INFO])
-        # One that dies says nothing.
+        # A killed node logs nothing.
         await store.command("ZADD", "hanzo-pubsub:{0}:nodes", 1, "dead")
         await until(lambda: lines(caplog, "node dead sent no heartbeat for 2"), [logging.WARNING])
 

@@ -1,4 +1,4 @@
-"""What an operator sees of nodes on one store: metrics, the dashboard, the alerts."""
+"""The operator's view of nodes on one store: metrics, dashboard and alerts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DEPLOY: Final = Path(__file__).parents[2] / "server-mock" / "deploy"
 DASHBOARD: Final = DEPLOY / "grafana" / "hanzo-pubsub.json"
 ALERTS: Final = DEPLOY / "prometheus" / "hanzo-pubsub.rules.yml"
 SCRAPER: Final = {"up"}
-"""What Prometheus knows by itself."""
+"""Metrics that Prometheus itself provides."""
 
 Samples = dict[tuple[str, tuple[tuple[str, str], ...]], float]
 
@@ -90,7 +90,7 @@ async def test_a_publish_shows_in_rates_and_in_every_latency_on_its_way(store: S
         assert seen["hanzo_pubsub_feed_up", ()] == 1
         assert seen["hanzo_pubsub_ready", ()] == 1
         assert seen["hanzo_pubsub_followed_topics", ()] == 1
-        # The buckets are cumulative, and the last one has all.
+        # The buckets are cumulative, and the last one contains all observations.
         buckets = [
             count
             for (name, _), count in seen.items()
@@ -221,7 +221,7 @@ def panels() -> list[dict[str, Any]]:
 def dashboard_expressions() -> Iterator[tuple[str, str]]:
     for panel in panels():
         for target in panel.get("targets", ()):
-            # What Grafana puts in before it asks.
+            # Grafana substitutes this variable before it queries.
             yield panel["title"], target["expr"].replace("$__rate_interval", "5m")
 
 
@@ -258,7 +258,7 @@ async def test_every_expression_parses_and_names_what_the_server_has(
     for title, expression in expressions:
         assert names(expression), title
         assert names(expression) <= there, title
-    # And the other way round: what the server measures of itself is on the dashboard.
+    # Conversely, the dashboard shows every metric of the server.
     shown = {name for _, expression in dashboard_expressions() for name in names(expression)}
     own = {name for name in there if name.startswith("hanzo_pubsub_")}
     shown |= {

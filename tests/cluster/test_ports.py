@@ -1,4 +1,4 @@
-"""Ports of nodes that come and go belong to one test process."""
+"""The ports of nodes that stop and start again remain reserved by one test process."""
 
 from __future__ import annotations
 

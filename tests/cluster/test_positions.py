@@ -1,4 +1,4 @@
-"""Positions of logs in Redis, and who is told on one node of what another publishes."""
+"""Positions of logs in Redis, and waiting requests on one node for publishes on another."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def test_positions_are_those_of_the_store(store: Store) -> None:
             "demo.x": {"topic": "demo.x", "first": x[0], "last": x[-1]},
             "demo.y": {"topic": "demo.y", "first": y[0], "last": y[-1]},
         }
-        # What a pattern matches is known from the first time; what is new comes all the same.
+        # The node remembers the matches of a pattern, but new topics appear nevertheless.
         z = await publish(here, "demo.z")
         assert (await ask(there, "demo.*"))["demo.z"]["last"] == z[-1]
 
@@ -61,7 +61,7 @@ async def test_what_has_expired_is_not_retained_and_times_are_found_between_hole
         expected = {"topic": "demo.x", "first": long[0], "last": end[0]}
         assert (await ask(client, "demo.x"))["demo.x"] == expected
         async with store.client() as redis:
-            # What expired at the beginning is gone from the store; a hole stays until it is there.
+            # The store removes expired messages at the start, but not the hole behind them.
             shard = Layout("", 64).shard("demo.x")
             assert await redis.xlen(f"hanzo-pubsub:{{{shard}}}:l:demo.x") == 4
         found = await ask(client, "demo.x", at=times[hole[0]])
@@ -75,7 +75,7 @@ async def test_what_has_expired_is_not_retained_and_times_are_found_between_hole
 async def test_what_one_node_publishes_answers_what_another_holds(store: Store) -> None:
     async with asyncio.timeout(BOUND), nodes(store) as (a, b), rest(a) as here, rest(b) as there:
         last = (await publish(here, "demo.x"))[-1]
-        # Twice: the second time the topic is joined already.
+        # Twice, because the node has already joined the topic the second time.
         for _ in range(2):
             waiting = asyncio.create_task(
                 ask(there, "demo.x", "demo.y", after={"demo.x": last, "demo.y": 0}, wait_ms=30_000)
@@ -99,7 +99,7 @@ async def test_a_topic_is_joined_by_who_waits_for_it_and_by_nobody_else(
         async with store.client() as redis:
             found = await redis.pubsub_shardchannels()
         names = {name.decode().partition("}:")[2] for name in found}
-        # A node listens to itself, too.
+        # A node also listens to its own test messages.
         return {name for name in names if name.partition(":")[0] != "alive"}
 
     monkeypatch.setattr(positions, "LINGER", 0)
@@ -135,7 +135,7 @@ async def test_who_waits_and_who_subscribes_do_not_disturb_each_other(store: Sto
         await waiting
         heard = [await anext(x), await anext(x), await anext(y)]
         assert [each.data for each in heard if isinstance(each, Message)] == [0, 1, 2]
-        # The subscriber goes, and who waits is told all the same.
+        # The subscriber leaves, and the waiting request is still answered.
         found = await ask(waiter, "demo.x", "demo.y")
         after = {name: each["last"] for name, each in found.items()}
         waiting = asyncio.create_task(ask(waiter, "demo.x", "demo.y", after=after, wait_ms=30_000))

@@ -1,4 +1,4 @@
-"""Presence on several nodes: everybody is seen everywhere, each change once, and no ghosts."""
+"""Presence on several nodes: each node sees all members, each change once, and no stale members."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPIC = "demo.room"
 
 
 def changes(frames: list[Json]) -> list[tuple[str, str]]:
-    """Change and user of the presence messages among these frames."""
+    """Return change and user of the presence messages among these frames."""
     found: list[tuple[str, str]] = []
     for frame in frames:
         message = frame.get("message", {})
@@ -31,7 +31,7 @@ def changes(frames: list[Json]) -> list[tuple[str, str]]:
 
 
 async def change(socket: Socket, kind: str) -> Json:
-    """The next change, which is of this kind."""
+    """Return the next change, which must be of this kind."""
     while True:
         frame = await socket.next()
         message = frame.get("message", {})
@@ -47,7 +47,7 @@ async def snapshot(socket: Socket) -> list[Json]:
 
 
 async def shown(socket: Socket, wanted: list[str]) -> None:
-    """Read until the snapshots and changes that come add up to these users."""
+    """Read until the received snapshots and changes result in these users."""
     there: list[str] | None = None
     while there != wanted:
         frame = await socket.next()
@@ -153,7 +153,7 @@ async def test_who_comes_back_to_another_node_within_the_grace_is_not_noticed(
             (again,) = [m for m in await snapshot(back) if m["user_id"] == "ann"]
             assert again["metadata"] == {"mood": "gay"}
             assert again["joined_at"] == joined["joined_at"]
-            # The first node lets go of its place when the grace is over.
+            # The first node removes its member when the grace period is over.
             await until(lambda: a.hub.core.presence.client(joined["client_id"]), None)
             assert changes(await bob.fence()) == []
             assert users(await present(a, TOPIC, a.token("ann"))) == ["bob", "ann"]
@@ -198,7 +198,7 @@ async def test_a_client_that_is_on_another_node_by_now_loses_its_old_connection(
             assert await ann.closed() == 4409
             await until(lambda: a.hub.core.presence.client(ann.client_id), None)
             assert changes(await bob.fence()) == []
-            # And back again, at once.
+            # Then move back immediately.
             async with peer(a, a.token("ann"), ann.client_id) as again:
                 await again.subscribe(TOPIC)
                 assert await back.closed() == 4409
@@ -225,7 +225,7 @@ async def test_a_node_that_dies_leaves_no_ghosts(store: Store) -> None:
             await sam.subscribe(TOPIC)
             await change(bob, "join")
             await change(bob, "join")
-            # Who is elsewhere in time is not missed.
+            # A client that reconnects to another node in time does not leave.
             async with peer(b, b.token("sam"), sam.client_id) as moved:
                 await doomed.end(signal.SIGKILL)
                 await moved.subscribe(TOPIC)
@@ -269,7 +269,7 @@ async def test_members_outlast_an_outage_of_the_store(store: Store) -> None:
         await snapshot(bob)
         names = {node.hub.core.backplane._lease.node for node in (a, b)}  # type: ignore[attr-defined]
         await store.end()
-        # What happens meanwhile is told when the store is back.
+        # Changes during the outage are reported when the store is back.
         await sam.send({"type": "unsubscribe", "topics": [TOPIC], "ref": "1"})
         await sam.until("unsubscribed")
         await asyncio.sleep(TIMEOUT / 1000)
@@ -316,7 +316,7 @@ async def test_members_of_a_node_that_dies_as_the_store_forgets_everything_are_s
                 there = set(users(frame["members"]))
             for kind, user in changes([frame]):
                 (there.add if kind == "join" else there.discard)(user)
-        # Who is there stays.
+        # Members that are connected stay.
         assert "sam" in there
         wanted = {"bob", "sam"} if by == TOPIC else {"sam"}
 
@@ -347,7 +347,7 @@ async def test_members_of_a_node_that_dies_before_its_next_beat_on_an_emptied_st
         while ("leave", "ann") not in changes([await bob.next()]):
             pass
         assert await _users(a) == ["bob"]
-        # Nothing is left to look for.
+        # No node is left to look for.
         await until(lambda: _owners(store), _names(a))
 
 

@@ -1,4 +1,4 @@
-"""Nodes on a Redis Cluster: all that one Redis does, and slots that move while messages flow."""
+"""Nodes on a Redis Cluster: same behaviour as on one Redis, also while slots move."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def base(topic: str) -> str:
 
 
 async def topics(cluster: Cluster, per_primary: int = 1) -> dict[int, list[str]]:
-    """Topics by the number of the primary that has them."""
+    """Return topics by the number of the primary that stores them."""
     found: dict[int, list[str]] = {number: [] for number in range(PRIMARIES)}
     number = 0
     while any(len(names) < per_primary for names in found.values()):
@@ -97,7 +97,7 @@ async def test_what_one_redis_does_a_cluster_does(kind: str, tmp_path: Path) -> 
             answer = await rest.post("/v1/messages:batch", json={"messages": batch})
         results = answer.json()["results"]
         assert [r["seq"] for r in results] == [(each.seq or 0) + 1 for each in done]
-        # Each primary has the logs of its topics, and of no others.
+        # Each primary has only the logs of its own topics.
         for number, row in owners.items():
             keys: list[bytes] = await cluster.servers[number].command("KEYS", "*:l:demo.*")
             assert sorted(key.decode().rpartition(":")[2] for key in keys) == sorted(row)
@@ -147,7 +147,7 @@ async def test_a_slot_that_moves_amid_traffic_loses_and_repeats_nothing(
                 await traffic.more()
                 async with cluster.moving(base(moved), to):
                     before = len(traffic.acknowledged[moved])
-                    # The other slots go on; what is published here waits.
+                    # The other slots continue; publishes to this one wait.
                     await rest.more()
                     assert len(traffic.acknowledged[moved]) <= before + 1
             await traffic.more()

@@ -1,4 +1,4 @@
-"""A Redis that is there and refuses: for want of replicas, of room on its disk, or of rights."""
+"""A running Redis that rejects writes: too few replicas, a full disk, or missing permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a replay takes from a log in which the numbering began anew."""
+"""The messages that a replay selects from a log whose numbering started again."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pubsub_server.backplanes.redis.reader import LEAP, Chosen, Wanted, choose, 
 
 NOW = 9_000
 START = 9_000_000
-"""Where the newest numbering began."""
+"""The start of the newest numbering."""
 
 
 def chosen(wanted: Wanted, stood: int | None, *retained: int) -> Chosen:
@@ -70,11 +70,11 @@ def test_a_log_that_is_lost_with_messages_that_were_delivered_here_is_told() -> 
     choice = choose_without_log("demo.x", wanted, between)
     assert choice is not None
     assert told(choice) == ([], between, False, True)
-    # The subscriber is of the numbering that was delivered last: what it lacks is counted.
+    # The subscriber has the numbering that was delivered last, so its missing messages are counted.
     choice = choose_without_log("demo.x", wanted, former + 9)
     assert choice is not None
     assert told(choice) == ([], former + 9, True, False)
-    # It has all that was delivered, or nothing was delivered.
+    # It has all delivered messages, or none was delivered.
     for same in (former, former - 1, 0, None):
         assert choose_without_log("demo.x", wanted, same) is None
     assert choose_without_log("demo.x", Wanted(0, {}, None), between) is None

@@ -1,4 +1,4 @@
-"""Replays to several subscribers at the same time, where the log moves on between their reads."""
+"""Concurrent replays to several subscribers, while the log changes between their reads."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPIC = "demo.x"
 
 
 class SlowRead:
-    """Delays the first replay, before it reads the logs or when it has read them."""
+    """Delays the first replay before or after it reads the logs."""
 
     def __init__(self, node: RunningServer, patch: pytest.MonkeyPatch) -> None:
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
@@ -47,7 +47,7 @@ class SlowRead:
 
 
 class SlowLog:
-    """Delays the first look at the log of one topic, when it has been read."""
+    """Delays the first read of the log of one topic, after the data is read."""
 
     def __init__(self, node: RunningServer, patch: pytest.MonkeyPatch) -> None:
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
@@ -63,7 +63,7 @@ class SlowLog:
 
 
 async def publish(publisher: Socket, data: int) -> int:
-    """Publish, and give the position."""
+    """Publish, and return the position."""
     message = {"topic": TOPIC, "type": "token", "data": data}
     await publisher.send({"type": "publish", "message": message, "ref": "p"})
     seq: int = (await publisher.until("published"))["seq"]
@@ -114,7 +114,7 @@ async def test_what_comes_while_a_topic_is_opened_by_name_reaches_those_who_matc
         await named.send({"type": "subscribe", "topics": [TOPIC], "history": 10})
         await slow.asked.wait()
         seq = await publish(publisher, 2)
-        # The node has it, and delivers it when it has read the log.
+        # The node has received it, and delivers it after it has read the log.
         tracks = cast("RedisBackplane", node.hub.core.backplane)._tracks  # pyright: ignore[reportPrivateUsage]
         await until(lambda: tracks.waiting)
         slow.may_read.set()
@@ -128,7 +128,7 @@ async def test_what_comes_while_a_topic_is_opened_by_name_reaches_those_who_matc
 
 @contextmanager
 def deaf(node: RunningServer) -> Generator[list[Entry]]:
-    """A node that takes nothing from Redis for a while; what came."""
+    """Make a node ignore messages from Redis in this context; yield the ignored ones."""
     backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
     gone: list[Entry] = []
     with pytest.MonkeyPatch.context() as patch:
@@ -137,13 +137,13 @@ def deaf(node: RunningServer) -> Generator[list[Entry]]:
 
 
 async def find(node: RunningServer) -> None:
-    """Let a node look for what it has missed."""
+    """Make a node look for missed messages."""
     backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
     await backplane._catching_up.restored(range(SHARDS))
 
 
 async def heard(socket: Socket, last: int) -> list[int]:
-    """Positions of the messages that have come since the last look, to the one that ends here."""
+    """Return the positions of the messages since the last call, up to the position `last`."""
     found: list[int] = []
     while last not in found:
         found += [each["seq"] for each in await socket.messages()]
@@ -168,7 +168,7 @@ async def test_what_a_node_finds_in_a_log_reaches_only_those_who_have_it_from_no
         slow = SlowLog(node, monkeypatch)
         finding = asyncio.create_task(find(node))
         await slow.read.wait()
-        # They come while the node is about to deliver what it has found.
+        # They subscribe while the node is about to deliver the messages that it has found.
         assert (await matching.subscribe("demo.*"))["positions"] == {TOPIC: missed[1]}
         answer = await named.subscribe(TOPIC, history=10)
         assert [each["seq"] for each in answer["history"]] == missed
@@ -199,7 +199,7 @@ async def test_what_a_node_finds_in_a_log_during_a_replay_comes_once(
             missed = [await publish(publisher, 1)]
             await until(lambda: len(gone), 1)
         if pattern == TOPIC:
-            # Its topic is being discovered when it comes.
+            # The node is still discovering the topic when the message arrives.
             backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
             backplane._deliveries.doubt(TOPIC)
         slow = SlowRead(node, monkeypatch)
@@ -240,7 +240,7 @@ async def test_what_a_node_finds_in_a_log_comes_to_no_one_who_resumes_behind_it(
             missed = [await publish(publisher, number) for number in (1, 2, 3)]
             await until(lambda: len(gone), 3)
         if pattern == TOPIC:
-            # Its topic is being discovered when it comes.
+            # The node is still discovering the topic when the message arrives.
             backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
             backplane._deliveries.doubt(TOPIC)
         slow = SlowRead(node, monkeypatch)
@@ -302,7 +302,7 @@ async def test_a_replay_to_one_hides_nothing_that_a_deaf_node_owes_to_patterns(
     ):
         await matching.subscribe("demo.*")
         backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
-        # The node knows up to when it has delivered everything.
+        # The node knows the time up to which it has delivered everything.
         await until(lambda: len(backplane._catching_up._caught_up), SHARDS)
         with deaf(node) as gone:
             missed = [await publish(publisher, 1), await publish(publisher, 2)]
@@ -339,7 +339,7 @@ async def test_a_sweep_finds_what_patterns_lack_of_a_topic_that_is_being_opened(
             slow.may_read.set()
             await slow.read.wait()
         await find(node)
-        # Later looks begin where this one ended.
+        # Later searches start where this one ended.
         caught_up = cast("Any", node.hub.core.backplane)._catching_up._caught_up
         caught_up.update({shard: at + 10_000 for shard, at in caught_up.items()})
         slow.may_read.set()
@@ -362,7 +362,7 @@ async def test_a_subscriber_hears_nothing_that_was_published_before_it_came(
         await there.subscribe(TOPIC)
         seqs = [await publish(publisher, 1)]
         assert await heard(there, seqs[0]) == seqs
-        # Another one is still on its way from Redis.
+        # Another message is still in transit from Redis.
         with deaf(node) as gone:
             seqs.append(await publish(publisher, 2))
             await until(lambda: len(gone), 1)
@@ -435,6 +435,6 @@ async def test_what_was_delivered_and_is_lost_with_the_log_is_counted_as_missing
         seq = await publish(publisher, 3)
         assert await heard(reader, seq) == [known, known + 1, seq]
         await store.command("FLUSHALL")
-        # No later message has to come for it.
+        # This does not require a later message.
         answer = await late.subscribe(pattern, after={TOPIC: known})
         assert (answer.get("truncated"), answer["positions"]) == ([TOPIC], {TOPIC: seq})

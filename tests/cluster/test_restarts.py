@@ -1,7 +1,7 @@
-"""A node restarted under clients of both languages: all return to their WebSockets, nothing lost.
+"""A node restarts with clients of both languages: all reconnect to WebSockets without a loss.
 
-With HANZO_PUBSUB_SOAK set the same with 200 clients of each language and 50 restarts.
-HANZO_PUBSUB_RESTART_CLIENTS and HANZO_PUBSUB_RESTARTS choose other numbers.
+Set HANZO_PUBSUB_SOAK to use 200 clients of each language and 50 restarts.
+HANZO_PUBSUB_RESTART_CLIENTS and HANZO_PUBSUB_RESTARTS set other numbers.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ if TYPE_CHECKING:
 
 SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
 CLIENTS: Final = int(os.environ.get("HANZO_PUBSUB_RESTART_CLIENTS", "200" if SOAK else "10"))
-"""Of each language."""
+"""Number of clients of each language."""
 RESTARTS: Final = int(os.environ.get("HANZO_PUBSUB_RESTARTS", "50" if SOAK else "3"))
 SHORTEST, LONGEST = 0.2, 20.0 if SOAK else 2.0
-"""Seconds between the end of a node and the start of the next."""
+"""Seconds between the end of a node and its next start."""
 GOAL: Final = 5.0
-"""Seconds after the return of the node within which a soak wants all clients back."""
+"""Seconds after a restart within which a soak test expects all clients to be back."""
 CHANGES: Final = 12
-"""Changes of state of each client that are kept, to say how a slow one came back."""
+"""Recorded state changes of each client, to explain a slow reconnect."""
 TOPIC: Final = "demo.restarts"
 BOUND: Final = 60 + RESTARTS * (LONGEST + 40) + CLIENTS
 
 
 def pauses() -> list[float]:
-    """From the shortest to the longest, each longer than the one before by the same factor."""
+    """Return values from the shortest to the longest, with a constant factor between them."""
     steps = max(1, RESTARTS - 1)
     return [SHORTEST * (LONGEST / SHORTEST) ** (n / steps) for n in range(RESTARTS)]
 
 
 @dataclass
 class Heard:
-    """What one subscription got."""
+    """The events that one subscription received."""
 
     numbers: list[int] = field(default_factory=list[int])
     gaps: list[Any] = field(default_factory=list[Any])
 
     def take(self, event: Json) -> None:
-        """Write down a message or a gap."""
+        """Record a message or a gap."""
         if "message" in event:
             self.numbers.append(event["message"]["data"]["n"])
         elif "gap" in event:
@@ -73,8 +73,8 @@ class Heard:
 class Crowd:
     """Clients of both languages, each with a subscription to the same topic.
 
-    Every second client knows where HTTP is. The others have only the URL of the WebSocket, on a
-    port where nothing else answers.
+    Every second client has the HTTP URL. The others have only the WebSocket URL, on a port without
+    other services.
     """
 
     def __init__(self, node: Node, key: bytes, peers: Sequence[Peer]) -> None:
@@ -88,7 +88,7 @@ class Crowd:
         return dev_tokens.mint(self._key, user, kind=kind)
 
     async def enter(self) -> None:
-        """Connect and subscribe all of them."""
+        """Connect and subscribe all clients."""
         for peer in self._peers:
             await asyncio.gather(*(self._enter(peer, n) for n in range(CLIENTS)))
 
@@ -108,13 +108,13 @@ class Crowd:
             assert "fails" not in answer, answer
 
     def slowest(self, since: float) -> str:
-        """The changes of state of the client that was connected last, in seconds since then."""
+        """Return the state changes of the client that reconnected last, in seconds since then."""
         user, changes = max(self.changes.items(), key=lambda item: item[1][-1][0])
         lines = [f"    {at - since:7.2f} s {change['state']}" for at, change in changes]
         return "\n".join([f"  slowest is {user}:", *lines])
 
     async def standing(self, http: httpx.AsyncClient) -> tuple[int, int, set[str]]:
-        """Open WebSockets, open event streams, and the users who are present."""
+        """Return the open WebSockets, the open event streams, and the present users."""
         try:
             metrics = (await http.get("/metrics")).raise_for_status().text
             present = (await http.get(f"/v1/topics/{TOPIC}/presence")).raise_for_status().json()
@@ -132,7 +132,7 @@ class Crowd:
 
 @asynccontextmanager
 async def crowd(folder: Path) -> AsyncGenerator[tuple[Crowd, Node, httpx.AsyncClient]]:
-    """A node on a Redis that stays, and clients that listen at it."""
+    """Run a node on a Redis that keeps running, with listening clients."""
     key = dev_tokens.load_key(folder / "dev.key")
     files = folder / "store"
     files.mkdir()
@@ -165,13 +165,13 @@ async def crowd(folder: Path) -> AsyncGenerator[tuple[Crowd, Node, httpx.AsyncCl
 
 @dataclass
 class Watch:
-    """Looks at a crowd that returns."""
+    """Observes a crowd that reconnects."""
 
     here: Crowd
     http: httpx.AsyncClient
     wanted: tuple[int, int, set[str]]
     streams: int = 0
-    """Most event streams seen at once."""
+    """Maximum concurrent event streams that were observed."""
 
     async def back(self) -> bool:
         """Whether all clients are back."""

@@ -1,4 +1,4 @@
-"""What Redis keeps: logs by class, and ids, so that a job that is repeated publishes nothing."""
+"""The data in Redis: logs by class, and ids, so that a repeated job publishes nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
 ROWS = 100_000 if SOAK else 10_000
 PART = ROWS // 20
 SHORT = 30_000
-"""Milliseconds that a log has left, less than it keeps a message."""
+"""Milliseconds until a log expires; less than the retention of a message."""
 
 
 def drafts(start: int, count: int, topic: str = "demo.x", data: int = 0) -> list[Draft]:
@@ -48,7 +48,7 @@ async def send(
 
 
 async def test_a_job_that_is_repeated_publishes_nothing(store: Store) -> None:
-    # As many ids in proportion as are remembered by default of a job of 100,000.
+    # The same share of ids that the defaults remember for a job of 100,000 messages.
     settings: dict[str, object] = {"redis_url": store.url, "ids_max": ROWS * 5 // 4}
     async with asyncio.timeout(5 * BOUND), running_server(**settings) as node:
         first: list[Published | ServiceError] = []
@@ -64,7 +64,7 @@ async def test_a_job_that_is_repeated_publishes_nothing(store: Store) -> None:
         (other,) = await send(node, drafts(77, 1, data=1))
         assert isinstance(other, ServiceError)
         assert other.code == "conflict"
-        # Another topic is another message.
+        # The same id on another topic is another message.
         (elsewhere,) = await send(node, drafts(77, 1, "demo.y"))
         assert isinstance(elsewhere, Published)
         assert not elsewhere.duplicate
@@ -133,7 +133,7 @@ async def test_an_id_of_one_sender_is_free_for_another_on_every_node(
             sent[name] = first
         assert len({each.seq for each in sent.values()}) == len(names)
         if evicted:
-            # What the log still has is gathered anew, by sender.
+            # The ids are collected again from the log, by sender.
             await redis.delete("hanzo-pubsub:{0}:i")
         for node in (two, one):
             for name in names:
@@ -252,7 +252,7 @@ async def test_a_page_says_whether_a_position_up_to_its_end_is_missing(
         (hole,) = await publish(rest, "demo.x", ttl=1)
         assert await page(0) == ([a, b, c, d, hole], False, False, False, hole)
         e, f = await publish(rest, "demo.x", 2)
-        # Of seven six are retained, and of those one expires.
+        # Six of seven messages are retained, and one of these expires.
         await until(lambda: page(d), ([e, f], True, False, False, f))
         assert await page(a, 3) == ([b, c, d], False, False, True, f)
         assert await page(a - 1, 3) == ([b, c, d], True, False, True, f)
@@ -260,12 +260,12 @@ async def test_a_page_says_whether_a_position_up_to_its_end_is_missing(
         assert await page(f) == ([], False, False, False, f)
         (last,) = await publish(rest, "demo.x", ttl=1)
         await until(lambda: page(f), ([], True, False, False, last))
-        # A position that this log never gave is one of another log.
+        # A position that this log never assigned belongs to another log.
         assert (await page(last + 1))[2]
 
 
 async def numbering(redis: Any, *, ahead: int = 0) -> tuple[float, ...]:
-    """Start, position, time of the newest message, time of what lacks, and lineage of `demo.x`."""
+    """Return start, position, newest time, time of the loss, and lineage of `demo.x`."""
     key = "hanzo-pubsub:{0}:s:demo.x"
     start, last, latest, lost, of = unpack("<5d", await redis.get(key))
     if ahead:
@@ -279,7 +279,7 @@ async def test_a_clock_that_is_behind_neither_ends_a_log_early_nor_leaves_its_to
     settings: dict[str, object] = {"redis_url": store.url, "redis_shards": 1}
     async with asyncio.timeout(BOUND), running_server(**settings) as node, store.client() as redis:
         await send(node, drafts(0, 1))
-        # The server that wrote this had a clock an hour ahead of the one that took over.
+        # The server that wrote this had a clock one hour ahead of the current server.
         _, _, latest, *_ = await numbering(redis, ahead=3_600_000)
         await redis.pexpire("hanzo-pubsub:{0}:l:demo.x", SHORT)
         await send(node, drafts(1, 1))
@@ -297,7 +297,7 @@ async def test_a_log_is_not_ended_early_by_a_numbering_that_began_in_the_same_se
         for number in range(1, 100):
             _, last, *_ = await numbering(redis)
             await redis.pexpire("hanzo-pubsub:{0}:l:demo.x", SHORT)
-            # Another node knows a position that this store has lost.
+            # Simulate another node that knows a position that this store has lost.
             await backplane._reader.heads({"demo.x": int(last) + 5}, 3_600_000)
             _, _, began, *_ = await numbering(redis)
             (answer,) = await send(node, drafts(number, 1))

@@ -1,6 +1,6 @@
-"""Nodes and store restarted under traffic, behind balancers: nothing lost and nothing twice.
+"""Nodes and store restart under traffic behind balancers: each message arrives exactly once.
 
-With HANZO_PUBSUB_SOAK set the same with 2,000 clients for a minute.
+Set HANZO_PUBSUB_SOAK to test with 2,000 clients for a minute.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ class Load:
     publishers: int
     pause: float
     seconds: float
-    """At least so long under traffic."""
+    """Minimum seconds under traffic."""
     bound: float
-    """For all of it, so that a failure ends."""
+    """Maximum seconds for the whole test."""
     at_once: int
     """Clients that connect at the same time."""
     kills: int
-    """Nodes killed, each in its turn; the store is restarted as often."""
+    """Number of nodes to kill, one after the other; the store restarts equally often."""
     slack: float
-    """Times longer that all clients in one process may take to open their connections."""
+    """Factor on the connect timeout, because all clients run in one process."""
 
 
 LOAD = (
@@ -64,7 +64,7 @@ FLAGS = (
     *("--drain-timeout", "10s", "--auth-deadline", "60s"),
 )
 MORE = 12 if SOAK else 8
-"""Messages of each publisher between two restarts."""
+"""Messages per publisher between two restarts."""
 LEAVE_WITHIN = 13.0
 """Seconds: `node_timeout` and `presence_grace`, by default."""
 CASES = [
@@ -74,7 +74,7 @@ CASES = [
 
 
 class Cluster:
-    """Three nodes on one store behind one balancer."""
+    """Run three nodes on one store behind one balancer."""
 
     def __init__(self, folder: Path, store: Store, key: bytes) -> None:
         flags = (
@@ -118,7 +118,7 @@ async def cluster(folder: Path, store: Store) -> AsyncGenerator[Cluster]:
 async def traffic(
     made: Cluster, balancer: Balancer
 ) -> AsyncGenerator[tuple[list[Publisher], list[Subscriber]]]:
-    """Clients that listen and clients that publish, while it is open; then all is settled."""
+    """Run subscribers and publishers inside the context; then wait until everything has settled."""
     topics = [f"demo.g{n % 3}.t{n}" for n in range(LOAD.topics)]
     patterns = [*topics, *topics, "demo.g0.*", "demo.g1.*", "demo.g2.*"]
     if SOAK:
@@ -156,14 +156,14 @@ async def traffic(
 
 
 async def attended(made: Cluster, subscribers: Sequence[Subscriber]) -> None:
-    """Wait until each node tells those who are there of every topic, nobody else and nobody twice.
+    """Wait until each node reports exactly the connected members of every topic.
 
     Raises:
-        TimeoutError: One does not, though whoever was on a node that is gone had time to leave.
+        TimeoutError: A node does not, although the members of killed nodes had time to leave.
     """
     there: dict[str, list[str]] = {}
     for each in subscribers:
-        # Readers of event streams watch and are no members.
+        # Readers of event streams only watch; they are not members.
         if not is_wildcard(each.pattern) and not each.streams:
             there.setdefault(each.pattern, []).append(each.name)
     token = dev_tokens.mint(made.key, "warden", kind="admin")
@@ -188,7 +188,7 @@ async def attended(made: Cluster, subscribers: Sequence[Subscriber]) -> None:
 
 
 async def more(publishers: Sequence[Publisher]) -> None:
-    """Wait until each publisher had some more messages acknowledged."""
+    """Wait until each publisher has some more acknowledged messages."""
     for publisher in publishers:
         await until(partial(_as_far, publisher, publisher.count + MORE))
 

@@ -1,4 +1,4 @@
-"""The members of all nodes in the store, told to two nodes that note what they are told."""
+"""The members of all nodes in the store, and the notifications that two nodes receive."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def shown(text: str) -> bytes:
 
 @dataclass
 class Noted:
-    """An audience, and the roster that it attends."""
+    """Records the notifications of a roster."""
 
     backplane: Any
     told: list[tuple[str, str]] = field(default_factory=list)
@@ -41,7 +41,7 @@ class Noted:
 
     @property
     def name(self) -> str:
-        """Of the node."""
+        """Name of the node."""
         found: str = self.backplane._lease.node
         return found
 
@@ -74,7 +74,7 @@ class Noted:
         await self.roster.join(TOPIC, client_id, shown(text))
 
     async def members(self) -> dict[str, tuple[bool, bytes]]:
-        """By client id: whether it is a client of this node, and what it shows."""
+        """Return by client id whether it is a client of this node, and its metadata."""
         found = await self.roster.read([TOPIC])
         return dict(found.members[TOPIC])
 
@@ -95,7 +95,7 @@ async def test_a_member_of_another_node_is_neither_changed_nor_taken_out(store: 
         b.roster.update(TOPIC, "cl_1", "msg_1", shown("of b"))
         b.roster.leave(TOPIC, "cl_1")
         await b.enter("cl_2", "of b")
-        # Who has it elsewhere is told that it has not, and nobody else anything.
+        # The node that does not own the member is overruled, and no other node is notified.
         assert b.own == [("overruled", "cl_1"), ("join", "cl_2")]
         await until(lambda: a.told, [("join", "cl_1"), ("join", "cl_2")])
         assert await a.members() == {"cl_1": (True, shown("of a")), "cl_2": (False, shown("of b"))}
@@ -107,7 +107,7 @@ async def test_of_a_node_that_is_given_up_only_its_own_members_leave(store: Stor
         layout = a.backplane._layout
         base = layout.bases[layout.shard(TOPIC)]
         link = b.backplane._link
-        # As if it had moved while its former node was away from this shard.
+        # Simulate a move while the former node could not reach this shard.
         async with store.client() as redis:
             await redis.sadd(f"{base}:m:dead", f"cl_1 {TOPIC}")
         answer = await link.call("revoke.lua", [base], ["dead", 100, 60_000, 60_000])
@@ -136,7 +136,7 @@ async def test_a_node_that_begins_anew_tells_nobody_of_members_that_are_as_they_
 async def test_a_node_that_learns_from_a_change_that_it_was_given_up_begins_anew_with_all(
     store: Store,
 ) -> None:
-    # It would not learn it from a beat within the time of this test.
+    # The node must not learn it from a heartbeat, so heartbeats are longer than the test.
     async with two(store, node_heartbeat=60_000, node_timeout=120_000) as (a, b):
         await a.enter("cl_1", "first")
         former = a.name
@@ -171,7 +171,7 @@ async def test_a_node_that_began_anew_and_was_cut_may_have_missed_anything(store
             await redis.client_kill_filter(_type="pubsub")
             await until(lambda: (a.anything, b.anything), ([False], [False]))
             names = {a.name, b.name}
-            # With the members all traces of who was where are gone.
+            # Along with the members, the store has removed all records of their nodes.
             await redis.flushall()
             await until(lambda: names.isdisjoint({a.name, b.name}))
             await redis.client_kill_filter(_type="pubsub")

@@ -1,4 +1,4 @@
-"""What HIP-56 says of several nodes: one Redis between them, and one balancer before them."""
+"""HIP-56 requirements on several nodes: with one Redis behind one balancer."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ TOPIC = "demo.x"
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[Store]:
-    """A Redis of the test's own."""
+    """A separate Redis for the test."""
     store = Store("redis", tmp_path / "store")
     store.folder.mkdir()
     await store.start()

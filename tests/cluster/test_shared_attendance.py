@@ -1,4 +1,4 @@
-"""What a connection is shown of members while the store is read, fails, or answers late."""
+"""The members that a connection sees while the store is read, fails, or answers late."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Reading:
-    """Holds up what the attendance of a node reads: before the store is asked, or after."""
+    """Delays the reads of a node's attendance, before or after the call to the store."""
 
     def __init__(self, node: RunningServer) -> None:
         attendance: Any = node.hub.attendance
@@ -63,7 +63,7 @@ class Reading:
 
 @asynccontextmanager
 async def one(store: Store) -> AsyncGenerator[tuple[RunningServer, Reading, Socket, Socket]]:
-    """A node, what it reads, and two of its clients: one that looks, one that comes and goes."""
+    """Run a node with two clients: one that watches, and one that joins and leaves."""
     async with (
         asyncio.timeout(BOUND),
         meeting(store, ["bob", "ann"]) as ((node, _), (bob, ann)),
@@ -151,7 +151,7 @@ async def test_a_list_that_could_not_be_read_is_shown_when_it_can(
     async with meeting(store, ["bob"], ["ann"]) as ((a, _), (bob, ann)):
         reading = Reading(a)
         await ann.subscribe(TOPIC)
-        # Once for the subscription, once when it is shown anew.
+        # Fails once for the subscription, and once when the members are sent again.
         reading.failures = 2
         await bob.subscribe(TOPIC)
         assert users(await snapshot(bob)) == ["bob"]
@@ -172,7 +172,7 @@ async def test_a_list_that_a_pattern_got_late_is_shown_again_after_the_store_los
         while users(await snapshot(bob)) != ["ann"]:
             pass
         await bob.fence()
-        # The store names no topic, because it has lost them.
+        # The store reports no topics, because it has lost them.
         reading.attendance.missed([], anything=True)
         assert users(await snapshot(bob)) == ["ann"]
 
@@ -188,7 +188,7 @@ async def test_more_changes_than_are_held_while_one_is_greeted_bring_the_list_an
         await ann.subscribe(TOPIC, presence=False)
         async with peer(node, node.token("eve")) as eve:
             await eve.subscribe(TOPIC, presence=False)
-            # Changes come from the store, in their own time.
+            # Changes arrive asynchronously from the store.
             (arrival,) = reading.attendance._arriving.values()
             await until(lambda: TOPIC in arrival.overflow)
             reading.open()
@@ -209,7 +209,7 @@ async def test_who_is_just_coming_to_this_node_is_not_sent_away_for_having_been_
         async def elsewhere(topic: str, client_id: str) -> bool:
             asked.append(topic)
             if len(asked) == 1:
-                # It comes while the store is asked.
+                # The client joins during the call to the store.
                 attendance._joining[client_id] += 1
             return True
 

@@ -1,4 +1,4 @@
-"""One connection to Redis: answers in order, pushes apart, and callers that learn of its end."""
+"""One connection to Redis: ordered answers, separate pushes, and errors when it ends."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BOUND = 30
 
 
 class Fake:
-    """A server that answers what the test says."""
+    """A server that sends the answers of the test."""
 
     def __init__(self) -> None:
         self.answers = b""
@@ -187,7 +187,7 @@ async def test_a_push_that_cannot_be_handled_ends_the_connection_with_its_error(
 async def test_a_transport_that_takes_no_write_is_a_connection_that_is_lost(
     fake: tuple[Fake, Redis],
 ) -> None:
-    # uvloop raises RuntimeError for a write to a transport whose handler is closed.
+    # uvloop raises RuntimeError for a write to a transport with a closed handler.
     _, client = fake
     wire = Wire(client)
     await wire.open()

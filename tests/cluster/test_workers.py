@@ -1,6 +1,6 @@
-"""Several processes on one port: they serve as one, one that dies is replaced, all end together.
+"""Several processes on one port serve like one; a dead process is replaced; all stop together.
 
-They are joined by a Redis that they are given, or by a bus of their own.
+They share a Redis, or start their own bus.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ WORKERS = 3
 
 @asynccontextmanager
 async def workers(folder: Path, *flags: str) -> AsyncGenerator[Node]:
-    """A server of several workers on a bus of their own, unless it is given a Redis."""
+    """Run a server with several workers on their own bus, or on Redis if a URL is passed."""
     key = ("--dev-key-file", str(folder / "dev.key"))
     shared = ("--workers", str(WORKERS), *key, "--log-level", "warning", "--drain-spread", "0")
     node = Node("node", folder, *shared, *flags)
@@ -67,7 +67,7 @@ async def workers(folder: Path, *flags: str) -> AsyncGenerator[Node]:
 
 @asynccontextmanager
 async def workers_on_redis(folder: Path) -> AsyncGenerator[Node]:
-    """Such a server on a store of its own."""
+    """Run such a server on a separate store."""
     store = Store("valkey", folder)
     await store.start()
     try:
@@ -147,7 +147,7 @@ async def test_nothing_acknowledged_is_lost_when_workers_are_killed(tmp_path: Pa
         for number in range(count):
             await writer.publish("demo.x", {"data": number}, timeout=BOUND)
             if number in (count // 4, count // 2, 3 * count // 4):
-                # Of three workers two serve these clients at most: some of the kills meet them.
+                # At most two of three workers serve these clients, so some of the kills hit them.
                 victim = first.pop()
                 os.kill(victim, signal.SIGKILL)
                 await until(functools.partial(alive, victim), False)
@@ -200,7 +200,7 @@ async def test_when_all_end_nothing_is_acknowledged_that_a_reader_did_not_get(
         await until(lambda: len(acknowledged) > 100)
         assert await node.end() == 0
         await asyncio.gather(*writers)
-        # What came before its connection ended is with each reader in a moment, or never.
+        # Messages from before the end of the connection arrive at each reader very soon, or never.
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(3):
                 await until(lambda: [acknowledged - each for each in heard], [set()] * len(heard))

@@ -1,4 +1,4 @@
-"""Publishes that wait for Redis: what is refused, and what is not."""
+"""Publishes that wait for Redis: which are rejected, and which are not."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE = 5.0
 
 
 class Store:
-    """In place of Redis: away until it is back, and then it numbers what comes."""
+    """Replaces Redis: unreachable until `away` is False; then numbers the messages."""
 
     def __init__(self) -> None:
         self.away = True
@@ -40,7 +40,7 @@ class Store:
         return None
 
     def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
-        """It has to be dialed each time."""
+        """Return False: there is no connection, so the writer must dial each time."""
         return False
 
     async def publish_failed(self, key: str, error: Exception) -> None:
@@ -56,7 +56,7 @@ class Store:
 
 
 class Open(Store):
-    """In place of Redis with an open connection: it answers when the test says."""
+    """Replaces Redis with an open connection; answers when the test tells it to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -75,7 +75,7 @@ class Open(Store):
 
 
 class Clock:
-    """Time of the loop as the test sets it."""
+    """Clock of the loop, which the test sets."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -130,7 +130,7 @@ def publish(
 async def test_a_publisher_that_repeats_is_not_overtaken_by_what_its_former_connection_sent() -> (
     None
 ):
-    # The answer to id1 was lost with its connection, and then the store was lost.
+    # The answer to id1 was lost with its connection, and then the store lost its data.
     store, load = Store(), Load()
     tasks = Tasks(asyncio.get_running_loop(), logging.getLogger("test"), "writer")
     lane = lane_to(store, load, tasks)
@@ -166,7 +166,7 @@ async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -
     await store.asked.wait()
     clock.now += PATIENCE / 2
     second, other = publish(lane, [item("id2", "ana")]), publish(lane, [item("id3", "ben")])
-    # Only the first has waited too long.
+    # Only the first publish has waited too long.
     clock.now += PATIENCE / 2
     results = await first + await second
     assert {getattr(each, "code", "") for each in results} == {"unavailable"}
@@ -174,7 +174,7 @@ async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -
     assert isinstance((await other)[0], Published)
     assert store.taken == ["id3"]
     assert (load.messages, load.bytes) == (0, 0)
-    # What it sends after the refusal is taken.
+    # Publishes after the rejection are accepted.
     assert isinstance((await publish(lane, [item("id4", "ana")]))[0], Published)
     await lane.close()
     await tasks.stop()
@@ -252,7 +252,7 @@ async def test_a_publish_whose_time_is_used_up_by_a_stalled_call_is_refused_with
         store.done(failure)
         assert getattr((await answer)[0], "code", "") == "unavailable"
         assert not store.asked.is_set()
-        # In a cluster another server may have the shard.
+        # In a cluster, another server may have the shard.
         assert store.failures == [("base", failure)]
         await lane.close()
 

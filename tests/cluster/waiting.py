@@ -1,4 +1,4 @@
-"""Waiting for what no event tells of: looked at again and again, within the bound of the test."""
+"""Waits for states without events by checking repeatedly, within the timeout of the test."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ AGAIN = 0.01
 
 
 async def until(look: Callable[[], object], wanted: object = True) -> None:
-    """Wait until what one looks at is what is wanted; the caller bounds the time."""
+    """Wait until the observed value equals the expected one; the caller sets the timeout."""
     while True:
         seen = look()
         if inspect.isawaitable(seen):
