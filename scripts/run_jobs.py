@@ -4,8 +4,8 @@
 
 Without a JOB, it lists the jobs. It runs the `run:` steps of each named job in a clean clone of the
 last commit, or with `--here` in this checkout. It skips steps with `uses:`, and `sudo` as root. Set
-up the tools of skipped steps yourself. For each step it prints one line; it exits with 1 if a step
-fails.
+up the tools of skipped steps yourself. For each step it prints one line. A step that fails ends its
+job, not the jobs after it; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -127,11 +127,14 @@ def main(argv: list[str]) -> int:
             folder = Path(temporary) / "clone"
             git = shutil.which("git") or "git"
             subprocess.run([git, "clone", "--quiet", str(ROOT), str(folder)], check=True)
+        failed: list[str] = []
         for name in given.job:
-            print(name)
+            print(name, flush=True)
             if not all(run(step, folder) for step in known[name]):
-                return 1
-    return 0
+                failed.append(name)
+    if failed:
+        print(f"failed: {', '.join(failed)}", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

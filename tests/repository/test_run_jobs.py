@@ -57,6 +57,20 @@ def test_a_skipped_step_says_why(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out == "skipped  actions/checkout@v5 (an action)\n"
 
 
+def test_a_job_runs_after_one_that_failed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    found = {
+        "checks:first": [Step("fails", "false", "", {})],
+        "checks:second": [Step("works", "true", "", {})],
+    }
+    monkeypatch.setattr(run_jobs, "jobs", lambda: found)
+    assert run_jobs.main(["--here", *found]) == 1
+    printed = capsys.readouterr()
+    assert "ok       works" in printed.out
+    assert printed.err == "failed: checks:first\n"
+
+
 def test_an_unknown_job_is_named_with_those_that_exist(capsys: pytest.CaptureFixture[str]) -> None:
     assert run_jobs.main(["checks:none"]) == 2
     assert "there is no job checks:none; jobs: checks:check" in capsys.readouterr().err
