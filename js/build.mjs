@@ -1,7 +1,7 @@
-// Builds the package into dist/: modules, the same as CommonJS, and types for both. The entries are
-// those of `exports` in package.json. dist/ has all messages and option checks; dist/production/ is
-// for browsers in production. Usage: node build.mjs [--pack FOLDER]; with --pack the package is
-// also packed into that folder.
+// Builds the package into dist/: ES modules, the same as CommonJS, and types for both. The entries
+// are those of `exports` in package.json. dist/ has all messages and option checks;
+// dist/production/ is for browsers in production.
+// Usage: node build.mjs [--pack FOLDER]. With --pack it also packs the package into that folder.
 
 import { spawnSync } from 'node:child_process';
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -15,7 +15,7 @@ const here = fileURLToPath(new URL('.', import.meta.url));
 const manifest = JSON.parse(readFileSync(join(here, 'package.json'), 'utf8'));
 const dist = join(here, 'dist');
 
-/** The sources of the entries: `./dist/react/index.js` comes from `src/react/index.ts`. */
+/** The source of each entry: `./dist/react/index.js` is built from `src/react/index.ts`. */
 const entries = Object.values(manifest.exports)
   .filter((conditions) => typeof conditions === 'object')
   .map(({ import: { default: file } }) =>
@@ -36,17 +36,18 @@ function run(command, parameters, options = {}) {
 
 const TARGET = 'es2022';
 
-/** The constant of src/build.ts is defined, so that what it excludes is not even parsed. */
+/** Defines the constant of src/build.ts, so that the bundler does not even parse excluded code. */
 const BUILD = /^import \{ DEVELOPMENT \} from '[^']*';$/m;
 
-/** Sources that the first entry loads immediately for the client. */
+/** Sources that the first entry loads at once for the client. */
 const CLIENT = './src/client.ts';
 
 /** Entries that only tests load. */
 const TESTING = 'src/testing/index.ts';
 
 /**
- * Modules that the first entry exports: separate chunks, so that programs load only what they use.
+ * Modules that the first entry exports. Each is a separate chunk, so that programs load only what
+ * they use.
  */
 const apart = [
   ...readFileSync(join(here, entries[0]), 'utf8').matchAll(
@@ -55,9 +56,9 @@ const apart = [
 ].map(([, name]) => `src/${name}.ts`);
 
 /**
- * Each source that is loaded on its own, by an entry or by import(), seems to need all that the
- * client loads at once. So that is one chunk, where it would be one for each set of sources that
- * share a part of it.
+ * Makes each separately loaded source (an entry, or an import()) appear to need everything that the
+ * client loads at once. That becomes one chunk, instead of one for each set of sources that share a
+ * part of it.
  */
 function staysWhole(alone, isProduction) {
   return {
@@ -104,7 +105,7 @@ async function buildModules(outdir, isProduction) {
     sourcesContent: false,
     logLevel: 'warning',
   };
-  // Frequent names become the shortest; the testing entry does not count.
+  // The most frequent names become the shortest. The testing entry does not count.
   const { metafile, mangleCache } = await build({
     ...settings,
     entryPoints: settings.entryPoints.filter((path) => path !== TESTING),
@@ -119,13 +120,13 @@ async function buildModules(outdir, isProduction) {
   const alone = [...entries.slice(1), ...lazy.map(({ path }) => path)];
   const whole = staysWhole(new Set(alone.map((path) => join(here, path))), isProduction);
   await build({ ...settings, mangleCache, plugins: [whole] });
-  // What is apart is in a chunk; no one comes by its entry.
+  // These modules are in chunks, and nothing imports their entry files.
   for (const source of apart) {
     remove(join(here, outdir, source.replace(/^src\/(.*)\.ts$/, '$1.js')));
   }
 }
 
-/** Remove imports without names: the modules have no side effects, and bundlers would warn. */
+/** Remove imports without names. The modules have no side effects, and bundlers would warn. */
 function dropBareImports() {
   for (const file of files(dist, '.js')) {
     const text = readFileSync(file, 'utf8').replace(/^import "\.[^"]*";$/gm, '');
@@ -139,7 +140,7 @@ function remove(file) {
   rmSync(`${file}.map`);
 }
 
-/** Each module again as CommonJS. */
+/** Converts each module to CommonJS. */
 async function buildCommonJs() {
   await build({
     entryPoints: files(dist, '.js'),
@@ -147,10 +148,10 @@ async function buildCommonJs() {
     outdir: dist,
     outExtension: { '.js': '.cjs' },
     format: 'cjs',
-    // Names what is exported in the way that Node looks for when a module imports it.
+    // List the exports in the form that Node looks for when an ES module imports it.
     platform: 'node',
     target: TARGET,
-    // By require(): a CommonJS host need not have import().
+    // Use require(), because a CommonJS host may not have import().
     supported: { 'dynamic-import': false },
     sourcemap: true,
     sourcesContent: false,
@@ -164,7 +165,10 @@ async function buildCommonJs() {
 
 const IMPORTED = /((?:from|import\() ?)(['"])(\.[^'"]*)\.js\2/g;
 
-/** Declarations of what the entries can reach, with maps into src/; for CommonJS as .d.cts. */
+/**
+ * Declarations of everything that the entries can reach, with source maps to src/; as .d.cts for
+ * CommonJS.
+ */
 function buildTypes() {
   const compiler = join(
     dirname(createRequire(import.meta.url).resolve('typescript/package.json')),

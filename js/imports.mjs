@@ -1,6 +1,6 @@
-// Checks the imports in src/, as the import rules of pyproject.toml do for the Python sources.
-// Imports of types alone do not count for the layers; import() does. Circles have none of the
-// three. Usage: node imports.mjs
+// Checks the imports in src/, as the import rules of pyproject.toml do for the Python sources. The
+// layers ignore imports of types, but not import(). Cycles are not allowed with any kind of import.
+// Usage: node imports.mjs
 
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import { posix } from 'node:path';
@@ -8,8 +8,8 @@ import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 
 /**
- * A room is a folder or file of src/; it imports rooms of lines below its own, and itself. A file
- * that is named with its folder is a room of its own.
+ * The layers: a folder or file of src/ may import those on the lines below its own, and itself. A
+ * file that is listed with its folder counts separately.
  */
 const LAYERS = [
   ['ai-sdk', 'index', 'react', 'svelte', 'testing', 'tokens', 'vue', 'webhooks'],
@@ -37,10 +37,10 @@ const LAYERS = [
   ['build'],
 ];
 
-/** Pure modules receive all parts as arguments and load nothing. */
+/** Pure modules, which receive everything as arguments and load nothing. */
 const NEVER_LAZY = ['session', 'dialects', 'topics', 'errors', 'generated'];
 
-/** Packages that rooms import; users of these install them. */
+/** External packages that a layer may import; users install them. */
 const PACKAGES = { react: /^react(\/|$)/, vue: /^vue$/, soc: /^@noble\/(curves|hashes)\// };
 
 const here = fileURLToPath(new URL('.', import.meta.url));
@@ -51,7 +51,7 @@ function roomOf(path) {
   return layerOf.has(name) ? name : name.split('/')[0];
 }
 
-/** Every file of src/ with what it imports, as the bundler resolves it. */
+/** Every file of src/ with its imports, as the bundler resolves them. */
 async function readImports() {
   const sources = readdirSync(`${here}/src`, { recursive: true }).filter((name) =>
     /\.tsx?$/.test(name),
@@ -91,7 +91,7 @@ for (const [file, { imports }] of modules) {
   }
 }
 
-/** What a source names by `from` or `import()`, types included. */
+/** The modules that a source names with `from` or `import()`, including imports of types. */
 function named(file) {
   const text = readFileSync(`${here}/${file}`, 'utf8');
   return [...text.matchAll(/(?:from|import\() ?'(\.[^']*)\.js'/g)]
@@ -104,7 +104,7 @@ const graph = new Map(modules.map(([file]) => [file, named(file)]));
 const done = new Set();
 function visit(file, path) {
   if (path.includes(file))
-    wrong.push(`a circle: ${[...path.slice(path.indexOf(file)), file].join(' → ')}`);
+    wrong.push(`a cycle: ${[...path.slice(path.indexOf(file)), file].join(' → ')}`);
   if (done.has(file) || path.includes(file)) return;
   for (const next of graph.get(file) ?? []) visit(next, [...path, file]);
   done.add(file);

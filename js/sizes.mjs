@@ -1,7 +1,7 @@
-// Measures the size of imports: bundled from the packed package like in an application, and with
-// --peers beside the clients of other services, which `make bench` installs, in the same run.
-// Usage: node sizes.mjs [--check] [--peers] [--write FILE]
-// --check fails above the limits; --write puts the tables into a page and implies --peers.
+// Measures the bundle sizes of imports from the packed package, as in an application. With --peers
+// it also measures the clients of other services, which `make bench` installs.
+// Usage: node sizes.mjs [--check] [--peers] [--write FILE]. --check fails if a size is above its
+// limit. --write puts the tables into a page and implies --peers.
 
 import { spawnSync } from 'node:child_process';
 import {
@@ -19,7 +19,7 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 const KB = 1024;
-/** Goals and limits of the sizes: lower the limits, never raise them. */
+/** Goals and limits of the sizes. Lower the limits, never raise them. */
 const GOALS = {
   core: 14 * KB,
   everything: 36 * KB,
@@ -40,14 +40,14 @@ const EVERYTHING = "export * from '@hanzoai/pubsub'";
 const CHAT = `${CORE}; export { PubSubProvider, usePresence, useTopic } from '@hanzoai/pubsub/react'`;
 
 /**
- * What a chat page loads before its first message, `import()` included: the client, hooks, presence,
- * and what is loaded beside the first connection. Resuming is in the client.
+ * Everything that a chat page loads before its first message, including `import()`: the client,
+ * hooks, presence, and the parts loaded during the first connection. The client includes resuming.
  */
 const CHAT_CHUNKS = ['presence_parts', 'background'];
 
 /**
- * Imports of this package: what is imported, the module that does it, and whether chunks are made:
- * the bundler makes those of code that it leaves out, too.
+ * Imports of this package: the names, the module, and whether the bundle has chunks. The bundler
+ * also creates chunks for code that it leaves out.
  */
 const IMPORTS = [
   ['`{ PubSub }`', CORE, true],
@@ -64,7 +64,7 @@ const IMPORTS = [
   ],
 ];
 
-/** Other clients: the package, and the first import of its guide. */
+/** Clients of other services: the package, and the first import in its guide. */
 const PEERS = [
   ['phoenix', "export { Socket } from 'phoenix'"],
   ['socket.io-client', "export { io } from 'socket.io-client'"],
@@ -88,7 +88,7 @@ function run(command, parameters, cwd) {
   if (status !== 0) process.exit(status ?? 1);
 }
 
-/** The package as in an application: packed, and installed into a folder. */
+/** Install the packed package, as an application does. */
 function install(folder) {
   run(process.execPath, [join(here, 'build.mjs'), '--pack', folder]);
   const tarball = readdirSync(folder).find((name) => name.endsWith('.tgz'));
@@ -96,7 +96,7 @@ function install(folder) {
   run('npm', ['install', `./${tarball}`, '--silent', '--offline', '--ignore-scripts'], folder);
 }
 
-/** The output files that some lead to. */
+/** The output files reachable from these files. */
 function reach(outputs, from, follows) {
   const reached = new Set(from);
   for (const path of reached) {
@@ -107,7 +107,7 @@ function reach(outputs, from, follows) {
   return [...reached];
 }
 
-/** Bytes that a module loads immediately, and bytes of each chunk that it may load later. */
+/** Bytes that a module loads at once, and bytes of each chunk that it may load later. */
 async function measure(folder, code, { splitting = true, conditions = [], wanted = [] } = {}) {
   const { metafile, outputFiles } = await build({
     absWorkingDir: folder,

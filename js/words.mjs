@@ -1,7 +1,7 @@
-// Leaves words for people out of the production build: remedies, the messages of errors about
-// arguments, and those of what the client itself gives up; reasons of a code or a state. Of such an
-// error remain its class, its code, its field, and the link to its page.
-// Warnings, and messages and reasons that carry a value of the connection stay.
+// Removes texts for people from the production build: remedies, messages of errors about arguments
+// and of errors that the client itself raises, and reasons that follow from a code or state. Class,
+// code, field and documentation link of such an error remain. Warnings remain, and so do messages
+// and reasons that contain a value of the connection.
 
 const STRING = String.raw`(?:'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")`;
 const TEMPLATE = '`(?:\\\\.|\\$\\{(?:[^`{}]|`[^`]*`|\\{[^{}]*\\})*\\}|[^`\\\\])*`';
@@ -26,7 +26,7 @@ const REASON = /(?<!\bcode: undefined,\s+)\breason: '[^'\n]*\.'(?=[,\s])/g;
 const GIVEN_UP = new RegExp(`(\\b_giveUp\\(\\s*\\w+,\\s*'\\w+',\\s*)${TEXT}(?=[,)\\s])`, 'g');
 
 /**
- * TypeScript without those words; its lines stay where they are, for source maps.
+ * Return TypeScript without these texts. Line numbers don't change, for source maps.
  *
  * @param {string} source
  * @returns {string}

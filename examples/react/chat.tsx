@@ -1,4 +1,4 @@
-/** A chat room in React: messages, who is present, who types, and the state of the connection. */
+/** A chat room in React: messages, present and typing users, and the connection state. */
 
 import type { PubSubOptions } from '@hanzoai/pubsub';
 import { createHooks } from '@hanzoai/pubsub/react';
@@ -15,7 +15,7 @@ const PAUSE = 3_000;
 const PATIENCE = 5_000;
 
 interface AppProps {
-  /** One object for the life of the page. */
+  /** The same object for the lifetime of the page. */
   readonly options: PubSubOptions;
   readonly session: string;
 }
@@ -55,7 +55,7 @@ function Room({ session }: { readonly session: string }) {
   const { messages, pending, status, error, send, retry } = useTopic(topic, options);
   const { members, update } = usePresence(topic);
   const [touch, rest] = useTyping((status) => {
-    // A courtesy: where it does not get through, the next one will.
+    // Ignore a failure: the next update replaces it.
     update({ status }).catch(() => {});
   });
   const [text, setText] = useState('');
@@ -120,10 +120,10 @@ function Room({ session }: { readonly session: string }) {
 }
 
 /**
- * Tell that someone types: when it begins and when it ends, not for every key, for updates of
- * presence count as publishes.
+ * Report when typing starts and stops, not each key, because updates of presence count as
+ * publishes.
  *
- * @returns What a key calls, and what ends it at once.
+ * @returns A function to call for each key, and one that stops at once.
  */
 function useTyping(tell: (status: 'typing' | 'here') => void): [() => void, () => void] {
   const pause = useRef<ReturnType<typeof setTimeout>>(undefined);

@@ -1,6 +1,6 @@
 /// <reference types="vite/client" />
 
 interface ImportMetaEnv {
-  /** Where the WebSocket of the server is; default that of `hanzo-pubsub serve --dev`. */
+  /** URL of the server's WebSocket; default that of `hanzo-pubsub serve --dev`. */
   readonly VITE_PUBSUB_URL?: string;
 }

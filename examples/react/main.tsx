@@ -8,7 +8,10 @@ import { App } from './chat.js';
 const query = new URLSearchParams(location.search);
 const user = query.get('user') ?? 'alice';
 
-/** What your backend answers; it knows the user by its own session, not by a word in the address. */
+/**
+ * The response of your backend. It identifies the user by its own session, not by a parameter in
+ * the address.
+ */
 async function getToken(_: unknown, { signal }: { signal: AbortSignal }): Promise<Token> {
   const answer = await fetch(`/pubsub-token?user=${user}`, { method: 'POST', signal });
   if (answer.status === 401) throw new AuthRefused('Log in again.');
@@ -17,7 +20,7 @@ async function getToken(_: unknown, { signal }: { signal: AbortSignal }): Promis
   return { value: token, expiresAt };
 }
 
-/** Outside of any component, so that what is mounted again keeps its connection. */
+/** Outside of every component, so that a remount keeps the connection. */
 const options: PubSubOptions = {
   url: import.meta.env.VITE_PUBSUB_URL ?? 'ws://127.0.0.1:8057/ws',
   getToken,

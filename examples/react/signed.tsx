@@ -1,15 +1,15 @@
-/** An agent's events, each proved to be the agent's own or marked as forged. */
+/** The events of an agent, each verified as the agent's own or marked as forged. */
 
 import type { PubSubOptions } from '@hanzoai/pubsub';
 import { PubSubProvider, usePubSub } from '@hanzoai/pubsub/react';
 import { type SignedEvent, SignedTopic } from '@hanzoai/pubsub/signed';
 import { useEffect, useState } from 'react';
 
-/** Events that the page keeps. */
+/** Maximum events on the page. */
 const SHOWN = 100;
 
 interface AgentProps {
-  /** Address of the agent's key, 20 bytes; the page got it from a source that it trusts. */
+  /** Address of the agent's key, 20 bytes, from a source that the page trusts. */
   readonly owner: Uint8Array;
   /** Id of the topic, for example `agent.events`. */
   readonly id: string;
@@ -58,12 +58,12 @@ function Event({ event }: { readonly event: SignedEvent }) {
   }
 }
 
-/** The payload of an unproved message; its other fields are hex. */
+/** The payload of an unverified message; its other fields are hex. */
 function claimed(data: unknown): unknown {
   return Object(data).payload ?? data;
 }
 
-/** What comes on a signed topic, verified in this page; undefined until it is open. */
+/** The messages of a signed topic, verified in this page; undefined until the topic is open. */
 function useSigned({ owner, id }: AgentProps) {
   const client = usePubSub();
   const [events, setEvents] = useState<readonly SignedEvent[]>();

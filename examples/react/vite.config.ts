@@ -1,10 +1,10 @@
-/** The page with a token endpoint beside it: `hanzo-pubsub serve --dev` gives the tokens. */
+/** Serves the page with a token endpoint; `hanzo-pubsub serve --dev` issues the tokens. */
 
 import { existsSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { defineConfig, type Plugin } from 'vite';
 
-/** In a checkout, use its package; elsewhere, the installed one. */
+/** Use the package of a checkout if there is one, or the installed package. */
 const sources = fileURLToPath(new URL('../../js/src', import.meta.url));
 const alias = existsSync(sources)
   ? [
@@ -15,7 +15,7 @@ const alias = existsSync(sources)
     ]
   : [];
 
-/** Tokens for development: each request gets one. */
+/** Tokens for development, one per request. */
 function tokens(server: string): Plugin {
   return {
     name: 'pubsub-token',

@@ -1,4 +1,4 @@
-/** Tests of `score.ts`, without a socket and without waiting: `node --test`, after a compiler. */
+/** Tests of `score.ts` without sockets or waiting. Compile it, then run `node --test`. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

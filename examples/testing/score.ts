@@ -1,11 +1,14 @@
-/** Keeps a score that many publish to: adds what comes, and loads it again where something is missing. */
+/**
+ * Keeps a score that several clients publish to: adds each message, and reloads the score after a
+ * gap.
+ */
 
 import type { PubSub } from '@hanzoai/pubsub';
 
 export class Score {
   total = 0;
 
-  /** @param load Asks for the score as it is now. */
+  /** @param load Loads the current score. */
   async follow(ps: PubSub, load: () => Promise<number>): Promise<void> {
     await ps.subscribe('demo.score', {
       stateLoader: async () => {

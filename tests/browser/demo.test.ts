@@ -107,6 +107,12 @@ test('the page of the demonstration sees every word through cuts and rotations',
   const over = (): Promise<number> =>
     page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
   assert.equal(await over(), 0);
+  const middle = (selector: string): Promise<number> =>
+    page.locator(selector).evaluate((element) => {
+      const { top, bottom } = element.getBoundingClientRect();
+      return Math.round((top + bottom) / 20);
+    });
+  assert.equal(await middle('#to-console'), await middle('.brand'), 'the link is beside the title');
   for (const colorScheme of ['light', 'dark'] as const) {
     await page.emulateMedia({ colorScheme });
     assert.deepEqual(await axeViolations(page), [], colorScheme);

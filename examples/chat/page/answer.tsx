@@ -1,4 +1,4 @@
-/** One answer as it grows: text, a tool call that fills in, sources, and what readers asked for. */
+/** An answer while it grows: text, a tool call that fills in, sources, and requests of readers. */
 
 import type { StreamView } from '@hanzoai/pubsub/react';
 import { useStream } from '@hanzoai/pubsub/react';
@@ -8,10 +8,10 @@ import { useState } from 'react';
 import { Avatar } from './users.js';
 
 interface AnswerProps {
-  /** Id of the question, which is that of the stream. */
+  /** Id of the question, which is also the id of the stream. */
   readonly id: string;
   readonly scribe: string;
-  /** Whether a process is there that writes. */
+  /** Whether a writer process is running. */
   readonly hasWriter: boolean;
 }
 
@@ -42,7 +42,10 @@ export function Answer({ id, scribe, hasWriter }: AnswerProps) {
   );
 }
 
-/** A line on how far it is, which a screen reader reads out; the text itself is not, word by word. */
+/**
+ * The state of the answer in one line, which a screen reader announces. It does not announce each
+ * word of the text.
+ */
 function Status({
   stream: { status, end, error },
   hasWriter,
@@ -124,7 +127,7 @@ function Shown({ part, isLast }: { readonly part: Part; readonly isLast: boolean
   }
 }
 
-/** The arguments of a tool call, as far as they are written. */
+/** The arguments of a tool call that have been written so far. */
 function ToolCall({ part, isOpen }: { readonly part: Part; readonly isOpen: boolean }) {
   const given = Object(partialJson(part.text ?? '')) as Record<string, unknown>;
   return (

@@ -1,8 +1,8 @@
-/** What the page asks of its backend. */
+/** Requests to the backend of the page. */
 
 import type { Token } from '@hanzoai/pubsub';
 
-/** Where the chat is. */
+/** Addresses of the chat. */
 export interface Config {
   readonly ws: string;
   readonly http: string;
@@ -23,5 +23,5 @@ export const config = (): Promise<Config> => ask('config');
 export const token = (user: string, signal: AbortSignal): Promise<Token> =>
   ask(`token?user=${encodeURIComponent(user)}`, 'POST', signal);
 
-/** Send SIGKILL to the process that answers; its id is null where there is none now. */
+/** Send SIGKILL to the writer process. Its id is null if none is running. */
 export const killWriter = (): Promise<{ pid: number | null }> => ask('kill', 'POST');

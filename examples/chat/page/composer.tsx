@@ -1,4 +1,4 @@
-/** Where a message is written. */
+/** The input for a message. */
 
 import { type FormEvent, type KeyboardEvent, useState } from 'react';
 
@@ -7,11 +7,11 @@ import { useTyping } from './typing.js';
 interface ComposerProps {
   readonly onSend: (text: string) => Promise<unknown>;
   readonly onTyping: (isTyping: boolean) => void;
-  /** Who else types. */
+  /** Other users who are typing. */
   readonly typing: readonly string[];
 }
 
-/** Characters of a message at most. */
+/** Maximum characters of a message. */
 const LONGEST = 500;
 
 export function Composer({ onSend, onTyping, typing }: ComposerProps) {
@@ -28,7 +28,7 @@ export function Composer({ onSend, onTyping, typing }: ComposerProps) {
     setProblem('');
     try {
       await onSend(message);
-      // What was typed meanwhile stays.
+      // Keep what the user has typed since.
       setText((now) => (now === text ? '' : now));
     } catch (error) {
       setProblem(`Not sent: ${error instanceof Error ? error.message : error}`);

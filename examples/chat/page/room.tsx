@@ -9,9 +9,9 @@ import { Composer } from './composer.js';
 import { Side } from './side.js';
 import { Avatar } from './users.js';
 
-/** Messages of the room that a page shows; a server keeps 100 by default. */
+/** Maximum messages shown; a server retains 100 by default. */
 const SHOWN = 100;
-/** Pixels from the end of the page within which it follows what is new. */
+/** Distance in pixels from the end of the page within which it scrolls to new content. */
 const NEAR = 120;
 const SUGGESTIONS = [
   'Why did the relay make the post fast?',
@@ -82,7 +82,7 @@ export function Room({ topic, scribe, user }: RoomProps) {
             onSend={send}
             typing={typing}
             onTyping={(isTyping) => {
-              // The next update makes up for one that is lost.
+              // If an update is lost, the next one replaces it.
               update({ status: isTyping ? 'typing' : 'here' }).catch(() => {});
             }}
           />
@@ -152,7 +152,7 @@ function Said({ message, user }: { readonly message: Message; readonly user: str
   );
 }
 
-/** Keeps the end of the page in sight while it grows, unless the user has scrolled up. */
+/** Scroll to the end while the page grows, unless the user has scrolled up. */
 function useFollowing() {
   const end = useRef<HTMLDivElement>(null);
   useLayoutEffect(() => {

@@ -1,4 +1,4 @@
-/** Beside the chat: who is present, and what you can break. */
+/** The panel beside the chat: present users, and faults to cause. */
 
 import type { PresenceMember } from '@hanzoai/pubsub';
 import { useState } from 'react';

@@ -1,4 +1,4 @@
-/** Shows other users that the user of this tab types. */
+/** Shows other users that the user of this tab is typing. */
 
 import { useEffect, useRef } from 'react';
 
@@ -6,9 +6,10 @@ import { useEffect, useRef } from 'react';
 const PAUSE = 3_000;
 
 /**
- * Report when typing begins and when it ends, not each key: updates of presence count as publishes.
+ * Report when typing starts and stops, not each key, because updates of presence count as
+ * publishes.
  *
- * @returns What a key calls, and what ends it at once.
+ * @returns A function to call for each key, and one that stops at once.
  */
 export function useTyping(report: (isTyping: boolean) => void): [() => void, () => void] {
   const pause = useRef<ReturnType<typeof setTimeout>>(undefined);

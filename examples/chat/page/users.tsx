@@ -1,8 +1,8 @@
-/** Names: that of this tab, and how a name is shown. */
+/** Names of users: the name of this tab, and how names are shown. */
 
 const NAMES = ['ana', 'ben', 'chen', 'dora', 'emil', 'fay', 'gus', 'hana'];
 
-/** `?user=` in the address; otherwise a name that the tab keeps when it is reloaded. */
+/** `?user=` in the address, or a name that the tab keeps across reloads. */
 export function userOfThisTab(): string {
   const given = new URLSearchParams(location.search).get('user') ?? sessionStorage.getItem('user');
   const chosen = NAMES[Math.floor(Math.random() * NAMES.length)] ?? 'ana';
@@ -14,7 +14,7 @@ export function userOfThisTab(): string {
 /** A name for a second tab. */
 export const otherThan = (user: string): string => NAMES.find((name) => name !== user) ?? 'ben';
 
-/** The class of the colour of a user. */
+/** The class for the colour of a user. */
 export function toneOf(user: string): string {
   const sum = [...user].reduce((total, letter) => total * 7 + letter.charCodeAt(0), 0);
   return `tone-${sum % 12}`;
