@@ -1,16 +1,16 @@
 """Reads a page of documentation: its fenced blocks, its comments, its links, its anchors.
 
-A comment right before a fence says how the block is run:
+A comment directly before a fence controls how the block runs:
 
-    <!-- not run: REASON -->   it is not
-    <!-- until: N lines -->    it is ended when it has printed so many
-    <!-- until: ready -->      it is ended when it waits for more
-    <!-- background -->        it runs beside the blocks that follow, and has to print something
+    <!-- not run: REASON -->   don't run it
+    <!-- until: N lines -->    stop it when it has printed N lines
+    <!-- until: ready -->      stop it when it waits for more input
+    <!-- background -->        run it next to the following blocks; it must print something
     <!-- raises: NAME -->      it ends with this exception
-    <!-- status: N -->         the answer to the request has this status
+    <!-- status: N -->         the response to the request has this status
 
-A comment that begins with `prelude` holds Python that runs before the blocks of the page. On a page
-without one, each block of Python is a program of its own, as a reader pastes it.
+A comment that begins with `prelude` contains Python that runs before the blocks of the page. On a
+page without one, each Python block is a separate program, exactly as a reader pastes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from typing import Final
 ROOT: Final = Path(__file__).resolve().parents[2]
 PAGES: Final = (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
 PACKAGE_PAGE: Final = ROOT / "python" / "README.md"
-"""What a package index shows: it links to no other file of the repository."""
+"""Pages that package indexes show; they must not link to other files of the repository."""
 
 _FENCE: Final = re.compile(
     r"^(?P<indent> *)```(?P<language>\w+)(?P<rest>[^\n]*)\n(?P<text>.*?)^(?P=indent)```$",
@@ -45,13 +45,13 @@ class Block:
     """One fenced block.
 
     Attributes:
-        page: Where it is.
+        page: The page that contains it.
         line: Line of its fence, from 1.
-        language: What stands behind the fence.
-        text: What is in it, without its indentation.
+        language: The language after the fence.
+        text: The content, without indentation.
         title: Name of the file that it shows, if any.
-        directive: Name of the comment before it, or the empty string.
-        value: What that comment says.
+        directive: Name of the comment before it, or an empty string.
+        value: Value of this comment.
     """
 
     page: Path
@@ -64,12 +64,12 @@ class Block:
 
     @property
     def place(self) -> str:
-        """Page and line, for people."""
+        """Page and line, for messages."""
         return f"{self.page.relative_to(ROOT)}:{self.line}"
 
 
 def blocks(page: Path) -> list[Block]:
-    """Every fenced block of a page."""
+    """Return all fenced blocks of a page."""
     text = page.read_text(encoding="utf-8")
     found: list[Block] = []
     for match in _FENCE.finditer(text):
@@ -91,26 +91,26 @@ def blocks(page: Path) -> list[Block]:
 
 
 def prelude(page: Path) -> str:
-    """The Python that runs before the blocks of a page."""
+    """Return the Python that runs before the blocks of a page."""
     return "\n".join(_PRELUDE.findall(page.read_text(encoding="utf-8")))
 
 
 WHOLE: Final = (*(page for page in PAGES if not prelude(page)), PACKAGE_PAGE)
-"""Pages whose blocks of Python are whole programs."""
+"""Pages whose Python blocks are whole programs."""
 
 
 def links(page: Path) -> list[str]:
-    """Targets of the links and pictures of a page."""
+    """Return the targets of the links and pictures of a page."""
     return _LINK.findall(_CODE.sub("", _ANY_FENCE.sub("", page.read_text(encoding="utf-8"))))
 
 
 def anchors(page: Path) -> set[str]:
-    """What a link to this page may name behind `#`."""
+    """Return the anchors that a link to this page may use after `#`."""
     text = _ANY_FENCE.sub("", page.read_text(encoding="utf-8"))
     return {explicit or _slug(title) for title, explicit in _HEADING.findall(text)}
 
 
 def _slug(title: str) -> str:
-    """As the site makes the anchor of a heading."""
+    """Return the anchor of a heading, like the site creates it."""
     bare = re.sub(r"[^\w\s-]", "", title).strip().lower()
     return re.sub(r"[-\s]+", "-", bare)

@@ -53,12 +53,12 @@ PATTERN_URL: Final = re.compile(r"""url=(["'])(?:wss?|https?)://[^"']+\1""")
 
 
 class Page:
-    """One page and what its blocks share: a namespace, a folder, an environment.
+    """One page, and the namespace, folder and environment that its blocks share.
 
     Args:
-        server: Where the programs of the page connect to.
-        folder: Where they run; files that the page shows are put there.
-        environ: What their environment is.
+        server: The server to which the programs of the page connect.
+        folder: The folder in which they run; it contains the files that the page shows.
+        environ: The environment of the programs.
     """
 
     def __init__(self, server: ThreadedServer, folder: Path, environ: Mapping[str, str]) -> None:
@@ -75,7 +75,7 @@ class Page:
         self._tests: list[str] = []
 
     async def run(self, path: Path, blocks: list[Block]) -> None:
-        """Run every block that can be run; the first failure names its place."""
+        """Run every block that can run; the first failure names its place."""
         for block in blocks:
             if block.title is not None:
                 file = self.folder / block.title
@@ -161,7 +161,7 @@ class Page:
         self._tests.append(str(file))
 
     async def _run_tests(self) -> None:
-        """Run the tests of all blocks in one process: starting pytest costs more than they do."""
+        """Run the tests of all blocks in one process: starting pytest is slower than they are."""
         if not self._tests:
             return
         settings = ("asyncio_mode=auto", "asyncio_default_fixture_loop_scope=function")
@@ -240,10 +240,10 @@ class Page:
             if answer.status_code not in ({200, 201} if expected == 200 else {expected}):
                 raise AssertionError(f"{answer.status_code}: {(await answer.aread()).decode()}")
 
-    # ------------------------------------------------------------ inside
+    # ------------------------------------------------------------ helpers
 
     def _local(self, text: str) -> str:
-        """The text with the addresses of this server, and a token that it takes."""
+        """Insert the addresses of this server and a valid token into the text."""
         ws, http = self.server.ws, self.server.http
         text = PATTERN_URL.sub(f'url="{ws}", rest_url="{http}"', text)
         text = text.replace("ws://127.0.0.1:8057/ws", ws).replace("http://127.0.0.1:8056", http)
@@ -264,7 +264,7 @@ class Page:
 
 
 def environment(server: ThreadedServer, folder: Path, key_file: Path) -> dict[str, str]:
-    """The environment of a newcomer: a home of its own, the program on the path, a token."""
+    """Return a new user's environment: an empty home, the program on PATH, and a token."""
     return {
         "PATH": f"{BINARIES}{os.pathsep}{os.environ.get('PATH', os.defpath)}",
         "HOME": str(folder),

@@ -1,6 +1,6 @@
-"""`hanzo-pubsub serve` as the pages have it, on free ports: starts, says it is ready, ends well.
+"""Runs the `hanzo-pubsub serve` commands of the pages on free ports: start, ready, clean exit.
 
-Where a page has a Redis at hand, the server is given one of its own.
+If a page uses Redis, the server gets a separate one.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ PROGRAM = Path(sys.executable).with_name("hanzo-pubsub")
 
 @contextmanager
 def store() -> Generator[str]:
-    """The URL of a Redis."""
-    # Most pages use no Redis, and its client takes long to import.
+    """Run a Redis, and yield its URL."""
+    # Most pages don't use Redis, and its client is slow to import.
     from redis import Redis
     from redis.backoff import ConstantBackoff
     from redis.retry import Retry

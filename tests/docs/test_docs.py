@@ -1,4 +1,4 @@
-"""What README and docs/ show works as they show it; what they name exists."""
+"""The examples in README and docs/ work as shown, and all names in them exist."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def server(key_file: Path) -> Iterator[ThreadedServer]:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """An empty folder, but for what the pages assume: an environment, a certificate, a key."""
+    """A folder with only the prerequisites of the pages: an environment, a certificate, a key."""
     activate = tmp_path / ".venv" / "bin" / "activate"
     activate.parent.mkdir(parents=True)
     activate.touch()
@@ -59,7 +59,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-# A block that is ended in the midst of an iteration has no chance to unsubscribe.
+# A block that is stopped during an iteration cannot unsubscribe.
 @pytest.mark.filterwarnings("ignore:.* was dropped without unsubscribe:ResourceWarning")
 @pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", [p for p in (*PAGES, PACKAGE_PAGE) if blocks(p)], ids=_name)
@@ -172,7 +172,7 @@ def test_the_readme_names_the_two_commands() -> None:
 
 def test_the_readme_links_every_page() -> None:
     linked = {(ROOT / link.partition("#")[0]).resolve() for link in links(ROOT / "README.md")}
-    # The text of the index is the README itself.
+    # The index page is the README itself.
     pages = {page for page in PAGES[1:] if page.name != "index.md"}
     assert pages - linked == set()
 

@@ -27,7 +27,7 @@ SHOWN = {block.title: block.text for block in blocks(PAGE) if block.title}
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadedServer]:
-    """A server that the applications find in their environment, and their key."""
+    """Run a server, and put its addresses and key into the environment of the applications."""
     key = Ed25519PrivateKey.generate().private_bytes(
         serialization.Encoding.PEM,
         serialization.PrivateFormat.PKCS8,
@@ -44,7 +44,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Threaded
 
 
 def application(name: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The sample of this title as a module."""
+    """Load the sample with this title as a module."""
     (folder / f"{name}.py").write_text(SHOWN[f"{name}.py"], encoding="utf-8")
     monkeypatch.delitem(sys.modules, name, raising=False)
     return importlib.import_module(name)
@@ -86,7 +86,7 @@ def test_flask_publishes_and_signs_tokens(
 def test_django_publishes_once_and_after_the_commit(
     server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Django has no types.
+    # Django is not typed.
     django: Any = importlib.import_module("django")
     settings: Any = importlib.import_module("django.conf").settings
     transaction: Any = importlib.import_module("django.db.transaction")

@@ -1,4 +1,4 @@
-"""A stand-in for IAM, and servers that trust it."""
+"""A replacement for IAM, and servers that trust it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def iam() -> Iterator[Iam]:
 
 @pytest.fixture
 async def start(iam: Iam) -> AsyncIterator[Start]:
-    """Starts servers as a deployment behind a TLS proxy would, with the settings given."""
+    """Start servers like a deployment behind a TLS proxy, with the given settings."""
     async with AsyncExitStack() as stack:
 
         async def start(**settings: object) -> Node:
@@ -49,13 +49,13 @@ async def start(iam: Iam) -> AsyncIterator[Start]:
 
 @pytest.fixture
 async def node(start: Start) -> Node:
-    """A server with the defaults of HIP-56, but for the rates of publishing."""
+    """A server with the defaults of HIP-56, except for the publish rates."""
     return await start(publish_rate_user=1e6, publish_rate_service=1e6)
 
 
 @pytest.fixture
 def rules(tmp_path: Path) -> RulesFile:
-    """Writes a file of access rules."""
+    """Write a file with access rules."""
 
     def write(text: str) -> Path:
         path = tmp_path / "rules.yaml"
@@ -67,5 +67,5 @@ def rules(tmp_path: Path) -> RulesFile:
 
 @pytest.fixture
 async def open_node(start: Start, rules: RulesFile) -> Node:
-    """Everybody authenticated may do everything, at any rate."""
+    """A server that allows everything to authenticated users, without rate limits."""
     return await start(rules=rules(OPEN_RULES), publish_rate_user=1e6, publish_rate_service=1e6)

@@ -1,10 +1,10 @@
-"""Faults that can be planted in the product, each to show that a test notices what it claims.
+"""Faults that can be planted in the product, to prove that the tests detect them.
 
-`faults.yaml` has them. A fault replaces a text that occurs once in a file of the product. It names
-the statements of HIP-56 that do not hold then, and the tests that must fail. A test counts for a
-statement only if there is such a fault; `prove` plants each of them. Two files have what HIP-56
-does not know: `protocol_faults.yaml` signed topics and the mesh, `loss_faults.yaml` what may not be
-lost when a node, a store or a client breaks.
+`faults.yaml` contains them. A fault replaces a text that occurs once in a file of the product. It
+names the statements of HIP-56 that it breaks, and the tests that must fail. A test counts for a
+statement only if there is such a fault; `prove` plants each of them. Two more files cover features
+outside of HIP-56: `protocol_faults.yaml` signed topics and the mesh, `loss_faults.yaml` the losses
+that must not happen when a node, a store or a client breaks.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGES = ("python/hanzoai", "server-mock/pubsub_server")
-"""Folders in which a fault can be planted."""
+"""Folders in which faults can be planted."""
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,13 @@ class Fault:
     """One change of the product.
 
     Attributes:
-        breaks: What the product does wrong with it.
-        statements: Numbers of the statements that do not hold any more.
+        breaks: The wrong behaviour that it causes.
+        statements: Numbers of the statements that it breaks.
         tests: Names of the tests that must fail.
-        file: Where it is planted, relative to the repository.
-        text: What is replaced.
-        becomes: What takes its place.
-        files: Of tests that no statement of HIP-56 names, by their names.
+        file: The file to change, relative to the repository.
+        text: The text to replace.
+        becomes: The replacement.
+        files: Files of the tests that no statement of HIP-56 names, by test name.
     """
 
     breaks: str
@@ -48,7 +48,7 @@ class Fault:
 
     @property
     def problem(self) -> str | None:
-        """Why it cannot be planted; None if it can."""
+        """Return the reason for which it cannot be planted; None if it can."""
         if not self.file.startswith(PACKAGES):
             return f"{self.file} is not a file of the product"
         path = ROOT / self.file
@@ -56,13 +56,13 @@ class Fault:
         return None if found == 1 else f"{self.file} has the text {found} times, not once"
 
     def planted(self, source: str) -> str:
-        """The source with the fault."""
+        """Return the source with the fault."""
         return source.replace(self.text, self.becomes)
 
 
 @cache
 def faults() -> Sequence[Fault]:
-    """Those of HIP-56, as `faults.yaml` has them."""
+    """Return the faults of HIP-56, from `faults.yaml`."""
     return [
         Fault(
             row["breaks"],
@@ -78,7 +78,7 @@ def faults() -> Sequence[Fault]:
 
 @cache
 def beyond() -> Sequence[Fault]:
-    """Those of no statement, as `protocol_faults.yaml` and `loss_faults.yaml` have them."""
+    """Return the faults without statements, from `protocol_faults.yaml` and `loss_faults.yaml`."""
     found: list[Fault] = []
     for row in (*_rows("protocol_faults.yaml"), *_rows("loss_faults.yaml")):
         files = {name: file for file, name in (test.split("::") for test in row["tests"])}
@@ -88,7 +88,7 @@ def beyond() -> Sequence[Fault]:
 
 
 def every_fault() -> Sequence[Fault]:
-    """All of them."""
+    """Return all faults."""
     return [*faults(), *beyond()]
 
 
@@ -99,7 +99,7 @@ def _rows(name: str) -> Sequence[Mapping[str, Any]]:
 
 
 def shown() -> set[tuple[str, str]]:
-    """Names of tests, each with a statement for which a fault breaks it."""
+    """Return pairs of a test name and a statement whose fault the test detects."""
     return {
         (test, number) for fault in faults() for test in fault.tests for number in fault.statements
     }

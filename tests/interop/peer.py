@@ -1,6 +1,6 @@
-"""A literal peer: what HIP-56 writes down, through `websockets` and `httpx`, nothing of the SDK.
+"""A literal peer: implements HIP-56 with `websockets` and `httpx`, without the SDK.
 
-`Iam` stands in for hanzo.id, `Node` is one running server, `Socket` and `EventStream` are the two
+`Iam` replaces hanzo.id, `Node` is one running server, `Socket` and `EventStream` are the two
 transports.
 """
 
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 PATIENCE = float(os.environ.get("FAULT_PATIENCE", "10"))
-"""Seconds that an answer may take before a test fails; `prove` gives less."""
+"""Maximum seconds for an answer before a test fails; `prove` sets a lower value."""
 
 
 async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
-    """Asks until this holds."""
+    """Poll until the condition holds."""
     async with asyncio.timeout(PATIENCE):
         while True:
             if await holds():
@@ -43,7 +43,7 @@ async def eventually(holds: Callable[[], Awaitable[bool]]) -> None:
 
 
 class Iam:
-    """Signs tokens with a key of its own and serves the public half as a JWKS."""
+    """Signs tokens with its own key, and serves the public key as a JWKS."""
 
     def __init__(self, kid: str = "test-key") -> None:
         self._kid = kid
@@ -104,13 +104,13 @@ class Socket:
         return frame
 
     async def until(self, kind: str) -> Json:
-        """The next frame of this type; what came before it is of no interest."""
+        """Return the next frame of this type; ignore the frames before it."""
         while (frame := await self.next())["type"] != kind:
             pass
         return frame
 
     async def message(self, kind: str | None = None) -> Json:
-        """The envelope of the next message: of this type, else of any but presence."""
+        """Return the envelope of the next message of this type, or of any type except presence."""
         while True:
             envelope: Json = (await self.until("message"))["message"]
             if envelope["type"] == kind or (
@@ -119,9 +119,10 @@ class Socket:
                 return envelope
 
     async def fence(self) -> list[Json]:
-        """What came until now: all that precedes the answer to a ping.
+        """Return the frames that have arrived so far: those before the answer to a ping.
 
-        To the second of two pings, as an answer may overtake the messages of its own loop turn.
+        Waits for the second of two pongs, because an answer may overtake messages of the same turn
+        of the event loop.
         """
         frames: list[Json] = []
         for _ in range(2):
@@ -131,7 +132,7 @@ class Socket:
         return frames
 
     async def messages(self) -> list[Json]:
-        """The application's envelopes that came until now."""
+        """Return the application's envelopes that have arrived so far."""
         envelopes = [frame["message"] for frame in await self.fence() if frame["type"] == "message"]
         return [envelope for envelope in envelopes if not envelope["type"].startswith("presence.")]
 
@@ -146,7 +147,7 @@ class Socket:
         return await self.until("subscribed")
 
     async def closed(self) -> int:
-        """Reads to the end; the close code."""
+        """Read until the end, and return the close code."""
         with suppress(ConnectionClosed):
             while True:
                 await self.next()
@@ -155,11 +156,11 @@ class Socket:
         return code or 0
 
     def cut(self) -> None:
-        """Breaks the connection without a closing handshake."""
+        """Abort the connection without a closing handshake."""
         self.connection.transport.abort()
 
     def fall_silent(self) -> None:
-        """Reads nothing more, so that pings of the server stay unanswered."""
+        """Stop reading, so that pings of the server are not answered."""
         self.connection.transport.pause_reading()
 
 
@@ -180,7 +181,7 @@ class Event:
 
 @dataclass
 class EventStream:
-    """The lines of `text/event-stream`, read as WHATWG says."""
+    """Reads `text/event-stream` line by line, as WHATWG specifies."""
 
     response: httpx.Response
     comments: list[str] = field(default_factory=list)
@@ -189,7 +190,7 @@ class EventStream:
         self._lines = self._split()
 
     async def _split(self) -> AsyncIterator[str]:
-        """Lines end at LF, CR or CRLF and nowhere else: U+2028 is content."""
+        """Yield lines. Only LF, CR and CRLF end a line: U+2028 is content."""
         rest = ""
         async for text in self.response.aiter_text():
             *lines, rest = re.split(r"\r\n|\n|\r(?!$)", rest + text)
@@ -197,7 +198,7 @@ class EventStream:
                 yield line
 
     async def item(self) -> Event | str:
-        """The next event, or the text of the next comment."""
+        """Return the next event, or the text of the next comment."""
         event, dirty = Event(), False
         async with asyncio.timeout(PATIENCE):
             async for line in self._lines:
@@ -236,19 +237,19 @@ class EventStream:
 
 @dataclass
 class Node:
-    """One running server: where it listens, and ways in."""
+    """One running server: its addresses, and clients for it."""
 
     http: str
     ws: str
     iam: Iam
     stop: Callable[[], Awaitable[None]]
     cut: Callable[[], None]
-    """Breaks every connection of a client without a goodbye."""
+    """Abort every connection of a client without a closing handshake."""
     ssl: ssl.SSLContext | None = None
 
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[Socket]:
-        """A socket that has said nothing yet."""
+        """Open a socket that has sent nothing yet."""
         async with connect(
             self.ws,
             compression=None,
@@ -261,7 +262,7 @@ class Node:
 
     @asynccontextmanager
     async def socket(self, token: str) -> AsyncGenerator[Socket]:
-        """A socket that is authenticated."""
+        """Open an authenticated socket."""
         async with self.open() as socket:
             assert (await socket.auth(f"Bearer {token}"))["type"] == "auth.ok"
             yield socket
@@ -284,7 +285,7 @@ class Node:
         token: str | None = None,
         **more: object,
     ) -> Json:
-        """`POST /v1/topics/:topic/messages` as a service; what it answered."""
+        """Send `POST /v1/topics/:topic/messages` as a service; return the response."""
         async with self.rest(token or self.iam.service()) as rest:
             answer = await rest.post(
                 f"/v1/topics/{topic}/messages", json={"type": kind, "data": data or {}, **more}
@@ -296,7 +297,7 @@ class Node:
 
     @asynccontextmanager
     async def events(self, token: str, **query: object) -> AsyncGenerator[EventStream]:
-        """`GET /v1/subscribe` with the two headers of HIP-56."""
+        """Open `GET /v1/subscribe` with the two headers of HIP-56."""
         headers = {
             "Accept": "text/event-stream",
             **{k: str(v) for k, v in query.items() if "-" in k},

@@ -1,8 +1,7 @@
-"""A server that knows HIP-56 and nothing more: no `seq`, no `ref`, no acknowledgement, no batch.
+"""A server that implements only HIP-56: no `seq`, no `ref`, no acknowledgement, no batch.
 
-It exists to prove that the SDK keeps its promises against such a peer. Its messages come flat or
-nested, and its clock stands still for as long as the test wants, so that many messages share a
-millisecond.
+It proves that the SDK keeps its promises with such a peer. Its messages are flat or nested. The
+test can stop its clock, so that many messages share a millisecond.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Json = dict[str, Any]
 
 
 class PlainServer:
-    """Bounded history a topic, `since` as a strict lower bound, broadcast to whoever subscribed."""
+    """Bounded history per topic, `since` as a strict lower bound, broadcast to subscribers."""
 
     def __init__(self, shape: Shape = "nested", history: int = 1000) -> None:
         self.shape: Shape = shape
@@ -51,7 +50,7 @@ class PlainServer:
         return sum(1 for trie in self._live.values() if len(trie))
 
     def cut(self) -> int:
-        """Aborts every connection without a closing handshake; says how many there were."""
+        """Abort every connection without a closing handshake; return their number."""
         cut = list(self._live)
         for connection in cut:
             self._live.pop(connection)

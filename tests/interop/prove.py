@@ -1,10 +1,10 @@
-"""Plants each fault and checks that the tests it names fail; `make statements`.
+"""Plants each fault, and checks that the tests that it names fail; `make statements`.
 
 The faults are those of `faults.yaml`, `protocol_faults.yaml` and `loss_faults.yaml`.
 
-`python -m tests.interop.prove [WORD ...]` takes the faults that have one of the words in a number
-of a statement, the name of a test, or what they break. The product is copied, so the repository
-stays as it is. First the tests run on a copy without a fault, where all of them must pass.
+`python -m tests.interop.prove [WORD ...]` selects the faults with one of the words in a statement
+number, a test name, or their description. The faults are planted in a copy of the product, so the
+repository does not change. First, all tests must pass on a copy without a fault.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 BOUND = 300.0
-"""Seconds for one fault."""
+"""Maximum seconds for one fault."""
 ATTEMPTS = 3
-"""Times that a fault is tried on a machine that is too busy for it."""
+"""Maximum attempts for a fault if the machine is too busy."""
 PATIENCE = 5.0
-"""Seconds that a test waits for an answer; with many faults none comes."""
+"""Maximum seconds that a test waits for an answer; with many faults, none arrives."""
 BATCH = 20
-"""Tests that run in one process where no fault is planted."""
+"""Tests per process if no fault is planted."""
 UNTOUCHED = "Nothing is planted."
 
 
@@ -46,12 +46,12 @@ class Job:
     """Tests to run with a fault, or without one.
 
     Attributes:
-        tests: Their names.
-        fault: What is planted; None for nothing.
-        wrong: Why it proves nothing, a line for each reason, once it is done.
-        failures: How each test failed that had to.
-        starved: The machine was too busy to say.
-        seconds: How long it took.
+        tests: Names of the tests.
+        fault: The fault to plant; None for none.
+        wrong: Reasons for which the result proves nothing, one per line; set at the end.
+        failures: The failure of each test that must fail.
+        starved: Whether the machine was too busy for a result.
+        seconds: Duration.
     """
 
     tests: Sequence[str]
@@ -63,10 +63,10 @@ class Job:
 
 
 class Overlay:
-    """A copy of the product's packages, in which one fault at a time is planted.
+    """A copy of the product's packages, with one planted fault at a time.
 
     Args:
-        folder: Where the copy is made.
+        folder: Folder for the copy.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -75,7 +75,7 @@ class Overlay:
             shutil.copytree(ROOT / package, folder / package)
 
     async def run(self, job: Job, nodes: Sequence[str]) -> None:
-        """Run the tests of a job and note what came of it."""
+        """Run the tests of a job, and store the result."""
         began = monotonic()
         fault = job.fault
         path = None if fault is None else self._folder / fault.file
@@ -121,7 +121,7 @@ class Overlay:
         return wrong
 
     async def _pytest(self, report: Path, nodes: Sequence[str]) -> str:
-        """Run tests; why pytest ended early, and its last line."""
+        """Run tests; return the reason for which pytest ended early, and its last line."""
         roots = os.pathsep.join(str((self._folder / each).parent) for each in PACKAGES)
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "pytest", "-q", "--no-header", "--tb=short"),
@@ -145,7 +145,7 @@ class Overlay:
         except TimeoutError:
             return f"stopped after {BOUND:g} s"
         finally:
-            # Also what a test has left running.
+            # This also kills processes that a test left running.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
@@ -155,7 +155,7 @@ class Overlay:
 
 
 def chosen(words: Sequence[str]) -> list[Fault]:
-    """The faults that have one of the words; all without any."""
+    """Return the faults that contain one of the words; all faults without words."""
 
     def has(fault: Fault, word: str) -> bool:
         texts = (fault.breaks, *fault.statements, *fault.tests, *fault.files.values())
@@ -166,7 +166,7 @@ def chosen(words: Sequence[str]) -> list[Fault]:
 
 
 async def prove(planted: Iterable[Fault], jobs_at_once: int, *, verbose: bool = False) -> list[Job]:
-    """Run the tests without and with each fault; the jobs, done."""
+    """Run the tests without faults and with each fault; return the finished jobs."""
     files = {name: file for rows in statements.marked().values() for file, name in rows}
     planted = list(planted)
     for fault in planted:
@@ -212,7 +212,7 @@ def main(arguments: Sequence[str]) -> int:
     if unfit or not planted:
         print("\n".join(unfit) or "No fault has any of these words.")
         return 2
-    # So that nothing is left behind: what runs is ended, and the copies are removed.
+    # Clean up: stop running processes, and remove the copies.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     began = monotonic()
     jobs = asyncio.run(prove(planted, max(1, given.jobs), verbose=given.verbose))

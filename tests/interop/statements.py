@@ -1,8 +1,8 @@
-"""Which test shows which statement of HIP-56: writes `docs/statements.md`.
+"""Writes `docs/statements.md`: the statements of HIP-56 and their tests.
 
-`python -m tests.interop.statements` writes it, `--check` shows what would change. A test carries
-`@pytest.mark.statement("H-042")`; `statements.yaml` has the statements, with a note where a test
-does not show all of one. A test counts for a statement if a fault of `faults.yaml` breaks it.
+`python -m tests.interop.statements` writes it, `--check` shows the changes. A test is marked with
+`@pytest.mark.statement("H-042")`. `statements.yaml` lists the statements, with a note if the tests
+cover a statement only in part. A test counts for a statement if a fault of `faults.yaml` breaks it.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def statements() -> list[Statement]:
 
 @cache
 def marked() -> Mapping[str, Sequence[tuple[str, str]]]:
-    """File and name of the tests that carry a statement, by its number."""
+    """Return file and name of the tests for each statement, by number."""
     found: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for folder in TESTS:
         for path in sorted((ROOT / folder).glob("test_*.py")):

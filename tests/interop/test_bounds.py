@@ -1,4 +1,4 @@
-"""A program that reads too slowly costs at most its queue, and learns what it missed."""
+"""A program that reads too slowly costs at most its queue, and is notified of missed messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What HIP-56 asks of a client, by the SDK against the real server."""
+"""The requirements of HIP-56 for clients: the SDK against the real server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HIP-56's channel access control, rule by rule, as a socket, a stream and REST meet it."""
+"""HIP-56's channel access control, rule by rule, on a socket, a stream and REST."""
 
 from __future__ import annotations
 

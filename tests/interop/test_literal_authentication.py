@@ -1,4 +1,4 @@
-"""Who may come in, and how long a token lasts: HIP-56 Security 1 and 10."""
+"""Authentication and token lifetime: HIP-56 Security 1 and 10."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HIP-56's history: bounded by count, age and ttl, replayed by time."""
+"""HIP-56's history: bounded by count, age and ttl, and replayed by time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def numbers(node: Node, topic: str = TOPIC) -> list[int]:
 
 
 async def retained(node: Node, expected: list[int]) -> None:
-    """Waits until this is all that is retained."""
+    """Wait until exactly these messages are retained."""
 
     async def holds() -> bool:
         return await numbers(node) == expected

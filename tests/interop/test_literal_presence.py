@@ -171,7 +171,7 @@ async def test_a_ping_keeps_a_client_present(start: Start) -> None:
                 await asyncio.sleep(0.1)
 
         pinging = [asyncio.create_task(keep(socket)) for socket in (alice, bob)]
-        # Carol says nothing: when she is seen to leave, the time has passed for Bob too.
+        # Carol sends nothing: when she leaves, the timeout has elapsed for Bob, too.
         leave = await alice.message("presence.leave")
         assert leave["data"]["client_id"] == carol.client_id
         async with node.rest(token(node, "dave")) as rest:
@@ -188,7 +188,7 @@ async def test_presence_is_forgotten_by_a_restart_and_rebuilt_by_those_who_retur
     before = await start()
     async with before.socket(token(before, "alice")) as alice:
         await joined(before, alice)
-        # She is present at the end; a goodbye would have taken her out.
+        # She is present at the end; a close frame would have removed her.
         await before.stop()
     after = await start()
     async with after.rest(token(after, "carol")) as rest:

@@ -1,4 +1,4 @@
-"""HIP-56's REST API, request by request, through bare httpx."""
+"""HIP-56's REST API, request by request, with plain httpx."""
 
 from __future__ import annotations
 

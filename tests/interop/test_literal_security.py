@@ -68,7 +68,7 @@ async def test_plaintext_is_refused_unless_a_proxy_or_development_is_named(start
 
 
 class Rates:
-    """The publish rates of a server, by a clock that the test moves."""
+    """The publish rates of a server, with a clock that the test controls."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.seconds = 0.0
@@ -77,7 +77,7 @@ class Rates:
 
 
 RATES = pytest.mark.parametrize(("kind", "rate"), [("user", 10), ("service", 100)])
-"""Messages a second, as HIP-56 says."""
+"""Messages per second in HIP-56."""
 
 
 @pytest.mark.statement("H-144")
@@ -89,7 +89,7 @@ async def test_a_socket_publishes_up_to_its_rate_and_no_more(
     node = await start(rules=rules(GRANT))
 
     async def taken(socket: Socket) -> int:
-        """How many of three times as many as may be are taken; the rest is refused."""
+        """Send three times the limit; return the accepted number. The rest is rejected."""
         for n in range(3 * rate):
             await socket.send({"type": "publish", "topic": TOPIC, "data": {"n": n}})
         frames = await socket.fence()
@@ -124,7 +124,7 @@ async def test_posts_of_a_client_above_the_rate_get_429_and_when_to_come_again(
     async with node.rest(node.iam.token("pub", kind=kind)) as rest:
 
         async def taken() -> int:
-            """How many posts are taken before one is refused."""
+            """Return the number of posts that are accepted before one is rejected."""
             for count in range(2 * rate):
                 answer = await rest.post(
                     f"/v1/topics/{TOPIC}/messages", json={"type": "t", "data": {}}

@@ -1,4 +1,4 @@
-"""HIP-56's WebSocket, frame by frame, through a client that knows no SDK."""
+"""HIP-56's WebSocket, frame by frame, with a client that does not use the SDK."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_a_bad_token_gets_auth_error_with_code_and_message(node: Node) -> 
 
 @pytest.mark.statement("H-041")
 async def test_bytes_of_the_websocket_protocol_are_understood_in_every_form(node: Node) -> None:
-    """Fragments, binary frames that hold UTF-8 JSON, and the three lengths of RFC 6455."""
+    """Fragments, binary frames that contain UTF-8 JSON, and the three lengths of RFC 6455."""
     async with node.open() as socket:
         text = json.dumps({"type": "auth", "token": node.iam.token()})
         await socket.connection.send([text[:9], text[9:30], text[30:]])
@@ -298,7 +298,7 @@ async def test_masked_bytes_written_by_hand_are_answered_with_unmasked_ones(node
             assert b"s3pPLMBiTxaQ9kYGzzhZRbK+xOo=" in head
             writer.write(_masked(json.dumps({"type": "auth", "token": node.iam.token()}).encode()))
             assert (await _unmasked(reader))["type"] == "auth.ok"
-            # {"type":"ping"} under the mask 37fa213d
+            # {"type":"ping"} with the mask 37fa213d
             writer.write(bytes.fromhex("818f37fa213d4cd85544479f0307158a485350d85c"))
             assert (await _unmasked(reader))["type"] == "pong"
         finally:

@@ -1,4 +1,4 @@
-"""HIP-56's event stream, line by line, through bare httpx."""
+"""HIP-56's event stream, line by line, with plain httpx."""
 
 from __future__ import annotations
 

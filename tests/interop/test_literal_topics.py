@@ -1,4 +1,4 @@
-"""Topics, wildcards and the order within a topic, as HIP-56 says."""
+"""HIP-56's topics, wildcards and order within a topic."""
 
 from __future__ import annotations
 

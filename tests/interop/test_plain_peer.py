@@ -1,4 +1,4 @@
-"""Against a server that knows HIP-56 and nothing more: nothing lost or twice, order kept."""
+"""The SDK with a server that implements only HIP-56: ordered delivery, exactly once."""
 
 from __future__ import annotations
 

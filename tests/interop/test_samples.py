@@ -1,4 +1,4 @@
-"""The samples of HIP-56, not a character changed, and what the SDK's callbacks get."""
+"""The unchanged samples of HIP-56, and the arguments of the SDK's callbacks."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ TOKEN_OF_THE_SAMPLES = "ey..."
 
 @pytest.fixture
 async def hanzo_ai(start: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Node:
-    """A server that is `pubsub.hanzo.ai:8057` to this process, and knows the samples' token."""
+    """A server that this process reaches as `pubsub.hanzo.ai:8057`, and that accepts the token."""
     authority = trustme.CA()
     certificate = authority.issue_cert("pubsub.hanzo.ai", "127.0.0.1")
     key, chain, trusted = tmp_path / "key.pem", tmp_path / "chain.pem", tmp_path / "ca.pem"
@@ -70,7 +70,7 @@ def _port(url: str) -> int:
 
 
 async def run_python_sample(names: dict[str, object]) -> None:
-    """Runs the sample as a module in which `await` may stand outside of a function."""
+    """Run the sample as a module that allows top-level `await`."""
     path = SAMPLES / "hip56.py"
     source = path.read_text(encoding="utf-8")
     code = compile(source, str(path), "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -110,7 +110,7 @@ async def test_the_python_sample_publishes_and_reads(hanzo_ai: Node) -> None:
 
 @pytest.mark.statement("H-134")
 async def test_the_frames_of_the_typescript_sample_do_what_it_expects(node: Node) -> None:
-    """What `subscribe` with `since`, `publish` of a presence update and `unsubscribe` send."""
+    """The frames of `subscribe` with `since`, `publish` of a presence update, and `unsubscribe`."""
     source = (SAMPLES / "hip56.ts").read_text(encoding="utf-8")
     assert "ps.subscribe('chat.session.abc'" in source
     assert "type: 'presence.update'" in source

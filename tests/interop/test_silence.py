@@ -1,7 +1,7 @@
-"""HIP-56's presence timeout: thirty seconds without a client, and what the SDK does against it.
+"""HIP-56's presence timeout: a client is silent for thirty seconds; the SDK prevents that.
 
-By the hub of the server in virtual time, with the defaults of both sides. The server's own pings
-are off, so that no WebSocket library answers for the client.
+Uses the server's hub in virtual time, with the defaults of both sides. The server's pings are
+disabled, so that no WebSocket library answers for the client.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 TOPIC = "chat.session.abc"
 NEVER = 86_400
-"""Seconds."""
+"""Presence timeout in seconds."""
 
 
 @pytest.mark.statement("H-083", "H-086")

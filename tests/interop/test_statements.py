@@ -1,4 +1,4 @@
-"""Every statement of HIP-56 is shown by a test that a fault breaks, or has a reason why not."""
+"""Every statement of HIP-56 has a test that detects a fault, or a reason for not having one."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.interop import faults, statements
 
 
 def carried() -> dict[str, set[str]]:
-    """Statements that each test carries, by the name of the test."""
+    """Return the statements of each test, by test name."""
     found: defaultdict[str, set[str]] = defaultdict(set)
     for number, tests in statements.marked().items():
         for _, name in tests:

@@ -1,4 +1,4 @@
-"""HIP-56's ten standard types and types it does not know, over every way in and out."""
+"""HIP-56's ten standard types and unknown types, over every input and output."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STANDARD = (
     "agent.status",
     "notification",
 )
-"""Those of applications; the three of presence come from the service."""
+"""Types of applications; the service sends the three presence types."""
 UNKNOWN = ("acme.custom-type_1", "auth.ok", "Größe/2")
 DATA = {"content": "Hello", "index": 42, "nested": [{"type": "token"}, None, 1.5]}
 
@@ -52,7 +52,7 @@ async def test_a_type_of_an_application_passes_every_way_in_and_out_unchanged(
             PubSubClient(node.ws, service, rest_url=node.http, transport="sse")
         )
         readers = [await enter(ps.subscribe(TOPIC)) for ps in (over_socket, over_stream)]
-        # Every way in: flat and nested frames, POST, a batch, and the SDK over both transports.
+        # Every input: flat and nested frames, POST, a batch, and the SDK over both transports.
         flat = {"type": "publish", "topic": TOPIC, "message_type": kind, "data": DATA}
         await socket.send(flat)
         await socket.send({"type": "publish", "message": {"topic": TOPIC, **message}})
@@ -63,7 +63,7 @@ async def test_a_type_of_an_application_passes_every_way_in_and_out_unchanged(
         await over_socket.publish(TOPIC, message)
         await over_stream.publish(TOPIC, message)
         count = 7
-        # Every way out: live, replayed and as a page of history, to peers and to the SDK.
+        # Every output: live, replayed, and a page of history, to peers and to the SDK.
         out: dict[str, Told] = {
             "socket": [_pair(await socket.message()) for _ in range(count)],
             "stream": [_pair((await stream.event("message")).json) for _ in range(count)],
@@ -128,7 +128,7 @@ async def _until(
 
 
 async def _statuses_of_bob(stream: EventStream) -> list[str | None]:
-    """What the lists of members say of him, from his coming to his going."""
+    """The entries about him in the member lists, from join to leave."""
     found: list[str | None] = []
     while "gone" not in found:
         members = (await stream.event("presence")).json["members"]

@@ -1,7 +1,7 @@
-"""A pytest plugin of `prove`: writes down why each test failed while a fault is planted.
+"""A pytest plugin of `prove`: records the failure of each test while a fault is planted.
 
-It reads the environment: `FAULT_OVERLAY` is the folder with the faulty packages, `FAULT_REPORT` the
-file for the outcomes, a JSON object a line.
+It reads two environment variables: `FAULT_OVERLAY` is the folder with the faulty packages, and
+`FAULT_REPORT` is the file for the outcomes, one JSON object per line.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ OVERLAY = Path(os.environ["FAULT_OVERLAY"])
 REPORT = Path(os.environ["FAULT_REPORT"])
 
 NOTICED = (AssertionError, TimeoutError, EOFError, pytest.fail.Exception)
-"""What a test raises when the product does not do what it should."""
+"""Errors of a test if the product behaves wrongly."""
 HEARD = (WebSocketException, httpx.HTTPError)
-"""What a client of the product raises then."""
+"""Errors of a client of the product in that case."""
 BROKEN = (ImportError, SyntaxError, NameError, AttributeError)
-"""What a fault raises that is not planted well; it shows nothing about the test."""
+"""Errors of a badly planted fault, which prove nothing about the test."""
 
 STARVED = 1.0
-"""Seconds for which a test could not run though it wanted to; then a timeout shows nothing."""
+"""Seconds of waiting for a processor from which on a timeout proves nothing."""
 
 _failed: set[str] = set()
 _delays: dict[str, float] = {}
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Leave out the other cases of a test that has failed."""
+    """Skip the other cases of a test that has failed."""
     if _name(item) in _failed:
         pytest.skip("another case of this test has failed")
     _delays[item.nodeid] = _delay()
@@ -48,7 +48,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Write down the outcome of each phase."""
+    """Record the outcome of each phase."""
     report = yield
     if report.passed and report.when != "call":
         return report
@@ -71,7 +71,7 @@ def pytest_runtest_makereport(
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Say if the faulty packages were not those that the tests imported."""
+    """Report an error if the tests did not import the faulty packages."""
     for name in ("hanzoai.pubsub", "pubsub_server"):
         module = sys.modules.get(name)
         file = None if module is None else module.__file__
@@ -108,7 +108,7 @@ def _timed_out(error: BaseException) -> bool:
 
 
 def _delay() -> float:
-    """Seconds that this process has waited for a processor; 0 where the system does not say."""
+    """Seconds that this process has waited for a processor; 0 if the system does not report it."""
     schedule = Path("/proc/self/schedstat")
     return int(schedule.read_text().split()[1]) / 1e9 if schedule.exists() else 0.0
 

@@ -1,4 +1,4 @@
-"""A server in memory in virtual time, and a check that nothing is left behind."""
+"""An in-memory server in virtual time, and a check for leftover tasks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def clock(server: MemoryServer) -> VirtualClock:
 
 @pytest.fixture(autouse=True)
 async def bounded() -> AsyncIterator[None]:
-    """No test of a rule hangs, and none leaves a task behind."""
+    """Fail a test that hangs or leaves a task running."""
     before = asyncio.all_tasks()
 
     def left() -> set[asyncio.Task[object]]:
@@ -37,6 +37,6 @@ async def bounded() -> AsyncIterator[None]:
 
     yield
     if left():
-        # What only the garbage holds is not left behind.
+        # Ignore tasks that only unreachable objects reference.
         gc.collect()
     assert not left()

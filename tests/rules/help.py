@@ -1,4 +1,4 @@
-"""Short words for what most tests of the rules do."""
+"""Helpers for the common steps of the rule tests."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ def clock_of(server: MemoryServer) -> VirtualClock:
 
 
 async def soon(awaitable: Awaitable[T]) -> T:
-    """What needs no virtual time to come must be there after a moment of real time."""
+    """Wait a moment of real time for everything that does not depend on virtual time."""
     async with asyncio.timeout(60):
         return await awaitable
 
 
 async def connected(server: MemoryServer, ps: PubSubClient, limit: float = 3600) -> float:
-    """Virtual seconds until the client is connected."""
+    """Return the virtual seconds until the client is connected."""
     return await clock_of(server).advance_until(lambda: ps.state == "connected", limit)
 
 
 async def read(sub: Subscription, count: int) -> list[Message]:
-    """The next messages."""
+    """Return the next messages."""
 
     async def take() -> list[Message]:
         return [await anext(sub) for _ in range(count)]
@@ -44,7 +44,7 @@ async def read(sub: Subscription, count: int) -> list[Message]:
 
 
 def waiting(sub: Subscription) -> list[Message]:
-    """The messages that are there already."""
+    """Return the messages that have already arrived."""
     found: list[Message] = []
     while (message := sub.take_nowait()) is not None:
         found.append(message)
@@ -52,7 +52,7 @@ def waiting(sub: Subscription) -> list[Message]:
 
 
 async def drain(iterator: AsyncIterator[T], count: int) -> list[T]:
-    """The next values of any iterator."""
+    """Return the next values of any iterator."""
 
     async def take() -> list[T]:
         return [await anext(iterator) for _ in range(count)]
@@ -61,10 +61,10 @@ async def drain(iterator: AsyncIterator[T], count: int) -> list[T]:
 
 
 def say(number: int) -> dict[str, object]:
-    """A message that tells its number."""
+    """Return a message that contains its number."""
     return {"type": "token", "data": {"n": number}}
 
 
 def numbers(messages: list[Message]) -> list[int]:
-    """The numbers of messages made by `say`."""
+    """Return the numbers of messages that `say` created."""
     return [message.data["n"] for message in messages]

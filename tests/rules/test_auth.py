@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class Issuer:
-    """A token callback that counts how many calls are under way."""
+    """A token callback that counts its concurrent calls."""
 
     def __init__(self, server: MemoryServer, ttl: float = 120, takes: float = 0) -> None:
         self.server = server
@@ -134,7 +134,7 @@ async def test_auth_2_an_answer_that_comes_after_its_time_is_discarded(
             try:
                 return await asyncio.shield(future)
             except asyncio.CancelledError:
-                return await future  # a callback that does not care for its cancellation
+                return await future  # a callback that ignores its cancellation
         return server.token("second", kind="service")
 
     ps = server.client(get_token=get_token, fetch_timeout=5)
@@ -212,7 +212,7 @@ async def test_auth_4_a_fixed_token_that_has_expired_fails_after_one_try_with_a_
     assert "callback that returns tokens" in told.value.remedy
     await clock.advance(600)
     assert len(server.attempts) == 1
-    sub = ps.subscribe  # whatever is asked of it now says the same
+    sub = ps.subscribe  # every later call raises the same error
     with pytest.raises(TokenExpired):
         sub(TOPIC)
 
@@ -255,7 +255,7 @@ async def test_auth_5_neither_token_nor_payload_is_in_logs_reprs_errors_or_urls(
             sub = await ps.subscribe("demo.1")
             published = await ps.publish("demo.1", {"data": {"text": PAYLOAD}})
             message = await anext(sub)
-            # The message itself is what the program asked for, and shows how its data begins.
+            # The program requested the message itself, whose repr shows the start of its data.
             said += [repr(published), repr(MessageFrame(message=message)), repr(sub)]
             said += [repr(sub.stats), repr(ps)]
             with pytest.raises(PubSubError) as told:
@@ -331,7 +331,7 @@ async def test_auth_7_after_three_token_lives_offline_everything_is_back_without
             await server.publish(f"room.{n}", say(n))
         dialed = len(server.attempts)
     await connected(server, ps)
-    # No dial with a token that has ended: the callback ran before.
+    # The client does not connect with an expired token: it runs the callback first.
     assert len(issuer.contexts) >= 3
     assert dialed > 3
     await clock.settle()
@@ -347,7 +347,7 @@ async def test_auth_7_after_three_token_lives_offline_everything_is_back_without
 
 @asynccontextmanager
 async def recording_proxy(target: str) -> AsyncGenerator[tuple[str, list[bytes]]]:
-    """Passes bytes on and keeps the first line of every request."""
+    """Forwards bytes, and records the first line of every request."""
     host, _, port = target.partition("://")[2].partition(":")
     lines: list[bytes] = []
     tasks: set[asyncio.Task[None]] = set()

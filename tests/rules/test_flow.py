@@ -1,4 +1,4 @@
-"""FLOW-1, FLOW-2, ERR-1: user code that is slow, that calls back, that raises."""
+"""FLOW-1, FLOW-2, ERR-1: user code that is slow, calls the client, or raises an error."""
 
 from __future__ import annotations
 

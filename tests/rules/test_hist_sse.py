@@ -1,4 +1,4 @@
-"""HIST-1 and SSE-1: the seam between history and live, and the cursor of an event stream."""
+"""HIST-1 and SSE-1: the transition from history to live, and the cursor of an event stream."""
 
 from __future__ import annotations
 
@@ -113,7 +113,7 @@ async def test_hist_1_history_reads_on_from_a_position_while_pages_come(
 async def gate(
     target: str, shut: asyncio.Event | None = None
 ) -> AsyncGenerator[tuple[str, list[asyncio.StreamWriter]]]:
-    """Passes bytes on, unless it is shut; the test may cut what goes through."""
+    """Forwards bytes unless it is shut; the test can cut its connections."""
     host, _, rest = target.partition("://")[2].partition(":")
     port = int(rest.split("/")[0])
     writers: list[asyncio.StreamWriter] = []
@@ -180,7 +180,7 @@ async def test_sse_1_the_cursor_outlives_cuts_comments_and_presence_events(
                 cut(writers)
             if number % 6 == 5:
                 joining = await publisher.subscribe("demo.x")
-                await asyncio.sleep(0.05)  # comments and presence pass by
+                await asyncio.sleep(0.05)  # comments and presence events arrive meanwhile
                 await joining.unsubscribe()
             await publisher.publish("demo.x" if number % 2 else "demo.y", say(number))
         while len(seen) < 30:

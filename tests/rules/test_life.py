@@ -92,16 +92,16 @@ async def test_life_1_a_client_that_fails_says_so_and_why(server: MemoryServer) 
 
 
 ATTEMPTS = 7
-"""The length of the outage counts only after these."""
+"""Milliseconds of an outage from which on its length matters."""
 SAMPLES = 100_000 if os.environ.get("HANZO_PUBSUB_SOAK") else 3_000
 
 
 AWAY = 70_000
-"""Milliseconds for which the clients are followed."""
+"""Milliseconds for which the test observes the clients."""
 
 
 def delays_of_a_client(rolls: random.Random) -> list[int]:
-    """Milliseconds before each attempt of a client that never gets through."""
+    """Return the milliseconds before each attempt of a client that never connects."""
     session = LoggedSession(SessionOptions(renewable=False, transport="websocket"), rolls.random)
     (fetch,) = [effect for effect in session.handle(Connect()) if isinstance(effect, Fetch)]
     session.handle(Token(fetch.id, "t"))
@@ -127,7 +127,7 @@ def test_life_2_after_a_short_outage_delays_are_spread_evenly_up_to_two_seconds(
     of_attempt = sorted(client[attempt] for client in delays)
     assert of_attempt[0] >= 0
     assert of_attempt[-1] < ceiling
-    # A delay is a whole number: it stands for the millisecond that begins with it.
+    # A delay is an integer; it represents the millisecond that starts with it.
     distance = max(
         max((n + 1) / SAMPLES - (delay + 1) / ceiling, delay / ceiling - n / SAMPLES)
         for n, delay in enumerate(of_attempt)
@@ -145,7 +145,7 @@ def test_life_2_the_servers_retry_after_is_the_least_delay() -> None:
 
 
 def arrivals_after(away: int, delays: list[list[int]]) -> list[int]:
-    """Milliseconds from the return of a server to that of each of its clients."""
+    """Return the milliseconds from the restart of a server until each client is connected."""
     attempts = [itertools.accumulate(client) for client in delays]
     return [next(now for now in times if now >= away) - away for times in attempts]
 
@@ -278,7 +278,7 @@ async def test_life_6_connections_that_die_young_three_times_give_way(
 
 @asynccontextmanager
 async def hostile(kind: str) -> AsyncGenerator[str]:
-    """A port that lets no WebSocket through."""
+    """Run a port that blocks WebSockets."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -290,7 +290,7 @@ async def hostile(kind: str) -> AsyncGenerator[str]:
                 writer.write(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
                 await writer.drain()
             else:
-                await reader.read()  # a black hole takes everything and says nothing
+                await reader.read()  # a black hole reads everything and answers nothing
         except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
@@ -326,7 +326,7 @@ async def test_life_6_whatever_blocks_the_socket_messages_come_over_sse(
 
 @asynccontextmanager
 async def slow_line(address: str) -> AsyncGenerator[str]:
-    """The address of a relay to a WebSocket server that passes on 8 MB/s."""
+    """Run a relay to a WebSocket server with a bandwidth of 8 MB/s; yield its address."""
     port = int(address.rpartition(":")[2].partition("/")[0])
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -357,7 +357,7 @@ async def test_life_6_a_burst_of_twenty_megabytes_is_no_silence(
 ) -> None:
     token = pubsub_server.admin_token()
     options = pubsub_server.options
-    # The answer to a ping waits behind the burst for longer than `pong_timeout`.
+    # The pong waits behind the burst for longer than `pong_timeout`.
     async with (
         asyncio.timeout(60),
         slow_line(options["url"]) as url,
@@ -471,7 +471,7 @@ def test_life_7_a_client_is_built_without_a_loop_and_refuses_a_second_one() -> N
 
 
 class Throttled:
-    """A view of a clock through which timers fire on the minute only, as in a page nobody sees."""
+    """A clock whose timers fire only once a minute, like in a hidden page."""
 
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
@@ -537,7 +537,7 @@ async def test_life_9_every_close_code_leads_to_its_action_and_to_a_change_of_st
         await clock.settle()
         action = close_action(code)
         if code == REPLACED:
-            # The first one may concern a connection that the client has lost already.
+            # The first one may belong to a connection that the client has already lost.
             assert ps.state == "reconnecting"
             await connected(server, ps)
             server.cut(code, "as the test says")

@@ -1,4 +1,4 @@
-"""PUB-1 … PUB-5: what becomes of a publish."""
+"""PUB-1 … PUB-5: the outcomes of a publish."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def published_by_clients(server: MemoryServer) -> list[int]:
-    """Numbers of the messages that arrived in `publish` frames, in order."""
+    """Return the numbers of the messages that arrived in `publish` frames, in order."""
     frames = [frame for frame in server.received if frame["type"] == "publish"]
     return [frame["message"]["data"]["n"] for frame in frames]
 

@@ -1,4 +1,4 @@
-"""REC-1 … REC-4: nothing is lost, or a gap says so."""
+"""REC-1 … REC-4: nothing is lost without a gap."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TOPICS = ("room.a", "room.b", "room.c")
 
 
 async def run_schedule(seed: int, *, history: int, publishes: int) -> list[Message | Gap]:
-    """Publish while the connection is cut, refused and delayed by chance; what a reader saw."""
+    """Publish while the connection is randomly cut, refused and delayed; return what arrived."""
     rolls = random.Random(seed)
     async with MemoryServer(seed=seed, history_max_messages=history) as server:
         clock = clock_of(server)
@@ -42,7 +42,7 @@ async def run_schedule(seed: int, *, history: int, publishes: int) -> list[Messa
                 case 2:
                     await clock.advance(rolls.random() * 40)
                 case 3:
-                    # The connection dies again before the answer to `subscribe` has come.
+                    # The connection is lost again before the answer to `subscribe`.
                     server.cut()
                     server.lose_next("subscribed")
                     await connected(server, ps)
@@ -256,7 +256,7 @@ async def test_rec_4_the_state_loader_is_called_once_a_gap_with_the_positions_fr
         server.forget_history()
     await connected(server, ps)
     await soon(loading.wait())
-    for number in (3, 4):  # what comes while it loads is kept
+    for number in (3, 4):  # messages that arrive while it loads are kept
         await server.publish(TOPIC, say(number))
     await clock.settle()
     assert len(told) == 1

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(autouse=True)
 def brief_machines(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The programs that tests start run their JVMs with these options, too."""
+    """Programs that tests start use these options for their JVMs, too."""
     monkeypatch.setenv("JDK_JAVA_OPTIONS", jvm.options())
 
 

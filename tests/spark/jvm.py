@@ -1,8 +1,8 @@
 """Options of the JVMs that tests start: they compile less, and load classes from an archive.
 
-Loading its classes is half of what Spark does when it starts. The archive (AppCDS) is a file in
-`.cache/` that the set-up makes with `python -m tests.spark.jvm`. Where it is missing, the first
-test that starts a JVM makes it. A JVM that it doesn't fit ignores it.
+Spark spends half of its start on loading classes. The archive (AppCDS) is a file in `.cache/` that
+the setup creates with `python -m tests.spark.jvm`. If it is missing, the first test that starts a
+JVM creates it. A JVM that does not match the archive ignores it.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ import pyspark
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "spark"
 BOUND = 600
-"""Seconds to make the archive on a busy machine."""
+"""Maximum seconds to create the archive on a busy machine."""
 
 BRIEF = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-XX:-UsePerfData")
-"""Options of a JVM that lives for minutes: it compiles less, and collects with one thread."""
+"""Options of a JVM that runs only for minutes: it compiles less, and uses one GC thread."""
 
 
 @cache
 def options() -> str:
-    """Options of every JVM of Spark, separated by spaces.
+    """Return the options of every JVM of Spark, separated by spaces.
 
-    The launcher of Spark reads the standard output of a JVM, so nothing is logged there.
+    Spark's launcher reads the standard output of a JVM, so the JVM must not log there.
     """
     return " ".join((*BRIEF, f"-XX:SharedArchiveFile={archive()}", "-Xlog:disable"))
 
 
 def archive() -> Path:
-    """The classes of this Spark for this Java; makes the file where it doesn't exist."""
+    """Return the class archive of this Spark for this Java; create it if it is missing."""
     jars = Path(pyspark.__file__).parent / "jars"
     java = subprocess.run(["java", "-version"], check=True, capture_output=True, timeout=60).stderr
     newest = max(jar.stat().st_mtime_ns for jar in jars.glob("*.jar"))
@@ -56,7 +56,7 @@ def _make(file: Path) -> None:
         old.unlink()
     fresh = file.with_suffix(".part")
     fresh.unlink(missing_ok=True)
-    # The JVM writes when its program has ended, and has the program's output until then.
+    # The JVM writes the archive when its program has ended, and holds the output until then.
     done = subprocess.run(
         [
             *(sys.executable, "-m", "tests.spark.usual_job"),

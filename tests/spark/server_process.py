@@ -1,4 +1,4 @@
-"""A server in its own process, as executors reach it, and what it holds."""
+"""A server in a separate process, which executors can reach, and its data."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ COMMAND = (sys.executable, "-m", "pubsub_server")
 
 @dataclass(frozen=True)
 class ServerProcess:
-    """Attributes: `url` of the HTTP API; `token_file`, which holds the token of a service."""
+    """Attributes: `url` of the HTTP API; `token_file`, which contains the token of a service."""
 
     url: str
     token_file: Path
     admin: str
 
     def messages(self, topic: str) -> list[dict[str, Any]]:
-        """All that is retained of a topic, oldest first."""
+        """Return all retained messages of a topic, oldest first."""
         found: list[dict[str, Any]] = []
         after = 0
         while True:
@@ -44,11 +44,11 @@ class ServerProcess:
             after = found[-1]["seq"]
 
     def data(self, topic: str) -> list[Any]:
-        """The payloads of a topic, sorted as JSON."""
+        """Return the payloads of a topic, sorted as JSON."""
         return sorted((message["data"] for message in self.messages(topic)), key=json.dumps)
 
     def publish(self, topic: str, count: int, *, begin: int = 0, **fields: Any) -> list[int]:
-        """Publish `{"n": n}` for so many numbers from `begin` on; answers their positions."""
+        """Publish `{"n": n}` for `count` numbers from `begin`; return their positions."""
         items = [
             {"topic": topic, "data": {"n": n}, "id": f"{topic}-{n}", **fields}
             for n in range(begin, begin + count)
@@ -60,11 +60,11 @@ class ServerProcess:
         return found
 
     def forget(self, topic: str, *, log: bool = False) -> None:
-        """Let the messages of a topic go; with `log` its numbering too."""
+        """Delete the messages of a topic; with `log`, also its numbering."""
         self._post("/v1/faults", {"fault": "evict", "topic": topic, "log": log}, self.admin)
 
     def requests(self, route: str) -> int:
-        """Requests to a route that were answered."""
+        """Return the number of answered requests to a route."""
         text = httpx.get(f"{self.url}/metrics", trust_env=False).text
         return sum(
             int(float(line.rpartition(" ")[2]))
@@ -83,7 +83,7 @@ class ServerProcess:
 
 
 def token(*arguments: str) -> str:
-    """A development token."""
+    """Return a development token."""
     done = subprocess.run(
         [*COMMAND, "token", *arguments], check=True, capture_output=True, text=True, timeout=60
     )
@@ -91,7 +91,7 @@ def token(*arguments: str) -> str:
 
 
 def serve(folder: Path, **settings: str) -> Generator[ServerProcess]:
-    """Run a server with these settings (`HANZO_PUBSUB_…`); ends it afterwards."""
+    """Run a server with these settings (`HANZO_PUBSUB_…`), and stop it at the end."""
     variables = {f"HANZO_PUBSUB_{name.upper()}": value for name, value in settings.items()}
     with subprocess.Popen(
         [*COMMAND, "serve", "--dev", "--http-port", "0", "--ws-port", "0"],

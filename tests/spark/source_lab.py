@@ -1,4 +1,4 @@
-"""Queries of a real Spark over a real server, and what they read."""
+"""Queries of a real Spark on a real server, and the rows that they read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tests.spark.server_process import ServerProcess
 
 BOUND = 120.0
-"""Seconds within which anything must have happened."""
+"""Maximum seconds to wait for an event."""
 
 
 def until(happened: Callable[[], bool]) -> None:
@@ -62,7 +62,7 @@ class Lab:
         assert query.awaitTermination(int(BOUND))
 
     def forget_commits(self, newest: int) -> None:
-        """As if the driver had died before it wrote down that so many batches were done."""
+        """Simulate a driver that died before it recorded the `newest` last batches as done."""
         commits = self.folder / "checkpoint" / "commits"
         done = sorted(int(file.name) for file in commits.iterdir() if file.name.isdecimal())
         for number in done[-newest:]:
@@ -72,7 +72,7 @@ class Lab:
 
 @dataclass
 class Batches:
-    """The rows of each micro-batch; of one that is repeated, both times."""
+    """The rows of each micro-batch; a repeated batch is listed twice."""
 
     rows: list[list[tuple[str, int]]] = field(default_factory=list)
     fail: bool = False

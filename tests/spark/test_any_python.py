@@ -1,4 +1,4 @@
-"""A script that an environment's Python runs without activating it finds the package in workers."""
+"""Workers find the package if a script uses an environment's Python without activating it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def test_a_local_session_publishes_with_the_python_that_runs_the_script(
 ) -> None:
     script = tmp_path / "job.py"
     script.write_text(PROGRAM, encoding="utf-8")
-    # `python3` of this PATH has neither pyspark nor the package.
+    # `python3` on this PATH has neither pyspark nor the package.
     bare = tmp_path / "bin"
     bare.mkdir()
     (bare / "python3").write_text("#!/bin/sh\nexit 3\n", encoding="ascii")

@@ -1,4 +1,4 @@
-"""How requests leave an executor: which way, and that nothing stays open behind them."""
+"""Requests of an executor: their route, and that no connection stays open."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def listener() -> Generator[tuple[str, list[tuple[str, str]]]]:
-    """A server that answers everything with `{}`: its address, and what it was asked for."""
+    """Run a server that answers every request with `{}`; yield its address and the requests."""
     asked: list[tuple[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.timeout(300),
-    # py4j leaves the closing of its sockets to the collector.
+    # py4j leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -63,7 +63,7 @@ def test_orders_are_counted_in_windows_of_their_shop(
     )
     assert query.awaitTermination(240)
     for shop, count, turnover in (("north", 3, 12.75), ("south", 1, 4.0)):
-        # The newest message of each window; the orders may lie on both sides of a border.
+        # The newest message of each window; the orders may be in two adjacent windows.
         windows = {
             message["data"]["since"]: message["data"]
             for message in server.messages(f"demo.dashboard.{shop}")

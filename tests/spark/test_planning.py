@@ -1,4 +1,4 @@
-"""How far a micro-batch goes and what its tasks read, without Spark and without a server."""
+"""The end of a micro-batch and the ranges of its tasks, without Spark and without a server."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_an_offset_of_another_source_is_refused() -> None:
 
 def test_a_first_batch_that_is_repeated_after_a_restart_reads_the_same_rows() -> None:
     found = advance(initial(a=10, b=5), {"a": Standing(1, 12), "b": Standing(1, 5)})
-    # Spark wrote down the end alone, and asks for the initial offset anew: it is newer by then.
+    # Spark recorded only the end, and requests the initial offset again, which is newer by then.
     assert ranges(initial(a=20, b=9), found.end) == [Range("a", 10, 12)]
 
 
@@ -163,7 +163,7 @@ def test_shares_are_whole_fair_and_use_up_the_limit(
     assert all(0 < rows <= backlog[topic] for topic, rows in shares.items())
     cut = [shares.get(topic, 0) for topic in backlog if shares.get(topic, 0) < backlog[topic]]
     if cut:
-        # Who does not get all gets no less than anybody else, but for one odd row.
+        # A topic with unread rows gets at least as many rows as any other, except for one.
         assert max(shares.values()) - min(cut) <= 1
 
 
@@ -201,7 +201,7 @@ def test_a_range_that_begins_at_an_unknown_place_is_one_task() -> None:
     assert parts == [(Range("a", 0, 2),), (Range("a", 2, 4),), (far,)]
 
 
-# ---------------------------------------------------------------- where to begin
+# ---------------------------------------------------------------- starting positions
 
 
 STANDINGS = {"a": Standing(41, 50, 45), "b": Standing(8, 7, 8), "none": Standing(1, 0)}
@@ -252,7 +252,7 @@ class Log:
 
 @dataclass
 class Service:
-    """Logs, what was published, and what a query read of it and was told to be lost."""
+    """Logs, the published messages, and the messages that a query read or reported as lost."""
 
     logs: dict[str, Log] = field(default_factory=dict)
     published: list[tuple[str, int]] = field(default_factory=list)
@@ -308,7 +308,7 @@ def test_each_row_is_read_once_in_order_or_said_to_be_lost(
         service.lost += step.losses
         if step.end is before:
             return
-        # After a restart the plan is made of what Spark kept: the texts of both ends.
+        # After a restart, the plan is made from the stored texts of both ends.
         told = [json.loads(json.dumps(each.as_json())) for each in (before, step.end)]
         if repeated and before.nothing_read:
             told[0] = {"a": 10**12}
@@ -342,7 +342,7 @@ def test_each_row_is_read_once_in_order_or_said_to_be_lost(
         for topic, log in service.logs.items()
         for seq in range(log.first, log.last + 1)
     }
-    # What is still retained was read; what is behind something that was read, read or told.
+    # Retained messages were read; messages after one that was read were read or reported as lost.
     assert log_rows <= known
     for topic, seq in service.published:
         earlier = [s for name, s in service.read if name == topic and s < seq]

@@ -1,4 +1,4 @@
-"""The progress of real jobs on a real Spark, at a real server."""
+"""The progress of real jobs on a real Spark with a real server."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.timeout(300),
-    # py4j leaves the closing of its sockets to the collector.
+    # py4j leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -94,7 +94,7 @@ def test_a_stream_tells_its_micro_batches_and_its_jobs_are_not_told_as_well(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # On a busy machine Spark tells of the end of a query later than a user would wait for it.
+    # On a busy machine, Spark reports the end of a query later than a user would wait.
     monkeypatch.setattr(progress, "_SETTLING", 60.0)
     monkeypatch.setattr(progress, "CLOSING", 60.0)
     source = str(tmp_path / "in")

@@ -1,4 +1,4 @@
-"""What a task reads, from a server that answers what the test wants."""
+"""The rows that a task reads from a server with prepared answers."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ def message(topic: str, seq: int, **changes: Any) -> dict[str, Any]:
 
 @dataclass
 class Peer:
-    """Logs by topic; `answers` come first, each in place of one answer."""
+    """Serves logs by topic; each of `answers` replaces one answer first."""
 
     logs: dict[str, list[int]] = field(default_factory=dict)
-    """Positions that are retained."""
+    """Retained positions."""
     last: dict[str, int] = field(default_factory=dict)
     answers: list[httpx.Response | Exception] = field(default_factory=list)
     requests: list[httpx.Request] = field(default_factory=list)
@@ -160,7 +160,7 @@ def test_rows_that_were_trimmed_are_logged_and_the_others_read_where_losses_are_
         found = read(peer, Range("a", 0, 100), fail_on_data_loss=False, page_size=10)
     assert found == [("a", seq) for seq in range(95, 101)]
     assert caplog.messages == ["94 rows of 'a' are lost, between positions 1 and 94"]
-    # What is known to be gone is not asked for again.
+    # A task does not request positions that it knows to be lost.
     assert len(peer.requests) < 10
 
 

@@ -1,4 +1,4 @@
-"""What `register` makes of the versions of Spark."""
+"""`register` with different versions of Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a job, and how it waits for its turn. Without Spark."""
+"""The reports about a job, and its waits for a slot. Without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How much history a stream needs."""
+"""The retention that a stream needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The engine against a server that answers what the test wants."""
+"""The engine with a server that sends prepared answers."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Answer = httpx.Response | Exception
 
 @dataclass
 class Peer:
-    """Keeps every item once by its id; `answers` come first, each in place of one batch."""
+    """Stores every item once by its id; first, each of `answers` replaces one answer."""
 
     answers: list[Answer | Callable[[list[dict[str, Any]]], Answer]] = field(default_factory=list)
     stored: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -97,7 +97,7 @@ def rows(count: int) -> list[dict[str, str]]:
 
 
 def limited(*, after: int) -> Callable[[list[dict[str, Any]]], Answer]:
-    """Takes so many, and asks to wait two seconds for the others."""
+    """Accepts this number of items, and asks to wait two seconds for the others."""
 
     def answer(items: list[dict[str, Any]]) -> Answer:
         wait = {"error": {"code": "rate_limited", "retry_after_ms": 2_000}}

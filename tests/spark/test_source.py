@@ -1,4 +1,4 @@
-"""The source on a real Spark, from a real server."""
+"""The source on a real Spark with a real server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.spark.source_lab import BOUND, Batches, Lab, of, pairs, until
 
 pytestmark = [
     pytest.mark.timeout(600),
-    # py4j leaves the closing of its sockets to the collector.
+    # py4j leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -89,7 +89,7 @@ def test_an_idle_stream_asks_twice_a_second_at_most_and_shows_its_backlog(lab: L
     old = lab.server.publish("dev.idle.a", 5)
     got = Batches()
     query = lab.start(got, {"topicsPattern": "dev.idle.*"}, now=False)
-    # With nothing to read the query asks again and again.
+    # Without new messages, the query keeps polling.
     asked = lab.server.requests(POSITIONS)
     until(lambda: lab.server.requests(POSITIONS) >= asked + 4)
     begin, asked = time.monotonic(), lab.server.requests(POSITIONS)
@@ -139,7 +139,7 @@ def test_from_source_to_sink_each_message_arrives_once(lab: Lab) -> None:
         assert query.awaitTermination(int(BOUND))
 
     run()
-    # Published and not committed: the batches are published again.
+    # Batches that were published but not committed are published again.
     lab.forget_commits(newest=2)
     lab.server.publish("dev.from.a", 50, begin=300)
     run()

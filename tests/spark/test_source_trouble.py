@@ -1,4 +1,4 @@
-"""The source where something is wrong: rows that are gone, batches that fail, bad options."""
+"""Problems of the source: lost rows, failing batches, bad options."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.timeout(600),
-    # py4j leaves the closing of its sockets to the collector.
+    # py4j leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

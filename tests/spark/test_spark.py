@@ -1,4 +1,4 @@
-"""A real Spark, a real server."""
+"""The sink on a real Spark with a real server."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.timeout(600),
-    # py4j leaves the closing of its sockets to the collector.
+    # py4j leaves its sockets to the garbage collector.
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
@@ -150,7 +150,7 @@ def test_a_stream_is_published_once_over_a_restart_that_repeats_a_batch(
         assert query.awaitTermination(240)
 
     run()
-    # As if the driver had died between publishing and the commit.
+    # Simulate a driver that died between the publish and the commit.
     for file in (checkpoint / "commits").iterdir():
         file.unlink()
     run()

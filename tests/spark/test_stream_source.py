@@ -1,4 +1,4 @@
-"""What Spark's planner is told, call by call, by versions of Spark with and without limits."""
+"""The answers to each call of Spark's planner, in Spark versions with and without limits."""
 
 from __future__ import annotations
 
@@ -43,15 +43,15 @@ COLUMNS = StructType(
 
 @dataclass
 class Service:
-    """In place of the server and of the clock."""
+    """Replaces the server and the clock."""
 
     standings: dict[str, Standing] = field(default_factory=dict)
     news: list[dict[str, Standing]] = field(default_factory=list)
-    """What a request that waits is answered, one after the other, and how topics stand then."""
+    """The answers to successive waiting requests, with the positions of the topics."""
     holds: bool = True
     now: float = 1_000.0
     asked: list[float] = field(default_factory=list)
-    """For how long each request was ready to wait."""
+    """The maximum wait of each request."""
 
     def positions(
         self,
@@ -105,7 +105,7 @@ def rows(reader: StreamSource, start: Any, end: Any) -> list[tuple[str, int, int
 
 
 LIMIT = SimpleNamespace()
-"""`ReadAllAvailable`, as far as it matters."""
+"""The relevant part of `ReadAllAvailable`."""
 
 
 def test_a_query_begins_at_the_newest_position_and_waits_for_news(service: Service) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import Row, StructType
 
 PATIENCE = 120
-"""Seconds of a stream."""
+"""Maximum seconds of a stream."""
 
 
 class Reader(DataSourceReader):
@@ -43,7 +43,7 @@ class Writer(DataSourceWriter):
 
 
 class Source(DataSource):
-    """Two partitions of ten rows; takes all rows."""
+    """A source with two partitions of ten rows, and a sink that accepts all rows."""
 
     @classmethod
     def name(cls) -> str:
@@ -68,7 +68,7 @@ def count(batch: DataFrame, _: int) -> None:
 
 
 def main(java: str) -> None:
-    """A query in batches and one as a stream, over sources in Python."""
+    """Run a batch query and a stream query over sources in Python."""
     builder: Any = SparkSession.builder.master("local[2]")  # type: ignore[attr-defined,unused-ignore]
     for name, value in {
         "spark.driver.host": "127.0.0.1",

@@ -1,7 +1,7 @@
-"""What is run with one version of Spark: each use once, and what the server then holds.
+"""Runs each use once with one version of Spark, and checks the messages on the server.
 
-Runs with the Python of an environment that has that Spark and nothing of this project's tests.
-Prints one JSON object a line: {"use": …, "ok": …, "problem": …}. See `versions.py`.
+Runs with the Python of an environment that has this Spark and none of this project's tests. Prints
+one JSON object per line: {"use": …, "ok": …, "problem": …}. See `versions.py`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from hanzoai.pubsub.spark import (
 COUNT = 400
 PATIENCE = 120
 SLOW = 3.0
-"""Seconds of a job: a server of Spark Connect tells of what runs every two."""
+"""Seconds of a job: a Spark Connect server reports progress every two seconds."""
 NUMBER = "cast(get_json_object(data, '$.n') AS INT) n"
 
 

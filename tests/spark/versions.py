@@ -1,13 +1,13 @@
-"""Each use with other versions of Spark.
+"""Runs each use with other versions of Spark.
 
-`python -m tests.spark.versions PYTHON[:connect] … [WORD …]`; words leave out the uses that have
-none of them. PYTHON is the interpreter of an environment with that version, for example made by
+`python -m tests.spark.versions PYTHON[:connect] … [WORD …]`. With words, only uses that contain one
+of them run. PYTHON is the interpreter of an environment with this version, created for example by
 
     uv venv /tmp/spark40
     uv pip install --python /tmp/spark40 'pyspark==4.0.1' pyarrow 'pandas<3' \
         websockets httpx httpx-sse pydantic tenacity
 
-and, for `:connect`, with `pyspark[connect]`. Prints a table; ends with 1 where something failed.
+and, for `:connect`, with `pyspark[connect]`. Prints a table; exits with 1 if something failed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 LIMIT = 540
-"""Seconds for all uses of one version."""
+"""Maximum seconds for all uses of one version."""
 
 
 def probe(interpreter: str, mode: str, words: Sequence[str]) -> tuple[str, dict[str, str | None]]:
-    """Run all uses; answers the version, and for each use what went wrong."""
+    """Run all uses; return the version, and the problem of each use."""
     with tempfile.TemporaryDirectory() as folder:
         rate = {"publish_rate_service": "1000000", "history_max_messages": "10000"}
         server = serve(Path(folder), **rate)
@@ -65,7 +65,7 @@ def probe(interpreter: str, mode: str, words: Sequence[str]) -> tuple[str, dict[
 
 
 def main(arguments: list[str]) -> int:
-    """Probe each and print a table."""
+    """Probe each interpreter, and print a table."""
     failed = False
     words = [argument for argument in arguments if "/" not in argument]
     for argument in arguments:

@@ -1,9 +1,9 @@
-"""Spark's daemon of Python workers, which does all imports before it forks them.
+"""Spark's daemon of Python workers, with all imports done before it forks workers.
 
-Spark forks a worker from a daemon to plan each read and each write. Its own daemon leaves the
+Spark forks a worker from a daemon to plan each read and each write. Spark's daemon leaves the
 imports to the workers, which takes most of the time of a small query. `interpreter` is a Python for
-Spark that runs this daemon instead. Programs that tests start, and executors of a cluster, keep
-Spark's own.
+Spark that runs this daemon instead. Programs that tests start, and executors of a cluster, use
+Spark's daemon.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ REPLACED = "-m pyspark.daemon"
 
 
 def interpreter(folder: Path) -> Path:
-    """A program that is this Python, but for the daemon of Spark.
+    """Write a program that runs this Python, but replaces Spark's daemon.
 
     Args:
-        folder: Where to write it.
+        folder: Folder for the program.
     """
     python = shlex.quote(sys.executable)
     program = folder / "python"
@@ -42,8 +42,8 @@ def interpreter(folder: Path) -> Path:
 
 
 def main(worker: str) -> None:
-    """Import what workers of this module use, and fork them."""
-    # Threads of other libraries would not be in the forked processes.
+    """Import the modules that workers use, and fork the workers."""
+    # Forked processes would not have the threads of other libraries.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     spark = importlib.import_module("hanzoai.pubsub.spark")
     for found in pkgutil.iter_modules(spark.__path__, f"{spark.__name__}."):

@@ -1,4 +1,4 @@
-"""A subscriber of the server, who counts how often each row came to it."""
+"""A subscriber that counts how often it received each row."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ END = "end"
 
 
 class Audience:
-    """What one subscriber heard.
+    """Counts the rows that one subscriber receives.
 
     Args:
-        ps: Its client.
-        topics: All that rows are published to.
+        ps: The client.
+        topics: All topics to which rows are published.
     """
 
     def __init__(self, ps: PubSubClient, topics: Sequence[str]) -> None:
@@ -35,7 +35,7 @@ class Audience:
         self.gaps: list[Gap] = []
 
     async def listen(self, sub: Subscription) -> None:
-        """Count until it is cancelled."""
+        """Count until the task is cancelled."""
         async for event in sub.events():
             if isinstance(event, Gap):
                 self.gaps.append(event)
@@ -46,18 +46,18 @@ class Audience:
                     self.heard[event.data["n"]] += 1
 
     async def heard_all(self) -> None:
-        """Wait until it has heard all that is published by now."""
+        """Wait until it has received all messages that are published so far."""
         for topic in self._topics:
             await self._ps.publish(topic, {"type": END, "data": None})
         async with asyncio.timeout(SETTLED_BOUND):
             await until(lambda: self._ended == set(self._topics))
 
     def lost(self, rows: int) -> int:
-        """Rows that never came."""
+        """Number of rows that never arrived."""
         return len(set(range(rows)).difference(self.heard))
 
     def twice(self) -> int:
-        """Times that a row came once more."""
+        """Number of repeated deliveries."""
         return self.heard.total() - len(self.heard)
 
 
@@ -65,7 +65,7 @@ class Audience:
 async def audience(
     url: str, http: str, token: str, topics: Sequence[str]
 ) -> AsyncGenerator[Audience]:
-    """A subscriber of these topics."""
+    """Run a subscriber of these topics."""
     retry = RetryOptions(base=0.1, cap=1.0)
     async with PubSubClient(url, token, rest_url=http, retry=retry) as ps:
         queue = ReceiveQueue(messages=1_000_000, bytes=1 << 30)

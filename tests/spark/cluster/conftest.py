@@ -26,7 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Standalone]:
 def drivers(
     cluster: Standalone, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Callable[[Mapping[str, str]], Driver]]:
-    """A driver with such settings; one at a time has the cluster's cores."""
+    """Create drivers with given settings; only one at a time has the cluster's cores."""
     made: dict[tuple[tuple[str, str], ...], Driver] = {}
 
     def driver(more: Mapping[str, str]) -> Driver:

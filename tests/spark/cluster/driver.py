@@ -1,4 +1,4 @@
-"""Drivers: processes that run jobs on a cluster, and are killed in the middle of them."""
+"""Drivers: processes that run jobs on a cluster, and are killed during these jobs."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tests.spark.cluster.standalone import Standalone
 
 Act: TypeAlias = "Callable[[Left], Awaitable[None]]"
-"""What happens at a mark."""
+"""The action at a mark."""
 Plan: TypeAlias = "dict[Mark, Act]"
 
 JOB_BOUND = 600
@@ -34,13 +34,13 @@ SPECULATION = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
     "spark.speculation.quantile": "0.5",
-    # A first task takes long to start its Python: a tenth of that is slow already.
+    # The first task needs long to start its Python, so a tenth of its time already counts as slow.
     "spark.speculation.multiplier": "0.1",
 }
 
 
 def settings(folder: Path) -> dict[str, str]:
-    """What every driver of a test sets."""
+    """Return the settings of every driver."""
     java = java_options(folder)
     return {
         "spark.driver.host": HOSTS[0],
@@ -53,7 +53,7 @@ def settings(folder: Path) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.default.parallelism": "4",
         "spark.sql.shuffle.partitions": "4",
-        # So that a mark is near to what has been published when a task comes to it.
+        # Small batches, so that a mark is close to the published rows when a task reaches it.
         "spark.buffer.size": "4096",
         "spark.sql.execution.arrow.maxRecordsPerBatch": str(SLICE),
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
@@ -62,11 +62,11 @@ def settings(folder: Path) -> dict[str, str]:
 
 
 class Driver:
-    """One driver's program after another, on one cluster.
+    """Runs driver programs on one cluster, one after the other.
 
     Args:
-        cluster: Where its executors run.
-        folder: For its log.
+        cluster: The cluster that runs the executors.
+        folder: Folder of the log.
         more: Settings of Spark.
     """
 
@@ -96,18 +96,18 @@ class Driver:
         marks: Plan,
         published: Callable[[int], bool],
     ) -> int:
-        """Run a job, with what is to happen at its marks, until it has succeeded.
+        """Run a job with the actions at its marks until it succeeds.
 
-        A job whose driver was killed is run again as it is.
+        If the driver is killed, the same job runs again.
 
         Args:
-            job: What `program.py` reads.
-            marks: What happens in it.
-            published: Whether a row has come to those who listen. What is to happen at a mark
-                waits for the first row of the task.
+            job: The job, in the format that `program.py` reads.
+            marks: The actions at the marks.
+            published: Whether subscribers have received a row. An action at a mark waits for the
+                first row of the task.
 
         Returns:
-            How often it was started.
+            The number of starts.
         """
         folder = self._folder / f"job{next(self._numbers)}"
         folder.mkdir()
@@ -141,13 +141,13 @@ class Driver:
         raise AssertionError
 
     async def kill(self, _: Left) -> None:
-        """SIGKILL to the driver's Python and to its JVM."""
+        """Send SIGKILL to the driver's Python and to its JVM."""
         program, self._program = self._program, None
         assert program is not None
         await asyncio.to_thread(program.end, signal.SIGKILL)
 
     async def kill_executor(self, at: Left) -> None:
-        """SIGKILL to the executor that runs a task."""
+        """Send SIGKILL to the executor that runs a task."""
         executor = next(
             pid
             for pid in parents(at.process)
@@ -156,7 +156,7 @@ class Driver:
         await asyncio.to_thread(processes.kill, executor)
 
     def end(self) -> None:
-        """End the program."""
+        """Stop the program."""
         program, self._program = self._program, None
         if program is not None:
             program.end(signal.SIGTERM)
@@ -167,7 +167,7 @@ def _over(program: Program, result: Path) -> bool:
 
 
 async def _watch(folder: Path, plan: Plan, published: Callable[[int], bool]) -> None:
-    """Do what is to be done at each mark, one after the other, when a task has come there."""
+    """Run the action of each mark in order, when a task has reached the mark."""
 
     async def at(mark: Mark, act: Act) -> None:
         file = folder / mark.name

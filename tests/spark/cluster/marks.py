@@ -1,4 +1,4 @@
-"""Places in a job where its tasks leave a file, for a test to break things at just that place."""
+"""Places in a job at which tasks write a file, so that a test can break things exactly there."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 SLICE = 25
-"""Rows that a task hands on at a time."""
+"""Rows per batch that a task passes on."""
 ONWARDS = 5 * SLICE
-"""Rows that a task hands on behind a mark, while requests are under way, before it waits there."""
+"""Rows that a task passes on after a mark before it waits, so that requests are in flight."""
 BOUND = 240
 AGAIN = 0.005
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One place.
+    """One place in a job.
 
     Attributes:
-        name: Of the file; it is left once, by whichever attempt comes there first.
-        partition: Of the task.
-        after: Rows of it.
+        name: Name of the file; only the first attempt that reaches the mark writes it.
+        partition: Partition of the task.
+        after: Rows of the task before the mark.
         batch: Micro-batch; None outside of streams.
-        twin: The task waits there until a second attempt of it has come there, too. Otherwise it
-            waits, a little further on, until the test has done what it does there.
+        twin: Whether the task waits until a second attempt has reached the mark, too. Otherwise,
+            it waits slightly later, until the test has run its action.
     """
 
     name: str
@@ -45,11 +45,11 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Left:
-    """What a task leaves at a mark.
+    """The data that a task writes at a mark.
 
     Attributes:
-        process: Of the task's Python.
-        first: Number of the first row that this attempt handed on.
+        process: Process id of the task's Python.
+        first: Number of the first row that this attempt passed on.
     """
 
     process: int
@@ -57,16 +57,16 @@ class Left:
 
 
 def left(file: Path) -> Left:
-    """What is in the file of a mark."""
+    """Read the file of a mark."""
     return Left(**json.loads(file.read_text(encoding="ascii")))
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """For `mapInArrow`: the same rows, and files in `folder` at each mark.
+    """Function for `mapInArrow`: passes rows on unchanged, and writes a file at each mark.
 
     Attributes:
-        folder: For the files.
+        folder: Folder of the files.
         marks: The places.
     """
 
@@ -74,7 +74,7 @@ class Marked:
     marks: Sequence[Mark]
 
     def __call__(self, batches: Iterator[Any]) -> Iterator[Any]:
-        """Hands on the rows of a partition."""
+        """Pass on the rows of a partition."""
         context: Any = TaskContext.get()
         batch = context.getLocalProperty("streaming.sql.batchId")
         here = (context.partitionId(), None if batch is None else int(batch))
@@ -105,16 +105,16 @@ class Marked:
 
 
 def done(file: Path) -> Path:
-    """What the test leaves when it has done what it does at a mark."""
+    """The file that the test writes when it has run its action at a mark."""
     return file.with_suffix(".done")
 
 
 def _leave(file: Path, first: int) -> bool:
-    """Leave the file; whether it was not there before."""
+    """Write the file; return whether it is new."""
     scratch = file.with_suffix(f".{os.getpid()}")
     scratch.write_text(json.dumps({"process": os.getpid(), "first": first}), encoding="ascii")
     try:
-        # It appears as a whole, and once.
+        # The file appears atomically, and only once.
         os.link(scratch, file)
     except FileExistsError:
         return False

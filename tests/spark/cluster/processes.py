@@ -1,4 +1,4 @@
-"""Programs that a test runs: each writes a log, and none outlives it."""
+"""Programs that a test runs: each writes a log, and none outlives the test."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
 BOUND = 120
-"""Seconds that a program may take for one step, on a machine that is busy."""
+"""Maximum seconds of a program for one step, on a busy machine."""
 TAIL = 4_000
 
 
 class Program:
-    """A process and what it starts, in a process group of its own.
+    """A process and its descendants, in a separate process group.
 
     Args:
-        command: Its command line.
-        log: Takes what it prints.
-        folder: Where it runs.
-        variables: Added to the environment.
+        command: Command line.
+        log: File for its output.
+        folder: Working folder.
+        variables: Variables to add to the environment.
     """
 
     def __init__(
@@ -48,29 +48,29 @@ class Program:
 
     @property
     def pid(self) -> int:
-        """Of the process, and of its group."""
+        """Id of the process and of its group."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether it is running."""
         return self._process.poll() is None
 
     def tail(self) -> str:
-        """What it printed last."""
+        """The end of its output."""
         return self.log.read_text(encoding="utf-8", errors="replace")[-TAIL:]
 
     def say(self, line: str) -> None:
-        """Give it a line to read."""
+        """Write a line to its standard input."""
         assert self._process.stdin is not None
         self._process.stdin.write(f"{line}\n".encode())
         self._process.stdin.flush()
 
     async def came_to(self, look: Callable[[], bool], seconds: float = BOUND) -> None:
-        """Wait until something is so; fails with its log where it ends before, or takes too long.
+        """Wait until a condition holds; fail with the log if the process ends or is too slow.
 
         Raises:
-            RuntimeError: It did not come to that.
+            RuntimeError: The condition did not become true.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -81,7 +81,7 @@ class Program:
             raise RuntimeError(f"{self.log.name} ended:\n{self.tail()}")
 
     def end(self, number: int = signal.SIGTERM, seconds: float = 10) -> None:
-        """End it and its group: asked first, unless the signal is SIGKILL."""
+        """Stop it and its group: gracefully first, unless the signal is SIGKILL."""
         for each in (number, signal.SIGKILL):
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, each)
@@ -93,7 +93,7 @@ class Program:
 
 
 def parents(pid: int) -> list[int]:
-    """A process and those it descends from, nearest first."""
+    """Return a process and its ancestors, nearest first."""
     found: list[int] = []
     while pid > 1:
         found.append(pid)
@@ -106,7 +106,7 @@ def parents(pid: int) -> list[int]:
 
 
 def command_line(pid: int) -> str:
-    """Of a process; empty where there is none."""
+    """Return the command line of a process; empty if it does not exist."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
     except OSError:
@@ -114,14 +114,14 @@ def command_line(pid: int) -> str:
 
 
 def kill(pid: int) -> None:
-    """SIGKILL, and wait until the process is gone.
+    """Send SIGKILL, and wait until the process is gone.
 
     Raises:
-        RuntimeError: It is not.
+        RuntimeError: The process is still running.
     """
     os.kill(pid, signal.SIGKILL)
     end = time.monotonic() + BOUND
-    # A zombie has no command line any more.
+    # A zombie has no command line.
     while command_line(pid):
         if time.monotonic() > end:
             raise RuntimeError(f"process {pid} does not end")

@@ -1,4 +1,4 @@
-"""The driver's program: runs the jobs that it reads, one JSON object a line.
+"""The driver's program: reads jobs as one JSON object per line, and runs them.
 
 Arguments: the Master's address, and settings of Spark as JSON.
 """
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 COLUMNS = "topic STRING, data STRING"
-"""Of the files of a stream."""
+"""Schema of the files of a stream."""
 PATIENCE = 1_800
-"""Seconds of one stream."""
+"""Maximum seconds of one stream."""
 
 
 def batch(spark: SparkSession, job: dict[str, Any]) -> None:
-    """Numbers from 0, shuffled, to the sink."""
+    """Write shuffled numbers from 0 to the sink."""
     frame = spark.range(0, job["rows"], 1, job["partitions"])
     shuffled = frame.repartition(job["partitions"], "id").selectExpr(
         f"concat('{job['topic']}.', id % {job['topics']}) topic",
@@ -35,13 +35,13 @@ def batch(spark: SparkSession, job: dict[str, Any]) -> None:
 
 
 def stream(spark: SparkSession, job: dict[str, Any]) -> None:
-    """Files of rows to the sink, some in a micro-batch, until all are published."""
+    """Stream files of rows to the sink, some per micro-batch, until all are published."""
     reader = spark.readStream.schema(COLUMNS).option("maxFilesPerTrigger", job["files"])
     follow(reader.json(job["source"]), job)
 
 
 def relay(spark: SparkSession, job: dict[str, Any]) -> None:
-    """Messages of some topics to others, each under an id that is made of its position."""
+    """Copy messages of some topics to others, each with an id made from its position."""
     reader = spark.readStream.format("hanzo-pubsub").options(**job["source"])
     frame = reader.load().selectExpr(
         f"concat('{job['topic']}.', element_at(split(topic, '[.]'), -1)) topic",
@@ -52,10 +52,10 @@ def relay(spark: SparkSession, job: dict[str, Any]) -> None:
 
 
 def follow(frame: DataFrame, job: dict[str, Any]) -> None:
-    """Write a stream to the sink until it has no more.
+    """Write a stream to the sink until it has no more rows.
 
     Raises:
-        TimeoutError: It does not come to an end.
+        TimeoutError: The stream does not end.
     """
     query = (
         marked(frame, job)
@@ -69,13 +69,13 @@ def follow(frame: DataFrame, job: dict[str, Any]) -> None:
 
 
 def marked(frame: DataFrame, job: dict[str, Any]) -> DataFrame:
-    """The same rows, with the marks of the job."""
+    """Add the marks of the job to the rows."""
     marks = [Mark(**fields) for fields in job["marks"]]
     return frame.mapInArrow(Marked(job["folder"], marks), frame.schema)
 
 
 def perform(spark: SparkSession, job: dict[str, Any]) -> str:
-    """What went wrong with a job; empty for nothing."""
+    """Run a job; return its error, or an empty string."""
     kinds = {"batch": batch, "stream": stream, "relay": relay}
     try:
         kinds[job["kind"]](spark, job)
@@ -85,7 +85,7 @@ def perform(spark: SparkSession, job: dict[str, Any]) -> str:
 
 
 def main(master: str, settings: str) -> None:
-    """Run the jobs of standard input, and write down how each ended."""
+    """Run the jobs from standard input, and record the outcome of each."""
     builder: Any = SparkSession.builder.master(master)  # type: ignore[attr-defined,unused-ignore]
     for name, value in json.loads(settings).items():
         builder = builder.config(name, value)

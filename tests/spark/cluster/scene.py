@@ -1,4 +1,4 @@
-"""What each test of the cluster plays in: a server, an audience, a job, and the account of it."""
+"""The set-up of each cluster test: a server, an audience, a job and its outcome."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ROWS = 100_000 if SOAK else 8_000
 PARTITIONS = 8 if SOAK else 4
 TOPICS = 8
 BATCH = 500 if SOAK else 50
-"""Rows of a request."""
+"""Rows per request."""
 PAD = 200
-"""Bytes that each row has beside its number."""
+"""Bytes of each row in addition to its number."""
 FLAGS = (
     *("--publish-rate-service", "1000000", "--publish-burst", "1000000"),
     *("--history-max-messages", "100000", "--send-queue-bytes", "268435456"),
@@ -44,17 +44,17 @@ _REFUSED = re.compile(r"^hanzo_pubsub_http_requests_total\{.*status=\"401\"\} ([
 
 @dataclass
 class Account:
-    """What became of the rows.
+    """The outcome of a job.
 
     Attributes:
-        rows: In the job.
-        lost: Never heard.
-        twice: Heard once more.
+        rows: Number of rows in the job.
+        lost: Rows that were never received.
+        twice: Repeated deliveries.
         suppressed: Repeated publishes that the server recognized.
-        refused: Requests whose token had ended.
-        gaps: That the audience was told of, by their reason.
-        runs: How often the job was started.
-        seconds: It took.
+        refused: Requests with an expired token.
+        gaps: Gaps that the audience received, by reason.
+        runs: Number of starts of the job.
+        seconds: Duration.
     """
 
     rows: int
@@ -68,20 +68,20 @@ class Account:
 
     @property
     def fate(self) -> tuple[int, int]:
-        """How many rows were lost, and how many times one came once more."""
+        """The number of lost rows and of repeated deliveries."""
         return self.lost, self.twice
 
 
 @dataclass
 class Scene:
-    """One server and what is published there.
+    """One server and the topics of the job.
 
     Attributes:
         node: The server.
-        key: Signs tokens.
-        token_file: Read by executors.
-        topic: What the names of all topics begin with.
-        past: Counters of servers before a restart.
+        key: Key that signs tokens.
+        token_file: File from which executors read the token.
+        topic: Common prefix of all topics.
+        past: Counters of the server processes before a restart.
     """
 
     node: Node
@@ -92,16 +92,16 @@ class Scene:
 
     @property
     def topics(self) -> list[str]:
-        """That rows are published to."""
+        """The topics to which rows are published."""
         return [f"{self.topic}.{number}" for number in range(TOPICS)]
 
     @property
     def url(self) -> str:
-        """Of the HTTP API."""
+        """URL of the HTTP API."""
         return str(self.node.ready["http"])
 
     def options(self, **more: str) -> dict[str, str]:
-        """Of the sink."""
+        """Options of the sink."""
         return {
             "url": self.url,
             "tokenFile": str(self.token_file),
@@ -109,7 +109,7 @@ class Scene:
         }
 
     def job(self, kind: str, rows: int = ROWS, **more: Any) -> dict[str, Any]:
-        """What the driver's program is asked to do."""
+        """Return the job in the format of the driver's program."""
         return {
             "kind": kind,
             "rows": rows,
@@ -122,7 +122,7 @@ class Scene:
         }
 
     async def restart(self, number: int = signal.SIGTERM) -> None:
-        """End the server by a signal, and run it again on the same ports."""
+        """Stop the server with a signal, and start it again on the same ports."""
         self.past.append(await self._metrics())
         await self.node.restart(number)
 
@@ -136,7 +136,7 @@ class Scene:
         job: Mapping[str, Any],
         marks: Plan,
     ) -> Account:
-        """Run a job before an audience; what became of its rows."""
+        """Run a job with an audience; return the outcome."""
         token = dev_tokens.mint(self.key, "audience", kind="admin")
         async with audience(self.node.ready["ws"], self.url, token, self.topics) as heard:
             begin = time.perf_counter()
@@ -174,7 +174,7 @@ class Scene:
 async def scene(
     folder: Path, name: str, *flags: str, kind: Kind = "service"
 ) -> AsyncGenerator[Scene]:
-    """A server of its own, and a token of such a kind for executors."""
+    """Run a separate server, with a token of this kind for executors."""
     key_file = folder / "dev.key"
     key = dev_tokens.load_key(key_file)
     token_file = folder / "token"

@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark: a Master, and a Worker on each of two hosts of loopback."""
+"""A standalone Spark cluster: a Master, and Workers on two loopback addresses."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from tests.spark.cluster.processes import Program
 
 ROOT = Path(__file__).parents[3]
 HOSTS = ("127.0.0.1", "127.0.0.2")
-"""Spark runs no task twice at a time on one host."""
+"""Two hosts, because Spark does not run two attempts of a task on the same host."""
 
 _ADDRESS = re.compile(r"Starting Spark master at (spark://\S+)")
 _CLASSES = "org.apache.spark.deploy"
 
 
 def variables(folder: Path) -> dict[str, str]:
-    """The environment of all processes of a cluster: what they write goes to this folder."""
+    """Return the environment of all processes of a cluster; they write only to this folder."""
     path = os.environ.get("PYTHONPATH")
     return {
         "PYSPARK_PYTHON": sys.executable,
@@ -38,7 +38,7 @@ def variables(folder: Path) -> dict[str, str]:
 
 
 def java_options(folder: Path) -> str:
-    """Of each JVM: no file outside of this folder, and a quick start."""
+    """Return the options of each JVM: no files outside of this folder, and a fast start."""
     return f"-Djava.io.tmpdir={folder} {jvm.options()}"
 
 
@@ -46,7 +46,7 @@ class Standalone:
     """A Master and Workers of one core each.
 
     Args:
-        folder: For their logs and for the executors' files.
+        folder: Folder for their logs and for the executors' files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -55,7 +55,7 @@ class Standalone:
         self._programs: list[Program] = []
 
     async def start(self) -> None:
-        """Run it, and wait until all Workers are registered."""
+        """Start it, and wait until all Workers are registered."""
         master = self._run("master", HOSTS[0], f"{_CLASSES}.master.Master")
         await master.came_to(lambda: _ADDRESS.search(_text(master)) is not None)
         found = _ADDRESS.search(_text(master))
@@ -75,7 +75,7 @@ class Standalone:
             await worker.came_to(partial(_registered, worker))
 
     def end(self) -> None:
-        """End Workers, which end their executors, and the Master."""
+        """Stop the Workers, which stop their executors, and the Master."""
         while self._programs:
             self._programs.pop().end(signal.SIGTERM)
 

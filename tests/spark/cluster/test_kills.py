@@ -1,6 +1,6 @@
-"""Executors and drivers killed in the middle of what they publish: nothing lost, nothing twice.
+"""Executors and drivers are killed while they publish: every row arrives exactly once.
 
-With HANZO_PUBSUB_SOAK set the same with 100,000 rows and all kills.
+Set HANZO_PUBSUB_SOAK to test with 100,000 rows and all kills.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ FILES = 40
 FILES_A_BATCH = 8
 BATCHES = FILES // FILES_A_BATCH
 TASKS = 4
-"""Of a micro-batch."""
+"""Tasks per micro-batch."""
 
 
 def half(name: str, partition: int) -> Mark:
@@ -40,7 +40,7 @@ def half(name: str, partition: int) -> Mark:
 
 
 def deep_in_batches(driver: Driver, rows_of_a_task: int) -> Plan:
-    """Kills in micro-batches: each in another one, in the middle of a task."""
+    """Return kills that hit different micro-batches in the middle of a task."""
     half_way = rows_of_a_task // 2
     marks: Plan = {
         Mark("executor0", 0, half_way, batch=1): driver.kill_executor,
@@ -68,7 +68,7 @@ async def test_a_dataframe_is_published_once_while_executors_and_the_driver_are_
         account = await server.play(driver, server.job("batch", options=options), marks)
     assert account.fate == (0, 0)
     assert account.runs == 2
-    # What was killed had published some of its rows.
+    # The killed process had published some of its rows.
     assert account.suppressed > 0
     assert not account.gaps
 
@@ -87,7 +87,7 @@ async def test_random_ids_repeat_what_an_executor_had_published_when_it_was_kill
 
 
 async def files(driver: Driver, server: Scene, folder: Path) -> tuple[dict[str, Any], Plan]:
-    """A stream of files, in batches."""
+    """Return a job that streams files in batches."""
     source = folder / "source"
     source.mkdir()
     rows_a_file = ROWS // FILES
@@ -109,7 +109,7 @@ async def files(driver: Driver, server: Scene, folder: Path) -> tuple[dict[str, 
 
 
 async def topics(driver: Driver, server: Scene, folder: Path) -> tuple[dict[str, Any], Plan]:
-    """A stream of topics, in batches."""
+    """Return a job that streams topics in batches."""
     rows = [
         {"topic": f"jobs.source.{n % TOPICS}", "data": json.dumps({"n": n, "pad": "x" * PAD})}
         for n in range(ROWS)
@@ -126,7 +126,7 @@ async def topics(driver: Driver, server: Scene, folder: Path) -> tuple[dict[str,
     return job, deep_in_batches(driver, ROWS // BATCHES // TOPICS)
 
 
-# The sink is the same for every source; that of topics is the product's own.
+# The sink is the same for every source; the topic source is part of the product.
 @pytest.mark.parametrize("source", [topics, files] if SOAK else [topics])
 async def test_a_stream_is_published_once_while_executors_and_the_driver_are_killed(
     drivers: Drivers, tmp_path: Path, source: Source

@@ -1,6 +1,6 @@
-"""The server restarted in the middle of a job.
+"""The server restarts in the middle of a job.
 
-With HANZO_PUBSUB_SOAK set the same with 100,000 rows and more restarts.
+Set HANZO_PUBSUB_SOAK to test with 100,000 rows and more restarts.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ pytestmark = pytest.mark.timeout(900 if SOAK else 600)
 IN_FLIGHT = 4
 TASKS_AT_ONCE = 2
 OPTIONS = {"maxRetries": "20", "maxRowsPerSecond": "500" if SOAK else "1500"}
-"""On a busy machine a restart takes long, and whoever listens comes back for one replay: that holds
-10,000 messages, and what is published meanwhile must not be more."""
+"""A restart is slow on a busy machine, and a replay contains at most 10,000 messages: fewer must be
+published meanwhile."""
 
 
 def at(server: Scene, number: int) -> Plan:
-    """The server ends by this signal and comes back: in one task, in three of a soak."""
+    """Return restarts with this signal: in one task, or in three tasks of a soak test."""
 
     async def restart(_: Left) -> None:
         await server.restart(number)
@@ -53,11 +53,11 @@ async def test_a_server_in_memory_loses_and_repeats_at_most_what_is_under_way(
         marks = at(server, number)
         options = server.options(batchSize=str(BATCH), **OPTIONS)
         account = await server.play(drivers({}), server.job("batch", options=options), marks)
-    # What it has begun it finishes when it is asked to end.
+    # After SIGTERM, the server finishes the requests that it has started.
     bound = 0 if number == signal.SIGTERM else len(marks) * TASKS_AT_ONCE * IN_FLIGHT * BATCH
     assert account.lost <= bound
     assert account.twice <= bound
-    # Its log is another one, and whoever listens is told.
+    # The server has a new log, and subscribers are notified.
     assert account.gaps
 
 

@@ -1,6 +1,6 @@
-"""Tokens that end every second while a job publishes.
+"""Tokens expire every second while a job publishes.
 
-With HANZO_PUBSUB_SOAK set the same with 100,000 rows.
+Set HANZO_PUBSUB_SOAK to test with 100,000 rows.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ pytestmark = pytest.mark.timeout(900 if SOAK else 600)
 
 LIFE = 1.0
 RATE = ROWS / (40 if SOAK else 8)
-"""Rows a second of each of two tasks at a time: several lives of a token in any case."""
+"""Rows per second of each of two concurrent tasks, so that several tokens expire meanwhile."""
 
 
 @asynccontextmanager
 async def short_lives(server: Scene) -> AsyncGenerator[None]:
-    """Each token ends after a second, and only then another one takes its place."""
+    """Each token expires after a second, and is replaced only afterwards."""
 
     async def renew() -> None:
         scratch = server.token_file.with_suffix(".new")
         while True:
             scratch.write_text(dev_tokens.mint(server.key, "spark", kind="service", ttl=LIFE))
-            # A reader finds the old one or the new one, whole.
+            # Replace atomically: a reader gets either the old or the new token.
             os.replace(scratch, server.token_file)
             await asyncio.sleep(LIFE)
 
