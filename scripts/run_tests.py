@@ -212,10 +212,9 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[S
         marks = ("-m", "not slow") if fast else ()
         paths = [f"tests/{name}" for name in folders]
         found.append(Suite("pytest", (*pytest, f"--ignore={FUZZ}", *marks, *paths)))
-    if "server" in wanted and NEWEST.exists():
-        # Pure logic has the same properties on every Python.
-        chosen = ("-m", "not hypothesis", f"--ignore={FUZZ}", *ON_NEWEST)
-        found.append(Suite("newest", (str(NEWEST), *SERIAL[1:], *chosen)))
+    for group, names in NODE_SUITES.items():
+        if group in wanted:
+            found += [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
     if "spark" in wanted:
         found.append(
             Suite("spark", (*SERIAL, hypothesis, f"--ignore={SPARK_CLUSTER}", "tests/spark"))
