@@ -1,1 +1,1 @@
-"""Short programs that use Hanzo PubSub; each is run by a test."""
+"""Short programs that use Hanzo PubSub. A test runs each of them."""

@@ -1,4 +1,4 @@
-"""Publish many messages in one request, in order, with one result for each."""
+"""Publish many messages in one request, in order. Each has its own result."""
 
 from __future__ import annotations
 

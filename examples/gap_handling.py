@@ -1,6 +1,6 @@
 """Handle a gap: if messages are no longer available, load the state again.
 
-Begins at a position that the server has long forgotten, as after a night without network.
+The program starts at an old position that the server no longer retains, as after a night offline.
 """
 
 from __future__ import annotations

@@ -18,15 +18,15 @@ TOPIC = "demo.orders"
 async def main(file: Path, count: int) -> None:
     after = await asyncio.to_thread(read, file)
     async with PubSubClient() as ps:
-        # Without positions: from the beginning of what the server keeps.
+        # Without positions, start at the oldest messages of the history.
         orders = ps.subscribe(TOPIC, after=after) if after else ps.subscribe(TOPIC, history=100)
         async for event in orders.events():
             if isinstance(event, Gap):
-                # The server no longer retains these: load them from where orders are stored.
+                # The server no longer retains these: load them from your own storage.
                 print(f"missed {event.missed} orders: {event.reason}", file=sys.stderr, flush=True)
             elif isinstance(event, Message):
                 print(event.data["number"], flush=True)
-                # Saved after the work is done: a crash repeats one order, but never skips one.
+                # Save it after processing: a crash then repeats one order, but never skips one.
                 await asyncio.to_thread(file.write_text, json.dumps(dict(orders.positions)))
                 if (count := count - 1) == 0:
                     break

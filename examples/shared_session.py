@@ -1,7 +1,7 @@
-"""Two people in one session: each sees the other come, type and leave.
+"""Two users in one session: each sees when the other joins, types and leaves.
 
-`SECOND_TOKEN` names the second person. Without it both connections are those of one user, who is
-there as long as one of them is: `connect` and `disconnect` instead of `join` and `leave`.
+`SECOND_TOKEN` is the token of the second user. Without it, both connections belong to one user, who
+is present while at least one is open: `connect` and `disconnect` replace `join` and `leave`.
 """
 
 from __future__ import annotations

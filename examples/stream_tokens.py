@@ -1,4 +1,4 @@
-"""Stream an answer: a service writes it token by token, a reader prints it as it grows.
+"""Stream an answer: a service writes it token by token, and a reader prints it while it grows.
 
 export HANZO_PUBSUB_URL=ws://127.0.0.1:8057/ws
 export HANZO_PUBSUB_TOKEN=$(hanzo-pubsub token --user gateway --kind service)

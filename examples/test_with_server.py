@@ -1,4 +1,4 @@
-"""Test a program of yours against the real server: `pubsub_server` is a fixture of this package.
+"""Test your program against the real server. `pubsub_server` is a fixture of this package.
 
 pip install 'hanzoai.pubsub[server]' pytest
 pytest examples/test_with_server.py

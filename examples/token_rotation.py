@@ -1,4 +1,4 @@
-"""Short-lived tokens: the client asks for another one before the old one ends.
+"""Short-lived tokens: the client requests a new one before the old one expires.
 
 The arguments are the command that prints a token:
 

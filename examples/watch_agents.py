@@ -1,4 +1,4 @@
-"""Watch every agent there is, and those to come: `**` is one or more segments.
+"""Watch all agents, including future ones: `**` matches one or more segments.
 
     python examples/watch_agents.py        # until Ctrl-C
     python examples/watch_agents.py 10     # the next ten events

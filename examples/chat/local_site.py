@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 ROOT: Final = Path(__file__).parent.parent.parent
 ICON: Final = ROOT / "server-mock" / "console" / "icon.svg"
 BUILD_TIME: Final = 60.0
-"""Seconds that bundling may take."""
+"""Timeout for bundling, in seconds."""
 ENTRIES: Final = {"": "index.ts", "/react": "react/index.ts", "/streams": "streams/index.ts"}
-"""Entries of the TypeScript package, which a checkout has as sources."""
+"""Source files of the TypeScript package's entries in a checkout."""
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; "
     "img-src 'self' data:; connect-src *; base-uri 'none'; form-action 'none'; "

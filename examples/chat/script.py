@@ -1,7 +1,7 @@
-"""The answers of the service: a model without an account. Pure.
+"""A simple model for the answers, which needs no account. Pure.
 
-Like a language model, it continues what is written: the next piece depends on the question and on
-the parts so far. So a process that takes over an answer continues it at the right word.
+Like a language model, it continues a text: the next piece depends on the question and on the parts
+so far. So a process that takes over an answer continues it at the right word.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.streams import Part, Piece
 
 PASSAGES: Final = 2
-"""Passages in an answer that no reader steers."""
+"""Passages in an answer without requests of readers."""
 MOST: Final = 6
-"""Passages in an answer at most."""
+"""Maximum passages in an answer."""
 STEERS: Final = ("shorter", "more")
-"""What a reader may ask for while the answer is written."""
+"""Requests that a reader can send while the answer is written."""
 _CHUNK: Final = 6
 """Characters of the arguments of a tool call per piece."""
 
 
 @dataclass(slots=True)
 class _Plan:
-    """The parts of an answer, and how much of them is written."""
+    """The parts of an answer, and the position up to which they are written."""
 
     parts: list[dict[str, Any]]
     ranked: list[Passage]
@@ -40,7 +40,7 @@ class _Plan:
     offset: int = 0
 
     def written(self, part: Part) -> None:
-        """A part of the answer so far: continue after it."""
+        """Continue after this part, which is already written."""
         if part["type"] == "steer":
             self.steer(part.get("text", ""))
             return
@@ -50,7 +50,7 @@ class _Plan:
             self.at, self.offset = self.at + 1, 0
 
     def steer(self, wish: str) -> None:
-        """Change what is not written yet."""
+        """Change the parts that are not written yet."""
         if wish == "more" and self.used < min(MOST, len(self.ranked)):
             self.parts += _quote(self.ranked[self.used])
             self.used += 1

@@ -43,7 +43,7 @@ class Server:
     admin: httpx.AsyncClient
 
     def token(self, user: str, *, service: bool = False, ttl: float = 3600) -> str:
-        """A token that the server accepts for this many seconds."""
+        """Create a token that is valid for `ttl` seconds."""
         return mint(
             self.key,
             user,
@@ -54,7 +54,7 @@ class Server:
         )
 
     async def fault(self, kind: str, **parameters: Any) -> None:
-        """Break something, through the endpoint that `--faults` opens."""
+        """Cause a fault, through the endpoint that `--faults` enables."""
         answer = await self.admin.post("/v1/faults", json={"fault": kind, **parameters})
         answer.raise_for_status()
 

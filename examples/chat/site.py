@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 PAGE: Final = Path(__file__).parent / "page" / "main.tsx"
 WRITER: Final = Path(__file__).with_name("writer.py")
 LIFE: Final = 600.0
-"""Seconds that the token of a page is valid; the client renews it."""
+"""Lifetime of the token of a page, in seconds; the client renews it."""
 PAUSE: Final = 1.5
-"""Seconds before another process replaces one that ended."""
+"""Seconds until a new process replaces one that ended."""
 _NAME: Final = re.compile(r"[a-z0-9-]{1,20}")
 
 
 @dataclass(slots=True)
 class Writer:
-    """Keeps a process that answers running.
+    """Keeps a writer process running.
 
     Attributes:
-        server: Where the process publishes.
+        server: The server that the process publishes to.
         rate: Words per second.
-        started: How many processes there were.
+        started: Number of processes started so far.
     """
 
     server: Server
@@ -50,13 +50,13 @@ class Writer:
     _ready: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def ready(self) -> int:
-        """Wait until a process answers; returns its process id."""
+        """Wait until a process is ready; returns its process id."""
         await self._ready.wait()
         assert self._process is not None
         return self._process.pid
 
     async def keep(self) -> None:
-        """Start the process, and another one each time it dies; cancel this to end it."""
+        """Start the process, and restart it whenever it ends. Cancel this to end it."""
         token = self.server.token("backstage", service=True)
         async with PubSubClient(self.server.ws, token, rest_url=self.server.http) as ps:
             while True:
@@ -87,7 +87,7 @@ class Writer:
         return await asyncio.create_subprocess_exec(
             sys.executable,
             str(WRITER),
-            stdin=asyncio.subprocess.PIPE,  # its end, with this process, ends that one
+            stdin=asyncio.subprocess.PIPE,  # closed when this process ends, which ends the writer
             stdout=asyncio.subprocess.PIPE,
             env={
                 **os.environ,
@@ -108,10 +108,10 @@ async def _note(ps: PubSubClient, type: str, pid: int) -> None:
 
 @dataclass(slots=True)
 class Site:
-    """The chat, while it is served.
+    """The running chat.
 
     Attributes:
-        url: Of the page.
+        url: URL of the page.
         writer: The process that answers.
         opened: Set when a browser has opened the page.
     """
@@ -122,7 +122,7 @@ class Site:
     opened: asyncio.Event = field(default_factory=asyncio.Event)
 
     def routes(self) -> list[web.RouteDef]:
-        """What the site answers beside its files."""
+        """The routes of the site in addition to its files."""
         return [
             web.get("/config", self._config),
             web.post("/token", self._token),

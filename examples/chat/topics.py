@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 ROOM: Final = "demo.chat.lobby"
-"""Messages of the people, and who is present."""
+"""Messages of the users, and presence."""
 SCRIBE: Final = "scribe"
 """Id of the service that answers. Readers ignore frames of other senders."""
 
 
 def answer_topic(question_id: str) -> str:
-    """The topic of the answer to a message: one for each, so that its history is its own."""
+    """The topic of the answer to a message. Each answer has its own topic and history."""
     return f"demo.answers.{question_id}"

@@ -1,7 +1,7 @@
-"""The service that answers: a process that holds no state, so that it can be killed at any moment.
+"""The service that answers: a process without state, so that it can be killed at any moment.
 
-Everything it needs is on the server: questions in the history of the room, and answers as far as
-they are written in the history of their topics. A process that starts takes over what has no end.
+Everything it needs is on the server: the questions in the history of the room, and the answers so
+far in the history of their topics. A new process takes over unfinished answers.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from hanzoai.pubsub import Conflict, Message, PubSubClient, PubSubError
 from hanzoai.pubsub.streams import stream_writer
 
 RATE: Final = 35.0
-"""Words per second, like a quick model."""
+"""Words per second; the speed of a fast model."""
 AT_ONCE: Final = 8
-"""Answers that are written at the same time; further questions wait."""
+"""Maximum answers written at the same time; further questions wait."""
 
 
 async def answer(ps: PubSubClient, question: Message, rate: float) -> None:
@@ -53,7 +53,7 @@ async def answer(ps: PubSubClient, question: Message, rate: float) -> None:
                 await writer.write(piece)
                 await asyncio.sleep(1 / rate)
     except Conflict:
-        pass  # It has its end, or another process writes it.
+        pass  # The answer is complete, or another process writes it.
     except PubSubError as error:
         print(f"the answer to {question.id} ended: {error}", file=sys.stderr, flush=True)
 
@@ -78,7 +78,7 @@ async def serve(rate: float) -> None:
         await ps.update_presence(ROOM, {"status": status, "pid": os.getpid()})
 
     async with (
-        # Presence belongs to a connection, which the fallback to server-sent events does not have.
+        # Presence updates need a WebSocket; server-sent events cannot carry them.
         PubSubClient(transport="websocket") as ps,
         ps.subscribe(ROOM, history=100) as messages,
         asyncio.TaskGroup() as answers,
@@ -91,7 +91,7 @@ async def serve(rate: float) -> None:
 
 
 async def _end_with_the_parent() -> None:
-    """Return when standard input is closed, which the end of the parent does."""
+    """Return when standard input is closed, which happens when the parent ends."""
     loop = asyncio.get_running_loop()
     reader = asyncio.StreamReader()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)

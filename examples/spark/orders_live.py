@@ -1,10 +1,10 @@
-"""Count what comes on many topics in windows of ten seconds, and publish the counts as they grow.
+"""Count messages of many topics in windows of ten seconds, and publish the counts while they grow.
 
     export HANZO_PUBSUB_URL=http://127.0.0.1:8056 HANZO_PUBSUB_TOKEN=…
     python examples/spark/orders_live.py
 
 Open the server's address in a browser and watch `demo.**`: each shop has a topic,
-`demo.dashboard.<shop>`, with its present window. `demo.jobs.orders` has the progress of the job.
+`demo.dashboard.<shop>`, with its current window. `demo.jobs.orders` has the progress of the job.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def dashboard(orders: DataFrame, config: PubSubConfig, checkpoint: str) -> DataS
         F.lit("orders").alias("type"),
         F.struct(F.col("window.start").alias("since"), "orders", "turnover").alias("data"),
     )
-    # Windows as they grow are mode "update", which Spark gives to foreachBatch alone.
+    # Growing windows need the mode "update", which a Python sink has only in foreachBatch.
     return (
         messages.writeStream.foreachBatch(foreach_batch(config, "dashboard"))
         .queryName("orders")

@@ -3,7 +3,7 @@
     export HANZO_PUBSUB_URL=http://127.0.0.1:8056 HANZO_PUBSUB_TOKEN=…
     python examples/spark/results_to_users.py
 
-Run it again, and nothing is published twice: the rows have ids.
+If you run it again, nothing is published twice, because the rows have ids.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 def results(spark: SparkSession) -> DataFrame:
-    """Represents a table of yours: 1,000 results of 50 users."""
+    """A sample table: 1,000 results of 50 users."""
     return spark.range(1000).selectExpr(
         "concat('u', id % 50) AS user_id", "id AS result_id", "round(rand(7) * 100) AS score"
     )
 
 
 def publish(table: DataFrame, **server: str) -> None:
-    """One message a row, to `user.<id>.results`; `server`: options that the environment lacks."""
+    """Publish each row to `user.<id>.results`. `server` adds connection options."""
     messages = table.select(
         F.concat(F.lit("user."), "user_id", F.lit(".results")).alias("topic"),
         F.lit("result").alias("type"),

@@ -18,13 +18,13 @@ TOPIC = "demo.jobs.nightly"
 
 
 def work(spark: SparkSession, rows: int) -> int:
-    """A slow job: two stages, 24 tasks, then 4."""
+    """A slow job in two stages, with 24 and 4 tasks."""
     numbers = spark.range(0, rows, 1, 24).selectExpr("id % 5000 AS key", "sqrt(id) * sin(id) AS x")
     return numbers.repartition(4, "key").groupBy("key").avg("x").count()
 
 
 def main(spark: SparkSession, rows: int) -> None:
-    """Do it in front of everybody."""
+    """Run the job and publish its progress."""
     with PubSubProgress(spark, TOPIC, PubSubConfig()) as progress:
         print(f"{work(spark, rows):,} keys")
     print(f"{progress.stats.published} messages on {TOPIC}")
