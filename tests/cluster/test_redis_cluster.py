@@ -66,7 +66,7 @@ def client(node: RunningServer) -> PubSubClient:
 
 @pytest.mark.statement("H-115")
 @pytest.mark.parametrize("kind", ["redis", "valkey"])
-async def test_what_one_redis_does_a_cluster_does(kind: str, tmp_path: Path) -> None:
+async def test_a_redis_cluster_behaves_like_one_redis(kind: str, tmp_path: Path) -> None:
     async with (
         asyncio.timeout(BOUND),
         redis_cluster(kind, tmp_path / "cluster") as cluster,

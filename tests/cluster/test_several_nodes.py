@@ -50,7 +50,7 @@ async def replayed(socket: Socket) -> list[Any]:
 
 
 @pytest.mark.statement("H-003", "H-110")
-async def test_what_one_node_publishes_goes_through_redis_to_the_clients_of_all_others(
+async def test_a_publish_on_one_node_reaches_the_clients_of_all_nodes_through_redis(
     store: Store,
 ) -> None:
     async with asyncio.timeout(BOUND), nodes(store, 3) as three, AsyncExitStack() as stack:
@@ -84,7 +84,9 @@ async def test_history_in_redis_is_replayed_by_a_node_that_starts_later(
 
 
 @pytest.mark.statement("H-102")
-async def test_history_in_memory_ends_with_the_server_and_leaves_redis_alone(store: Store) -> None:
+async def test_history_in_memory_is_lost_with_the_server_and_does_not_use_redis(
+    store: Store,
+) -> None:
     given = settings(store, backplane="memory")
     async with asyncio.timeout(BOUND):
         async with running_server(**given) as first:

@@ -52,7 +52,7 @@ async def test_a_client_whose_websocket_is_blocked_reads_and_publishes_over_http
 
 @pytest.mark.statement("H-009", "H-018")
 @pytest.mark.parametrize("transport", ["websocket", "sse"])
-async def test_a_client_that_is_cut_gets_what_it_missed_in_order(
+async def test_a_disconnected_client_gets_missed_messages_in_order(
     node: Node, transport: Literal["websocket", "sse"]
 ) -> None:
     seen: list[int] = []
@@ -127,7 +127,7 @@ def test_a_token_is_not_sent_in_plaintext_to_another_machine() -> None:
 
 
 @pytest.mark.statement("H-149")
-async def test_a_name_that_is_not_valid_is_refused_before_it_is_sent(node: Node) -> None:
+async def test_an_invalid_name_is_rejected_before_it_is_sent(node: Node) -> None:
     async with (
         asyncio.timeout(PATIENCE),
         PubSubClient(node.ws, node.iam.service(), rest_url=node.http) as ps,
@@ -139,7 +139,7 @@ async def test_a_name_that_is_not_valid_is_refused_before_it_is_sent(node: Node)
 
 
 @pytest.mark.statement("H-050", "H-142")
-async def test_a_refusal_by_the_access_rules_raises_in_the_call_that_asked(node: Node) -> None:
+async def test_a_denial_by_the_access_rules_raises_in_the_call(node: Node) -> None:
     async with (
         asyncio.timeout(PATIENCE),
         PubSubClient(node.ws, node.iam.token("alice"), rest_url=node.http) as ps,

@@ -33,7 +33,7 @@ RULES_OF_HIP_56 = [
 
 @pytest.mark.statement("H-090", "H-092", "H-093", "H-094", "H-095", "H-096", "H-142")
 @pytest.mark.parametrize(("topic", "claims", "allowed"), RULES_OF_HIP_56)
-async def test_the_rules_of_hip_56_decide_on_every_way_to_read(
+async def test_the_rules_of_hip_56_apply_to_every_way_to_read(
     node: Node, topic: str, claims: Json, allowed: bool
 ) -> None:
     token = node.iam.token("alice", **claims)
@@ -55,7 +55,7 @@ async def test_the_rules_of_hip_56_decide_on_every_way_to_read(
 
 
 @pytest.mark.statement("H-091")
-async def test_the_first_rule_that_matches_decides_alone(start: Start, rules: RulesFile) -> None:
+async def test_only_the_first_matching_rule_decides(start: Start, rules: RulesFile) -> None:
     file = rules(
         """
         rules:
@@ -75,7 +75,7 @@ async def test_the_first_rule_that_matches_decides_alone(start: Start, rules: Ru
 
 
 @pytest.mark.statement("H-097", "H-098", "H-099")
-async def test_publishing_is_for_services_unless_a_rule_grants_it(
+async def test_only_services_may_publish_unless_a_rule_grants_it(
     start: Start, rules: RulesFile
 ) -> None:
     file = rules(
@@ -124,7 +124,7 @@ async def test_a_forbidden_publish_gets_an_error_and_reaches_no_one(node: Node) 
 
 
 @pytest.mark.statement("H-142", "H-093")
-async def test_a_pattern_delivers_only_the_topics_one_may_read(node: Node) -> None:
+async def test_a_pattern_delivers_only_readable_topics(node: Node) -> None:
     async with node.socket(node.iam.token("alice", sessions_owned=["mine"])) as socket:
         await node.publish("chat.session.mine", {"n": 0})
         await node.publish("chat.session.other", {"n": 1})

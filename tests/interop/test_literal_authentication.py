@@ -86,7 +86,7 @@ async def test_forged_expired_and_unsigned_tokens_are_refused_on_a_socket(node: 
 
 
 @pytest.mark.statement("H-051", "H-140")
-async def test_a_token_comes_with_or_without_bearer_or_is_an_api_key(
+async def test_a_token_works_with_and_without_bearer_and_as_an_api_key(
     start: Start, tmp_path: Path
 ) -> None:
     key, digest = generate()
@@ -110,7 +110,7 @@ async def test_a_socket_that_does_not_authenticate_in_time_is_closed(start: Star
 
 
 @pytest.mark.statement("H-141")
-async def test_frames_other_than_auth_do_not_put_the_deadline_off(start: Start) -> None:
+async def test_frames_other_than_auth_do_not_extend_the_deadline(start: Start) -> None:
     node = await start(auth_deadline=300)
     async with asyncio.timeout(PATIENCE), node.open() as socket:
         with suppress(ConnectionClosed):
@@ -122,7 +122,7 @@ async def test_frames_other_than_auth_do_not_put_the_deadline_off(start: Start) 
 
 
 @pytest.mark.statement("H-141", "H-153")
-def test_five_seconds_to_authenticate_and_sixty_seconds_of_notice_are_the_defaults() -> None:
+def test_the_defaults_are_five_seconds_to_authenticate_and_sixty_seconds_of_notice() -> None:
     settings = Settings()
     assert (settings.auth_deadline, settings.expiring_notice) == (5_000, 60_000)
 
@@ -153,7 +153,7 @@ async def test_a_socket_that_does_not_authenticate_again_is_closed(start: Start)
 
 
 @pytest.mark.statement("H-152")
-async def test_another_persons_token_does_not_take_a_socket_over(node: Node) -> None:
+async def test_a_token_of_another_user_does_not_take_over_a_socket(node: Node) -> None:
     async with node.socket(node.iam.token("alice")) as socket:
         await socket.send({"type": "auth", "token": node.iam.token("mallory")})
         assert (await socket.next())["type"] in {"auth.error", "error"}

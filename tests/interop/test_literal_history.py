@@ -38,7 +38,7 @@ def test_a_hundred_messages_for_an_hour_are_retained_by_default() -> None:
 
 
 @pytest.mark.statement("H-014", "H-100", "H-103")
-async def test_of_more_messages_the_newest_hundred_are_retained_and_replayed(node: Node) -> None:
+async def test_the_newest_hundred_messages_are_retained_and_replayed(node: Node) -> None:
     for n in range(105):
         await node.publish(TOPIC, {"n": n})
     assert await numbers(node) == list(range(5, 105))
@@ -48,7 +48,7 @@ async def test_of_more_messages_the_newest_hundred_are_retained_and_replayed(nod
 
 
 @pytest.mark.statement("H-014", "H-101")
-async def test_a_message_goes_when_it_is_older_than_the_configured_age(start: Start) -> None:
+async def test_a_message_is_removed_when_it_is_older_than_the_configured_age(start: Start) -> None:
     node = await start(history_max_age=1)
     await node.publish(TOPIC, {"n": 1})
     assert await numbers(node) == [1]
@@ -67,7 +67,7 @@ async def test_a_message_is_replayable_until_its_ttl_in_seconds_has_passed(node:
 
 
 @pytest.mark.statement("H-014")
-async def test_the_number_retained_is_configurable(start: Start) -> None:
+async def test_the_number_of_retained_messages_is_configurable(start: Start) -> None:
     node = await start(history_max_messages=3)
     for n in range(5):
         await node.publish(TOPIC, {"n": n})
@@ -96,7 +96,7 @@ async def test_a_replay_over_a_wildcard_merges_topics_in_the_order_of_time(node:
 
 
 @pytest.mark.statement("H-103", "H-018")
-async def test_between_replay_and_live_nothing_is_lost_and_nothing_comes_twice(node: Node) -> None:
+async def test_no_message_is_lost_or_repeated_between_replay_and_live(node: Node) -> None:
     async with node.socket(node.iam.token()) as socket, node.rest(node.iam.service()) as rest:
 
         async def publish() -> None:

@@ -54,7 +54,7 @@ async def test_a_new_subscriber_gets_a_snapshot_of_all_members_with_their_fields
 
 
 @pytest.mark.statement("H-005", "H-081")
-async def test_a_subscription_is_a_join_to_all_others_and_not_to_oneself(node: Node) -> None:
+async def test_a_subscription_is_a_join_for_all_other_members(node: Node) -> None:
     async with (
         node.socket(token(node, "alice")) as alice,
         node.socket(token(node, "bob")) as bob,
@@ -69,7 +69,7 @@ async def test_a_subscription_is_a_join_to_all_others_and_not_to_oneself(node: N
 
 
 @pytest.mark.statement("H-005", "H-047", "H-082")
-async def test_an_update_is_broadcast_and_changes_what_later_snapshots_say(node: Node) -> None:
+async def test_an_update_is_broadcast_and_appears_in_later_snapshots(node: Node) -> None:
     async with (
         node.socket(token(node, "alice")) as alice,
         node.socket(token(node, "bob")) as bob,
@@ -116,7 +116,7 @@ async def test_unsubscribing_is_a_leave(node: Node) -> None:
 
 
 @pytest.mark.statement("H-083")
-async def test_a_goodbye_is_a_leave_at_once(node: Node) -> None:
+async def test_a_normal_close_is_an_immediate_leave(node: Node) -> None:
     async with node.socket(token(node, "alice")) as alice:
         await joined(node, alice)
         async with node.socket(token(node, "bob")) as bob:
@@ -138,7 +138,7 @@ async def test_a_lost_connection_is_a_leave_after_the_grace(start: Start) -> Non
 
 
 @pytest.mark.statement("H-083", "H-086")
-async def test_a_silent_client_is_considered_gone_and_others_see_it_leave(start: Start) -> None:
+async def test_a_silent_client_is_disconnected_and_others_see_it_leave(start: Start) -> None:
     node = await start(presence_timeout=2_000, presence_grace=0, server_ping_interval=500)
     async with (
         node.socket(token(node, "alice")) as alice,
@@ -182,7 +182,7 @@ async def test_a_ping_keeps_a_client_present(start: Start) -> None:
 
 
 @pytest.mark.statement("H-085")
-async def test_presence_is_forgotten_by_a_restart_and_rebuilt_by_those_who_return(
+async def test_a_restart_clears_presence_and_returning_clients_rebuild_it(
     start: Start,
 ) -> None:
     before = await start()
@@ -213,7 +213,7 @@ async def test_a_wildcard_subscriber_observes_and_is_not_a_member(node: Node) ->
 
 
 @pytest.mark.statement("H-086")
-def test_silence_of_thirty_seconds_and_a_grace_of_five_are_the_defaults() -> None:
+def test_the_default_presence_timeout_is_thirty_seconds_with_five_seconds_of_grace() -> None:
     settings = Settings()
     assert settings.presence_timeout == 30_000
     assert settings.presence_grace == 5_000

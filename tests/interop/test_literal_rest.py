@@ -21,7 +21,7 @@ def reader(node: Node) -> str:
 
 
 @pytest.mark.statement("H-008", "H-070")
-async def test_a_post_answers_id_and_timestamp_and_is_delivered(node: Node) -> None:
+async def test_a_post_returns_id_and_timestamp_and_is_delivered(node: Node) -> None:
     async with node.socket(reader(node)) as socket, node.rest(node.iam.service()) as rest:
         await socket.subscribe(TOPIC)
         body = {"type": "agent.status", "data": {"status": "thinking"}, "ttl": 60}
@@ -43,7 +43,9 @@ async def test_a_post_answers_id_and_timestamp_and_is_delivered(node: Node) -> N
     [{"type": "token"}, {"type": 7, "data": {}}, {"type": "token", "data": {}, "ttl": -1}, [1]],
     ids=["no data", "type is a number", "negative ttl", "a list"],
 )
-async def test_a_post_that_lacks_or_mistypes_a_field_is_refused(node: Node, body: object) -> None:
+async def test_a_post_with_a_missing_or_mistyped_field_is_rejected(
+    node: Node, body: object
+) -> None:
     async with node.rest(node.iam.service()) as rest:
         answer = await rest.post(f"/v1/topics/{TOPIC}/messages", json=body)
     assert answer.status_code in {400, 422}
@@ -72,7 +74,7 @@ async def history(rest: httpx.AsyncClient, **query: object) -> Json:
 
 
 @pytest.mark.statement("H-072")
-async def test_history_answers_the_newest_fifty_unless_told_otherwise(node: Node) -> None:
+async def test_history_returns_the_newest_fifty_by_default(node: Node) -> None:
     for n in range(60):
         await node.publish(TOPIC, {"n": n})
     async with node.rest(reader(node)) as rest:
@@ -87,7 +89,7 @@ async def test_history_answers_the_newest_fifty_unless_told_otherwise(node: Node
 
 
 @pytest.mark.statement("H-072")
-async def test_before_pages_backwards_through_all_that_is_retained(node: Node) -> None:
+async def test_before_pages_backwards_through_the_whole_history(node: Node) -> None:
     for n in range(10):
         await node.publish(TOPIC, {"n": n})
     seen: list[int] = []
@@ -102,7 +104,7 @@ async def test_before_pages_backwards_through_all_that_is_retained(node: Node) -
 
 
 @pytest.mark.statement("H-072")
-async def test_since_leaves_out_what_is_not_newer(node: Node) -> None:
+async def test_since_returns_only_newer_messages(node: Node) -> None:
     answers = [await node.publish(TOPIC, {"n": n}) for n in range(3)]
     async with node.rest(reader(node)) as rest:
         newest = answers[-1]["timestamp"]
@@ -117,7 +119,7 @@ def test_the_sizes_of_pages_are_those_of_hip_56() -> None:
 
 
 @pytest.mark.statement("H-073")
-async def test_presence_answers_members(node: Node) -> None:
+async def test_presence_returns_members(node: Node) -> None:
     async with node.socket(reader(node)) as socket, node.rest(reader(node)) as rest:
         assert (await rest.get(f"/v1/topics/{TOPIC}/presence")).json() == {"members": []}
         await socket.subscribe(TOPIC)
@@ -141,7 +143,7 @@ async def test_an_admin_lists_topics_by_prefix_up_to_a_limit(node: Node) -> None
 
 
 @pytest.mark.statement("H-075")
-async def test_the_list_of_topics_is_refused_to_all_but_admins(node: Node) -> None:
+async def test_only_admins_can_list_topics(node: Node) -> None:
     for token, status in ((None, 401), (reader(node), 403), (node.iam.service(), 403)):
         async with node.rest(token) as rest:
             assert (await rest.get("/v1/topics")).status_code == status

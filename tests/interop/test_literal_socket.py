@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @pytest.mark.statement("H-001", "H-040", "H-041", "H-042", "H-044", "H-045", "H-046", "H-048")
-async def test_the_connection_lifecycle_of_the_diagram_works_in_its_order(open_node: Node) -> None:
+async def test_the_steps_of_the_connection_lifecycle_diagram_work(open_node: Node) -> None:
     token = open_node.iam.token()
     async with open_node.open() as socket:
         await socket.send({"type": "auth", "token": f"Bearer {token}"})
@@ -50,7 +50,7 @@ async def test_a_bad_token_gets_auth_error_with_code_and_message(node: Node) -> 
 
 
 @pytest.mark.statement("H-041")
-async def test_bytes_of_the_websocket_protocol_are_understood_in_every_form(node: Node) -> None:
+async def test_every_form_of_a_websocket_frame_is_accepted(node: Node) -> None:
     """Fragments, binary frames that contain UTF-8 JSON, and the three lengths of RFC 6455."""
     async with node.open() as socket:
         text = json.dumps({"type": "auth", "token": node.iam.token()})
@@ -72,7 +72,7 @@ async def test_subscribe_without_since_replays_nothing(node: Node) -> None:
 
 
 @pytest.mark.statement("H-006", "H-043", "H-103")
-async def test_subscribe_with_since_replays_what_is_newer_oldest_first(node: Node) -> None:
+async def test_subscribe_with_since_replays_newer_messages_oldest_first(node: Node) -> None:
     for n in range(5):
         await node.publish("system.announcements", {"n": n})
     async with node.socket(node.iam.token()) as socket:
@@ -103,9 +103,7 @@ async def test_a_message_frame_carries_the_whole_envelope_with_its_types(node: N
 
 @pytest.mark.statement("H-034")
 @pytest.mark.parametrize("kind", ["presence.join", "presence.leave"])
-async def test_presence_join_and_leave_come_from_the_service_alone(
-    open_node: Node, kind: str
-) -> None:
+async def test_only_the_service_sends_presence_join_and_leave(open_node: Node, kind: str) -> None:
     async with open_node.socket(open_node.iam.service()) as socket:
         await socket.subscribe("chat.session.a")
         publish = {"type": "publish", "topic": "chat.session.a", "data": {}, "message_type": kind}
@@ -128,7 +126,7 @@ async def test_presence_join_and_leave_come_from_the_service_alone(
     ],
     ids=["as in the diagram", "flat with its type", "nested"],
 )
-async def test_every_reading_of_a_publish_frame_is_delivered(
+async def test_every_form_of_a_publish_frame_is_delivered(
     open_node: Node, frame: Json, kind: str
 ) -> None:
     async with open_node.socket(open_node.iam.token()) as socket:
@@ -139,7 +137,9 @@ async def test_every_reading_of_a_publish_frame_is_delivered(
 
 
 @pytest.mark.statement("H-030")
-async def test_the_sender_is_stamped_by_the_server_whatever_a_client_says(open_node: Node) -> None:
+async def test_the_server_sets_the_sender_and_ignores_the_value_of_the_client(
+    open_node: Node,
+) -> None:
     async with open_node.socket(open_node.iam.token("alice")) as socket:
         await socket.subscribe("chat.session.a")
         forged = {"type": "service", "id": "llm-gateway-01"}
@@ -160,7 +160,7 @@ async def test_a_publish_is_not_acknowledged_and_delivery_removes_nothing(open_n
 
 
 @pytest.mark.statement("H-046")
-async def test_unsubscribe_ends_the_pattern_it_names_and_no_other(node: Node) -> None:
+async def test_unsubscribe_ends_only_the_named_pattern(node: Node) -> None:
     async with node.socket(node.iam.token()) as socket:
         await socket.subscribe("system.a", "system.b")
         await socket.send({"type": "unsubscribe", "topics": ["system.a"]})
@@ -182,7 +182,7 @@ async def test_an_unknown_frame_type_gets_an_error_and_the_connection_goes_on(no
 
 
 @pytest.mark.statement("H-009")
-async def test_what_was_sent_while_a_client_was_away_is_replayed_by_since(node: Node) -> None:
+async def test_messages_missed_by_a_client_are_replayed_by_since(node: Node) -> None:
     async with node.socket(node.iam.token()) as socket:
         await socket.subscribe("system.announcements")
         await node.publish("system.announcements", {"n": 0})
@@ -282,7 +282,7 @@ async def test_a_client_with_the_grant_reaches_another_client(open_node: Node) -
 
 
 @pytest.mark.statement("H-041", "H-048")
-async def test_masked_bytes_written_by_hand_are_answered_with_unmasked_ones(node: Node) -> None:
+async def test_raw_masked_frames_are_answered_with_unmasked_frames(node: Node) -> None:
     address = urlsplit(node.ws)
     async with asyncio.timeout(PATIENCE):
         reader, writer = await asyncio.open_connection(address.hostname, address.port)

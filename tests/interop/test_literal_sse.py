@@ -22,7 +22,7 @@ def reader(node: Node) -> str:
 
 
 @pytest.mark.statement("H-001", "H-060", "H-061")
-async def test_the_request_of_hip_56_opens_a_stream_that_replays_and_goes_on(node: Node) -> None:
+async def test_the_request_of_hip_56_opens_a_stream_that_replays_and_continues(node: Node) -> None:
     await node.publish(TOPIC, {"content": "Hello"})
     async with node.events(reader(node), topics=TOPIC, since=1) as stream:
         assert stream.response.headers["content-type"].startswith("text/event-stream")
@@ -37,7 +37,7 @@ async def test_the_request_of_hip_56_opens_a_stream_that_replays_and_goes_on(nod
 
 
 @pytest.mark.statement("H-001", "H-061")
-async def test_presence_of_the_topics_comes_as_events(node: Node) -> None:
+async def test_presence_of_the_topics_arrives_as_events(node: Node) -> None:
     async with node.events(reader(node), topics=TOPIC) as stream:
         await stream.event("subscribed")
         bob = node.iam.token("bob", name="Bob", sessions_shared=["abc"])
@@ -54,7 +54,7 @@ async def test_presence_of_the_topics_comes_as_events(node: Node) -> None:
 
 
 @pytest.mark.statement("H-062")
-async def test_a_comment_comes_while_nothing_happens(start: Start) -> None:
+async def test_an_idle_stream_sends_comments(start: Start) -> None:
     node = await start(sse_keepalive=50)
     async with node.events(reader(node), topics=TOPIC) as stream:
         await stream.event("subscribed")
@@ -129,7 +129,7 @@ async def test_a_stream_needs_a_token_and_access(node: Node) -> None:
 
 
 @pytest.mark.statement("H-154")
-async def test_a_stream_says_that_its_token_expires_and_then_ends(start: Start) -> None:
+async def test_a_stream_announces_that_its_token_expires_and_then_ends(start: Start) -> None:
     node = await start(expiring_notice=1_900)
     token = node.iam.token("alice", ttl=2, sessions_owned=["abc"])
     async with asyncio.timeout(PATIENCE), node.events(token, topics=TOPIC) as stream:

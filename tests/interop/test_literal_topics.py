@@ -49,7 +49,7 @@ async def test_the_five_shapes_of_topics_carry_messages(node: Node, topic: str) 
         ("**", "anything.at.all", True),
     ],
 )
-async def test_wildcards_match_as_hip_56_says(
+async def test_wildcards_match_as_hip_56_specifies(
     open_node: Node, pattern: str, topic: str, matches: bool
 ) -> None:
     async with open_node.socket(open_node.iam.token()) as socket:
@@ -80,7 +80,7 @@ async def test_overlapping_patterns_of_one_connection_deliver_one_copy(open_node
 
 
 @pytest.mark.statement("H-018")
-async def test_two_publishers_are_seen_in_one_order_by_all_subscribers(open_node: Node) -> None:
+async def test_all_subscribers_see_two_publishers_in_the_same_order(open_node: Node) -> None:
     async with AsyncExitStack() as stack:
         enter = stack.enter_async_context
         first = await enter(open_node.socket(open_node.iam.token("alice")))

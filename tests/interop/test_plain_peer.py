@@ -18,7 +18,7 @@ MESSAGES, CUTS = 3_000, 30
 
 @pytest.mark.statement("H-009", "H-018")
 @pytest.mark.parametrize("shape", ["flat", "nested"])
-async def test_thirty_random_cuts_lose_and_repeat_nothing_though_milliseconds_are_shared(
+async def test_thirty_random_cuts_lose_and_repeat_nothing_even_within_a_millisecond(
     shape: Shape,
 ) -> None:
     rng = random.Random(56)

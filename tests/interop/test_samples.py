@@ -109,7 +109,7 @@ async def test_the_python_sample_publishes_and_reads(hanzo_ai: Node) -> None:
 
 
 @pytest.mark.statement("H-134")
-async def test_the_frames_of_the_typescript_sample_do_what_it_expects(node: Node) -> None:
+async def test_the_frames_of_the_typescript_sample_work(node: Node) -> None:
     """The frames of `subscribe` with `since`, `publish` of a presence update, and `unsubscribe`."""
     source = (SAMPLES / "hip56.ts").read_text(encoding="utf-8")
     assert "ps.subscribe('chat.session.abc'" in source

@@ -21,7 +21,7 @@ NEVER = 86_400
 
 
 @pytest.mark.statement("H-083", "H-086")
-async def test_a_client_that_is_silent_for_thirty_seconds_is_ended_and_seen_to_leave() -> None:
+async def test_a_client_that_is_silent_for_thirty_seconds_is_disconnected_and_leaves() -> None:
     changes: list[tuple[str, str]] = []
 
     def note(change: PresenceChange) -> None:

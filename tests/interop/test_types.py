@@ -35,7 +35,7 @@ Told = list[tuple[str, Any]]
 
 @pytest.mark.statement("H-033")
 @pytest.mark.parametrize("kind", [*STANDARD, *UNKNOWN])
-async def test_a_type_of_an_application_passes_every_way_in_and_out_unchanged(
+async def test_application_types_pass_every_input_and_output_unchanged(
     open_node: Node, kind: str
 ) -> None:
     node = open_node

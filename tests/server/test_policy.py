@@ -135,7 +135,7 @@ rules:
     ],
     indirect=True,
 )
-def test_the_first_rule_that_matches_decides_alone(policy: Policy) -> None:
+def test_only_the_first_matching_rule_decides(policy: Policy) -> None:
     assert not policy.may_subscribe(ALICE, "a.secret")
     assert policy.may_subscribe(ALICE, "a.open")
     assert policy.may_publish(ALICE, "a.open")
