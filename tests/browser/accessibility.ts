@@ -1,13 +1,13 @@
-/** What can be told of a page without a person: names, references, headings, contrast, overflow. */
+/** Checks of a page that need no person: names, references, headings, contrast, overflow. */
 
 import type { Page } from 'playwright-core';
 
-/** Everything that is wrong, in words; empty for a page without such slips. */
+/** The problems of a page, in words; empty if there are none. */
 export async function slipsOf(page: Page): Promise<readonly string[]> {
   return page.evaluate(inspect);
 }
 
-/** Runs in the page. */
+/** Runs inside the page. */
 function inspect(): string[] {
   const wrong: string[] = [];
   const visible = (element: Element): boolean =>

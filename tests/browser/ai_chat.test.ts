@@ -5,10 +5,10 @@ import type { Page } from 'playwright-core';
 import { type StreamWriter, writeStream } from '../../js/src/streams/index.js';
 import { addresses, openPage, type Server, shot, startServer, until } from './harness.js';
 
-/** Words, a family of three, and a language without spaces. */
+/** Words, an emoji of several code points, and a language without spaces. */
 const PIECES = ['Hello ', 'wörld ', '\u{1f468}\u200d\u{1f469}\u200d\u{1f467} ', '漢字 '];
 
-/** A route that starts answers, which last until something ends them, and the pages that ask it. */
+/** A route that starts answers, which last until they are ended, and the pages that use it. */
 function route(t: TestContext, server: Server) {
   const gateway = server.client({ token: server.token('--user', 'gateway', '--service') });
   const writers: StreamWriter[] = [];
@@ -75,7 +75,7 @@ test('an answer of useChat survives a reload, and stop() ends it in the page tha
   assert.ok(whole.startsWith(await answer(page)), 'what the page showed when it stopped');
   assert.equal(await page.locator('[role=alert]').innerText(), '');
 
-  // An answer that has ended is not resumed; the next one is another.
+  // A finished answer cannot be resumed; the next answer is a different one.
   await page.reload();
   await page.getByLabel('Message').fill('And again');
   await page.keyboard.press('Enter');

@@ -1,4 +1,4 @@
-/** The rules of axe-core, in a page whose policy admits no script of others. */
+/** Runs the rules of axe-core in a page whose policy forbids foreign scripts. */
 
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
@@ -16,11 +16,11 @@ const OPTIONS: RunOptions = {
 
 let source: Promise<string> | undefined;
 
-/** What axe finds, in words; empty for a page without violations. */
+/** The violations that axe finds, in words; empty if there are none. */
 export async function axeViolations(page: Page): Promise<readonly string[]> {
   const required = createRequire(join(process.cwd(), 'package.json'));
   source ??= readFile(required.resolve('axe-core/axe.min.js'), 'utf8');
-  // By the developer protocol, which the policy of the page does not concern.
+  // Use the developer protocol, because the policy of the page does not apply to it.
   await page.evaluate(await source);
   const found = await page.evaluate(async (options) => {
     const { axe } = globalThis as unknown as {

@@ -24,7 +24,7 @@ import { GENEROUS, publishNumbers } from './publisher.js';
 
 const TOPIC = 'demo.numbers';
 
-/** A server that gives up on silence within two seconds. */
+/** A server whose idle timeout is two seconds. */
 const IMPATIENT = ['--presence-timeout', '2000', '--server-ping-interval', '500'];
 
 async function openReader(t: TestContext, server: Server, more: object = {}): Promise<Page> {
@@ -41,7 +41,7 @@ async function openReader(t: TestContext, server: Server, more: object = {}): Pr
   return page;
 }
 
-/** Put another tab in front, so that the page is hidden. */
+/** Bring another tab to the front, so that the page is hidden. */
 async function hide(page: Page): Promise<void> {
   const other = await page.context().newPage();
   await other.bringToFront();
@@ -64,8 +64,8 @@ test('a hidden tab whose timers are throttled stays connected and present', asyn
     onPresence: (_members, { change, member }) => changes.push(`${change} ${member?.user_id}`),
   });
   await hide(page);
-  // A timer of the page that is asked to run every 50 ms tells that it is throttled: the server has
-  // pinged for longer than its patience before this one has run ten times.
+  // A timer of the page with an interval of 50 ms shows the throttling: the server's timeout passes
+  // several times before this timer has fired ten times.
   const runs = await page.evaluate(
     () =>
       new Promise<number[]>((resolve) => {
@@ -109,7 +109,7 @@ test('a page that hangs is no member any more, though its socket answers pings',
   });
   const hold = createServer((_request, response) => {
     response.setHeader('access-control-allow-origin', '*');
-    // A synchronous request stops every script of the page until it is answered.
+    // A synchronous request blocks every script of the page until it is answered.
     void left.promise.then(() => response.end());
   });
   hold.listen(0, '127.0.0.1');
@@ -123,7 +123,7 @@ test('a page that hangs is no member any more, though its socket answers pings',
   }, `http://127.0.0.1:${port}/`);
   await bounded(left.promise, 'the leave of a page that hangs');
   await hung;
-  // The program goes on, and so does its session.
+  // The program continues, and so does its session.
   await until(page, () => reader.states.filter(([state]) => state === 'connected').length > 1);
 });
 
@@ -145,7 +145,7 @@ test('a tab that was frozen comes back and resumes', async (t) => {
 
 test('a page that is left and come back to by the back button resumes', async (t) => {
   const server = await startServer(t, ...GENEROUS);
-  // A wait of this length would outlast the test: the return alone has to end it.
+  // The test would time out before this wait ends, so the reconnect must end it.
   const retry = { base: 10_000_000, cap: 10_000_000 };
   const page = await openReader(t, server, { retry });
   const publisher = publishNumbers(t, server, TOPIC);

@@ -12,7 +12,7 @@ import {
   until,
 } from './harness.js';
 
-/** Wait until a page shows these people, each with what they do. */
+/** Wait until a page shows these users, each with their status. */
 async function shows(page: Page, ...people: string[]): Promise<void> {
   await until(
     page,

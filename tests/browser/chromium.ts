@@ -1,4 +1,4 @@
-/** The Chromium of the system, without a window. */
+/** Starts the Chromium of the system without a window. */
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,10 +12,15 @@ import { type Browser, type BrowserContext, chromium } from 'playwright-core';
 
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 
-/** The same engine without windows, tabs and their throttling: a third of the CPU to start. */
+/**
+ * The same engine without windows, tabs and their throttling. It takes a third of the CPU time to
+ * start.
+ */
 const SHELL = 'chromium-headless-shell';
 
-/** Playwright starts browsers with these, so that pages behave alike; here real behaviour counts. */
+/**
+ * Playwright passes these options to make browsers deterministic. The tests need real behaviour.
+ */
 const UNWANTED = [
   '--disable-back-forward-cache',
   '--disable-background-timer-throttling',
@@ -23,7 +28,10 @@ const UNWANTED = [
   '--disable-renderer-backgrounding',
 ];
 
-/** The first three are pages for the address bar, two in each window; the others Playwright's. */
+/**
+ * Features to disable: the first three load pages for the address bar, two in each window;
+ * Playwright disables the others.
+ */
 const UNUSED = [
   ...['WebUIOmniboxPopup', 'WebUIOmniboxAimPopup', 'WebUIOmniboxFullPopup', 'AimEnabled'],
   ...['AvoidCorsURLLoaderRestartOnRedirect', 'AvoidUnnecessaryBeforeUnloadCheckSync'],
@@ -42,7 +50,7 @@ const ARGUMENTS = [
   `--disable-features=${UNUSED.join()}`,
 ];
 
-/** The path of the first browser that is on PATH: one of these names. */
+/** The path of the first of these names on PATH. */
 export function findChromium(names: readonly string[] = NAMES): string {
   for (const name of names) {
     for (const folder of (process.env['PATH'] ?? '').split(delimiter)) {
@@ -51,14 +59,14 @@ export function findChromium(names: readonly string[] = NAMES): string {
         accessSync(path, constants.X_OK);
         return path;
       } catch {
-        // Not here.
+        // Not in this folder.
       }
     }
   }
   throw new Error(`No Chromium on PATH (${NAMES.join(', ')}): run \`make chromium\`.`);
 }
 
-/** A folder for the profile, and the variables that keep caches and crash reports in it. */
+/** A folder for the profile, and environment variables that keep caches and crash reports in it. */
 function quarters(): { folder: string; env: NodeJS.ProcessEnv; clear: () => Promise<void> } {
   const folder = mkdtempSync(join(tmpdir(), 'pubsub-browser-'));
   const places = { HOME: folder, XDG_CONFIG_HOME: folder, XDG_CACHE_HOME: folder };
@@ -66,7 +74,7 @@ function quarters(): { folder: string; env: NodeJS.ProcessEnv; clear: () => Prom
   return { folder, env: { ...process.env, ...places }, clear };
 }
 
-/** Start one; what it writes is gone with it. */
+/** Start a browser. Its files are removed with it. */
 export async function launchChromium(): Promise<{ browser: Browser; stop: () => Promise<void> }> {
   const { env, clear } = quarters();
   const browser = await chromium.launch({
@@ -82,7 +90,7 @@ export async function launchChromium(): Promise<{ browser: Browser; stop: () => 
   return { browser, stop };
 }
 
-/** Start one whose pages are not told that they have the focus, and are throttled when hidden. */
+/** Start a browser whose hidden pages are throttled, and whose pages don't all have the focus. */
 export async function launchHideable(): Promise<{
   profile: BrowserContext;
   stop: () => Promise<void>;
@@ -96,7 +104,7 @@ export async function launchHideable(): Promise<{
       '--no-sandbox',
       '--remote-debugging-port=0',
       `--user-data-dir=${folder}`,
-      // Timers of a hidden page run once a minute, without five minutes of mercy.
+      // Run the timers of a hidden page once a minute, without the usual five minutes of delay.
       '--intensive-wake-up-throttling-policy=force-enable',
       '--enable-features=IntensiveWakeUpThrottling:grace_period_seconds/1',
       'about:blank',
@@ -106,7 +114,7 @@ export async function launchHideable(): Promise<{
   const ended = once(child, 'exit');
   let browser: Browser | undefined;
   const stop = async (): Promise<void> => {
-    // Asked to, it ends its own processes first.
+    // With a request to close, it ends its child processes first.
     const asked = await browser?.newBrowserCDPSession();
     if (!asked) child.kill();
     await asked?.send('Browser.close').catch(() => child.kill());
@@ -128,7 +136,7 @@ export async function launchHideable(): Promise<{
   }
 }
 
-/** The address that Chromium writes of its developer protocol. */
+/** The address of the developer protocol, which Chromium writes to a file. */
 function doorOf(stderr: Readable): Promise<string> {
   return new Promise((resolve) => {
     createInterface({ input: stderr }).on('line', (line) => {

@@ -86,7 +86,7 @@ test('history goes back to the oldest message that is retained', async (t) => {
   await page
     .locator('.history-head', { hasText: '30 messages here' })
     .waitFor({ state: 'attached' });
-  // To the top as a reader goes there, again and again until there is nothing above.
+  // Scroll to the top as a user does, repeatedly until there are no older messages.
   await list.focus();
   await until(page, () => {
     const head = document.querySelector('.history-head');
@@ -114,7 +114,7 @@ test('a key pressed as older messages come means the list with them', async (t) 
   await page
     .locator('.history-head', { hasText: '30 messages here' })
     .waitFor({ state: 'attached' });
-  // Pressed before the frame in which the list is drawn: the head is told first.
+  // The key is pressed before the frame that draws the list; the heading is updated first.
   await page.evaluate(() => {
     const list = document.querySelector('.list');
     const head = document.querySelector('.history-head');
@@ -216,7 +216,7 @@ test('tens of thousands of messages leave the page small and quick', async (t) =
       return [`demo.load.${n % 7}`, { data }] as const;
     });
     await bot.publishMany(batch);
-    // A page that falls behind by more than the server queues would be told of a gap.
+    // If the page fell behind by more than the server's queue, it would receive a gap.
     await page.locator('.row .data', { hasText: `{n: ${turn * 1_000 + 999},` }).waitFor();
   }
   assert.ok((await page.locator('.row').count()) < 80);

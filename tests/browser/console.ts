@@ -1,11 +1,11 @@
-/** The page that the server serves at `/`. */
+/** Opens the console, which the server serves at `/`. */
 
 import type { TestContext } from 'node:test';
 import type { BrowserContextOptions, Page } from 'playwright-core';
 
 import { openPage, type Server } from './harness.js';
 
-/** The console of a server, connected. */
+/** The connected console of a server. */
 export async function openConsole(
   t: TestContext,
   server: Server,

@@ -7,7 +7,7 @@ import { axeViolations } from './axe.js';
 import { openConsole } from './console.js';
 import { shot, startServer } from './harness.js';
 
-/** Each view, and one topic with its timeline. */
+/** Every view, and one topic with its timeline. */
 const PLACES = [
   ['topics', '#/topics'],
   ['messages', '#/messages'],

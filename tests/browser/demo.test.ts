@@ -13,7 +13,7 @@ import { atEnd, bounded, openPage, openProfile, shot, until } from './harness.js
 const local = join(process.cwd(), '.venv', 'bin', 'python');
 const PYTHON = existsSync(local) ? local : 'python3';
 
-/** The demonstration, and the address of its page. */
+/** Start the demonstration; returns its process and the URL of its page. */
 async function startDemo(t: TestContext, ...flags: string[]): Promise<[ChildProcess, string]> {
   const demo = spawn(PYTHON, ['examples/demo', '--plain', ...flags], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -36,10 +36,10 @@ async function startDemo(t: TestContext, ...flags: string[]): Promise<[ChildProc
   return [demo, url];
 }
 
-/** A show of seconds takes longer where other programs run; the show itself gives up after that. */
+/** Milliseconds: the demonstration takes longer on a busy machine, and has its own time limit. */
 const SHOW = 180_000;
 
-/** Wait for the end of the text, which the page has whole. */
+/** Wait until the page has the whole text. */
 async function concludes(page: Page): Promise<void> {
   const isOver = (): boolean => document.documentElement.dataset['verdict'] !== undefined;
   await until(page, isOver, undefined, SHOW);
@@ -75,7 +75,7 @@ test('the page of the demonstration sees every word through cuts and rotations',
   await page.emulateMedia({ colorScheme: 'dark' });
   await shot(page, 'demo-dark');
 
-  // A second person comes: both see each other, typing and talking.
+  // A second user joins: both see each other, their typing and their messages.
   const other = await openPage(t, { url }, { profile });
   await page.locator('#people [data-user="browser-2"]').waitFor();
   await other.locator('#words').pressSequentially('Hello');
@@ -85,10 +85,10 @@ test('the page of the demonstration sees every word through cuts and rotations',
   await until(page, () =>
     document.querySelector('#happenings')?.textContent?.includes('browser-2: Hello'),
   );
-  // Who comes late replays all of it.
+  // A latecomer replays the whole text.
   await concludes(other);
 
-  // The buttons break what they say, and it heals.
+  // Each button causes its fault, and the page recovers.
   const before = Number(await figure(page, 'Reconnects'));
   await page.locator('#cut').click();
   await until(

@@ -1,10 +1,10 @@
-/** What a test opened is closed in the opposite order, so that no page sees its server go. */
+/** Closes what a test opened in reverse order, so that no page loses its server first. */
 
 import type { TestContext } from 'node:test';
 
 const opened = new WeakMap<TestContext, (() => unknown)[]>();
 
-/** Have a function called when the test ends, before those that were named earlier. */
+/** Register a function to call when the test ends, before functions registered earlier. */
 export function atEnd(t: TestContext, close: () => unknown): void {
   const known = opened.get(t);
   if (known) {

@@ -21,7 +21,7 @@ import { GENEROUS, publishNumbers } from './publisher.js';
 
 const TOPIC = 'demo.numbers';
 
-/** A proxy as some networks have it: it refuses to upgrade a connection. */
+/** A proxy that rejects WebSocket upgrades, as in some networks. */
 async function refuser(t: TestContext): Promise<{ url: string; refused: () => number }> {
   let refused = 0;
   const proxy = createServer((_request, response) => response.writeHead(404).end());
@@ -37,7 +37,7 @@ async function refuser(t: TestContext): Promise<{ url: string; refused: () => nu
   };
 }
 
-/** Let the page read, publish, be cut and read on; all over HTTP, with the token in a header. */
+/** Read, publish, lose the connection and read again, all over HTTP with the token in a header. */
 async function provesItself(
   t: TestContext,
   server: Server,

@@ -44,7 +44,7 @@ export { BOUND, bounded, deferred, type Server, take } from '../js/runtime/serve
 export { atEnd } from './ending.js';
 export { type Site, type SiteOptions, serveSite } from './site.js';
 
-/** Where pictures are kept. */
+/** Folder of the screenshots. */
 export const ARTEFACTS: string = join(process.cwd(), 'tests', 'browser', 'artefacts');
 
 let running: Promise<{ browser: Browser; stop: () => Promise<void> }> | undefined;
@@ -53,20 +53,23 @@ after(async () => (await running)?.stop());
 const requests = new WeakMap<BrowserContext, string[]>();
 const complaints = new WeakMap<Page, string[]>();
 
-/** The browser of this test file, started at its first use. */
+/** The browser of this test file, which starts at its first use. */
 export async function theBrowser(): Promise<Browser> {
   running ??= launchChromium();
   return (await running).browser;
 }
 
-/** A server with its fault door open, until the test ends; settings as on its command line. */
+/**
+ * Start a server with the fault endpoint until the test ends. Settings are those of its command
+ * line.
+ */
 export async function startServer(t: TestContext, ...settings: string[]): Promise<Server> {
   const server = await Server.start(...settings);
   atEnd(t, () => server.stop());
   return server;
 }
 
-/** Options of a client: where the server is, and short waits between attempts. */
+/** Options of a client: the addresses of the server, and short delays between attempts. */
 export function addresses(server: Server): {
   url: string;
   restUrl: string;
@@ -75,7 +78,7 @@ export function addresses(server: Server): {
   return { url: server.ws, restUrl: server.http, retry: { base: 20, cap: 100 } };
 }
 
-/** A profile of its own: pages of one share storage, locks, channels and cache. */
+/** A separate profile. Pages of one profile share storage, locks, channels and cache. */
 export async function openProfile(
   t: TestContext,
   options: BrowserContextOptions = {},
@@ -89,7 +92,7 @@ export async function openProfile(
   profile.on('page', (page) => page.on('websocket', (socket) => seen.push(socket.url())));
   atEnd(t, async () => {
     await profile.close();
-    // Every JWT begins so.
+    // Every JWT starts with this.
     assert.deepEqual(
       seen.filter((address) => address.includes('eyJ')),
       [],
@@ -100,8 +103,8 @@ export async function openProfile(
 }
 
 /**
- * A whole browser of its own, whose tabs Playwright leaves as they are: of two tabs one is hidden,
- * and a hidden one is throttled at once as others are after five minutes; it can be frozen.
+ * A separate browser without the changes of Playwright: of two tabs one is hidden, and the hidden
+ * one is throttled at once, as others are after five minutes. It can also be frozen.
  */
 export async function openHideableProfile(t: TestContext): Promise<BrowserContext> {
   const { profile, stop } = await launchHideable();
@@ -110,23 +113,23 @@ export async function openHideableProfile(t: TestContext): Promise<BrowserContex
   return profile;
 }
 
-/** How a page is opened. */
+/** Options of a page. */
 export interface PageOptions {
-  /** Default: one of its own. */
+  /** Default: a separate profile. */
   readonly profile?: BrowserContext;
   /** The global `given` of the page, as JSON. */
   readonly given?: unknown;
-  /** Functions of the test that the page may call as globals; they give promises there. */
+  /** Functions of the test that the page can call as globals; there they return promises. */
   readonly functions?: Readonly<Record<string, (...args: never[]) => unknown>>;
   /** Path and query to open; default `/`. */
   readonly path?: string;
   /** Whether the page may throw and write to `console.error`. */
   readonly mayFail?: boolean;
-  /** For a profile of its own: width, height, colour scheme. */
+  /** Options of a separate profile: width, height, colour scheme. */
   readonly look?: BrowserContextOptions;
 }
 
-/** Open a page: of a site that is served, of what a site is to be made of, or at an address. */
+/** Open a page: of a running site, of a new site with these options, or at an address. */
 export async function openPage(
   t: TestContext,
   what: Site | (SiteOptions & PageOptions),
@@ -145,7 +148,7 @@ export async function openPage(
   complaints.set(page, wrong);
   page.on('pageerror', (error) => wrong.push(error.stack ?? error.message));
   page.on('console', (message) => {
-    // The browser itself writes of connections that are refused; that is no fault of the page.
+    // The browser itself logs refused connections, which are not errors of the page.
     const own = !/^(WebSocket connection to|Failed to load resource)/.test(message.text());
     if (message.type() === 'error' && own) wrong.push(message.text());
   });
@@ -156,14 +159,14 @@ export async function openPage(
   return page;
 }
 
-/** Wait until a function in the page gives something truthy; at most so many milliseconds. */
+/** Wait until a function in the page returns a truthy value, for at most this many milliseconds. */
 export async function until<Arg, Value>(
   page: Page,
   condition: (arg: Arg) => Value | Promise<Value>,
   arg?: Arg,
   timeout: number = BOUND,
 ): Promise<void> {
-  // By a timer: pages that are not visible draw no frames.
+  // Poll with a timer, because hidden pages draw no frames.
   const limits = { polling: 25, timeout };
   try {
     // biome-ignore lint/suspicious/noExplicitAny: Playwright's type of what crosses into the page
@@ -178,17 +181,17 @@ export async function until<Arg, Value>(
   }
 }
 
-/** Keep a picture as `artefacts/<name>.png`. */
+/** Save a screenshot as `artefacts/<name>.png`. */
 export async function shot(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(ARTEFACTS, `${name}.png`), timeout: BOUND });
 }
 
-/** The developer protocol of a page, for what Playwright has no word for. */
+/** The developer protocol of a page, for functions that Playwright does not offer. */
 export async function developerTools(page: Page): Promise<CDPSession> {
   return page.context().newCDPSession(page);
 }
 
-/** Every address that pages of this profile asked for, WebSockets too. */
+/** All addresses that pages of this profile requested, including WebSockets. */
 export function addressesAskedFor(profile: BrowserContext): readonly string[] {
   return requests.get(profile) ?? [];
 }

@@ -9,7 +9,7 @@ declare const counted: { count: number; gaps: number };
 
 const BATCH = 500;
 
-/** Bytes of the page's heap that are in use, after a collection. */
+/** Used bytes of the page's heap, after a garbage collection. */
 async function heap(tools: CDPSession): Promise<number> {
   await tools.send('HeapProfiler.collectGarbage');
   return (await tools.send('Runtime.getHeapUsage')).usedSize;
@@ -45,13 +45,13 @@ test('25,000 messages leave the heap of a page as it was', async (t) => {
   const publisher = server.client({ token: server.token('--user', 'publisher', '--service') });
   let before = 0;
   for (let total = 2_500; total <= 30_000; total += 2_500) {
-    // The page is not outrun: what the server holds for it is bounded.
+    // Don't outpace the page: the server's queue for it is bounded.
     await publish(publisher, 2_500);
     await until(page, (all) => counted.count === all, total);
     if (total === 5_000) before = await heap(tools);
   }
   const after = await heap(tools);
   assert.equal(await page.evaluate(() => counted.gaps), 0);
-  // What was kept of each message would be five megabytes and more; the page has two or so.
+  // The payloads of all messages would be more than five megabytes; the page itself uses about two.
   assert(after < before * 1.25, `${before} bytes before, ${after} after`);
 });

@@ -1,4 +1,4 @@
-/** Somebody in Node who publishes whatever becomes of the readers. */
+/** A publisher in Node that does not depend on the readers. */
 
 import type { TestContext } from 'node:test';
 import { setTimeout as pause } from 'node:timers/promises';
@@ -6,17 +6,17 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { bounded, type Server } from '../js/runtime/server.js';
 import { atEnd } from './ending.js';
 
-/** Settings of a server for it: no message is refused for its rate, none leaves history. */
+/** Server settings for it: no rate limit rejects a message, and the history retains all of them. */
 export const GENEROUS: readonly string[] = [
   ...['--publish-rate-service', '100000', '--publish-burst', '100000'],
   ...['--history-max-messages', '100000'],
 ];
 
-/** Publishes 0, 1, 2, … to a topic, some every few milliseconds. */
+/** Publishes 0, 1, 2, … to a topic, several every few milliseconds. */
 export interface Publisher {
-  /** Wait until so many more are published. */
+  /** Wait until this many more are published. */
   more(messages: number): Promise<void>;
-  /** Stop; gives all numbers that were published. */
+  /** Stop; returns all numbers that were published. */
   stop(): Promise<number[]>;
 }
 

@@ -41,7 +41,7 @@ async function shows(page: Page, selector: string, wanted: string): Promise<void
   await until(page, found, [selector, wanted]);
 }
 
-/** How often each topic was subscribed to. */
+/** Number of subscriptions per topic. */
 async function subscribed(page: Page): Promise<Record<string, number>> {
   const frames = await page.evaluate(() => seen.sent);
   const counts: Record<string, number> = {};
@@ -140,7 +140,7 @@ test('a client that has failed is replaced when the page asks for it', async (t)
   assert.equal(await page.evaluate(() => seen.sockets.length), 1);
 });
 
-/** The example as its own Vite serves it, with the token endpoint of its own. */
+/** The example as its own Vite server serves it, with its own token endpoint. */
 async function serveExample(t: TestContext, server: Server): Promise<Site> {
   const root = join(process.cwd(), 'examples', 'react');
   const cacheDir = mkdtempSync(join(tmpdir(), 'pubsub-vite-'));
@@ -184,7 +184,7 @@ test('two people chat in the example, as fast as they type', async (t) => {
 test('the example shows a message at once, and once, however often it takes to send it', async (t) => {
   const server = await startServer(t);
   const site = await serveExample(t, server);
-  // The browser writes that the server refuses requests of another origin.
+  // The browser logs that the server rejects requests of another origin.
   const page = await openPage(t, site, { path: '?user=alice&session=abc', mayFail: true });
   await until(page, () => document.querySelector('section')?.ariaBusy === 'false');
 

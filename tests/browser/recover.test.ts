@@ -18,7 +18,7 @@ import { GENEROUS, publishNumbers } from './publisher.js';
 
 const TOPIC = 'demo.numbers';
 
-/** Notes what others see of alice, and waits for the last of it. */
+/** Record the presence changes of alice that others see, and wait for the last one. */
 async function watch(server: Server) {
   const changes: string[] = [];
   const left = deferred<void>();
@@ -51,7 +51,7 @@ for (const transport of ['websocket', 'sse']) {
       given: given(server, { transport }),
     });
     await isReady(page);
-    // Over an event stream only a subscription that asks for presence makes a member.
+    // On an event stream, only a subscription that requests presence adds a member.
     const isMember = transport === 'websocket';
     const id = await idOf(page);
     const publisher = publishNumbers(t, server, TOPIC);
@@ -73,7 +73,7 @@ for (const transport of ['websocket', 'sse']) {
     }
     await shot(page, `recovered-after-reload-${transport}`);
     if (!isMember) return;
-    // A tab that is closed for good leaves after the grace; nothing else was seen of it.
+    // A tab that closes permanently leaves after the grace period; others see no other change.
     await page.close();
     await bounded(left, 'the leave');
     assert.deepEqual(changes, ['join', 'leave']);
@@ -89,7 +89,7 @@ test('a tab that is duplicated is a client of its own, and so is each after a re
   await isReady(page);
   await page.reload();
   await isReady(page);
-  // What the first tab has in its storage comes along.
+  // The new tab gets a copy of the first tab's storage.
   await page.evaluate(() => sessionStorage.setItem('mark', 'copied'));
   const opening = profile.waitForEvent('page');
   await page.evaluate(() => void window.open(location.href));

@@ -21,13 +21,13 @@ async function connected(page: Page, times: number): Promise<void> {
   );
 }
 
-/** Wait until the page has got more numbers than it has now. */
+/** Wait until the page has more numbers than now. */
 async function goesOn(page: Page): Promise<void> {
   const before = await page.evaluate(() => reader.got.length);
   await until(page, (count) => reader.got.length > count, before);
 }
 
-/** The page has got every number once, in order, and was told of no gap. */
+/** The page has every number once, in order, and reported no gap. */
 async function gotAll(page: Page, numbers: readonly number[]): Promise<void> {
   await until(page, (count) => reader.got.length >= count, numbers.length);
   const { got, gaps } = await page.evaluate(() => ({ got: reader.got, gaps: reader.gaps }));
@@ -72,7 +72,7 @@ test('a network that is gone for a while costs nothing', async (t) => {
     await publisher.more(50);
     if (time === 2) await server.fault({ fault: 'drop', user: 'alice' });
     await page.context().setOffline(false);
-    // Else the connection may have been heard meanwhile, and stands.
+    // Otherwise the client may have received data meanwhile, and keep the connection.
     if (time === 2) await connected(page, before + 1);
   }
   await gotAll(page, await publisher.stop());
@@ -81,7 +81,7 @@ test('a network that is gone for a while costs nothing', async (t) => {
 
 test('a network that is back ends the wait for the next attempt', async (t) => {
   const server = await startServer(t, ...GENEROUS);
-  // A wait of this length would outlast the test.
+  // The test would time out before this wait ends.
   const retry = { base: 10_000_000, cap: 10_000_000 };
   const page = await openPage(t, { entry: 'pages/reader.ts', given: given(server, { retry }) });
   await until(page, () => globalThis.reader?.ready);

@@ -1,11 +1,15 @@
 // Runs the tests that need a browser.
-// Usage: node tests/browser/run.mjs [word…]; with words, the files whose names have one of them.
+// Usage: node tests/browser/run.mjs [word…]. With words, it runs only files whose names contain one
+// of them.
 
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { chosen, root, run } from '../js/bundled.mjs';
 
-/** Processes that share the files, one Chromium each: to start both takes four seconds of a core. */
+/**
+ * Processes that share the files, each with its own Chromium: starting a process and a browser
+ * takes four seconds of a core.
+ */
 const PARTS = 6;
 
 const names = chosen('browser', process.argv.slice(2));

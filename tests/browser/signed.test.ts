@@ -10,7 +10,7 @@ const OWNER = ownerOf(KEY);
 const ID = 'agent.events';
 
 test('a page proves the events of an agent and marks a forged one, whatever the server lets in', async (t) => {
-  // Without `--signed`, this server verifies nothing.
+  // Without `--signed`, this server does not verify messages.
   const server = await startServer(t);
   const options = { ...addresses(server), token: server.token('--user', 'alice') };
   const page = await openPage(t, {

@@ -1,4 +1,4 @@
-/** A page with the SDK in it: bundled from the sources, served on 127.0.0.1. */
+/** A page that contains the SDK: bundled from the sources, served on 127.0.0.1. */
 
 import { existsSync } from 'node:fs';
 import { createServer } from 'node:http';
@@ -13,32 +13,35 @@ const ROOT = process.cwd();
 const SOURCES = join(ROOT, 'js', 'src');
 const HERE = join(ROOT, 'tests', 'browser');
 
-/** What a site is made of. */
+/** Options of a site. */
 export interface SiteOptions {
   /**
-   * The program of the page: a file of `tests/browser/` such as `pages/chat.ts`, or the code
-   * itself. It imports `@hanzoai/pubsub` and its further entries by their public names.
+   * The program of the page: a file of `tests/browser/` such as `pages/chat.ts`, or source code. It
+   * imports `@hanzoai/pubsub` and its other entries by their public names.
    */
   readonly entry: string;
-  /** What stands in the body of the page. */
+  /** Content of the body of the page. */
   readonly html?: string;
   /** Title of the page. */
   readonly title?: string;
   /** Its Content-Security-Policy; default none. */
   readonly policy?: string;
-  /** Whether libraries are as in development: React then mounts twice what is in StrictMode. */
+  /**
+   * Whether to use development builds of libraries. React then mounts components in StrictMode
+   * twice.
+   */
   readonly development?: boolean;
-  /** Further programs by the path they are served at, such as `/worker.js`. */
+  /** Further programs by their path, such as `/worker.js`. */
   readonly programs?: Readonly<Record<string, string>>;
 }
 
-/** A site that is served. */
+/** A running site. */
 export interface Site {
-  /** Address of the page; any path that is no program gives the page. */
+  /** URL of the page. Every path without a program returns the page. */
   readonly url: string;
 }
 
-/** Public names lead to the sources: `@hanzoai/pubsub/x` to `x.ts`, `x.tsx` or `x/index.ts(x)`. */
+/** Resolves public names to sources: `@hanzoai/pubsub/x` to `x.ts`, `x.tsx` or `x/index.ts(x)`. */
 export const fromSources: Plugin = {
   name: 'from sources',
   setup({ onResolve }) {
@@ -52,7 +55,7 @@ export const fromSources: Plugin = {
   },
 };
 
-/** Bundle one program; what it loads lazily comes in files of its own. */
+/** Bundle one program; lazily loaded modules become separate files. */
 async function bundle(entry: string, development = false): Promise<Map<string, Uint8Array>> {
   const file = join(HERE, entry);
   const isFile = /^[\w./-]+\.tsx?$/.test(entry);
@@ -75,7 +78,7 @@ async function bundle(entry: string, development = false): Promise<Map<string, U
     plugins: [fromSources],
     logLevel: 'silent',
   });
-  // A program that comes on standard input is named after it.
+  // esbuild names a program from standard input after it.
   return new Map(
     outputFiles.map(({ path, contents }) => [path.replace(/^\/stdin\.js$/, '/main.js'), contents]),
   );

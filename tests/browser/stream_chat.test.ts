@@ -13,18 +13,18 @@ import { atEnd, bounded, openPage, openProfile, shot, until } from './harness.js
 
 const local = join(process.cwd(), '.venv', 'bin', 'python');
 const PYTHON = existsSync(local) ? local : 'python3';
-/** A person, a family of four, and two languages that have no spaces and no ASCII. */
+/** An emoji, an emoji of several code points, and two languages without spaces and ASCII. */
 const MARKS =
   'Why \u{1f9d1}\u200d\u{1f680} \u{1f468}\u200d\u{1f469}\u200d\u{1f467}\u200d\u{1f466} 消息的顺序 e\u0301?';
-/** Milliseconds for an answer on a machine that has other work. */
+/** Timeout of an answer in milliseconds, also for a busy machine. */
 const ANSWER = 120_000;
 
 declare global {
-  /** What the answer of a tab has shown so far: each state of its text, in order. */
+  /** Every state of the text of an answer that a tab has shown, in order. */
   var shownTexts: string[];
 }
 
-/** The chat, started as its reader starts it, and the address of its page. */
+/** Start the chat as a user does; returns the URL of its page. */
 async function startChat(t: TestContext, ...flags: string[]): Promise<string> {
   const chat: ChildProcess = spawn(PYTHON, ['examples/chat', ...flags], {
     stdio: ['ignore', 'pipe', 'inherit'],
@@ -48,7 +48,7 @@ async function startChat(t: TestContext, ...flags: string[]): Promise<string> {
   );
 }
 
-/** A tab of a user, once it is in the room. */
+/** Open a tab of a user, and wait until it is in the room. */
 async function enter(
   t: TestContext,
   url: string,
@@ -75,7 +75,7 @@ const textOf = (page: Page): Promise<string> =>
     [...shown.querySelectorAll('.words')].map((part) => part.textContent).join(''),
   );
 
-/** Record each state of the newest answer's text, until the page is loaded again. */
+/** Record every state of the newest answer's text, until the page is reloaded. */
 async function record(page: Page): Promise<void> {
   await page.evaluate(() => {
     globalThis.shownTexts = [];
@@ -94,7 +94,7 @@ async function record(page: Page): Promise<void> {
   });
 }
 
-/** Each text that a tab showed continues the one before, and is the beginning of the whole. */
+/** Each text that a tab showed extends the previous one, and is the beginning of the whole text. */
 async function assertGrew(page: Page, whole: string): Promise<void> {
   const texts = await page.evaluate(() => globalThis.shownTexts);
   assert.ok(texts.length > 0);
@@ -106,7 +106,7 @@ async function assertGrew(page: Page, whole: string): Promise<void> {
   assert.ok(whole.startsWith(before));
 }
 
-/** Resolves once an element shows this text, however short the moment; call it before the cause. */
+/** Resolves when an element shows this text, even for a short moment. Call it before the cause. */
 function shows(page: Page, selector: string, text: string): Promise<void> {
   return bounded(
     page.evaluate(
@@ -181,7 +181,7 @@ test('two tabs see an answer and its tool call grow, and each stops it for both'
   assert.ok(stopped.startsWith(`“${MARKS}” I search the text for that. `), stopped);
   assert.ok(stopped.length < 900, 'the answer was stopped before its end');
 
-  // A latecomer sees the history: the messages, and the answer as it ended.
+  // A latecomer sees the history: the messages, and the complete answer.
   const chen = await enter(t, url, 'chen');
   await chen.locator('.said', { hasText: 'Hello' }).waitFor();
   await ends(chen, 'aborted');
@@ -236,7 +236,8 @@ test('an answer survives a reload and the SIGKILL of its writer, code point for 
   await ben.locator('[data-note="writer.died"]').waitFor();
   await ben.locator('.answer', { hasText: 'waiting for another writer' }).waitFor();
   await ben.locator('[data-note="writer.started"]').waitFor();
-  // Killed again, by the other tab, and this time the reader loads the page while nothing writes.
+  // The other tab kills the writer again, and this time the user reloads the page while no process
+  // writes.
   await hasWords(ben, 80);
   await ben.getByRole('button', { name: 'Kill the writer' }).click();
   await ana.locator('[data-note="writer.died"]').nth(1).waitFor();
@@ -247,7 +248,7 @@ test('an answer survives a reload and the SIGKILL of its writer, code point for 
   const whole = await textOf(ana);
   assert.deepEqual([...(await textOf(ben))], [...whole]);
   for (const page of [ana, ben]) await assertGrew(page, whole);
-  // The same question, with a writer that lives, has the same answer.
+  // The same question with a surviving writer has the same answer.
   await say(ana, MARKS);
   await ana.locator('.answer').nth(1).waitFor();
   await ends(ana, 'done');
@@ -261,7 +262,7 @@ test('the chat is usable by keyboard, and in order at three widths, light and da
   await say(ben, 'Shall we ask about the relay?');
   await ends(ana, 'done');
 
-  // By keyboard alone: write, send, reach Stop.
+  // With the keyboard alone: write, send, and reach Stop.
   await ana.getByLabel('Message', { exact: true }).focus();
   await ana.keyboard.type('Why did the relay make the post fast?');
   await ana.keyboard.press('Enter');

@@ -26,14 +26,14 @@ const TAB = `
   await ps.subscribe('demo.tabs', { onMessage: ({ data }) => got.push(data) });
   document.title = 'ready';`;
 
-/** What the server counts. */
+/** The counters of the server. */
 async function metric(server: Server, name: string): Promise<number> {
   const text = await (await fetch(`${server.http}/metrics`)).text();
   const line = text.split('\n').find((line) => line.startsWith(`hanzo_pubsub_${name} `));
   return Number(line?.split(' ')[1]);
 }
 
-/** Sockets that are open at the server, those of publishers too. */
+/** Open sockets at the server, including those of publishers. */
 function sockets(server: Server): Promise<number> {
   return metric(server, 'connections{form="socket"}');
 }
@@ -49,7 +49,7 @@ async function openTab(
   return page;
 }
 
-/** With HANZO_PUBSUB_SOAK as many as a busy person has. */
+/** With HANZO_PUBSUB_SOAK, as many tabs as a busy user has. */
 const TABS = process.env['HANZO_PUBSUB_SOAK'] ? 20 : 6;
 
 test('many tabs have one socket; each leader is closed, and every tab that is left has every message once', async (t) => {
@@ -78,7 +78,7 @@ test('many tabs have one socket; each leader is closed, and every tab that is le
       await new Promise((resolve) => setTimeout(resolve, 2));
     }
   })();
-  // Another tab comes for each that goes, so that as many leaders can be closed.
+  // Open a new tab for each that closes, so that this many leaders can be closed.
   for (let turn = 0; turn < TABS; turn += 1) {
     const leader = pages.shift() as Page;
     await leader.close();
@@ -103,7 +103,7 @@ test('many tabs have one socket; each leader is closed, and every tab that is le
 test('a tab that is frozen loses the socket, and has missed nothing when it is thawed', async (t) => {
   const server = await startServer(t, '--publish-rate-service', '10000');
   const site = await serveSite(t, { entry: TAB });
-  // A tab that is looked at cannot be frozen; the one that was opened last is.
+  // A visible tab cannot be frozen; the tab that was opened last is visible.
   const profile = await openHideableProfile(t);
   const options = { pingInterval: 300, pongTimeout: 300, openTimeout: 2_000 };
   const given = {
@@ -128,7 +128,7 @@ test('a tab that is frozen loses the socket, and has missed nothing when it is t
   await tools.send('Page.setWebLifecycleState', { state: 'frozen' });
   await publish(10, 20);
   for (const page of others) await has(page, 20);
-  // That of the frozen tab, the publisher's, and at least another one.
+  // The socket of the frozen tab, of the publisher, and of at least one other tab.
   assert((await metric(server, 'connections_total')) > 2);
 
   await tools.send('Page.setWebLifecycleState', { state: 'active' });

@@ -17,7 +17,7 @@ for (const transport of ['websocket', 'sse']) {
     });
     await until(page, () => globalThis.reader?.ready);
     const publisher = publishNumbers(t, server, TOPIC);
-    // Each is renewed four seconds before its end: the first has ended by then.
+    // Each token is renewed four seconds before it expires. The first one has expired by then.
     await until(page, () => reader.asked.length > 6);
     const before = await page.evaluate(() => reader.got.length);
     await until(page, (count) => reader.got.length > count + 10, before);

@@ -16,7 +16,7 @@ declare const told: { ready: string; data: unknown[] };
 
 const TOPIC = 'demo.work';
 
-/** A page that leaves the client to a worker; the code makes `port` of it. */
+/** A page that runs the client in a worker. The code assigns `port`. */
 function page(port: string): string {
   return `
     window.told = { ready: '', data: [] };
@@ -35,7 +35,7 @@ function given(server: Server): object {
   };
 }
 
-/** Let three messages through a cut reach the pages. */
+/** Check that three messages reach the pages, although the connection is cut. */
 async function getThrough(server: Server, pages: readonly Page[]): Promise<void> {
   for (const page of pages) await until(page, () => told.ready);
   const bob = server.client({ token: server.token('--user', 'bob') });
@@ -73,6 +73,6 @@ test('the client runs in a shared worker: two tabs have one connection', async (
   const ids = await Promise.all(both.map((each) => each.evaluate(() => told.ready)));
   assert.equal(ids[0], ids[1]);
   const metrics = await (await fetch(`${server.http}/metrics`)).text();
-  // The publisher's, and that of the worker.
+  // The socket of the publisher, and that of the worker.
   assert.match(metrics, /^hanzo_pubsub_connections\{form="socket"\} 2/m);
 });

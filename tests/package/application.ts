@@ -1,4 +1,4 @@
-/** The empty folder into which the package is installed, and what is run there. */
+/** The empty folder into which the package is installed, and the commands that run there. */
 
 import { spawn } from 'node:child_process';
 import { existsSync, mkdirSync, writeFileSync } from 'node:fs';
@@ -13,13 +13,14 @@ export const ROOT: string = process.cwd();
 export const APPLICATION: string = process.env['PUBSUB_APPLICATION'] ?? '';
 if (!APPLICATION) throw new Error('Run these tests by `node tests/package/run.mjs`.');
 
-/** The package as it is installed there. */
+/** The installed package. */
 export const INSTALLED: string = join(APPLICATION, 'node_modules', '@hanzoai', 'pubsub');
 
-// A test runner that finds this believes that it is part of another one, and says nothing.
+// A test runner that finds this variable assumes that it is part of another one, and prints
+// nothing.
 const { NODE_TEST_CONTEXT: _, ...environment } = process.env;
 
-/** Run a command in a folder, and give what it wrote to its standard output. */
+/** Run a command in a folder; returns its standard output. */
 export async function run(
   command: string,
   parameters: readonly string[],
@@ -38,7 +39,7 @@ export async function run(
   child.stderr.on('data', (chunk: Buffer) => {
     said = `${said}${chunk}`.slice(-8_000);
   });
-  // A program may end without reading what it is given.
+  // A program may exit without reading its input.
   child.stdin.on('error', () => {});
   child.stdin.end(input);
   const [code, signal] = await new Promise<[number | null, string | null]>((resolve, reject) => {
@@ -51,7 +52,7 @@ export async function run(
   );
 }
 
-/** The Node of a major version: this one, or one that is installed into a cache. */
+/** The Node of a major version: the running one, or one that is installed into a cache. */
 export async function findNode(major: number): Promise<string> {
   if (Number.parseInt(process.versions.node, 10) === major) return process.execPath;
   const platform = process.platform === 'win32' ? 'win' : process.platform;
@@ -67,14 +68,14 @@ export async function findNode(major: number): Promise<string> {
   return path;
 }
 
-/** What `programs/everyday.mjs` is given. */
+/** The input of `programs/everyday.mjs`. */
 export function given(server: Server, topic: string): { options: object; topic: string } {
   const token = server.token('--user', 'alice');
   const retry = { base: 20, cap: 100 };
   return { options: { url: server.ws, restUrl: server.http, token, retry }, topic };
 }
 
-/** What it tells when all is well. */
+/** Its output if everything works. */
 export const EVERYDAY: object = {
   socket: {
     messages: ['one', 'two', 'three'],

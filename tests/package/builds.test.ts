@@ -7,7 +7,10 @@ import { build as buildByVite } from 'vite';
 
 import { APPLICATION, run } from './application.js';
 
-/** Tries options of which one is out of range, one has no name, and one sends the token in the clear. */
+/**
+ * Tries three invalid options: a value out of range, an unknown name, and an unencrypted URL with a
+ * token.
+ */
 const PROGRAM = `
 import { PubSub } from '@hanzoai/pubsub';
 
@@ -95,7 +98,7 @@ try {
     bundle: true,
     format: 'esm',
     platform: 'browser',
-    // A comment may have the same words.
+    // A comment may contain the same words.
     minifyWhitespace: true,
     splitting: false,
     outfile,
@@ -119,6 +122,6 @@ try {
     'has an empty segment',
   ];
   for (const sentence of absent) assert.ok(!text.includes(sentence), sentence);
-  // No code says this, and a page whose chunks were replaced has to find out.
+  // No code describes this problem, and a page whose chunks were replaced must find out about it.
   assert.ok(text.includes('A part of the client did not load.'));
 });

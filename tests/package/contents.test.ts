@@ -11,7 +11,7 @@ const files = readdirSync(INSTALLED, { recursive: true, encoding: 'utf8' })
   .filter((name) => !name.startsWith('node_modules'))
   .map((name) => join(INSTALLED, name));
 const manifest = JSON.parse(readFileSync(join(INSTALLED, 'package.json'), 'utf8'));
-/** Packages that the users of an entry install. */
+/** Packages that users of an entry install. */
 const PEERS: Record<string, RegExp> = {
   './react': /^react(\/|$)/,
   './signed': /^@noble\//,

@@ -13,7 +13,7 @@ import { atEnd } from '../browser/ending.js';
 import { BOUND, Server } from '../js/runtime/server.js';
 import { hasStatus, openTab, PYTHON, paste } from './guide.js';
 
-/** `python worker.py`, until it ends. */
+/** Run `python worker.py` until it ends. */
 async function work(t: TestContext, folder: string, server: Server): Promise<void> {
   const child = spawn(PYTHON, ['worker.py'], {
     cwd: folder,
@@ -29,7 +29,7 @@ async function work(t: TestContext, folder: string, server: Server): Promise<voi
   assert.deepEqual(await once(child, 'exit'), [0, null]);
 }
 
-/** All three jobs are shown, at their end. */
+/** All three jobs are shown as finished. */
 async function areDone(page: Page): Promise<void> {
   const reached = (): boolean => {
     const bars = [...document.querySelectorAll('progress')];

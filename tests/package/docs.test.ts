@@ -1,4 +1,4 @@
-/** The TypeScript programs of the docs and of the package's README, as a newcomer has them. */
+/** The TypeScript programs of the docs and of the package's README, run as a new user runs them. */
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -19,7 +19,7 @@ const PAGES = ['typescript', 'typed', 'quickstart', 'requests'].map((name) => `d
 const BLOCK = /^```(?<language>js|ts)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```/gms;
 const TYPES = join(ROOT, 'node_modules', '@types');
 
-/** A WebSocket where Node has none: 20 is the oldest that the package runs on. */
+/** A WebSocket for Node versions without one. Node 20 is the oldest supported version. */
 const SOCKET = `
   import WebSocket from '${pathToFileURL(join(ROOT, 'node_modules', 'ws', 'wrapper.mjs'))}';
   globalThis.WebSocket ??= WebSocket;
@@ -44,7 +44,10 @@ before(() => {
   }
 });
 
-/** The program itself, or one in TypeScript without its types: Node 20 does not strip them. */
+/**
+ * The program itself, or without its types if it is TypeScript, because Node 20 does not strip
+ * types.
+ */
 async function runnable(program: string): Promise<string> {
   if (!program.endsWith('.ts')) return program;
   const text = readFileSync(join(folder, program), 'utf8');
@@ -63,7 +66,7 @@ function start(program: string, environment: Record<string, string>, ...options:
   });
 }
 
-/** What a program printed. The program must end on its own, with success. */
+/** The output of a program, which must exit by itself with success. */
 async function output(child: ReturnType<typeof start>): Promise<string> {
   let printed = '';
   for (const stream of [child.stdout, child.stderr]) {
@@ -162,7 +165,7 @@ test('the sample of getToken takes a token, and no page of errors for one', asyn
   assert.deepEqual(told, [{ value: 'ey...', expiresAt: 5 }, 'SyntaxError', 'AuthRefused', 'Error']);
 });
 
-/** Whether an endpoint gives a token that the server takes. */
+/** Whether an endpoint returns a token that the server accepts. */
 async function gives(server: Server, answer: Response): Promise<void> {
   assert.equal(answer.status, 200);
   const { token, expiresAt } = (await answer.json()) as { token: string; expiresAt: number };

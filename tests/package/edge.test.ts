@@ -29,7 +29,7 @@ export default {
 };
 `;
 
-/** The program as a bundler for edge runtimes makes it, chunks apart. */
+/** The program as a bundler for edge runtimes builds it, with separate chunks. */
 async function bundle(): Promise<string[]> {
   const { metafile } = await build({
     stdin: { contents: PROGRAM, resolveDir: APPLICATION },

@@ -1,4 +1,4 @@
-/** A guide of docs/, pasted into an empty folder as a reader has it. */
+/** A guide of docs/, pasted into an empty folder as a reader does. */
 
 import { once } from 'node:events';
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -16,8 +16,8 @@ const local = join(ROOT, '.venv', 'bin', 'python');
 export const PYTHON: string = existsSync(local) ? local : 'python3';
 
 /**
- * A folder with the files that a page shows; what `npm install` adds in its `page/` is copied from
- * the checkout.
+ * A folder with the files that a page of the docs shows. The packages that `npm install` adds in
+ * its `page/` are copied from the checkout.
  *
  * @param name Name of the page in docs/, without `.md`.
  */
@@ -32,7 +32,7 @@ export function paste(name: string): string {
   mkdirSync(join(modules, '@hanzoai'), { recursive: true });
   for (const name of ['react', 'react-dom', 'scheduler'])
     cpSync(join(ROOT, 'node_modules', name), join(modules, name), { recursive: true });
-  // Copied, so that it finds the React beside it.
+  // Copy it, so that it finds the React in this folder.
   const installed = join(APPLICATION, 'node_modules', '@hanzoai', 'pubsub');
   cpSync(installed, join(modules, '@hanzoai', 'pubsub'), { recursive: true, dereference: true });
   for (const name of ['vite', '@types'])
@@ -40,7 +40,7 @@ export function paste(name: string): string {
   return folder;
 }
 
-/** A port that is free. */
+/** A free port. */
 export async function freePort(): Promise<number> {
   const listener = createServer().listen(0, '127.0.0.1');
   await once(listener, 'listening');
@@ -50,7 +50,7 @@ export async function freePort(): Promise<number> {
   return typeof address === 'object' ? (address?.port ?? 0) : 0;
 }
 
-/** A tab at an address, with bounded waits. */
+/** Open a tab at an address, with bounded waits. */
 export async function openTab(browser: Browser, address: string): Promise<Page> {
   const page = await browser.newPage();
   page.setDefaultTimeout(BOUND);

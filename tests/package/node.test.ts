@@ -10,7 +10,7 @@ let server: Server;
 
 before(async () => {
   server = await Server.start();
-  // Beside the programs, not below node_modules/: the package is all that is installed.
+  // Next to the programs and not in node_modules/, because only the package is installed.
   cpSync(join(ROOT, 'node_modules', 'ws'), join(APPLICATION, 'ws'), { recursive: true });
 });
 after(() => server.stop());

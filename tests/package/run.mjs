@@ -1,5 +1,6 @@
 // Packs the package, installs it into an empty folder, and runs the tests that use it from there.
-// Usage: node tests/package/run.mjs [word…]; with words, the files whose names have one of them.
+// Usage: node tests/package/run.mjs [word…]. With words, it runs only files whose names contain one
+// of them.
 
 import { spawnSync } from 'node:child_process';
 import { cpSync, mkdtempSync, readdirSync, realpathSync, rmSync, writeFileSync } from 'node:fs';
@@ -9,14 +10,14 @@ import { chosen, root, run } from '../js/bundled.mjs';
 
 const names = chosen('package', process.argv.slice(2));
 
-/** Run a command to its end; its output is shown where it fails. */
+/** Run a command to its end, and show its output if it fails. */
 function execute(command, parameters, cwd) {
   const { status, error, stdout } = spawnSync(command, parameters, { cwd, encoding: 'utf8' });
   if (error) throw error;
   if (status !== 0) throw new Error(`${command} ${parameters.join(' ')}\n${stdout}`);
 }
 
-// Outside of this folder, where nothing but the package is found.
+// Outside of the repository, where only the package is found.
 const application = realpathSync(mkdtempSync(join(tmpdir(), 'pubsub-package-')));
 let status = 1;
 try {

@@ -1,4 +1,4 @@
-/** Every TypeScript sample of README and docs/ compiles against the package, as it is shown. */
+/** Every TypeScript sample of README and docs/ compiles against the package without changes. */
 
 import assert from 'node:assert/strict';
 import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
@@ -10,12 +10,15 @@ import { APPLICATION, INSTALLED, ROOT, run } from './application.js';
 const FENCE =
   /(?<directive><!-- not run: [^\n]* -->\n)?^```(?<language>[jt]sx?|vue|svelte)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```$/gms;
 
-/** Files of a guide, which its own test builds and runs. */
+/** Files of a guide that another test builds and runs. */
 const OF_A_GUIDE = /^page\//;
-/** Samples in other languages: only their script is TypeScript. */
+/** Samples in other formats, of which only the script is TypeScript. */
 const SCRIPT = /<script[^>]*>\n(.*?)<\/script>/s;
 
-/** What samples call of the reader's own program. Nothing of the product is declared here. */
+/**
+ * Declarations for functions of the reader's own program that samples call. They declare nothing of
+ * the product.
+ */
 const READER = `
 import type { PubSub, PubSubOptions, TokenCallback } from '@hanzoai/pubsub';
 import type { Anthropic } from '@anthropic-ai/sdk';
@@ -102,7 +105,7 @@ test('every sample compiles, with what it imports and nothing else of the produc
     target: 'es2022',
     module: 'esnext',
     moduleResolution: 'bundler',
-    // A sample without an import is a module all the same, with names of its own.
+    // A sample without an import is also a module, with its own names.
     moduleDetection: 'force',
     skipLibCheck: true,
     lib: ['ES2023', 'DOM', 'DOM.Iterable', 'ESNext.Disposable'],

@@ -1,4 +1,4 @@
-/** The chat of docs/streams.md, pasted into an empty folder: backend, page, and what to try. */
+/** The chat of docs/streams.md, pasted into an empty folder: backend, page, and the experiments. */
 
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
@@ -14,7 +14,7 @@ import { BOUND, Server } from '../js/runtime/server.js';
 import { ROOT, run } from './application.js';
 import { freePort, hasStatus, openTab, PYTHON, paste } from './guide.js';
 
-/** `uvicorn backend:app`, and its address once it answers. */
+/** Run `uvicorn backend:app`; returns its URL when it answers. */
 async function startBackend(t: TestContext, folder: string, server: Server): Promise<string> {
   const port = await freePort();
   const child = spawn(PYTHON, ['-m', 'uvicorn', 'backend:app', '--port', `${port}`], {
@@ -59,7 +59,7 @@ async function ask(page: Page, question: string): Promise<void> {
   await page.getByRole('button', { name: 'Ask' }).click();
 }
 
-/** Both pages of the guide, which compile under strict rules, in a build of Vite; its address. */
+/** Type-check both pages of the guide strictly, and build them with Vite; returns the URL. */
 async function serve(t: TestContext, folder: string): Promise<string> {
   const root = join(folder, 'page');
   const compiler = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');

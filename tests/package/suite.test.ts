@@ -15,8 +15,8 @@ before(async () => {
 after(() => rmSync(built, { recursive: true, force: true }));
 
 /**
- * The tests that use the first entry only, and replace nothing inside. Tests of another entry take
- * it from the sources, whose error classes are not those of the package.
+ * The tests that use only the first entry and replace no internals. Tests of another entry import
+ * it from the sources, whose error classes differ from those of the package.
  */
 function suites(): string[] {
   const folder = join(built, 'tests', 'js', 'runtime');
@@ -31,12 +31,12 @@ function suites(): string[] {
       !/\/js\/src\/(signed|tokens)\//.test(text)
     );
   });
-  // Without a file, `node --test` would run all that it finds.
+  // Without a file, `node --test` would run all tests that it finds.
   assert.ok(found.length > 0, 'no test comes by the first entry alone');
   return found;
 }
 
-/** The Node of this process runs the same tests from the sources: see `tests/js/run.mjs`. */
+/** On this version of Node, `tests/js/run.mjs` runs the same tests from the sources. */
 const others = [20, 22, 24].filter((major) => major !== Number.parseInt(process.versions.node, 10));
 
 for (const [index, major] of others.entries()) {

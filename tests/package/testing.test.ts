@@ -8,7 +8,7 @@ import { APPLICATION, findNode, ROOT, run } from './application.js';
 
 const COMPILER = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
 
-/** No test opens a socket, or waits for a time that passes. */
+/** No test opens a socket or waits in real time. */
 const ALONE = `
   const net = require('node:net');
   for (const method of ['connect', 'listen']) {
@@ -20,7 +20,7 @@ const ALONE = `
 
 let folder: string;
 
-/** The tests of docs/testing.md and of the example, as a user has them. */
+/** The tests of docs/testing.md and of the example, run as a user runs them. */
 before(() => {
   folder = mkdtempSync(join(APPLICATION, 'testing-'));
   cpSync(join(ROOT, 'examples', 'testing'), folder, { recursive: true });

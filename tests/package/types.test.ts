@@ -6,7 +6,7 @@ import { APPLICATION, ROOT, run } from './application.js';
 
 const COMPILER = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
 
-/** What an application's compiler is set to, beside what all of these have. */
+/** Compiler settings of applications, in addition to the common ones. */
 const SETTINGS: Record<string, { files: string[]; compilerOptions: object }> = {
   'by Node, with the types of browsers': {
     files: ['application.mts', 'common.cts', 'browser_socket.mts'],
@@ -41,7 +41,7 @@ for (const [how, { files, compilerOptions }] of Object.entries(SETTINGS)) {
     const folder = mkdtempSync(join(APPLICATION, 'types-'));
     cpSync(join(ROOT, 'tests', 'package', 'types'), folder, { recursive: true });
     const config = {
-      // The declarations of the package are checked, too.
+      // Check the declarations of the package, too.
       compilerOptions: {
         strict: true,
         noEmit: true,

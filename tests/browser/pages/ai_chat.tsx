@@ -1,11 +1,11 @@
-/** A chat of the AI SDK whose answers come over a topic. */
+/** A chat of the AI SDK whose answers arrive over a topic. */
 
 import { PubSub } from '@hanzoai/pubsub';
 import { HanzoChatTransport } from '@hanzoai/pubsub/ai-sdk';
 import { useState } from 'react';
 import { createRoot } from 'react-dom/client';
 
-/** What the page uses of `useChat`. */
+/** The part of `useChat` that the page uses. */
 interface Chat {
   readonly messages: readonly {
     readonly id: string;
@@ -18,7 +18,7 @@ interface Chat {
   readonly stop: () => Promise<void>;
 }
 
-// Its types do not pass the checks of this repository.
+// The types of this package fail the checks of this repository.
 const { useChat } = (await import('@ai-sdk/react' as string)) as {
   useChat(options: { id: string; transport: HanzoChatTransport; resume: boolean }): Chat;
 };

@@ -1,4 +1,4 @@
-/** A chat of whoever opens the page, with who is there and who is typing. */
+/** A chat with presence and typing indicators; each page is a user. */
 
 import { PubSub } from '@hanzoai/pubsub';
 

@@ -1,15 +1,15 @@
 import type { PubSubOptions } from '@hanzoai/pubsub';
 
 declare global {
-  /** What the test gives the page. */
+  /** Values that the test passes to the page. */
   var given: {
     readonly options: PubSubOptions;
     readonly topic: string;
     readonly title?: string;
-    /** How often the page's backend refuses a token. */
+    /** How often the page's backend rejects a request for a token. */
     readonly refusals?: number;
   };
 
-  /** Where the test gives one: makes a token that lives so many seconds. */
+  /** If the test passes it: creates a token with this lifetime in seconds. */
   var mint: ((reason: string) => Promise<string>) | undefined;
 }

@@ -1,4 +1,4 @@
-/** How the pages of the tests look, so that their pictures can be read. */
+/** The layout of the test pages, so that their screenshots can be read. */
 
 const CSS = `
 :root { color-scheme: light dark; font: 15px/1.5 system-ui, sans-serif; --line: color-mix(in srgb, currentColor 18%, transparent); }
@@ -20,7 +20,7 @@ form { grid-column: 1 / -1; }
 input { width: 100%; box-sizing: border-box; font: inherit; padding: 8px 12px; border: 1px solid var(--line); border-radius: 8px; }
 `;
 
-/** An element with text and children. */
+/** Create an element with text and children. */
 export function make(
   tag: string,
   properties: Record<string, string> = {},
@@ -32,7 +32,7 @@ export function make(
   return element;
 }
 
-/** The frame of a page: title with the state, counters by name, a long list, a short one. */
+/** The layout of a page: title with the state, counters by name, a long list, a short list. */
 export function frame(title: string, counters: readonly string[]) {
   const state = make('span', { class: 'state' }, 'initialized');
   const figures = new Map(counters.map((name) => [name, make('dd', {}, '0')]));

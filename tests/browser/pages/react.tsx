@@ -1,4 +1,4 @@
-/** A chat in React: the test says what is mounted, and counts what goes over the wire. */
+/** A chat in React: the test controls what is mounted, and counts the frames. */
 
 import { AuthRefused, type PubSubOptions } from '@hanzoai/pubsub';
 import { createHooks } from '@hanzoai/pubsub/react';
@@ -9,15 +9,15 @@ const { PubSubProvider, useTopic, usePresence, useConnection } = createHooks<{
   [room: `demo.${string}`]: { readonly text: string };
 }>();
 
-/** What the test sees. */
+/** Functions and values for the test. */
 export interface Seen {
   readonly sockets: WebSocket[];
   readonly sent: { readonly type: string; readonly topics?: readonly string[] }[];
   readonly problems: string[];
   renderings: number;
-  /** Show a room; another `build` mounts everything anew. */
+  /** Show a room; another `build` mounts everything again. */
   show(room: string | null, build: number): void;
-  /** Take everything away. */
+  /** Unmount everything. */
   hide(): void;
 }
 
@@ -42,7 +42,7 @@ class CountedSocket extends WebSocket {
   }
 }
 
-/** How often the backend refuses a token. */
+/** How often the backend rejects a request for a token. */
 let refusals = given.refusals ?? 0;
 
 const options: PubSubOptions = {

@@ -1,20 +1,20 @@
-/** A page that reads numbers from a topic, and goes on where it stood when it is loaded anew. */
+/** A page that reads numbers from a topic, and continues from its position after a reload. */
 
 import { type Gap, PubSub } from '@hanzoai/pubsub';
 
 import { frame } from './look.js';
 
-/** What a test looks at. */
+/** Values for the test. */
 export interface Reader {
   readonly ps: PubSub;
-  /** The numbers, in the order they came; those of the page before a reload included. */
+  /** The received numbers in order, including those of the page before a reload. */
   readonly got: number[];
   readonly gaps: Gap[];
-  /** Every state, and the reason for it. */
+  /** Every state, with its reason. */
   readonly states: [state: string, reason: string][];
-  /** Why tokens were asked for. */
+  /** The reasons of the token requests. */
   readonly asked: string[];
-  /** Whether the server has taken the subscription. */
+  /** Whether the server has accepted the subscription. */
   ready: boolean;
 }
 
@@ -64,7 +64,7 @@ const sub = await ps.subscribe(given.topic, {
     view.count('received', got.length);
   },
 });
-// What was handled and where it stands are written together, as the page goes.
+// Save the processed messages and the position together when the page is hidden.
 addEventListener('pagehide', () => {
   sessionStorage.setItem('kept', JSON.stringify({ got, after: sub.positions }));
 });

@@ -1,11 +1,11 @@
-/** A page that asks for nothing but `recover`: the client knows where the page before stood. */
+/** A page that only sets `recover`: the client restores the positions of the page before. */
 
 import { type Gap, PubSub } from '@hanzoai/pubsub';
 
-/** What a test looks at. */
+/** Values for the test. */
 export interface Recovered {
   readonly ps: PubSub;
-  /** The numbers of all pages of this tab, in the order they came. */
+  /** The numbers of all pages of this tab, in the order they arrived. */
   readonly got: number[];
   readonly gaps: Gap[];
   readonly states: string[];

@@ -1,4 +1,4 @@
-/** The example of signed topics, as its test opens it. */
+/** The page that the test of signed topics opens, built from the example. */
 
 import { fromHex } from '@hanzoai/pubsub/soc';
 import { createRoot } from 'react-dom/client';

@@ -1,16 +1,16 @@
-/** A token stream and reduced messages in React: the test writes them. */
+/** A token stream and reduced messages in React; the test publishes them. */
 
 import { PubSubProvider, type StreamView, useStream, useTopic } from '@hanzoai/pubsub/react';
 import { StrictMode, useState } from 'react';
 import { createRoot } from 'react-dom/client';
 
-/** What the test sees. */
+/** Functions and values for the test. */
 export interface Shown {
   heard: number[];
   texts: string[];
   stream: StreamView | undefined;
   renderings: number;
-  /** Show or take away the answer. */
+  /** Mount or unmount the answer. */
   show(visible: boolean): void;
 }
 

@@ -1,4 +1,6 @@
-/** A worker that reads for its page, or (shared) for all pages that connect to it. */
+/**
+ * A worker that subscribes for its page, or as a shared worker for all pages that connect to it.
+ */
 
 import { PubSub, type PubSubOptions } from '@hanzoai/pubsub';
 

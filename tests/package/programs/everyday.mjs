@@ -1,7 +1,7 @@
-// What a program does on an ordinary day. The package comes as an argument: as modules, as
-// CommonJS, or from a bundle.
+// The operations of an ordinary program. The package is an argument: as ES modules, as CommonJS, or
+// as a bundle.
 
-/** A network that lets no WebSocket through. */
+/** A network that blocks WebSockets. */
 class Blocked {
   constructor() {
     throw new Error('No WebSocket here.');
@@ -59,7 +59,7 @@ async function overStream({ PubSub }, { options, topic }) {
   return { messages, transport: asked.includes('text/event-stream') ? 'event stream' : 'unknown' };
 }
 
-/** Errors are classes of the package, with codes. */
+/** Errors are instances of the classes of the package, and have codes. */
 async function refusals({ PubSub, PubSubError }, { options }) {
   const refused = [];
   const refuse = async (operation) => {
