@@ -65,7 +65,7 @@ test('a hidden tab whose timers are throttled stays connected and present', asyn
   });
   await hide(page);
   // A timer of the page with an interval of 50 ms shows the throttling: the server's timeout passes
-  // several times before this timer has fired ten times.
+  // several times before this timer has fired six times.
   const runs = await page.evaluate(
     () =>
       new Promise<number[]>((resolve) => {

@@ -1,5 +1,5 @@
 /**
- * What a test in a browser needs. Run them by `node tests/browser/run.mjs [word of the file name]`.
+ * Functions for browser tests. To run these: `node tests/browser/run.mjs [word of a file name]`.
  *
  * ```ts
  * test('a page gets a message', async (t) => {
@@ -19,9 +19,9 @@
  * });
  * ```
  *
- * `given` is a global of the page and of its reloads, so that no token stands in an address. A page
- * that throws, or writes to `console.error`, fails the test unless it is opened with `mayFail`.
- * Everything is closed when the test ends. Pictures are kept in `tests/browser/artefacts/`.
+ * `given` is a global of the page, also after a reload, so that no address contains a token. A page
+ * that throws or writes to `console.error` fails the test, unless it is opened with `mayFail`.
+ * Everything is closed when the test ends. Screenshots are saved in `tests/browser/artefacts/`.
  */
 
 import assert from 'node:assert/strict';

@@ -1,4 +1,4 @@
-/** Signed messages beside bee-js, the client library of Bee itself. */
+/** Compares signed messages with bee-js, the client library of Bee. */
 
 import assert from 'node:assert/strict';
 import { randomBytes } from 'node:crypto';
@@ -9,7 +9,7 @@ import { Bee, PrivateKey } from '@ethersphere/bee-js';
 import { InvalidPayload } from '../../js/src/errors.js';
 import { ownerOf, sign, toHex, topicAddress, verify } from '../../js/src/soc.js';
 
-/** With HANZO_PUBSUB_SOAK set, many. */
+/** Number of runs; more with HANZO_PUBSUB_SOAK set. */
 const MANY = process.env['HANZO_PUBSUB_SOAK'] ? 1_000 : 6;
 const bee = new Bee('http://127.0.0.1:1');
 

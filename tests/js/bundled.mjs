@@ -11,10 +11,10 @@ import { startForks } from './forks.mjs';
 export const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /**
- * The test files of a folder of tests/. The program ends with 2 where none is meant.
+ * Find the test files of a folder of tests/. The program exits with 2 if no file matches.
  *
  * @param folder Its name.
- * @param words With some, the files whose names have one of them.
+ * @param words If not empty, only files whose names contain one of these words.
  */
 export function chosen(folder, words) {
   const names = readdirSync(join(root, 'tests', folder))
@@ -31,13 +31,13 @@ export function chosen(folder, words) {
 }
 
 /**
- * Run them, two processes at a time; the exit code.
+ * Run the tests, two processes at a time; returns the exit code.
  *
  * @param folder Its name.
- * @param names Of `chosen`.
- * @param timeouts Milliseconds for one test and for the tests of one process, and for all.
- * @param env More variables of their environment.
- * @param parts How many processes share the files; one for each file by default.
+ * @param names The result of `chosen`.
+ * @param timeouts Timeouts in milliseconds: of one test, of the tests of one process, and of all.
+ * @param env Additional environment variables.
+ * @param parts Number of processes that share the files; default one per file.
  */
 export async function run(folder, names, timeouts, env = {}, parts = names.length) {
   const built = join(root, 'node_modules', '.cache', `${folder}-tests`, String(process.pid));

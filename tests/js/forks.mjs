@@ -1,4 +1,4 @@
-// Runs the process that forks servers for the tests: see tests/fork_server.py.
+// Runs the process that forks servers for the tests; see tests/fork_server.py.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -7,10 +7,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 
 /**
- * Start it, and wait until servers can be started.
+ * Start it, and wait until it can start servers.
  *
  * @param root The repository.
- * @returns `env`, a variable for the tests; `stop`, which ends it.
+ * @returns `env`, an environment variable for the tests; `stop`, which ends the process.
  */
 export async function startForks(root) {
   const folder = mkdtempSync(join(tmpdir(), 'pubsub-forks-'));

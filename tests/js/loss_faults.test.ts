@@ -1,4 +1,4 @@
-/** Each fault that `make statements` plants can be planted. */
+/** Each fault of `make statements` can be planted. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';

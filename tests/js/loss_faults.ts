@@ -1,18 +1,18 @@
 /**
- * Faults of what a client in TypeScript may not lose when something breaks, for `make statements`:
- * the counterpart of tests/interop/loss_faults.yaml, which has those of Python.
+ * Faults that make the TypeScript client lose something after a failure, for `make statements`.
+ * tests/interop/loss_faults.yaml contains those of Python.
  */
 
-/** One change of a source, and the tests that must fail with it. */
+/** A change of a source, and the tests that must fail with it. */
 export interface LossFault {
-  /** What the client does wrong with it. */
+  /** What the faulty client does wrong. */
   readonly breaks: string;
   /** The file of the tests, below `tests/js`. */
   readonly file: string;
   readonly tests: readonly string[];
-  /** Where it is planted. */
+  /** The source to change. */
   readonly source: string;
-  /** What is replaced; the source has it once. */
+  /** The text to replace, which occurs once in the source. */
   readonly text: string;
   readonly becomes: string;
 }

@@ -1,4 +1,4 @@
-/** Options that protect: what `new PubSub` refuses before anything is sent. */
+/** Options that protect the user: `new PubSub` rejects these before it sends anything. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

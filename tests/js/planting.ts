@@ -1,13 +1,13 @@
-/** Runs parts of the tests against sources with a fault in them. */
+/** Runs tests against sources that contain a fault. */
 
 import { join } from 'node:path';
 
 import { build, type Plugin } from 'esbuild';
 
 /**
- * A module of the tests as one text, with all that it imports.
+ * Bundle a test module with all of its imports into one text.
  *
- * @param entry Below `tests/js`.
+ * @param entry Path below `tests/js`.
  */
 export async function bundle(entry: string, ...plugins: Plugin[]): Promise<string> {
   const { outputFiles } = await build({
@@ -28,11 +28,11 @@ export async function load<Module>(text: string): Promise<Module> {
 }
 
 /**
- * A module of the tests, with a fault in a source that it imports.
+ * Bundle a test module with a fault in a source that it imports.
  *
- * @param entry Below `tests/js`.
+ * @param entry Path below `tests/js`.
  * @param file The source to replace, below `js/src`.
- * @param source What takes its place.
+ * @param source The text that replaces it.
  */
 export async function plant<Module>(entry: string, file: string, source: string): Promise<Module> {
   const path = join(process.cwd(), 'js', 'src', file);

@@ -1,9 +1,9 @@
-/** fast-check, with the seed of the whole run where there is one. */
+/** fast-check with the seed of the whole test run, if there is one. */
 
 import fc from 'fast-check';
 
 const seed = process.env['HANZO_PUBSUB_TEST_SEED'];
-// fast-check takes 32 bits with a sign.
+// fast-check uses signed 32-bit seeds.
 if (seed !== undefined) fc.configureGlobal({ seed: Number(seed) | 0 });
 
 export { fc };

@@ -1,6 +1,6 @@
-// Plants each fault of loss_faults.ts in the compiled sources and checks that the test it names
-// fails; a part of `make statements`.
-// Usage: node prove.mjs [WORD ...]; takes the faults that have one of the words.
+// Plants each fault of loss_faults.ts in the compiled sources and checks that its tests fail; a
+// part of `make statements`.
+// Usage: node prove.mjs [WORD ...]. With words, it runs only faults that contain one of them.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -12,7 +12,7 @@ import { startForks } from './forks.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
 const root = join(here, '..', '..');
-/** Milliseconds for one test, and for one fault. */
+/** Timeouts in milliseconds, for one test and for one fault. */
 const [TEST_LIMIT, LIMIT] = [60_000, 120_000];
 
 async function run(command, parameters, env = process.env) {
@@ -31,7 +31,7 @@ function escaped(text) {
   return text.replace(/[.*+?^${}()|[\]\\]/g, '\\$&');
 }
 
-/** The tests of a fault: which of them passed and which failed. */
+/** The passed and failed tests of a fault. */
 async function outcome({ file, tests }, built, env) {
   const names = tests.map((name) => `--test-name-pattern=${escaped(name)}$`);
   const parameters = ['--test', `--test-timeout=${TEST_LIMIT}`, '--test-reporter=tap', ...names];
@@ -42,7 +42,7 @@ async function outcome({ file, tests }, built, env) {
   return tests.map((name) => [name, found.get(name)]);
 }
 
-/** Put a source with the fault in the place of the compiled one. */
+/** Replace the compiled source with the faulty one. */
 function plant({ source, text, becomes }, built) {
   const code = readFileSync(join(root, source), 'utf8');
   if (code.split(text).length !== 2)

@@ -1,5 +1,5 @@
-// What failed, and one line of numbers. Each finished test is also a line of the file that
-// HANZO_PUBSUB_TEST_REPORT names, for scripts/run_tests.py.
+// Prints failures, and one line of totals. It also appends a line for each finished test to the
+// file HANZO_PUBSUB_TEST_REPORT, for scripts/run_tests.py.
 
 import { appendFileSync } from 'node:fs';
 
@@ -19,7 +19,7 @@ export default async function* report(events) {
     if (type !== 'test:pass' && type !== 'test:fail') continue;
     if (data.skip !== undefined || data.todo !== undefined) continue;
     const { duration_ms, error, type: kind } = data.details;
-    // The time of a group is that of its tests.
+    // The time of a group is the sum of its tests.
     const milliseconds = kind === 'suite' ? 0 : duration_ms;
     if (type === 'test:pass') {
       passed += 1;

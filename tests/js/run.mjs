@@ -1,6 +1,7 @@
-// Compiles the TypeScript sources with their tests, and runs them. `make check-js` checks the types.
-// Usage: node run.mjs [--build | --fast]; with --build it prints where the compiled files are, and
-// ends; with --fast it leaves out what takes longer than all the rest.
+// Compiles the TypeScript sources with their tests, and runs them. `make check-js` checks the
+// types.
+// Usage: node run.mjs [--build | --fast]. With --build it prints the folder of the compiled files,
+// and exits. With --fast it leaves out the slowest tests.
 
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -13,7 +14,7 @@ import { startForks } from './forks.mjs';
 const root = fileURLToPath(new URL('../..', import.meta.url));
 const built = join(root, 'node_modules', '.cache', 'js-tests', String(process.pid));
 
-/** Folders whose files become modules of their own: tests replace some of them. */
+/** Folders whose files stay separate modules, because tests replace some of them. */
 const SOURCES = [
   'js/src',
   'server-mock/console/src',
@@ -22,10 +23,10 @@ const SOURCES = [
   'tests/conformance',
 ];
 
-/** Faults planted into the session, each searched for by many simulations. */
+/** Tests that plant faults into the session and search for each with many simulations. */
 const SLOW = /mutants/;
 
-// Where a program of this terminal connects to is not where the tests do.
+// The tests must not use the server that the environment of the terminal names.
 const env = Object.fromEntries(
   Object.entries(process.env).filter(([name]) => !/^HANZO_PUBSUB_(URL|REST_URL|TOKEN)$/.test(name)),
 );

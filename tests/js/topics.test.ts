@@ -26,7 +26,7 @@ function isValid(check: (name: string) => string, name: string): boolean {
   }
 }
 
-/** By the number of segments that `**` takes. */
+/** By the number of segments that `**` matches. */
 function plainly(pattern: readonly string[], topic: readonly string[]): boolean {
   const [first, ...rest] = pattern;
   if (first === undefined) return topic.length === 0;

@@ -31,7 +31,7 @@ describe('webhooks', () => {
   });
 
   test('a known request has the known signature', async () => {
-    // From the documents of Standard Webhooks.
+    // From the documentation of Standard Webhooks.
     const headers = await sign('{"test": 2432232314}', 'whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw', {
       id: 'msg_p5jXN8AQM9LWM0D4loKWxJek',
       sentAt: 1_614_265_330_000,

@@ -19,7 +19,7 @@ function delivered(id: string, seq: number): SubscriptionEvent {
   };
 }
 
-/** A store that a component uses, with its subscription. */
+/** A store with the subscription of a component. */
 async function open(): Promise<ReturnType<typeof makeStore>> {
   const made = makeStore();
   made.store.use({}, () => {});
@@ -28,7 +28,7 @@ async function open(): Promise<ReturnType<typeof makeStore>> {
   return made;
 }
 
-/** Ids of the messages, then ids and status of those that are pending. */
+/** The ids of all messages, then id and status of the pending ones. */
 function shown({ state }: TopicStore): readonly string[] {
   const pending = state.pending.map(({ id, status }) => `${id} ${status}`);
   return [...state.messages.map(({ id }) => id), ...pending];

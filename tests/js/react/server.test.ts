@@ -1,4 +1,4 @@
-/** What is rendered on a server, and in a browser before it has taken over from the server. */
+/** Rendering on a server, and in a browser before hydration. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

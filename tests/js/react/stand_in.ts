@@ -1,4 +1,4 @@
-/** A store of messages whose client, frames and timers are the test's. */
+/** A message store whose client, frames and timers are controlled by the test. */
 
 import type { Published, PublishOptions, PubSub } from '../../../js/src/index.js';
 import {
@@ -9,7 +9,7 @@ import {
 } from '../../../js/src/react/topic_store.js';
 import type { Outgoing, SubscriptionEvent } from '../../../js/src/values.js';
 
-/** Frames and timers that come when the test says so. */
+/** Animation frames and timers that run when the test triggers them. */
 export class Beat implements Pace {
   frames: (() => void)[] = [];
   private _now = 0;
@@ -42,11 +42,11 @@ export class Beat implements Pace {
 export interface Asked {
   readonly topics: unknown;
   readonly options: TopicOptions & { readonly presence: boolean; readonly signal: AbortSignal };
-  /** Let the subscription bring something. */
+  /** Deliver a message or gap to the subscription. */
   readonly bring: (...events: SubscriptionEvent[]) => Promise<void>;
-  /** Let it end by an error. */
+  /** End the subscription with an error. */
   readonly fail: (error: Error) => Promise<void>;
-  /** Let it end as it does when the client is closed. */
+  /** End the subscription as a closed client does. */
   readonly end: () => Promise<void>;
 }
 
@@ -57,12 +57,12 @@ export interface Sent {
   readonly topic: string;
   readonly message: Outgoing;
   readonly options: PublishOptions;
-  /** The server accepts it. */
+  /** Accept the publish, as the server does. */
   readonly accept: (seq?: number) => Promise<void>;
   readonly reject: (error: Error) => Promise<void>;
 }
 
-/** A client whose subscriptions bring what the test says. */
+/** A client whose subscriptions deliver what the test sends. */
 function standIn(): {
   readonly client: Pick<PubSub, 'subscribe' | 'publish' | 'on' | 'lastFailure'>;
   readonly asked: Asked[];
@@ -122,7 +122,7 @@ function standIn(): {
   return { client: client as unknown as PubSub, asked, sent };
 }
 
-/** Let happen all that waits for nothing else. */
+/** Run everything that is ready. */
 export async function settle(): Promise<void> {
   for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 }
@@ -132,7 +132,7 @@ export function message(data: number): SubscriptionEvent {
   return { kind: 'message', message: envelope };
 }
 
-/** A store of `a.b` whose client and frames are the test's. */
+/** A store of `a.b` with a controlled client and frames. */
 export function makeStore(): {
   readonly store: TopicStore;
   readonly beat: Beat;

@@ -247,7 +247,7 @@ for (const [words, token, code] of [
     assert.ok(store.state.error instanceof AuthError);
     assert.equal((store.state.error as AuthError).code, code);
 
-    // A component that comes later sees it as well.
+    // A component that subscribes later also receives it.
     const later = createStore(ps, ['c.d'], beat, nothing);
     later.use({}, nothing);
     await turns();

@@ -5,7 +5,7 @@ import { fromAISDK, HanzoChatTransport } from '../../../js/src/ai-sdk/index.js';
 import { readStream, type StreamWriter, writeStream } from '../../../js/src/streams/index.js';
 import { MemoryServer } from '../../../js/src/testing/index.js';
 
-// Its types do not pass the checks of this repository.
+// The types of this package fail the checks of this repository.
 const ai = await import('ai' as string);
 
 const topic = (chat: string): string => `chat.session.${chat}`;
@@ -24,7 +24,7 @@ interface Shown {
   readonly parts: readonly ShownPart[];
 }
 
-/** A chat of the AI SDK, as its React and Vue packages make one of it. */
+/** A chat of the AI SDK, created as its React and Vue packages do. */
 function chat(server: MemoryServer, id: string, begin: () => Promise<StreamWriter>) {
   const state = {
     status: 'ready',

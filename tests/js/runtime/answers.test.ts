@@ -1,4 +1,4 @@
-/** What HTTP answers mean: only those of a PubSub server confirm a publish, or make it a peer. */
+/** HTTP answers: only those of a PubSub server confirm a publish, or identify a peer. */
 
 import assert from 'node:assert/strict';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
@@ -27,7 +27,7 @@ const redirect: Answer = (response) => {
   response.writeHead(302, { Location: '/login' }).end();
 };
 
-/** Run with a site whose answers the test chooses by path; what has none is not found. */
+/** Run with a site whose answers the test chooses by path. Other paths return 404. */
 async function withSite(
   answers: Readonly<Record<string, Answer>>,
   settings: PubSubOptions,

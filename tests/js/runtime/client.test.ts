@@ -293,7 +293,7 @@ test('a reader that is too slow is told of the gap, in its place', async () => {
 test('a connection that is cut ten times loses nothing and repeats nothing', async () => {
   const publisher = server.client({ token: service });
   const claims = ['--user', 'reader', '--org', 'acme', '--service'];
-  // Short lives would make it fall back to an event stream, which has a test of its own.
+  // Short connections would make it fall back to an event stream, which has its own test.
   const reader = server.client({ token: server.token(...claims), transport: 'websocket' });
   const gaps: Gap[] = [];
   reader.on('gap', (gap) => gaps.push(gap));

@@ -1,4 +1,4 @@
-/** Gaps of a program that does not ask for them: logged, or thrown. */
+/** Gaps in a program that does not handle them: logged, or thrown. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -21,7 +21,7 @@ function logging(): { readonly warnings: string[]; readonly logger: object } {
   return { warnings, logger: { warn: (said: string) => warnings.push(said), error: () => {} } };
 }
 
-/** Send more than a small queue takes. */
+/** Send more than a small queue can hold. */
 async function flood(peer: FakePeer, ...topics: string[]): Promise<void> {
   for (let data = 0; data < 100; data += 1) {
     for (const topic of topics) {

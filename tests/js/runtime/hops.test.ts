@@ -1,4 +1,4 @@
-/** The way of a message in, and of a publish out: functions of this package, by name. */
+/** The functions of this package that a received message and a publish pass, by name. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -8,7 +8,10 @@ import { test } from 'node:test';
 
 import { turns, virtualClient } from './virtual.js';
 
-/** What `docs/architecture.md` lists under a heading, as `file: function`: the way, and its helpers. */
+/**
+ * The functions that `docs/architecture.md` lists under a heading, as `file: function`: the path,
+ * and its helpers.
+ */
 function listed(heading: string): { readonly way: string[]; readonly helpers: string[] } {
   const page = readFileSync(join(process.cwd(), 'docs', 'architecture.md'), 'utf8');
   const [, section = ''] = page.split(`\n#### ${heading}\n`);
@@ -21,7 +24,7 @@ function listed(heading: string): { readonly way: string[]; readonly helpers: st
   };
 }
 
-/** The functions of js/src/ that run meanwhile, as `file: function`. */
+/** The functions of js/src/ that run during the call, as `file: function`. */
 async function traced(act: () => Promise<unknown>): Promise<string[]> {
   const inspector = new Inspector();
   inspector.connect();
@@ -39,7 +42,7 @@ async function traced(act: () => Promise<unknown>): Promise<string[]> {
   });
 }
 
-/** What ran is the way that is listed, and helpers; each step of the way ran. */
+/** Check that only the listed path and its helpers ran, and that each step of the path ran. */
 function compare(ran: readonly string[], heading: string, most: number): void {
   const { way, helpers } = listed(heading);
   const nameOf = (one: string): string => one.replace(/.*: (?:get )?/, '');

@@ -1,4 +1,4 @@
-/** Whatever a server sends: nothing is thrown out of the client, and what follows is still read. */
+/** Invalid input from a server: the client never throws because of it, and reads the next frame. */
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -23,7 +23,7 @@ after(() => {
 const deep = `${'['.repeat(100_000)}${']'.repeat(100_000)}`;
 const bytes = (...numbers: number[]): ArrayBuffer => new Uint8Array(numbers).buffer;
 
-/** Frames that are none, with a part of what is said of them. */
+/** Invalid frames, each with a part of the reported error. */
 const REFUSED: readonly [string, unknown, RegExp][] = [
   ['nothing', '', /not JSON/],
   ['no JSON', '{"type":', /not JSON/],
@@ -38,7 +38,7 @@ const REFUSED: readonly [string, unknown, RegExp][] = [
   ['a message without a topic', '{"type":"message","message":{"id":"x"}}', /./],
 ];
 
-/** Frames that say nothing, and are no mistake. */
+/** Frames that have no effect, and are not errors. */
 const IGNORED: readonly [string, string][] = [
   ['the name of a function of every object', '{"type":"constructor"}'],
   ['`__proto__` as a type', '{"type":"__proto__"}'],
@@ -47,7 +47,7 @@ const IGNORED: readonly [string, string][] = [
   ['a prototype', '{"type":"pong","__proto__":{"polluted":true},"constructor":{"prototype":1}}'],
 ];
 
-/** A connected client with a subscription, and what it reports. */
+/** A connected client with a subscription, and the errors that it reports. */
 async function watching() {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   const errors: Error[] = [];
@@ -193,7 +193,7 @@ const KINDS = [
 ];
 const FIELDS = ['topic', 'topics', 'message', 'messages', 'members', 'ref', 'seq', 'positions'];
 
-/** Frames of known types whose fields hold anything, other JSON, any text, any bytes. */
+/** Frames of known types with random fields, other JSON, random text, random bytes. */
 const anything = fc.oneof(
   fc
     .record({
@@ -217,7 +217,7 @@ test('after any frames at all the client lives, and reads what follows on a conn
       await clock.advance(10_000);
       assert.deepEqual(thrown, []);
       assert.ok(ps instanceof PubSub && peer.socket instanceof FakeSocket);
-      // An `auth.error` may end the client; whatever else came must not.
+      // An `auth.error` may end the client. Nothing else may.
       if (ps.state !== 'failed') {
         assert.equal(ps.state, 'connected');
         peer.socket.receive(peer.message('a.last', 'after'));

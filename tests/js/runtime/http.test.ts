@@ -96,7 +96,7 @@ test('a refused token is replaced once', async () => {
   await ps.close();
 });
 
-/** A server that answers in its own way. */
+/** A server with custom answers. */
 async function peculiar(
   answer: (number: number, response: ServerResponse) => void,
 ): Promise<{ http: HttpServer; ps: PubSub }> {

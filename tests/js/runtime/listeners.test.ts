@@ -1,4 +1,4 @@
-/** Errors that no call can throw and nobody listens to: what the log is told. */
+/** Errors that no call can throw and no listener receives are logged. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';

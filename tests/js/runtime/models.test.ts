@@ -14,7 +14,7 @@ import { type Part, readStream, writeStream } from '../../../js/src/streams/inde
 import { MemoryServer } from '../../../js/src/testing/index.js';
 import { load, SPEC } from '../files.js';
 
-// tests/types checks against the types of these packages, which do not pass the checks of this folder.
+// tests/types checks the types against these packages, which fail the checks of this folder.
 const { default: OpenAI } = await import('openai' as string);
 const { default: Anthropic } = await import('@anthropic-ai/sdk' as string);
 const { streamText } = await import('ai' as string);
@@ -30,7 +30,7 @@ const TOPIC = 'chat.session.abc';
 const EXPECTED = load<Record<string, Recorded>>('models', 'expected.json');
 const ASKED = { model: 'm', max_tokens: 9, messages: [{ role: 'user', content: 'weather?' }] };
 
-/** Options of a client that gets a recorded answer. */
+/** Options of a client that receives a recorded answer. */
 const recorded = (name: string) => ({
   apiKey: 'k',
   baseURL: 'http://model.test',
@@ -55,7 +55,7 @@ const SOURCES: Readonly<Record<string, (name: string) => Promise<ModelSource>>> 
     fromAnthropic(new Anthropic(recorded('anthropic')).messages.stream(ASKED)),
 };
 
-/** Publishes what a source gives, and reads it. */
+/** Publishes the pieces of a source, and reads the result. */
 async function published(source: ModelSource) {
   const server = await new MemoryServer().start();
   const writing = writeStream(server.client(), TOPIC, { id: 'r1', window: 0 });

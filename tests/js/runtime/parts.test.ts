@@ -1,4 +1,4 @@
-/** Parts of a client that are loaded where they are needed. */
+/** Parts of a client that are loaded when they are needed. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -8,7 +8,7 @@ import { PARTS } from '../../../js/src/runtime/parts.js';
 import { deferred } from './server.js';
 import { type FakePeer, turns, virtualClient } from './virtual.js';
 
-/** Have a part loaded in another way while `body` runs. */
+/** Replace the loading of a part while `body` runs. */
 async function loading<Name extends keyof typeof PARTS>(
   name: Name,
   load: (usual: (typeof PARTS)[Name]) => Promise<unknown>,
@@ -29,7 +29,7 @@ interface Batch {
   readonly messages?: readonly { readonly data: unknown }[];
 }
 
-/** The data of each message that was published, in order. */
+/** The data of all published messages, in order. */
 function published({ socket }: FakePeer): unknown[] {
   return socket.frames('publish').flatMap((frame) => {
     const { message, messages = [message] } = frame as unknown as Batch;

@@ -1,4 +1,4 @@
-/** What takes too long, and who is given up. */
+/** Timeouts of publishes, requests and connections. */
 
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
@@ -135,7 +135,7 @@ test('publishes leave in the order of the calls, one by one or in batches', asyn
     const list = (frame['messages'] ?? [frame['message']]) as { readonly data: number[] }[];
     return list.map(({ data }) => data.slice(0, 2));
   });
-  // The rest of a batch that is too big for one frame follows when its first frame was answered.
+  // When the first frame of a split batch is answered, the rest follows.
   const first = sent.filter(([call, n]) => call !== 2 || (n ?? 0) < 5);
   assert.deepEqual(first, [[1], [2, 0], [2, 1], [2, 2], [2, 3], [2, 4], [3], [4]]);
   assert.deepEqual(
@@ -189,7 +189,7 @@ test('what a loader of state throws is reported, and the messages go on', async 
   await ps.close();
 });
 
-/** A request that nobody answers. */
+/** A request that gets no answer. */
 const unanswered: typeof fetch = (_, init) =>
   new Promise((_, reject) => {
     init?.signal?.addEventListener('abort', () => reject(new Error('aborted')));

@@ -6,7 +6,7 @@ import { MemoryServer } from '../../../js/src/testing/index.js';
 
 const TOPIC = 'chat.session.abc';
 
-/** A server, and a client of a user whose warnings are kept. */
+/** A server, and a client of a user that collects its warnings. */
 async function rig(publishRateUser: number) {
   const server = await new MemoryServer({ publishRateUser }).start();
   const warnings: string[] = [];
@@ -14,7 +14,7 @@ async function rig(publishRateUser: number) {
   return { server, warnings, ps: server.client({ token: server.token('alice'), logger }) };
 }
 
-/** What comes of a promise while time passes. */
+/** The result of a promise while time advances. */
 async function within<T>(server: MemoryServer, promise: Promise<T>): Promise<T> {
   let isSettled = false;
   const settled = promise.finally(() => {

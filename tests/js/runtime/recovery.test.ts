@@ -1,4 +1,4 @@
-/** What a client with `recover` keeps in `sessionStorage`, and when it goes on from it. */
+/** What a client with `recover` stores in `sessionStorage`, and when it continues from it. */
 
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -32,7 +32,7 @@ function openTab(t: TestContext, copied: ReadonlyMap<string, string> = new Map()
   const tell = (type: string, persisted = false): void => {
     for (const [wanted, listener] of listeners) if (wanted === type) listener({ persisted });
   };
-  /** The page is gone, and what it left is what the next one finds. */
+  /** Hide the page; the next page finds what it has stored. */
   const reload = (): void => {
     tell('pagehide');
     listeners.length = 0;
@@ -40,7 +40,7 @@ function openTab(t: TestContext, copied: ReadonlyMap<string, string> = new Map()
   return { stored, storage, tell, reload };
 }
 
-/** A later time than the clock of a new page has. */
+/** A time after the start time of a new page's clock. */
 async function wait(clock: VirtualClock, milliseconds: number): Promise<void> {
   clock.sleep(milliseconds, false);
   await turns();

@@ -19,7 +19,7 @@ const add = ({ data }: Message): number => (data as number[]).reduce((a, b) => a
 
 const started = (): Promise<MemoryServer> => new MemoryServer().start();
 
-/** What comes of a promise while time passes. */
+/** The result of a promise while time advances. */
 async function within<T>(server: MemoryServer, promise: Promise<T>, limit = 60_000): Promise<T> {
   let isSettled = false;
   const settled = promise.finally(() => {

@@ -1,4 +1,4 @@
-/** What the sample of HIP-56 takes to be there. */
+/** Declarations that the sample of HIP-56 assumes. */
 
 declare function appendToken(content: string): void;
 declare function updatePresenceUI(members: readonly { readonly user_id: string }[]): void;

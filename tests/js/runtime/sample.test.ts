@@ -1,8 +1,8 @@
 /**
- * The TypeScript sample of HIP-56, compiled and run, not a character changed.
+ * The TypeScript sample of HIP-56, compiled and run without any change.
  *
- * It names `wss://pubsub.hanzo.ai:8057/ws` and the token `ey...`. The WebSocket that it finds in its
- * global scope dials the test's server instead, and shows it a token that this server knows.
+ * It names `wss://pubsub.hanzo.ai:8057/ws` and the token `ey...`. The global WebSocket connects to
+ * the test's server instead, and sends a token that this server accepts.
  */
 
 import assert from 'node:assert/strict';

@@ -1,4 +1,4 @@
-/** Updates of the own presence: each call learns what became of it, and the last word wins. */
+/** Updates of the own presence: each call learns its outcome, and the last update wins. */
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';

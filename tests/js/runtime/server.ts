@@ -1,4 +1,4 @@
-/** The reference server for tests: started on free ports, with a door for faults. */
+/** The reference server for tests: on free ports, with the fault endpoint. */
 
 import { createHmac, randomUUID } from 'node:crypto';
 import { once } from 'node:events';
@@ -12,10 +12,10 @@ import WebSocket from 'ws';
 
 import { PubSub, type PubSubOptions, type WebSocketConstructor } from '../../../js/src/index.js';
 
-/** No test waits longer than that for anything. */
+/** Maximum milliseconds that a test waits for anything. */
 export const BOUND = 60_000;
 
-/** Where the process listens that forks servers: see tests/fork_server.py and tests/js/forks.mjs. */
+/** Address of the process that forks servers; see tests/fork_server.py and tests/js/forks.mjs. */
 const FORKS = process.env['HANZO_PUBSUB_FORKS'] ?? '';
 
 /** A running server. */
@@ -31,7 +31,7 @@ export class Server {
     readonly http: string,
   ) {}
 
-  /** Start one, and wait until it accepts connections. */
+  /** Start a server, and wait until it accepts connections. */
   static async start(...settings: string[]): Promise<Server> {
     const folder = mkdtempSync(join(tmpdir(), 'pubsub-js-'));
     const key = join(folder, 'dev.key');
@@ -58,17 +58,19 @@ export class Server {
     return new Server(started, pid, folder, ws, http);
   }
 
-  /** Where the key is that signs its tokens. */
+  /** Path of the key that signs its tokens. */
   get keyFile(): string {
     return join(this._folder, 'dev.key');
   }
 
-  /** A token with the claims of `hanzo-pubsub token`: `'--user', 'alice', '--ttl', '60'`. */
+  /**
+   * Create a token with the options of `hanzo-pubsub token`: `'--user', 'alice', '--ttl', '60'`.
+   */
   token(...claims: string[]): string {
     return mint(readFileSync(this.keyFile, 'ascii').trim(), claims);
   }
 
-  /** Let something go wrong. */
+  /** Cause a fault. */
   async fault(fault: object): Promise<void> {
     const answer = await fetch(`${this.http}/v1/faults`, {
       method: 'POST',
@@ -79,7 +81,7 @@ export class Server {
     await answer.arrayBuffer();
   }
 
-  /** A client of this server. */
+  /** Create a client of this server. */
   client(options: PubSubOptions): PubSub {
     const client = new PubSub({
       url: this.ws,
@@ -92,7 +94,7 @@ export class Server {
     return client;
   }
 
-  /** End what a test left open, and the server. */
+  /** Close everything that a test left open, and stop the server. */
   async stop(): Promise<void> {
     await Promise.all(this._clients.map((client) => client.close({ timeout: 0 })));
     if (!this._process.closed) {
@@ -118,7 +120,7 @@ export function deferred<T>(): { promise: Promise<T>; resolve: (value: T) => voi
   return { promise, resolve };
 }
 
-/** A promise, or an error when it takes longer than any test should. */
+/** The result of a promise, or an error if it takes too long. */
 export async function bounded<T>(promise: Promise<T>, what: string): Promise<T> {
   let timer: NodeJS.Timeout | undefined;
   const late = new Promise<never>((_, reject) => {
@@ -131,7 +133,7 @@ export async function bounded<T>(promise: Promise<T>, what: string): Promise<T> 
   }
 }
 
-/** Take so many values of an iteration, without ending it. */
+/** Take this many values of an iteration, without ending it. */
 export async function take<T>(iterable: AsyncIterable<T>, count: number): Promise<T[]> {
   const iterator = iterable[Symbol.asyncIterator]();
   const taken: T[] = [];
@@ -143,7 +145,9 @@ export async function take<T>(iterable: AsyncIterable<T>, count: number): Promis
   return taken;
 }
 
-/** Sign a development token here: a process for each would hold up the event loop. */
+/**
+ * Sign a development token in this process, because starting a process would block the event loop.
+ */
 function mint(key: string, claims: string[]): string {
   const { values } = parseArgs({
     args: claims,

@@ -101,7 +101,7 @@ test('a signer of its own signs the digest', async () => {
   await assert.rejects(topic.publish('something else'), /owner has not signed/);
 });
 
-/** A client that keeps what it is to publish. */
+/** A client that keeps the messages to publish. */
 function recorder(): { readonly client: PubSub; readonly payloads: unknown[] } {
   const payloads: unknown[] = [];
   const publish = async (_name: string, { data }: { data: { payload: unknown } }) => {
@@ -232,7 +232,7 @@ class FakeSocket extends EventTarget {
     this.closed.push(code);
   }
 
-  /** Bytes that are no frame, which take no time to verify. */
+  /** Bytes that are not a frame, so that verification is fast. */
   receive(count: number): void {
     for (let n = 0; n < count; n += 1)
       this.dispatchEvent(new MessageEvent('message', { data: new ArrayBuffer(3) }));

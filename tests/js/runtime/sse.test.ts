@@ -94,7 +94,7 @@ test('a stream that is cut ten times loses nothing and repeats nothing', async (
       to = (await bounded(states.next(), 'the next connection')).value?.to;
     }
     await bounded(Promise.all(sent), 'every answer');
-    // A client is connected before its stream is open: only what comes after tells that it is.
+    // A client is connected before its stream is open, so wait for a message over the stream.
     await publisher.publish('demo.cuts', { data: 50 * cut + 49 });
     got.push(...(await take(sub, 50)).map(({ data }) => data));
   }

@@ -12,7 +12,7 @@ const TOPICS = { type: 'subscribe', topics: ['a'], ref: '7' } as const;
 
 type Answer = (path: string, init: RequestInit) => Response | Promise<Response>;
 
-/** An event-stream transport before a server that answers in its own way. */
+/** An event-stream transport with a server that gives custom answers. */
 async function stream(answer: Answer, ...frames: ClientFrame[]) {
   const asked: string[] = [];
   const told: ServerFrame[] = [];
@@ -45,7 +45,7 @@ function problem(status: number, fields: object): Response {
   return new Response(JSON.stringify(fields), { status, headers });
 }
 
-/** The stream of events, for a path that asks for one. */
+/** An event stream as the response, if the path requests one. */
 function events(headers: HeadersInit = {}): Response {
   const open = new ReadableStream({ start() {} });
   return new Response(open, { headers: { 'Content-Type': 'text/event-stream', ...headers } });

@@ -18,7 +18,7 @@ async function until(server: MemoryServer, isSo: () => boolean): Promise<void> {
   assert.ok(isSo(), 'it did not happen in time');
 }
 
-/** A writer, and what ends it while time passes. */
+/** A writer, and its end while time advances. */
 async function begun(server: MemoryServer, id: string): Promise<StreamWriter> {
   const writer = await writeStream(server.client(), TOPIC, { id });
   await writer.write(`${id} begins, `);

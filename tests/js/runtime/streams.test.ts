@@ -14,7 +14,7 @@ import { MemoryServer } from '../../../js/src/testing/index.js';
 const TOPIC = 'chat.session.abc';
 const TEXT = 'Hello wörld \u{1f468}\u200d\u{1f469}\u200d\u{1f467} 漢字 é '.repeat(12);
 
-/** Pieces that cut surrogate pairs. */
+/** Pieces that split surrogate pairs. */
 const words = (text: string): string[] => text.match(/.{1,3}/gs) ?? [];
 
 /** Pieces of whole characters. */
@@ -27,7 +27,7 @@ async function* model(server: MemoryServer, text: string, pause = 1000 / 150) {
   }
 }
 
-/** What comes of a promise while time passes. */
+/** The result of a promise while time advances. */
 async function within<T>(server: MemoryServer, promise: Promise<T>, limit = 60_000): Promise<T> {
   let isSettled = false;
   const settled = promise.finally(() => {

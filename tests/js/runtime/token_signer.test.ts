@@ -1,4 +1,4 @@
-/** Backends sign tokens that a server accepts by the published key. */
+/** A server accepts the tokens of a backend with the published keys. */
 
 import assert from 'node:assert/strict';
 import { createPublicKey, generateKeyPairSync, type KeyObject, verify } from 'node:crypto';

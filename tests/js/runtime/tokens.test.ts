@@ -1,4 +1,4 @@
-/** Tokens: asked for in time, one at a time, by socket and HTTP alike. */
+/** Token requests: in time, one at a time, and shared by socket and HTTP. */
 
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
@@ -61,7 +61,7 @@ test('a token that ended while nobody could be reached is not tried', async () =
       return `token-${asked.length}`;
     },
   });
-  // Only the server says how long they last.
+  // Only the server knows their lifetime.
   peer.hello = () => {
     const now = clock.wallMs();
     return { ...CURRENT, server_time: now, expires_at: now + 1_000 };

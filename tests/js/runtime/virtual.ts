@@ -1,11 +1,13 @@
-/** A client in virtual time: a clock that the test moves, a socket whose other end is the test. */
+/**
+ * A client in virtual time: a clock that the test moves, and a socket whose other end is the test.
+ */
 
 import type { Clock, TimerHandle } from '../../../js/src/clock.js';
 import { PubSub, type PubSubOptions, type WebSocketConstructor } from '../../../js/src/index.js';
 import { platform, type Surroundings } from '../../../js/src/runtime/surroundings.js';
 import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 
-// Loaded ahead, so that `import()` in the client takes a turn and no file has to be read.
+// Load these now, so that `import()` in the client takes one turn and reads no file.
 await Promise.all([
   import('../../../js/src/runtime/arguments.js'),
   import('../../../js/src/runtime/http_operations.js'),
@@ -22,12 +24,12 @@ interface Timer {
   readonly callback: () => void;
 }
 
-/** Let everything that is ready run, parts that are loaded included. */
+/** Run everything that is ready, including the loading of parts. */
 export async function turns(count = 20): Promise<void> {
   for (let n = 0; n < count; n += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 
-/** Time that only `advance` moves. */
+/** A clock that only `advance` moves. */
 export class VirtualClock implements Clock {
   private _now = 0;
   private _wall = Date.UTC(2026, 0, 1);
@@ -56,7 +58,7 @@ export class VirtualClock implements Clock {
     return this._timers.size;
   }
 
-  /** Let so many milliseconds pass, with every timer at its time. */
+  /** Advance by this many milliseconds, and fire each timer at its time. */
   async advance(milliseconds: number): Promise<void> {
     const end = this._now + milliseconds;
     await turns();
@@ -72,7 +74,7 @@ export class VirtualClock implements Clock {
     this._pass(end - this._now);
   }
 
-  /** The machine sleeps: the wall clock goes on, and the steady one where `counted`. */
+  /** Suspend the machine: the wall clock advances, and the monotonic clock too if `counted`. */
   sleep(milliseconds: number, counted: boolean): void {
     this._wall += milliseconds;
     if (counted) this._now += milliseconds;
@@ -86,7 +88,7 @@ export class VirtualClock implements Clock {
 
 type Frame = Readonly<Record<string, unknown>>;
 
-/** One socket, as a client sees it and as the test does. */
+/** A socket with one end for the client and one for the test. */
 export class FakeSocket {
   binaryType = '';
   readyState = 0;
@@ -123,14 +125,14 @@ export class FakeSocket {
     this.readyState = 3;
   }
 
-  /** The server sends this. */
+  /** Send a frame to the client. */
   receive(data: unknown): void {
     if (this.closed !== undefined) return;
     const isRaw = typeof data === 'string' || data instanceof ArrayBuffer;
     this._tell('message', { data: isRaw ? data : JSON.stringify(data) });
   }
 
-  /** The connection is lost. */
+  /** Lose the connection. */
   drop(code = 1006, reason = ''): void {
     this.readyState = 3;
     this._tell('close', { code, reason });
@@ -146,31 +148,31 @@ export class FakeSocket {
   }
 }
 
-/** What `auth.ok` says of a current server. */
+/** The `auth.ok` of a current server. */
 export const CURRENT: Frame = {
   version: 1,
   features: ['ref', 'ack', 'seq', 'idempotency', 'batch', 'resume', 'meta'],
 };
 
-/** The other end of every socket: answers as a server does, or as a test wants. */
+/** The server's end of every socket: answers as a server, or as the test specifies. */
 export class FakePeer {
   readonly sockets: FakeSocket[] = [];
-  /** Nobody reaches it. */
+  /** Whether connections fail. */
   isDown = false;
-  /** Frames it does not answer. */
+  /** Types of frames that get no answer. */
   readonly silent = new Set<unknown>();
-  /** What `auth.ok` says beyond who the client is. */
+  /** Fields of `auth.ok` in addition to the client id. */
   hello: () => Frame = () => CURRENT;
   private _seq = 0;
 
-  /** The socket of the present connection. */
+  /** The socket of the current connection. */
   get socket(): FakeSocket {
     const last = this.sockets.at(-1);
     if (!last) throw new Error('Nobody has connected.');
     return last;
   }
 
-  /** A message of a topic, with the next position. */
+  /** Send a message of a topic, with the next position. */
   message(topic: string, data: unknown): Frame {
     this._seq += 1;
     const id = `msg_${String(this._seq).padStart(26, '0')}`;
@@ -200,7 +202,7 @@ export class FakePeer {
   }
 }
 
-/** A client whose time and server are the test's. */
+/** A client whose clock and server are controlled by the test. */
 export function virtualClient(
   options: PubSubOptions = {},
   surroundings: Partial<Surroundings> = {},

@@ -1,4 +1,7 @@
-/** Sleep, networks that come back, pages that are looked at again, transports that work again. */
+/**
+ * Reconnecting after sleep, after the network returns, when a page becomes visible, and when a
+ * transport works again.
+ */
 
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
@@ -7,18 +10,18 @@ import { platform, type Surroundings } from '../../../js/src/runtime/surrounding
 import type { Receiver, Transport } from '../../../js/src/transports/transport.js';
 import { CURRENT, turns, VirtualClock, virtualClient } from './virtual.js';
 
-/** The window and the document of a page that does not exist. */
+/** A simulated window and document. */
 class Page extends EventTarget {
   readonly document: EventTarget & { visibilityState: string } = Object.assign(new EventTarget(), {
     visibilityState: 'visible',
   });
 
-  /** Something happens in the window. */
+  /** Dispatch an event of the window. */
   happen(type: string, about: object = {}): void {
     this.dispatchEvent(Object.assign(new Event(type), about));
   }
 
-  /** The page is shown or hidden. */
+  /** Show or hide the page. */
   turn(visibilityState: string): void {
     this.document.visibilityState = visibilityState;
     this.document.dispatchEvent(new Event('visibilitychange'));
@@ -40,7 +43,7 @@ afterEach(() => {
   for (const name of NAMES) Reflect.deleteProperty(globalThis, name);
 });
 
-/** A connected client, and how many connections it has had. */
+/** A connected client, and its number of connections. */
 async function connected() {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   await ps.connect();
@@ -195,7 +198,7 @@ test('a WebSocket that works again is taken in place of an event stream', async 
   await ps.close();
 });
 
-/** Opens at once or never, and says that the token is good. */
+/** Opens at once or never, and accepts the token. */
 class FakeTransport implements Transport {
   private _receiver: Receiver | undefined;
 

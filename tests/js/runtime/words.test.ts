@@ -1,4 +1,4 @@
-/** What errors say: which class and code, why, and what to do about it. */
+/** Errors: class, code, reason and remedy. */
 
 import assert from 'node:assert/strict';
 import { type TestContext, test } from 'node:test';
@@ -211,7 +211,7 @@ test('where there is no WebSocket, the event stream comes first and the log says
   assert.equal(said.filter((words) => /`ws`/.test(String(words))).length, 1);
 });
 
-/** A client whose HTTP calls end like this. */
+/** A client whose HTTP requests have this result. */
 function overHttp(options: PubSubOptions, answer: () => Promise<Response>): PubSub {
   return virtualClient({ fetch: answer, restAttempts: 1, ...options }).ps;
 }

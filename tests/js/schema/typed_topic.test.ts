@@ -24,7 +24,7 @@ const ORDERS: Readonly<Record<string, StandardSchema<Order>>> = {
 };
 const [zod] = [ORDERS['zod'] as StandardSchema<Order>];
 
-/** A client that is subscribed to `orders` with a schema, and lets its server send payloads. */
+/** A client that is subscribed to `orders` with a schema, and receives these payloads. */
 async function subscribed(options: Partial<TypedTopicOptions<StandardSchema<Order>, never>> = {}) {
   const { ps, peer } = virtualClient();
   const errors: Error[] = [];
@@ -123,7 +123,7 @@ test('a handler gets only payloads that match, in order, and errors go to the li
   ps.on('error', (error) => errors.push(error));
   const seen: number[] = [];
   const three = deferred<void>();
-  // The first check takes longer than those that follow.
+  // The first check takes longer than the next ones.
   const slow = z.object({ n: z.number() }).refine(async ({ n }) => {
     if (n === 1) await turns(3);
     return true;

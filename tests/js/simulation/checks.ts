@@ -1,7 +1,8 @@
 /**
- * What has to hold after any run (REC-1 to REC-3, PUB-1, PUB-2, PRES-1, PRES-3, LIFE-7).
+ * Checks of the invariants that hold after any run (REC-1 to REC-3, PUB-1, PUB-2, PRES-1, PRES-3,
+ * LIFE-7).
  *
- * `tests/simulation/checks.py` asks the same of the session in Python.
+ * `tests/simulation/checks.py` checks the same for the session in Python.
  */
 
 import type { PresenceMember } from '../../../js/src/generated/wire.js';
@@ -13,7 +14,7 @@ import { covers, type Entry } from './records.js';
 import type { Server } from './server.js';
 import type { Shell } from './shell.js';
 
-/** Something that must never happen has happened. */
+/** A violated invariant. */
 export class Violation extends Error {}
 
 type Step = Deliver | Gap;
@@ -27,12 +28,13 @@ function ids(records: readonly Entry[]): string {
 }
 
 /**
- * Delivered is published, or exactly one gap says what is missing, right where it is missing.
+ * Every published message was delivered, or exactly one gap in its place reports it as missing.
  *
- * @param server Knows what was published.
- * @param shell Knows what the subscription was told.
+ * @param server Contains what was published.
+ * @param shell Contains what the subscription received.
  * @param event The subscription.
- * @param unseen `topic number` of the logs that were lost before this subscription knew of them.
+ * @param unseen `topic number` of the logs that were lost before this subscription had a position
+ *   in them.
  */
 export function checkStream(
   server: Server,
@@ -83,16 +85,16 @@ export function checkStream(
     };
     excuse(all, ({ log }) => unseen.has(`${topic} ${log}`));
     if (from !== undefined) {
-      // By its time it was not asked for, by its number it is missed.
+      // A replay by time does not include it, but one by position does.
       excuse(records, ({ index, message }) => index < start && message.timestamp <= from);
     }
-    // What expired by its own ttl before the first answer, nobody was there to miss.
+    // Messages that expired by their own ttl before the first answer are not missed.
     excuse(records, ({ message, index }) => message.ttl !== undefined && (index < start || plain));
     if (limited) {
       excuse(all, ({ index }) => index < start); // of what there was, as much as was offered
       for (const id of offered) excused.delete(id);
     }
-    // What was let go before the first answer, a plain peer cannot always tell.
+    // A plain peer cannot always report messages that it dropped before the first answer.
     if (plain) excuse(records, ({ gone, index }) => gone && index < start);
     try {
       (plain ? walkPlain : walk)(records, steps, excused);
@@ -112,14 +114,14 @@ function walk(
   let at = 0;
   for (const step of steps) {
     if (step.kind === 'gap') {
-      // The others speak of messages that are not numbered.
+      // Gaps without positions are about messages without numbers.
       if (step.from !== undefined || step.to !== undefined) pending.push(step);
       continue;
     }
     const { id, seq } = step.message;
     if (seq === undefined) continue;
     const index = place.get(id) ?? -1;
-    // On its way when its log was lost and the subscription began.
+    // It was in flight when its log was lost and the subscription started.
     if (index < 0 && excused.has(id)) continue;
     if (index < at) throw new Violation(`${id} came twice, out of order, or unasked`);
     covered(records, at, index, pending, excused);
@@ -129,7 +131,7 @@ function walk(
   covered(records, at, records.length, pending, excused);
 }
 
-/** Whether the gaps say precisely that records `at` to `index - 1` are missing. */
+/** Check that the gaps report exactly the records `at` to `index - 1` as missing. */
 function covered(
   records: readonly Entry[],
   at: number,
@@ -156,7 +158,7 @@ function covered(
     return;
   }
   if (!missing.length) {
-    // It came live, and the log had it no more: nobody knows if more was lost.
+    // It arrived live and the log no longer has it, so it is unknown whether more were lost.
     if (gaps[0]?.from === undefined && records[index]?.gone) return;
     throw new Violation(`${told} where nothing is missing`);
   }
@@ -170,7 +172,7 @@ function covered(
   const first = missing[0]?.message.seq;
   const last = missing.at(-1)?.message.seq;
   const [{ from, to } = {}] = gaps;
-  // A time was asked for, which messages need not follow in the order of their numbers.
+  // The replay was requested by time, and messages need not be in the order of their numbers.
   if (from === undefined && gaps.length === 1 && (to ?? 0) >= (last ?? 0)) return;
   if ((from !== undefined && from !== first) || gaps.at(-1)?.to !== last) {
     throw new Violation(`${told} for ${first} to ${last}`);
@@ -182,7 +184,7 @@ function covered(
   }
 }
 
-/** Against a plain peer: nothing twice, nothing out of order, nothing lost without a gap. */
+/** For a plain peer: no message arrives twice or out of order, and none is lost without a gap. */
 function walkPlain(
   records: readonly Entry[],
   steps: readonly Step[],
@@ -214,7 +216,10 @@ function walkPlain(
   proceed(records.length);
 }
 
-/** The publishes by their places in the queue: with `latest` one may take that of another. */
+/**
+ * The publishes by their places in the queue. With `latest`, a publish can take the place of
+ * another.
+ */
 function byPlace(publishes: readonly Publish[], shell: Shell): readonly Publish[] {
   const places = new Map(publishes.map(({ ref }) => [ref, ref]));
   const placeOf = (ref: number): number => places.get(ref) ?? ref;
@@ -227,7 +232,7 @@ function byPlace(publishes: readonly Publish[], shell: Shell): readonly Publish[
   return [...publishes].sort((one, other) => placeOf(one.ref) - placeOf(other.ref));
 }
 
-/** Each is settled once; what was acknowledged is in the log once, what was refused is not. */
+/** Each publish is settled once. An acknowledged one is in the log once, a rejected one is not. */
 export function checkPublishes(
   server: Server,
   shell: Shell,
@@ -275,7 +280,7 @@ export function checkPublishes(
   }
 }
 
-/** Whom the subscription was told of, the server knows, and nobody else. */
+/** The members that the subscription received are exactly those of the server. */
 export function checkPresence(server: Server, shell: Shell, { sub }: Subscribe): void {
   const told = shell.presence.get(sub) ?? new Map<string, ReadonlyMap<string, PresenceMember>>();
   const granted = shell.joined.get(sub)?.at(-1)?.topics ?? [];
@@ -295,22 +300,22 @@ function shown(members: Iterable<PresenceMember>): unknown {
   );
 }
 
-/** What the user said of itself, by topic that it is a member of. */
+/** The presence data that the user has set, by topic of which it is a member. */
 export class Said {
   private readonly _words = new Map<string, Map<string, string | null>>();
 
-  /** Something that has to be known to the server in the end; null is a deletion. */
+  /** Record a value that the server must have in the end; null deletes it. */
   say(topic: string, key: string, value: string | null): void {
     const words = this._words.get(topic) ?? new Map<string, string | null>();
     this._words.set(topic, words.set(key, value));
   }
 
-  /** No member any more. */
+  /** Drop the topics of which the user is no longer a member. */
   forget(topics: readonly string[]): void {
     for (const topic of topics) this._words.delete(topic);
   }
 
-  /** The server knows the last word on everything (PRES-3). */
+  /** The server has the last value of each key (PRES-3). */
   check(server: Server): void {
     for (const [topic, words] of this._words) {
       const member = server.rooms.find(topic, OWN);
@@ -325,7 +330,7 @@ export class Said {
   }
 }
 
-/** Nothing is left running. */
+/** No timer, transport or session is left. */
 export function checkEnd(shell: Shell): void {
   const { finished, timers, link, session } = shell;
   if (finished.length !== 1) throw new Violation(`ended ${finished.length} times`);

@@ -1,4 +1,6 @@
-/** `node main.js SEED` prints the log of a run; `node main.js FIRST END` a digest a seed. */
+/**
+ * `node main.js SEED` prints the log of a run; `node main.js FIRST END` prints one digest per seed.
+ */
 
 import { digest, simulate } from './run.js';
 

@@ -1,4 +1,4 @@
-/** The simulation is worth something: each planted fault is found within a few seeds. */
+/** Each planted fault is found by the simulation within a few seeds. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -9,19 +9,19 @@ import { plant } from '../planting.js';
 import { MUTANTS, type Mutant } from './mutants.js';
 import { digest, simulate } from './run.js';
 
-/** At most so many are tried; most faults are found by the first ten. */
+/** Maximum seeds to try; most faults are found within the first ten. */
 const SEEDS = 250;
 
 type Simulation = { readonly simulate: typeof simulate };
 
-/** The simulation with a fault in it. */
+/** The simulation with a fault. */
 function withFault({ file, from, to }: Mutant): Promise<Simulation> {
   const parts = readFileSync(join(process.cwd(), 'js', 'src', file), 'utf8').split(from);
   assert.equal(parts.length, 2, `${file} does not hold once: ${from}`);
   return plant('simulation/run.ts', file, parts.join(to));
 }
 
-/** By seed, the digest of the log of the session as it is. */
+/** The digest of the log of the correct session, by seed. */
 const sound = new Map<number, string>();
 
 function soundDigest(seed: number): string {

@@ -1,18 +1,18 @@
 /** Faults of one line each, planted in a copy of the session's sources. */
 
-/** What one fault replaces: text that the file holds exactly once. */
+/** The replacement of one fault. Its text occurs exactly once in the file. */
 export interface Mutant {
-  /** Below `js/src`. */
+  /** Path below `js/src`. */
   readonly file: string;
   readonly from: string;
   readonly to: string;
-  /** No invariant sees it: the log differs from that of the session in Python. */
+  /** No invariant detects it; its log differs from that of the session in Python. */
   readonly silent?: true;
 }
 
-/** By what is wrong. */
+/** The faults by description. */
 export const MUTANTS: Readonly<Record<string, Mutant>> = {
-  // ---------------------------------------------------------------- what is replayed
+  // ---------------------------------------------------------------- replays
   'a duplicate is delivered': {
     file: 'session/cursor.ts',
     from: "return 'known';",
@@ -80,7 +80,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: 'add(one));\n    }',
   },
 
-  // ---------------------------------------------------------------- refusals and parts
+  // ---------------------------------------------------------------- errors and parts
   'a subscription refused for now is not asked for again': {
     file: 'session/subscriptions.ts',
     from: "phase === 'pending' || again",
@@ -221,7 +221,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: 'return part?.[0];',
   },
 
-  // ---------------------------------------------------------------- the life of a session
+  // ---------------------------------------------------------------- lifecycle
   'a timer outlives the session': {
     file: 'session/lifecycle.ts',
     from: 'this._context.timers.stopAll();',

@@ -1,10 +1,11 @@
 /**
- * The generator of all chance in a simulation: mulberry32, 32-bit integers alone.
+ * The only random generator of a simulation: mulberry32, with 32-bit integers.
  *
- * In every language the same seed gives the same numbers; `tests/simulation/prng.py` has the rule.
+ * The same seed gives the same numbers in every language; `tests/simulation/prng.py` describes the
+ * algorithm.
  */
 
-/** Numbers from a seed. */
+/** Random numbers from a seed. */
 export class Random {
   private _state: number;
 
@@ -26,17 +27,17 @@ export class Random {
     return Math.floor((this.u32() * n) / 2 ** 32);
   }
 
-  /** From low to high, both included. */
+  /** From low to high, both inclusive. */
   between(low: number, high: number): number {
     return low + this.below(high - low + 1);
   }
 
-  /** True so many times out of a thousand. */
+  /** True with this probability in thousandths. */
   chance(thousandths: number): boolean {
     return this.below(1000) < thousandths;
   }
 
-  /** One of the values. */
+  /** One of these values. */
   pick<T>(values: readonly T[]): T {
     const at = this.below(values.length);
     for (const value of values.slice(at)) return value;

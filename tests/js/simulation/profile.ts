@@ -1,4 +1,6 @@
-/** What kind of run a seed makes: abilities of the server, faults of the network, options. */
+/**
+ * The parameters that a seed determines: abilities of the server, faults of the network, options.
+ */
 
 import { type SessionOptions, sessionOptions } from '../../../js/src/settings/session.js';
 import type { Random } from './prng.js';
@@ -7,7 +9,7 @@ export const TOPICS: readonly string[] = ['a.1', 'a.2', 'b.1', 'b.2.x'];
 export const PATTERNS: readonly string[] = ['a.1', 'a.2', 'b.1', 'a.*', '**', 'b.**', '*.1'];
 export const SECRET = 'secret.1';
 
-/** Others who come and go. */
+/** Other users, who join and leave. */
 export const PEOPLE: readonly string[] = ['p1', 'p2', 'p3'];
 
 /** The client id of the session. */
@@ -23,7 +25,7 @@ export const FEATURES: readonly string[] = [
   'meta',
 ];
 
-/** Drawn from the seed, in the order of the fields; chances are in thousandths. */
+/** Drawn from the seed in the order of the fields. Probabilities are in thousandths. */
 export interface Profile {
   readonly plain: boolean;
   readonly idempotent: boolean;

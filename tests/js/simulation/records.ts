@@ -1,30 +1,33 @@
-/** What a server keeps: messages by topic, connections, and what subscriptions began with. */
+/**
+ * The state of the simulated server: messages by topic, connections, and the start of each
+ * subscription.
+ */
 
 import type { Envelope, ServerFrame } from '../../../js/src/generated/wire.js';
 import { matches } from '../../../js/src/topics.js';
 
-/** A message that was published. */
+/** A published message. */
 export interface Entry {
   readonly message: Envelope;
-  /** Its place among all of its topic, over resets of the log. */
+  /** Its index among all messages of its topic, also across resets of the log. */
   readonly index: number;
-  /** Which log of the topic holds it. */
+  /** The number of its log. */
   readonly log: number;
-  /** When its retention ends, if it does. */
+  /** End of its retention, if it has one. */
   readonly until: number | undefined;
-  /** History has let go of it. */
+  /** Whether the history has dropped it. */
   gone: boolean;
 }
 
-/** What a subscription that was answered began with. */
+/** The start of a subscription that was answered. */
 export interface Start {
-  /** How many messages there were, by topic. */
+  /** Number of messages by topic at that time. */
   readonly counts: ReadonlyMap<string, number>;
-  /** The patterns in force. */
+  /** The accepted patterns. */
   readonly granted: readonly string[];
-  /** When it was. */
+  /** The time. */
   readonly at: number;
-  /** The messages of a replay that was asked for by their number. */
+  /** The messages of a replay that was limited by number. */
   readonly offered: readonly Envelope[];
 }
 
@@ -41,7 +44,7 @@ export class Log {
   }
 }
 
-/** The server's side of one connection. */
+/** One connection, on the server's side. */
 export class Connection {
   open = true;
   authenticated = false;
@@ -51,9 +54,9 @@ export class Connection {
   /** By the `ref` of the request, or its topics. */
   readonly starts = new Map<string, Start>();
   expiry = 0;
-  /** A plain peer answers in the order of the requests. */
+  /** Time of the last answer, because a plain peer answers in the order of the requests. */
   answersAt = 0;
-  /** Which event stream; one takes the place of another. */
+  /** Number of the event stream; a new one replaces the last one. */
   stream = 0;
 
   constructor(
@@ -66,13 +69,13 @@ export class Connection {
   }
 }
 
-/** Whether any of the patterns takes the topic. */
+/** Whether one of the patterns matches the topic. */
 export function covers(patterns: Iterable<string>, topic: string): boolean {
   for (const pattern of patterns) if (matches(pattern, topic)) return true;
   return false;
 }
 
-/** They are too old. */
+/** Mark messages as dropped. */
 export function letGo(entries: readonly Entry[]): void {
   for (const entry of entries) entry.gone = true;
 }

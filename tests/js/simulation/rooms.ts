@@ -1,4 +1,4 @@
-/** Who is present on the topics of a server. */
+/** The members of the topics of a server. */
 
 import type { JsonObject, PresenceMember } from '../../../js/src/generated/wire.js';
 import { compact } from '../../../js/src/wire/compact.js';
@@ -6,7 +6,7 @@ import type { World } from './world.js';
 
 export type Change = 'join' | 'update' | 'leave';
 
-/** Members by topic and client id; `tell` is called with change, topic and member. */
+/** Members by topic and client id. `tell` is called with change, topic and member. */
 export class Rooms {
   private readonly _rooms = new Map<string, Map<string, PresenceMember>>();
 
@@ -15,7 +15,7 @@ export class Rooms {
     private readonly _tell: (change: Change, topic: string, member: PresenceMember) => void,
   ) {}
 
-  /** Topics with members. */
+  /** Topics that have members. */
   occupied(): string[] {
     return [...this._rooms]
       .filter(([, room]) => room.size)
@@ -23,7 +23,7 @@ export class Rooms {
       .sort();
   }
 
-  /** Everybody on a topic. */
+  /** All members of a topic. */
   members(topic: string): PresenceMember[] {
     return [...(this._rooms.get(topic)?.values() ?? [])];
   }
@@ -33,7 +33,7 @@ export class Rooms {
     return this._rooms.get(topic)?.get(clientId);
   }
 
-  /** Somebody comes, unless it is there. */
+  /** Add a member, unless it is one already. */
   enter(topic: string, clientId: string): void {
     const room = this._rooms.get(topic) ?? new Map<string, PresenceMember>();
     this._rooms.set(topic, room);
@@ -45,7 +45,7 @@ export class Rooms {
     this._tell('join', topic, member);
   }
 
-  /** Somebody goes, if it is there. */
+  /** Remove a member, if it is one. */
   leave(topic: string, clientId: string): void {
     const member = this.find(topic, clientId);
     if (!member) return;
@@ -53,7 +53,7 @@ export class Rooms {
     this._tell('leave', topic, member);
   }
 
-  /** A member says something of itself: `status`, or keys of `metadata`; null deletes. */
+  /** Change the data of a member: `status`, or keys of `metadata`; null deletes. */
   update(topic: string, clientId: string, data: JsonObject): void {
     const before = this.find(topic, clientId);
     if (!before) return;

@@ -13,12 +13,12 @@ import { START, World } from './world.js';
 /** Milliseconds with faults. */
 const ROUGH = 60_000;
 
-/** Milliseconds without, in which everything has to come right. */
+/** Milliseconds without faults, in which everything must recover. */
 const CALM = 60_000;
 
 const POLICIES: readonly SendPolicy[] = ['error', 'drop_oldest', 'latest'];
 
-/** A scenario under way. */
+/** A running scenario. */
 export class Run {
   readonly shell: Shell;
   private readonly _world: World;
@@ -27,7 +27,9 @@ export class Run {
   private readonly _subscriptions: Subscribe[] = [];
   private readonly _publishes: Publish[] = [];
   private readonly _ended = new Set<number>();
-  /** By subscription, the logs that were lost before it knew of them, as `topic number`. */
+  /**
+   * By subscription, the logs that were lost before it had a position in them, as `topic number`.
+   */
   private readonly _unseen = new Map<number, Set<string>>();
   private readonly _lost = new Set<string>();
   private readonly _said = new Said();
@@ -40,7 +42,7 @@ export class Run {
     this._server.onReset = (topic, number) => this._reset(topic, number);
   }
 
-  /** Everything from the first event to the last. */
+  /** Run the scenario from the first event to the last. */
   run(): void {
     const { _world: world, shell } = this;
     const { random } = world;
@@ -50,7 +52,7 @@ export class Run {
     world.run(START + ROUGH);
     this._calm();
     world.run(START + ROUGH + CALM);
-    // A token of before may have ended.
+    // An earlier token may have expired.
     if (shell.session.lifecycle.state !== 'connected') world.run(world.now + 10_000);
     if (shell.session.lifecycle.state !== 'connected') {
       throw new Violation(`${shell.session.lifecycle.state} although all is calm`);
@@ -71,7 +73,7 @@ export class Run {
       checkStream(server, shell, event, this._unseen.get(event.sub) ?? new Set());
       if (event.presence && !profile.plain) checkPresence(server, shell, event);
     }
-    // Presence says nothing of who says something while it is refused for now.
+    // Skip it if the server rejects updates for now.
     if (!profile.plain && !profile.refusesNow && !profile.deniesNow) this._said.check(server);
   }
 
@@ -82,13 +84,13 @@ export class Run {
       link.frozen = false;
       link.cut(1006);
     }
-    // The loss of a live message shows when the next one comes.
+    // The loss of a live message is noticed when the next one arrives.
     for (const topic of TOPICS) this._world.after(30_000, () => this._server.publish(topic));
   }
 
   // ---------------------------------------------------------------- the scenario
 
-  /** Some little thing happens, then the next after a while. */
+  /** Perform one random action, and schedule the next one. */
   private _step(): void {
     const { _world: world, _profile: profile, shell } = this;
     const { random } = world;
@@ -132,7 +134,7 @@ export class Run {
     let ttl: number | undefined;
     if (this._world.random.chance(this._profile.shortTtl)) {
       ttl = this._world.random.pick([0, 1, 3]);
-      // Whether it or its neighbours were let go, no plain peer can tell.
+      // A plain peer cannot report whether it dropped this message or its neighbours.
       if (this._profile.plain && ttl) ttl = undefined;
     }
     this._server.publish(topic, undefined, ttl);
@@ -182,7 +184,7 @@ export class Run {
     this.shell.feed({ kind: 'subscribe', ...event });
   }
 
-  /** A log is lost: who has no position in it cannot know what it held. */
+  /** A log is lost. A subscription without a position in it cannot know its content. */
   private _reset(topic: string, number: number): void {
     const log = `${topic} ${number}`;
     this._lost.add(log);
@@ -199,7 +201,7 @@ export class Run {
     this.shell.feed({ kind: 'unsubscribe', sub });
   }
 
-  /** The user says something of itself. */
+  /** The user updates its presence. */
   private _say(): void {
     const { random } = this._world;
     const topic = random.pick([undefined, ...TOPICS]);
@@ -216,7 +218,7 @@ export class Run {
     this.shell.feed({ kind: 'updatePresence', topic, data: { [key]: value } });
   }
 
-  /** Somebody else comes, goes, or says something of itself. */
+  /** Another user joins, leaves, or updates its presence. */
   private _others(): void {
     const { random } = this._world;
     const { rooms } = this._server;
@@ -229,14 +231,14 @@ export class Run {
   }
 }
 
-/** Run a seed; its log. */
+/** Run a seed; returns its log. */
 export function simulate(seed: number): readonly string[] {
   const run = new Run(seed);
   run.run();
   return run.shell.lines;
 }
 
-/** A log as one number. */
+/** The digest of a log. */
 export function digest(lines: readonly string[]): string {
   return createHash('sha256').update(lines.join('\n')).digest('hex');
 }

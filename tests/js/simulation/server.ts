@@ -1,7 +1,7 @@
 /**
  * A server in virtual time: logs with bounded retention, `seq`, resets, denial, limits, tokens.
  *
- * It does and draws what `tests/simulation/server.py` does and draws, step by step.
+ * It performs the same steps and draws the same random numbers as `tests/simulation/server.py`.
  */
 
 import type {
@@ -25,7 +25,7 @@ import { type Connection, covers, type Entry, Log, letGo } from './records.js';
 import { type Change, Rooms } from './rooms.js';
 import type { World } from './world.js';
 
-/** Milliseconds after which a lost client is no member any more. */
+/** Grace period of a lost client, in milliseconds. */
 const GRACE = 5_000;
 
 interface Replay {
@@ -34,7 +34,7 @@ interface Replay {
   readonly reset: readonly string[];
 }
 
-/** Everything behind the network. */
+/** The server. */
 export class Server {
   readonly tokens = new Map<string, number>();
   readonly published = new Map<string, Entry[]>();
@@ -44,7 +44,7 @@ export class Server {
   onReset: (topic: string, number: number) => void = () => {};
   private readonly _ids = new Map<string, Entry>();
   private readonly _connections = new Set<Connection>();
-  /** By topic, who made the client a member. */
+  /** The connection that made the client a member, by topic. */
   private readonly _own = new Map<string, Connection>();
   private _made = 0;
   private _generations = 0;
@@ -58,7 +58,10 @@ export class Server {
 
   // ---------------------------------------------------------------- messages
 
-  /** Take a message into its log and to the connections; undefined for one that is not kept. */
+  /**
+   * Append a message to its log and send it to connections; returns undefined if it is not
+   * retained.
+   */
   publish(topic: string, id?: string, ttl?: number): Entry | undefined {
     const { _world: world, profile } = this;
     this._made += 1;
@@ -88,7 +91,7 @@ export class Server {
     }
     for (const connection of [...this._connections]) {
       if (connection.takes(topic)) {
-        // Who subscribes by a pattern has no position of a topic before its first message.
+        // A subscriber with a pattern has no position of a topic before its first message.
         const wild = [...connection.patterns].filter((pattern) => pattern.includes('*'));
         const blind = profile.plain || covers(wild, topic);
         if ((first && blind) || !kept || !world.fault(profile.losesLive)) {
@@ -119,12 +122,12 @@ export class Server {
 
   // ---------------------------------------------------------------- connections
 
-  /** A transport was opened. */
+  /** A transport has opened. */
   opened(connection: Connection): void {
     this._connections.add(connection);
   }
 
-  /** A transport is gone. */
+  /** A transport has ended. */
   closed(connection: Connection): void {
     if (connection.open) {
       for (const [topic, owner] of this._own) {
@@ -135,7 +138,7 @@ export class Server {
     this._connections.delete(connection);
   }
 
-  /** Take one frame. */
+  /** Process one frame. */
   receive(connection: Connection, frame: ClientFrame): void {
     if (frame.type === 'auth') {
       this._authenticate(connection, frame);
@@ -185,7 +188,7 @@ export class Server {
     connection.send({ type: 'presence.snapshot', topic, members: this.rooms.members(topic) });
   }
 
-  /** Snapshots of what is named, and of what patterns find. */
+  /** Send snapshots of the named topics, and of those that patterns match. */
   private _showAll(connection: Connection, granted: readonly string[]): void {
     const named = granted.filter((pattern) => !pattern.includes('*'));
     const found = this.rooms.occupied().filter((topic) => covers(granted, topic));
@@ -289,7 +292,7 @@ export class Server {
     const late = world.fault(profile.laterAnswers);
     if (late || connection.answersAt > world.now) {
       const readLate = world.random.chance(500);
-      // The newest so many are those at the time of the subscription.
+      // The newest messages are those at the time of the subscription.
       const wholeLate = readLate && frame.history === undefined;
       const early = wholeLate ? undefined : this._replay(frame, granted, counts);
       let wait = world.random.between(1, 400);
@@ -330,8 +333,8 @@ export class Server {
         found = found.filter(({ message }) => (message.seq ?? 0) > mark);
       } else if (frame.since !== undefined) {
         const { since } = frame;
-        // What came after the subscription is part of it, whatever clock has stamped it; but a plain
-        // peer has nothing else to go by.
+        // Messages after the subscription belong to it, whatever their timestamps. A plain peer has
+        // only timestamps.
         const begun = this.profile.plain ? Infinity : (counts.get(topic) ?? 0);
         if (this._lost(topic, log, -1, since, begun)) truncated.push(topic);
         found = found.filter(({ message, index }) => message.timestamp > since || index >= begun);
@@ -344,7 +347,7 @@ export class Server {
     return { history, truncated, reset };
   }
 
-  /** Whether something that was asked for is older than all that the log still has. */
+  /** Whether a requested message is older than everything in the log. */
   private _lost(topic: string, log: Log, after: number, since: number, begun = 0): boolean {
     const all = this.published.get(topic) ?? [];
     const oldest = log.entries[0]?.index ?? all.length;

@@ -1,4 +1,6 @@
-/** The driver in virtual time: performs effects, owns timers, tokens and the network's faults. */
+/**
+ * The driver in virtual time: performs effects, owns timers and tokens, and causes network faults.
+ */
 
 import type { ClientFrame, PresenceMember, ServerFrame } from '../../../js/src/generated/wire.js';
 import { SeqCursor } from '../../../js/src/session/cursor.js';
@@ -21,10 +23,10 @@ import { Connection, type Start } from './records.js';
 import type { Server } from './server.js';
 import type { World } from './world.js';
 
-/** Frames of an event stream that another one replaces. */
+/** Frames that an event stream carries and that are lost when another stream replaces it. */
 const STREAMED: readonly string[] = ['subscribed', 'message', 'presence.snapshot'];
 
-/** One transport: frames arrive in order, after a while, until it is cut. */
+/** One transport: frames arrive in order, after a delay, until it is cut. */
 class Link {
   alive = true;
   frozen = false;
@@ -50,7 +52,7 @@ class Link {
     return Math.max(last, world.now + world.random.between(1, 20));
   }
 
-  /** A frame on its way to the server. */
+  /** Carry a frame to the server. */
   up(frame: ClientFrame): void {
     const { world, server } = this._shell;
     this._arrivesUp = this._arrival(this._arrivesUp);
@@ -61,13 +63,13 @@ class Link {
     });
   }
 
-  /** A frame on its way to the client. */
+  /** Carry a frame to the client. */
   private _down(frame: ServerFrame): void {
     const { world } = this._shell;
     this._arrivesDown = this._arrival(this._arrivesDown);
     const { stream } = this.connection;
     world.after(this._arrivesDown - world.now, () => {
-      // A frame of an event stream that another one has replaced is lost.
+      // The frame is lost if another event stream has replaced its stream.
       if (stream !== this.connection.stream && STREAMED.includes(frame.type)) return;
       if (this.alive && !this.frozen) {
         this.heard = world.now;
@@ -76,7 +78,7 @@ class Link {
     });
   }
 
-  /** The server closes: what it sent before still arrives. */
+  /** The server closes the connection. Frames that it sent before still arrive. */
   private _closedByServer(code: number, reason: string, retryAfter: number | undefined): void {
     const { world, server } = this._shell;
     server.closed(this.connection);
@@ -84,7 +86,7 @@ class Link {
     world.after(this._arrivesDown - world.now, () => this._drop(code, reason, retryAfter));
   }
 
-  /** The connection is lost, and with it what is on its way. */
+  /** Lose the connection, with all frames in flight. */
   cut(code: number | undefined, retryAfter?: number): void {
     if (this.alive) {
       this._shell.server.closed(this.connection);
@@ -100,24 +102,24 @@ class Link {
     }
   }
 
-  /** The client closes. */
+  /** The client closes the connection. */
   hangUp(): void {
     this.alive = false;
     this._shell.server.closed(this.connection);
   }
 }
 
-/** Feeds a session and does what it says. */
+/** Feeds events to a session and performs its effects. */
 export class Shell {
   readonly session: Session;
   private readonly _recorded: RecordedSession;
   link: Link | undefined;
   /** The log of the run in canonical form. */
   readonly lines: string[] = [];
-  /** What each subscription was told, in order: deliveries and gaps. */
+  /** Deliveries and gaps of each subscription, in order. */
   readonly streams = new Map<number, (Deliver | Gap)[]>();
   readonly joined = new Map<number, Joined[]>();
-  /** What each subscription began with. */
+  /** The start of each subscription. */
   readonly starts = new Map<number, Start>();
   /** Members by subscription, topic and client id. */
   readonly presence = new Map<number, Map<string, ReadonlyMap<string, PresenceMember>>>();
@@ -137,7 +139,7 @@ export class Shell {
     this.session = this._recorded.session;
   }
 
-  /** One event into the session, its effects out of it. */
+  /** Feed one event to the session, and perform its effects. */
   feed(event: Event): void {
     const produced = this._recorded.handle(event);
     this.lines.push(`${this.world.now} ${showEvent(event)}`);
@@ -151,7 +153,7 @@ export class Shell {
     return cursor instanceof SeqCursor ? cursor.marks : new Map<string, unknown>();
   }
 
-  /** A frame has come. */
+  /** A frame has arrived. */
   received(frame: ServerFrame): void {
     if (frame.type === 'subscribed') this._answer = frame.ref ?? frame.topics.join();
     this.feed({ kind: 'received', frame, at: this.world.now });
@@ -218,13 +220,13 @@ export class Shell {
     append(this.joined, effect.sub, effect);
   }
 
-  /** Changes have to fit what was told before, and the members what they change. */
+  /** Check that a change fits the previous members and the new ones. */
   private _present({ sub, topic, member, change, members }: PresenceChanged): void {
     const rooms = this.presence.get(sub) ?? new Map<string, ReadonlyMap<string, PresenceMember>>();
     this.presence.set(sub, rooms);
     const before = rooms.get(topic);
     const after = new Map(members.map((one) => [one.client_id, one]));
-    // Who comes later, or is refused for a while, is not told of what the others know.
+    // A subscription that starts later, or was denied for a while, misses earlier changes.
     if (member && before && !this._profile.deniesNow) {
       const { client_id: id } = member;
       if (before.has(id) === ['join', 'connect'].includes(change))
@@ -293,7 +295,7 @@ export class Shell {
     const { link } = this;
     if (!link) throw new Error('no transport to send on');
     if (link.transport === 'sse' && frame.type === 'subscribe' && link.turn !== this.world.now) {
-      // The first `subscribe` of a turn opens another stream; what was on its way is lost.
+      // The first `subscribe` of a turn opens another stream; frames in flight are lost.
       link.turn = this.world.now;
       link.connection.stream += 1;
       link.connection.patterns.clear();
@@ -308,7 +310,7 @@ export class Shell {
       this.timers.delete(name);
       const { link } = this;
       let idle = link ? this.world.now - link.heard : 0;
-      // Comments keep an event stream alive.
+      // Keepalive comments arrive on an event stream.
       if (link?.transport === 'sse' && !link.frozen) idle = Math.min(idle, 15_000);
       this.feed({ kind: 'timerFired', name, idle });
     });

@@ -1,8 +1,10 @@
 /**
- * One stream in virtual time, from a seed: writers that die, readers that are cut, a forgetful log.
+ * One stream in virtual time, from a seed: writers that fail, readers that lose their connection,
+ * and a log that drops messages.
  *
  * The same as tests/simulation/streams.py, which compares the logs of both and checks the views.
- * `node streams.js SEED` prints the log of a run; `node streams.js FIRST END` a digest a seed.
+ * `node streams.js SEED` prints the log of a run; `node streams.js FIRST END` prints one digest per
+ * seed.
  */
 
 import { createHash } from 'node:crypto';
@@ -16,10 +18,10 @@ import { Random } from './prng.js';
 const FAMILY = '\u{1f468}\u200d\u{1f469}\u200d\u{1f467}';
 const WORDS = ['a', 'Hello ', 'wörld', '漢字', FAMILY, 'é', '\n', '"\\', ''];
 const LONGEST = 600_000;
-/** Milliseconds after which history is always there, so that bad luck has an end. */
+/** Milliseconds after which history is always available, so that every run ends. */
 const FAULTY = 60_000;
 
-/** One spelling in every language. */
+/** The same text in every language. */
 function canonical(value: unknown): string {
   return JSON.stringify(value, (_, one: unknown) =>
     one && typeof one === 'object' && !Array.isArray(one)
@@ -127,7 +129,7 @@ class StreamRun {
     return pieces;
   }
 
-  /** What the first pieces amount to, half of a surrogate pair left out. */
+  /** The text of the first pieces, without half of a surrogate pair at the end. */
   private whole(n: number): Part[] {
     const parts: Part[] = [];
     for (const piece of this.pieces.slice(0, n)) {

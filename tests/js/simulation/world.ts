@@ -1,8 +1,8 @@
-/** Virtual time: what happens when, in one order that depends on the seed alone. */
+/** Virtual time: schedules events in an order that depends only on the seed. */
 
 import { Random } from './prng.js';
 
-/** Unix milliseconds at which a simulation begins. */
+/** Unix milliseconds at the start of a simulation. */
 export const START = 1_700_000_000_000;
 
 interface Plan {
@@ -11,13 +11,13 @@ interface Plan {
   readonly todo: () => void;
 }
 
-/** A clock, a queue of what is going to happen, and chance. */
+/** A clock, a queue of scheduled events, and random numbers. */
 export class World {
   /** Virtual Unix milliseconds. */
   now = START;
-  /** Draws of the scenario, the server and the network. */
+  /** Random numbers of the scenario, the server and the network. */
   readonly random: Random;
-  /** Faults have ended. */
+  /** Whether faults have ended. */
   calm = false;
   private readonly _heap: Plan[] = [];
   private _number = 0;
@@ -26,14 +26,14 @@ export class World {
     this.random = new Random(seed);
   }
 
-  /** Have something happen; of two things at one time the one that was planned first. */
+  /** Schedule an event. Events at the same time run in the order of scheduling. */
   after(milliseconds: number, todo: () => void): number {
     this._number += 1;
     this._push({ at: this.now + milliseconds, number: this._number, todo });
     return this._number;
   }
 
-  /** Let everything happen up to a time. */
+  /** Run all events up to a time. */
   run(until: number): void {
     for (let next = this._heap[0]; next && next.at <= until; next = this._heap[0]) {
       this._pop();
@@ -43,7 +43,7 @@ export class World {
     this.now = until;
   }
 
-  /** Whether a fault of this likelihood happens; none does when all is calm. */
+  /** Whether a fault with this probability happens; never when all is calm. */
   fault(thousandths: number): boolean {
     return this.random.chance(thousandths) && !this.calm;
   }

@@ -1,4 +1,4 @@
-/** Web Locks for one process: Node has them from version 24. */
+/** Web Locks within one process, because Node has them only from version 24. */
 
 import { setMaxListeners } from 'node:events';
 
@@ -13,7 +13,7 @@ interface Options {
   readonly steal?: boolean;
 }
 
-/** What `navigator.locks` does, as far as exclusive locks go. */
+/** The part of `navigator.locks` for exclusive locks. */
 export class Locks {
   private readonly _held = new Map<string, Request>();
   private readonly _waiting = new Map<string, Request[]>();
@@ -41,7 +41,7 @@ export class Locks {
     });
   }
 
-  /** Names of the locks that are held. */
+  /** Names of the held locks. */
   get held(): string[] {
     return [...this._held.keys()];
   }

@@ -40,10 +40,10 @@ function tab(wire: Wire, options: PubSubOptions = {}): PubSub {
   return client;
 }
 
-/** What one test leaves would share with the next one. */
+/** Leftovers of one test would be shared with the next one. */
 afterEach(() => Promise.all(opened.splice(0).map((client) => client.close({ timeout: 0 }))));
 
-/** Wait until something is so. */
+/** Wait until a condition holds. */
 async function until(holds: () => boolean, what: string): Promise<void> {
   const end = Date.now() + BOUND;
   while (!holds()) {
@@ -52,7 +52,7 @@ async function until(holds: () => boolean, what: string): Promise<void> {
   }
 }
 
-/** A token with other claims, and so with a signature that is wrong. */
+/** A token with changed claims, whose signature is therefore invalid. */
 function forged(token: string, claims: object): string {
   const [head, payload, signature] = token.split('.');
   const read = JSON.parse(Buffer.from(payload ?? '', 'base64url').toString());
@@ -60,7 +60,7 @@ function forged(token: string, claims: object): string {
   return [head, Buffer.from(text).toString('base64url'), signature].join('.');
 }
 
-/** Have everything that a subscription gets written down, until so much has come. */
+/** Record everything that a subscription receives, until this many have arrived. */
 function collector(count: number): {
   readonly got: unknown[];
   readonly all: Promise<void>;
@@ -261,7 +261,7 @@ test('a new token goes to the server over the socket that stands', async () => {
   await until(() => wire.received('auth.ok') > before, 'the answer');
   await tabs[2]?.publish('demo.renewed', { data: 1 });
   assert.equal(wire.sockets.length, 1);
-  // The server checks one token at a time, and says so by an error.
+  // The server checks one token at a time, and reports this with an error.
   assert.equal(wire.received('error'), 0);
   assert.deepEqual(new Set(tabs.map(({ state }) => state)), new Set(['connected']));
   await Promise.all(tabs.map((one) => one.close()));

@@ -1,4 +1,4 @@
-/** What went over the sockets of a test. */
+/** The frames on the sockets of a test. */
 
 import WebSocket from 'ws';
 
@@ -9,11 +9,11 @@ interface Frame {
   readonly [key: string]: unknown;
 }
 
-/** Sockets that write down what goes over them. */
+/** Sockets that record their frames. */
 export class Wire {
   readonly sockets: WebSocket[] = [];
   readonly sent: Frame[] = [];
-  /** What a client takes as `WebSocket`. */
+  /** The constructor for the client's option `WebSocket`. */
   readonly WebSocket: WebSocketConstructor;
   private readonly _got: string[] = [];
 
@@ -33,17 +33,17 @@ export class Wire {
     this.WebSocket = Recorded as unknown as WebSocketConstructor;
   }
 
-  /** Sockets that are open at this moment, or about to be. */
+  /** Sockets that are open or connecting. */
   get open(): number {
     return this.sockets.filter(({ readyState }) => readyState <= WebSocket.OPEN).length;
   }
 
-  /** Frames of a type that were sent. */
+  /** Sent frames of a type. */
   count(type: string): number {
     return this.sent.filter((frame) => frame.type === type).length;
   }
 
-  /** Frames of a type that came. */
+  /** Received frames of a type. */
   received(type: string): number {
     return this._got.filter((got) => got === type).length;
   }

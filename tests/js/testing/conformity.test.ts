@@ -35,7 +35,7 @@ function real(): Side {
   };
 }
 
-/** A server in memory that is set as the real one is. */
+/** A server in memory with the settings of the real one. */
 async function inMemory(): Promise<{
   readonly side: Side;
   readonly memory: MemoryServer<SystemClock>;

@@ -18,7 +18,7 @@ import { MemoryServer, SystemClock } from '../../../js/src/testing/index.js';
 
 const QUIET = { logger: { warn: () => {}, error: () => {} } };
 
-/** Payloads of messages, and how many a gap says are missing. */
+/** The payloads of messages, and the number of missing messages of a gap. */
 function tell(event: SubscriptionEvent): unknown {
   if (event.kind === 'message') return event.message.data;
   return event.kind === 'gap' ? `${event.gap.reason} ${event.gap.missed}` : event.presence.change;

@@ -1,10 +1,10 @@
-/** What clients say, step by step; both servers are to answer alike. */
+/** Scenarios: the frames of clients step by step. Both servers must answer alike. */
 
 export type Frame = Readonly<Record<string, unknown>>;
 
 /**
- * One step: a connection sends a frame, ends, or somebody makes a request. `$name` in a frame is a
- * token of that user; positions in `after` count from the first message of the topic, which has 0.
+ * One step: a connection sends a frame, a connection ends, or an HTTP request. `$name` in a frame
+ * is a token of that user. Positions in `after` count from 0, the first message of the topic.
  */
 export type Step =
   | readonly [who: string, does: 'sends', frame: Frame | string]
@@ -35,7 +35,7 @@ const subscribe = (topics: readonly string[], more: Frame = {}): Frame => ({
   ...more,
 });
 
-/** A topic with eight messages, of which five are kept; `writer` stays. */
+/** A topic with eight messages, of which five are retained. `writer` stays connected. */
 const filled = (topic: string): Step[] => [
   ['writer', 'sends', auth('writer')],
   ...Array.from(

@@ -1,4 +1,4 @@
-/** Plays a scenario on a server, and writes down what everybody was told. */
+/** Plays a scenario on a server, and records everything that the clients receive. */
 
 import type { WebSocketLike } from '../../../js/src/index.js';
 import { bounded, deferred } from '../runtime/server.js';
@@ -53,7 +53,7 @@ class Peer {
     this._socket.close(code);
   }
 
-  /** Everything that was on its way has come. */
+  /** Wait until all frames in flight have arrived. */
   async settle(number: number): Promise<void> {
     if (this._isOver) return;
     const ref = `mark ${number}`;
@@ -65,7 +65,7 @@ class Peer {
   }
 }
 
-/** Events of one stream. */
+/** The events of one stream. */
 class Reader {
   readonly told: Frame[] = [];
   private _text = '';
@@ -96,7 +96,7 @@ class Reader {
     this._hears();
   }
 
-  /** A message with this id has come; what was sent before it has, too. */
+  /** Wait until the message with this id has arrived, and with it everything sent before. */
   async settle(id: string): Promise<void> {
     const has = (): boolean =>
       this.told.some(
@@ -110,7 +110,7 @@ class Reader {
   }
 }
 
-/** What everybody was told, with what differs from run to run made alike. */
+/** Everything that the clients received, with run-specific values normalized. */
 export async function play(side: Side, steps: readonly Step[]): Promise<unknown> {
   const peers = new Map<string, Peer>();
   const readers = new Map<string, Reader>();
@@ -141,7 +141,7 @@ export async function play(side: Side, steps: readonly Step[]): Promise<unknown>
       if (does === 'streams' && status === 200) readers.set(who, new Reader(response));
       else answers.push([status, alike.seen(await response.json())]);
     }
-    // An end is heard of by the others when it has come: theirs is asked for after that.
+    // Others are informed of the end of a connection after it, so wait for their frames afterwards.
     for (let round = 0; round < (step[1] === 'ends' ? 3 : 1); round += 1) {
       for (const peer of peers.values()) {
         marks += 1;
@@ -171,12 +171,12 @@ export async function play(side: Side, steps: readonly Step[]): Promise<unknown>
   return { told, answers, streams };
 }
 
-/** Times, positions and ids of two runs, made alike. */
+/** Normalizes times, positions and ids, so that two runs are comparable. */
 class Alike {
   private readonly _bases = new Map<string, number>();
   private readonly _clients = new Map<unknown, string>();
 
-  /** Learn where the positions of topics begin. */
+  /** Find out the first position of each topic. */
   learn(value: unknown): void {
     if (Array.isArray(value)) {
       for (const one of value) this.learn(one);
@@ -187,7 +187,7 @@ class Alike {
     }
   }
 
-  /** The frame with tokens and positions in it. */
+  /** The frame with tokens and positions filled in. */
   filled(frame: Frame, side: Side): Frame {
     const text = JSON.stringify(frame, (key, value: unknown) => {
       if (key === 'token' && typeof value === 'string') {
@@ -202,7 +202,7 @@ class Alike {
     return JSON.parse(text) as Frame;
   }
 
-  /** What was told, without what differs. */
+  /** The received frame without run-specific values. */
   seen(value: unknown, key = ''): unknown {
     if (Array.isArray(value)) return value.map((one) => this.seen(one));
     if (typeof value === 'object' && value !== null) {
@@ -232,7 +232,7 @@ class Alike {
 
   private _position(value: unknown): unknown {
     const base = this._bases.get('');
-    // A log begins at a thousand times its milliseconds.
+    // The first position of a log is a thousand times its Unix milliseconds.
     return base === undefined ? 'a position' : (Number(value) - base) % 1_000;
   }
 }

@@ -1,4 +1,4 @@
-/** What goes into a session and what comes out, as data: what traces and simulation logs hold. */
+/** The events and effects of a session as data, for traces and logs of simulations. */
 
 import { PlainDialect } from '../../../js/src/dialects/plain/plain_dialect.js';
 import type {
@@ -32,7 +32,7 @@ import { Session } from '../../../js/src/session/session.js';
 import type { SessionOptions } from '../../../js/src/settings/session.js';
 import { compact } from '../../../js/src/wire/compact.js';
 
-/** A call into a session, as data. */
+/** A call of a session's method, as data. */
 export type Event =
   | { readonly kind: 'connect'; readonly opened?: boolean }
   | { readonly kind: 'close' | 'abort' | 'offline' | 'woke' }
@@ -113,7 +113,7 @@ export type Effect =
   | ({ readonly kind: 'problem' } & Problem)
   | Finished;
 
-/** A session whose ports write down what it does; with presence and, where needed, the dialect. */
+/** A session whose ports record its effects; with presence, and with a dialect if needed. */
 export class RecordedSession {
   readonly session: Session;
   private _effects: Effect[] = [];
@@ -125,7 +125,7 @@ export class RecordedSession {
     this.session.publishes.policies = { makeRoom, turnOf };
   }
 
-  /** Hand an event to the session; what it does, in order. */
+  /** Feed an event to the session; returns its effects in order. */
   handle(event: Event): Effect[] {
     this._effects = [];
     this._hand(event);
@@ -181,7 +181,7 @@ export class RecordedSession {
         session.unsubscribe(event.sub);
         break;
       case 'publish':
-        // A client has that part from its first batch on.
+        // A client loads this part with its first batch.
         if (event.batch) session.publishes.batches = batches;
         session.publish(event);
         break;

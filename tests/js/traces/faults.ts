@@ -1,8 +1,8 @@
-/** Faults of one line each in the parts of a session; a trace notices each. */
+/** Faults of one line each in the parts of a session. A trace detects each. */
 
-/** What one fault replaces: text that the file holds exactly once. */
+/** The replacement of one fault. Its text occurs exactly once in the file. */
 export interface Fault {
-  /** Below `js/src/session`. */
+  /** Path below `js/src/session`. */
   readonly file: string;
   readonly from: string;
   readonly to: string;
@@ -10,7 +10,7 @@ export interface Fault {
 
 const replaced = (file: string, from: string, to = ''): Fault => ({ file, from, to });
 
-/** By what is wrong. */
+/** The faults by description. */
 export const FAULTS: Readonly<Record<string, Fault>> = {
   // ---------------------------------------------------------------- attempts
   'the wait that the server asked for is left out': replaced(

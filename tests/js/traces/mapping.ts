@@ -1,8 +1,8 @@
 /**
- * Events and effects of a session as JSON, the form of `spec/traces/` and of simulation logs.
+ * Events and effects of a session as JSON, in the form of `spec/traces/` and of simulation logs.
  *
- * Fields that are undefined, and counters that are zero, are left out. A state change is
- * `[from, to]`, a delivery the id of the message, a member of a presence list its client id.
+ * Undefined fields and counters of zero are omitted. A state change is `[from, to]`, a delivery is
+ * the id of the message, and a member of a presence list is its client id.
  */
 
 import { publicState } from '../../../js/src/generated/lifecycle.js';
@@ -16,7 +16,7 @@ import {
 import type { Outcome, Rejected, TimerName } from '../../../js/src/session/ports.js';
 import type { Effect, Event } from './events.js';
 
-/** An event of a trace: its first key names it, `at` and `idle` may follow. */
+/** An event of a trace. Its first key is its name; `at` and `idle` may follow. */
 export type StepEvent = {
   readonly connect?: { readonly opened?: boolean };
   readonly answered?: { readonly ok: boolean };
@@ -165,7 +165,7 @@ export function showEffect(effect: Effect): JsonObject {
   }
 }
 
-/** One line of JSON with sorted keys: equal values are equal bytes in every language. */
+/** One line of JSON with sorted keys, so that equal values have equal bytes in every language. */
 export function canonical(value: unknown): string {
   return JSON.stringify(value, (_, one: unknown) => {
     if (typeof one !== 'object' || one === null || Array.isArray(one)) return one;

@@ -1,4 +1,7 @@
-/** The traces hold the session: one fails without any step or guard of the lifecycle, or by a fault. */
+/**
+ * The traces cover the session: without any step or guard of the lifecycle, or with any fault, a
+ * trace fails.
+ */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -15,7 +18,7 @@ type Runner = { readonly run: typeof run };
 const traces: readonly Trace[] = names('traces').map((name) => loadTrace(`${name}.json`));
 const lines = (await bundle('traces/runner.ts')).split('\n');
 
-/** The runner with one fault each in the generated lifecycle, by what the fault is. */
+/** The runner with one fault in the generated lifecycle, by description of the fault. */
 function* faults(): Generator<[name: string, text: string]> {
   const first = lines.indexOf('// js/src/generated/lifecycle.ts');
   const length = lines.slice(first + 1).findIndex((line) => line.startsWith('// '));

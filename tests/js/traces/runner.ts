@@ -1,7 +1,7 @@
 /**
- * Runs the traces of `spec/traces/`: given events, exactly these effects.
+ * Runs the traces of `spec/traces/`: the given events must cause exactly the given effects.
  *
- * The same files are run in each language; a runner needs a JSON parser and a mapping, no clock and
+ * Each language runs the same files. A runner needs a JSON parser and a mapping, but no clock and
  * no socket.
  */
 
@@ -10,7 +10,7 @@ import { load } from '../files.js';
 import { RecordedSession } from './events.js';
 import { canonical, readEvent, type StepEvent, showEffect } from './mapping.js';
 
-/** The session did something else than the trace says. */
+/** The effects of the session differ from the trace. */
 export class TraceFailed extends Error {}
 
 export interface Trace {
@@ -20,7 +20,10 @@ export interface Trace {
   readonly steps: readonly { readonly in: StepEvent; readonly out: readonly unknown[] }[];
 }
 
-/** A trace, after the steps and with the random numbers of the one that it starts from. */
+/**
+ * The state of a trace after its steps, and after those of the trace that it starts from, with the
+ * remaining random numbers.
+ */
 export function loadTrace(...path: string[]): Trace {
   const trace = load<Trace>('traces', ...path);
   if (!trace.start) return trace;
@@ -35,7 +38,8 @@ export function loadTrace(...path: string[]): Trace {
 /**
  * Run a trace.
  *
- * @throws TraceFailed An effect is missing, another, or at another place; or numbers are left over.
+ * @throws TraceFailed An effect is missing, differs, or is in another place, or random numbers are
+ *   left over.
  */
 export function run(trace: Trace): void {
   const numbers = [...(trace.random ?? [])];

@@ -1,4 +1,7 @@
-/** Runs the traces of `spec/traces/streams/`: given steps, exactly these effects and this view. */
+/**
+ * Runs the traces of `spec/traces/streams/`: the given steps must cause exactly the given effects
+ * and view.
+ */
 
 import { isDeepStrictEqual } from 'node:util';
 
@@ -28,7 +31,11 @@ export interface StreamTrace {
   readonly steps: readonly Step[];
 }
 
-/** Run a trace; it throws `TraceFailed` where a step did something else than the trace says. */
+/**
+ * Run a trace.
+ *
+ * @throws TraceFailed A step differs from the trace.
+ */
 export function runStream({ writer, reader, steps }: StreamTrace): void {
   const run = writer
     ? write.bind(null, new Writing(writer.stream, writer.epoch, writer.writer, writer))
