@@ -20,10 +20,7 @@ export interface Trace {
   readonly steps: readonly { readonly in: StepEvent; readonly out: readonly unknown[] }[];
 }
 
-/**
- * The state of a trace after its steps, and after those of the trace that it starts from, with the
- * remaining random numbers.
- */
+/** Load a trace; its steps and random numbers follow those of the trace that it starts from. */
 export function loadTrace(...path: string[]): Trace {
   const trace = load<Trace>('traces', ...path);
   if (!trace.start) return trace;
