@@ -21,33 +21,33 @@ if TYPE_CHECKING:
 
     from tests.dealing import GroupScheduling
 
-# How long it takes to draw a value depends on what else the machine does.
+# The time to draw a value depends on the load of the machine.
 settings.register_profile("shared", suppress_health_check=[HealthCheck.too_slow], deadline=None)
 settings.load_profile("shared")
 
 ROOT = Path(__file__).parent
 
-# No test reaches a public server. To read the authorities of the machine takes 25 ms for each HTTP
-# client, and for each program that is started.
+# No test connects to a public server, and reading the machine's authorities takes 25 ms for each
+# HTTP client and each started program.
 os.environ["SSL_CERT_FILE"] = str(ROOT / "authority.pem")
 
-# Tests that are about picows and msgspec say so; all others use what every installation has.
+# Only tests of picows and msgspec use them; all others use the libraries of every installation.
 os.environ.setdefault("HANZO_PUBSUB_SPEED", "off")
 
 DURATIONS = ROOT / "durations.json"
 """Seconds of each test that takes one or more; `make durations` writes it."""
 
 PRESSING = 5.0
-"""Seconds from which on a file is dealt out test by test."""
+"""The tests of a file that takes at least this number of seconds are distributed one by one."""
 
 COSTLY = (("tests/conformance", r"\bpeers: "),)
-"""Folders with fixtures that take seconds, and how a file shows that it uses them."""
+"""Folders with slow fixtures, and the text by which a file shows that it uses them."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Let Ctrl-C end programs in a process of `-n`, too.
 
-    A pytest that a test starts leaves out the same plugins: to load them takes a second.
+    A pytest that a test starts also omits these plugins, because loading them takes a second.
     """
     words: list[str] = config.getini("addopts")
     left_out = [word for word in words if word.startswith("no:")]
@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupScheduling:
-    """Deal out groups: the marks of `--dist loadgroup` have no effect on pytest 9.2."""
+    """Distribute groups: the marks of `--dist loadgroup` have no effect on pytest 9.2."""
     from tests.dealing import GroupScheduling
 
     return GroupScheduling(config, log, group_of)
@@ -66,7 +66,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupSche
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark the slow tests; in a process of `-n`, put the groups that take longest first."""
+    """Mark the slow tests; in a process of `-n`, put the slowest groups first."""
     for item in items:
         if item.nodeid in _durations():
             item.add_marker(pytest.mark.slow)
@@ -85,15 +85,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection() -> None:
-    """Collect no garbage meanwhile: a fifth of the time would go to objects that all stay."""
+    """Disable garbage collection meanwhile: it would take a fifth of the time and free nothing."""
     gc.disable()
 
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_finish() -> None:
-    """Leave out of every later collection of garbage what lives as long as the process.
+    """Exclude permanent objects from later garbage collections.
 
-    Modules and collected tests are most of the objects, and many tests call `gc.collect()`.
+    Most objects are modules and collected tests, and many tests call `gc.collect()`.
     """
     gc.enable()
     gc.collect()
@@ -101,17 +101,17 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_unconfigure() -> None:
-    """Let the interpreter end as it would; modules in C may crash when objects outlive them."""
+    """Undo this before the interpreter exits: C modules may crash if objects outlive them."""
     gc.unfreeze()
 
 
 _FAILED: list[str] = []
-"""Tests whose frames are still held: servers and sockets that they did not get to close."""
+"""Failed tests whose frames are still referenced, with servers and sockets they did not close."""
 
 
 @pytest.hookimpl(hookwrapper=True)
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Note a failure."""
+    """Record a failure."""
     outcome = yield
     if outcome.get_result().failed:
         _FAILED.append(item.nodeid)
@@ -119,9 +119,9 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Collect what a failed test leaves, so that its warnings do not fail a later test.
+    """Collect the leftovers of a failed test, so that their warnings do not fail a later test.
 
-    Draw the same random values whenever the seed is the same, in whatever order tests run.
+    With the same seed, each test draws the same random values, in any order of the tests.
     """
     if _FAILED:
         _FAILED.clear()
@@ -132,7 +132,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 def _collect() -> None:
     for name in ("last_exc", "last_type", "last_value", "last_traceback"):
-        # pytest keeps the failure here for a debugger.
+        # pytest stores the failure here for a debugger.
         if hasattr(sys, name):
             delattr(sys, name)
     reporting = sys.unraisablehook
@@ -144,7 +144,7 @@ def _collect() -> None:
 
 
 def group_of(nodeid: str) -> str:
-    """What a test shares with others of the same process: a fixture, a file, or nothing."""
+    """Return what a test shares with others of its process: a fixture, a file, or nothing."""
     file = nodeid.partition("::")[0]
     return _group_of_file(file) or nodeid
 

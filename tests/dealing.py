@@ -1,4 +1,4 @@
-"""Which tests the processes of `-n` get: whole groups, in the order of the collection."""
+"""Distributes tests to the processes of `-n`: whole groups, in the order of the collection."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class GroupScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Deals out groups of tests; a process that has nothing left gets the next one.
+    """Distributes groups of tests; a process without tests gets the next group.
 
     Args:
-        config: Of pytest.
-        log: Of pytest-xdist.
-        group_of: The group of a test, by its node id.
+        config: The configuration of pytest.
+        log: The log of pytest-xdist.
+        group_of: Returns the group of a test by its node id.
     """
 
     def __init__(self, config: pytest.Config, log: Any, group_of: Callable[[str], str]) -> None:

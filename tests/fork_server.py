@@ -1,15 +1,16 @@
 """Starts servers by forking: `python -m tests.fork_server SOCKET`. The imports happen once.
 
-Nearly all that a start of the server costs is imports, and the tests start hundreds of servers.
-Each connection to the socket starts one. Send one line of JSON, `{"argv": […], "env": {…}, "cwd":
-…}`, where `argv` is what follows `python -m pubsub_server`.
+Imports take nearly all the time of a server start, and the tests start hundreds of servers. Each
+connection to the socket starts one. Send one line of JSON, `{"argv": […], "env": {…}, "cwd": …}`,
+where `argv` contains the arguments after `python -m pubsub_server`.
 
 - Without descriptors, the connection is the standard output and error of the server. It closes when
   the server has ended.
 - With two descriptors (`SCM_RIGHTS`), these are its standard output and error. The answers are the
   lines `{"pid": …}` and, at the end, `{"status": …}`, negative for a signal.
 
-It ends when its standard input does. Servers that run then go on: whoever started them ends them.
+It exits when its standard input ends. Running servers continue: the tests that started them must
+stop them.
 """
 
 from __future__ import annotations
@@ -32,28 +33,28 @@ if TYPE_CHECKING:
     from types import FrameType
 
 IMPORTS = ("process", "backplanes.redis.opening", "workers.supervisor")
-"""What a server imports when it starts."""
+"""The modules that a server imports when it starts."""
 
 LINE_MAX = 1 << 20
-"""Bytes of a request: its environment may be long."""
+"""Maximum bytes of a request, which contains an environment."""
 
 
 class ForkServer:
-    """Takes requests on a socket, and reports how what it started has ended."""
+    """Accepts requests on a socket, and reports the exit codes of the started processes."""
 
     def __init__(self, listening: socket.socket) -> None:
         self._listening = listening
         self._selector = selectors.DefaultSelector()
         self._clients: dict[int, socket.socket] = {}
-        """By the process that was started for them."""
+        """Connections, by the process that was started for them."""
 
     def run(self) -> int:
-        """Serve until standard input ends; in a forked process, the exit code of its server."""
+        """Serve until standard input ends; a forked process returns the exit code of its server."""
         woken, waking = os.pipe()
         for end in (woken, waking):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(waking)
-        # Without a handler there is no wake-up.
+        # Without a handler, the signal does not wake up the loop.
         signal.signal(signal.SIGCHLD, _ignore)
         for watched in (self._listening, woken, sys.stdin.fileno()):
             self._selector.register(watched, selectors.EVENT_READ)
@@ -90,7 +91,7 @@ class ForkServer:
         return None
 
     def _leave(self, pipe: Sequence[int]) -> None:
-        """Give back what only the process that forks needs."""
+        """Release the resources that only the forking process needs."""
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self._selector.close()
@@ -119,7 +120,7 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 
 def _request(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    """One line, and the descriptors that came with it."""
+    """Read one line, and its file descriptors."""
     line, descriptors, _, _ = socket.recv_fds(client, LINE_MAX, 2)
     while not line.endswith(b"\n"):
         more = client.recv(LINE_MAX)
@@ -130,13 +131,13 @@ def _request(client: socket.socket) -> tuple[dict[str, Any], list[int]]:
 
 
 def _say(client: socket.socket, **fields: int) -> None:
-    # The test may have gone.
+    # The test may have disconnected.
     with suppress(OSError):
         client.sendall(f"{json.dumps(fields)}\n".encode())
 
 
 def _serve(client: socket.socket, request: dict[str, Any], descriptors: Sequence[int]) -> int:
-    """Be the server that was asked for."""
+    """Run the requested server in this process."""
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     out, err = descriptors or (client.fileno(), client.fileno())
@@ -152,14 +153,14 @@ def _serve(client: socket.socket, request: dict[str, Any], descriptors: Sequence
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Listen at a path."""
+    """Listen at a socket path."""
     for name in IMPORTS:
         importlib.import_module(f"pubsub_server.{name}")
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(arguments[0])
         listening.listen(128)
         print("ready", flush=True)
-        # Collections would copy the pages that the processes share.
+        # Garbage collections would copy memory pages that the processes share.
         gc.collect()
         gc.freeze()
         return ForkServer(listening).run()

@@ -1,4 +1,4 @@
-"""Servers of tests as processes of their own, forked from one that has all imports done."""
+"""Test servers in separate processes, forked from a process that has done all imports."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 BOUND = 60
-"""Seconds for the end of the process that forks."""
+"""Maximum seconds for the end of the forking process."""
 
 
 class Closable(Protocol):
@@ -31,11 +31,11 @@ class Closable(Protocol):
 
 
 class Server:
-    """A server in a process of its own; it has the members of `asyncio.subprocess.Process`.
+    """A server in a separate process; it has the members of `asyncio.subprocess.Process`.
 
     Attributes:
-        pid: Of its process.
-        stdout: What it prints.
+        pid: Process id.
+        stdout: Its standard output.
         returncode: Its exit code; None while it runs, negative for a signal.
     """
 
@@ -59,17 +59,17 @@ class Server:
         return code
 
     async def wait(self) -> int:
-        """Its exit code, when it has ended."""
+        """Wait until it has ended; return its exit code."""
         return await asyncio.shield(self._ending)
 
     def send_signal(self, number: int) -> None:
-        """Send it a signal; nothing happens where it has ended."""
+        """Send a signal to it; does nothing if it has ended."""
         if self.returncode is None:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
-        """End it at once."""
+        """Kill it."""
         self.send_signal(signal.SIGKILL)
 
 
@@ -79,9 +79,9 @@ async def serve(
     """Run `python -m pubsub_server serve …`.
 
     Args:
-        *arguments: Behind `serve`.
-        env: Its whole environment; that of this process by default.
-        stderr: Where its log goes; nowhere by default.
+        *arguments: Arguments after `serve`.
+        env: Its whole environment; default: the environment of this process.
+        stderr: Destination of its log; default: discarded.
     """
     request = {
         "argv": ["serve", *arguments],
@@ -101,7 +101,7 @@ async def serve(
 def _request(
     request: Mapping[str, Any], stderr: IO[bytes] | None
 ) -> tuple[socket.socket, IO[bytes]]:
-    """The connection that answers, and what the server prints."""
+    """Return the connection for answers, and the output of the server."""
     connection = socket.socket(socket.AF_UNIX)
     connection.connect(_address())
     read, write = os.pipe()
@@ -115,7 +115,7 @@ def _request(
 
 @cache
 def _address() -> str:
-    """Where the process that forks listens; it is started for the first server of this process."""
+    """Return the socket of the forking process, which starts with the first server."""
     folder = tempfile.mkdtemp(prefix="pubsub-fork-")
     path = str(Path(folder, "socket"))
     process = subprocess.Popen(

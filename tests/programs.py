@@ -1,4 +1,4 @@
-"""Programs as processes of a test, which end with it."""
+"""Programs in processes that end with the test."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 async def started(
     *command: str, within: float, out: int = asyncio.subprocess.PIPE, **more: Any
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """A process with nothing to read, whose errors can be read; killed with all that it started.
+    """Run a process with empty input and a pipe for errors; kill it and its children at the end.
 
     Args:
-        *command: Its program and arguments.
-        within: Seconds for all that is done with it.
-        out: Where its output goes.
-        **more: Of `asyncio.create_subprocess_exec`.
+        *command: Program and arguments.
+        within: Maximum seconds of the context.
+        out: Destination of its output.
+        **more: Arguments of `asyncio.create_subprocess_exec`.
     """
     process = await asyncio.create_subprocess_exec(
         *command,

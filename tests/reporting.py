@@ -17,7 +17,7 @@ FILE = "HANZO_PUBSUB_TEST_REPORT"
 
 
 class Reporter:
-    """Hears of all tests: in the one process, or in that which deals out the tests."""
+    """Receives the reports of all tests, in the only process or in the distributing one."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -25,7 +25,7 @@ class Reporter:
         self._failed: set[str] = set()
         self._collected = False
 
-    # pytest-xdist is not in every environment.
+    # Not every environment has pytest-xdist.
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: Sequence[str]) -> None:
         if not self._collected:
@@ -47,7 +47,7 @@ class Reporter:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Report, unless this is one of the processes that tests are dealt out to."""
+    """Report, unless this is a worker process of pytest-xdist."""
     path = os.environ.get(FILE)
     if path and not hasattr(config, "workerinput"):
         config.pluginmanager.register(Reporter(Path(path)))

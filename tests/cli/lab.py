@@ -1,4 +1,4 @@
-"""Servers and proxies that are broken in one way each, for the doctor."""
+"""Servers and proxies with one defect each, for the doctor."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATIENCE = 0.6
 
 
 def token(*, expires_in: float = 3600, algorithm: str = "HS256") -> str:
-    """A JWT whose signature nobody made."""
+    """Return a JWT with an invalid signature."""
     header = {"alg": algorithm, "typ": "JWT"}
     claims = {"sub": "alice", "exp": time.time() + expires_in}
     parts = [json.dumps(part).encode() for part in (header, claims)]
@@ -38,7 +38,7 @@ def token(*, expires_in: float = 3600, algorithm: str = "HS256") -> str:
 
 @dataclass
 class Fake:
-    """A server in good health, unless told otherwise."""
+    """A server that is healthy by default."""
 
     clock: float = 0.0
     refuse: dict[str, Any] | None = None
@@ -121,7 +121,7 @@ class Fake:
 async def listener(
     handle: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
 ) -> AsyncGenerator[int]:
-    """A TCP server on a free port; connections end with the block."""
+    """Run a TCP server on a free port; its connections end with the context."""
     tasks: set[asyncio.Task[None]] = set()
 
     async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -153,19 +153,19 @@ async def swallow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def hang_up(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Ends every connection as soon as something is said."""
+    """Closes every connection as soon as it receives data."""
     await reader.read(1)
 
 
 def proxy(
     port: int, *, strip_upgrade: bool = False, buffer: bool = False
 ) -> Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]:
-    """An HTTP proxy before a server on this machine.
+    """An HTTP proxy in front of a server on this machine.
 
     Args:
-        port: Of the server.
-        strip_upgrade: Drop what a WebSocket handshake needs, as proxies do that were not told.
-        buffer: Hand on a response only when it is complete.
+        port: Port of the server.
+        strip_upgrade: Remove the headers of a WebSocket handshake, like a misconfigured proxy.
+        buffer: Forward a response only when it is complete.
     """
 
     async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -208,7 +208,7 @@ async def diagnose(
     patience: float = PATIENCE,
     **more: Any,
 ) -> Report:
-    """What the doctor finds."""
+    """Return the findings of the doctor."""
     patient = Patient(
         endpoints=endpoints(url, rest_url),
         token=token() if bearer is None else bearer or None,
@@ -224,10 +224,10 @@ async def diagnose(
 
 
 def cause(report: Report) -> str:
-    """The code of the first cause; empty where all is well."""
+    """Return the code of the first cause; empty if there is no problem."""
     return report.cause.code if report.cause else ""
 
 
 def found(report: Report, name: str) -> Finding:
-    """What one check found."""
+    """Return the finding of one check."""
     return next(finding for finding in report.findings if finding.name == name)

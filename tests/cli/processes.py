@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pubsub_server.testing import RunningServer
 
 LIMIT = 20
-"""Seconds for all that is done with a process."""
+"""Maximum seconds of a process."""
 
 
 def variables(server: RunningServer, **more: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The words that options take."""
+"""The values of options."""
 
 from __future__ import annotations
 

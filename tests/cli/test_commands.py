@@ -1,4 +1,4 @@
-"""The commands against a real server: what they print, and their exit codes."""
+"""The commands with a real server: their output and exit codes."""
 
 from __future__ import annotations
 

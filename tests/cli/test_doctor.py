@@ -1,4 +1,4 @@
-"""One broken environment a test: the doctor names the first cause."""
+"""Each test has one broken environment: the doctor names the first cause."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def closed_port() -> int:
 
 @pytest.fixture
 def authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> trustme.CA:
-    """A CA that this machine trusts during the test."""
+    """Make the client trust a CA during the test."""
     made = trustme.CA()
     made.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
     monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))

@@ -1,4 +1,4 @@
-"""`publish` and `subscribe` with `--via`, against a broker made from the bytes alone."""
+"""`publish` and `subscribe` with `--via`, with a broker that does not use the product's code."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def broker() -> AsyncIterator[Broker]:
 
 
 class Program:
-    """Runs the program in a thread; standard output as JSON lines."""
+    """Run the program in a thread; return the JSON lines of its output."""
 
     def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
         self._capsys = capsys
@@ -46,7 +46,7 @@ def program(capsys: pytest.CaptureFixture[str]) -> Program:
 
 
 async def say(broker: Broker, *events: tuple[str, bytes], after: int = 1) -> None:
-    """Publish once somebody listens."""
+    """Publish once there is a subscriber."""
     await broker.until(after)
     async with EventStreamClient(f"events://127.0.0.1:{broker.port}") as client:
         for topic, data in events:

@@ -1,4 +1,4 @@
-"""Output for people, and for programs."""
+"""Human-readable and machine-readable output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program as a process: its commands, signals, pipes, and what it imports."""
+"""The program as a process: its commands, signals, pipes and imports."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ async def test_it_ends_when_the_reader_of_the_pipe_is_gone_though_nothing_comes(
 
 @pytest.fixture
 async def impatient() -> AsyncGenerator[RunningServer]:
-    """A server that gives up on whoever is silent for a second and a half."""
+    """A server that disconnects clients that are silent for 1.5 seconds."""
     async with running_server(
         presence_timeout=1_500, server_ping_interval=300, presence_grace=100
     ) as running:
@@ -199,11 +199,11 @@ async def test_the_connection_lives_while_nobody_reads_the_pipe(impatient: Runni
             for process in (reader, first, second):
                 await until_subscribed(process)
             await ps.publish("demo.a", {"type": "n", "data": "x" * 200_000})
-            # The beginning is out, and the pipe is full.
+            # The first lines are written, and the pipe is full.
             assert await asyncio.to_thread(os.read, read, 1) == b"{"
             events, present = watching.events(), {"reader"}
             for stopped in (first, second):
-                # Whoever is silent is gone after a second and a half; the reader is not.
+                # A silent client is disconnected after 1.5 seconds; the reader is not.
                 stopped.send_signal(signal.SIGSTOP)
                 async for event in events:
                     if isinstance(event, PresenceChange):

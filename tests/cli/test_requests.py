@@ -35,7 +35,7 @@ async def ps(server: RunningServer) -> AsyncGenerator[PubSubClient]:
 
 
 async def finished(server: RunningServer, *argv: str) -> tuple[int | None, str, list[Any]]:
-    """Exit code, standard output, and the lines of standard error."""
+    """Run a command; return exit code, standard output, and the lines of standard error."""
     async with started(*argv, env=variables(server)) as process:
         out, err = await process.communicate()
     return process.returncode, out.decode(), [json.loads(line) for line in err.splitlines()]
@@ -78,7 +78,7 @@ async def test_request_prints_the_replies_to_lines_in_their_order(
 
     async def answer(request: Message) -> Any:
         if request.data == 0:
-            await slow.wait()  # the reply to the first line comes last
+            await slow.wait()  # the reply to the first line arrives last
         elif request.data == 3:
             slow.set()
             raise ReplyError("Not this one.", code="no")

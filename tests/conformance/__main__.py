@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 async def run_all(
     scenarios: Sequence[Scenario], languages: Sequence[Language]
 ) -> tuple[dict[table.Cell, bool], list[str]]:
-    """Run them, the languages beside each other; says what passed, and all problems."""
+    """Run the scenarios of both languages concurrently; return the passed ones and all problems."""
     known = known_failures()
     passed: dict[table.Cell, bool] = {}
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""One compiled TypeScript peer for a test run, one process of each language for a worker."""
+"""One compiled TypeScript peer per test run, and one process of each language per worker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def built() -> Iterator[Path]:
-    """The compiled TypeScript."""
+    """The folder of the compiled TypeScript."""
     with compiled() as folder:
         yield folder
 

@@ -1,18 +1,18 @@
-"""Whether what was seen is what a scenario expects.
+"""Compares observed values with the expectations of a scenario.
 
-A mapping asks for its keys and lets others be; a list asks for exactly its items. What plain values
-cannot say:
+A mapping must contain the expected keys and may contain others; a list must contain exactly the
+expected items. Special values:
 
-    {$any: true}                 anything, though it must be there
+    {$any: true}                 any value, but the key must exist
     {$absent: true}              the key does not exist, or is null
     {$type: int}                 int, number, string, boolean, list, mapping
-    {$matches: "^msg_"}          a string with this regular expression in it
+    {$matches: "^msg_"}          a string that contains this regular expression
     {$set: [...]}                a list of these items, in any order
     {$has: [...]}                a list with at least these items
-    {$least: 1} {$most: 9}       a number so large
-    {$one_of: [...]}             one of them
-    {$save: name, is: ...}       what it is (or anything), to be had later as {$ref: name}
-    {$python: ..., $typescript: ...}   where the languages have different words
+    {$least: 1} {$most: 9}       a number in this range
+    {$one_of: [...]}             one of these values
+    {$save: name, is: ...}       store the value, which must match `is`, as {$ref: name}
+    {$python: ..., $typescript: ...}   different expectations for the languages
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MISSING = object()
 
 
 def mismatches(expected: Any, seen: Any, saved: dict[str, Any], language: str) -> list[str]:
-    """Where they differ, each as one line; what is to be saved is saved if nothing differs."""
+    """Return the differences, one per line; store the values to save if there are none."""
     found: dict[str, Any] = {}
     differences = list(_differ(expected, seen, "", found, language))
     if not differences:

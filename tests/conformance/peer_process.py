@@ -1,4 +1,4 @@
-"""The process of one language, as the runner sees it: commands out, answers and events in."""
+"""The runner's side of the process of one language: sends commands, reads answers and events."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ Speed = Literal["on", "off"]
 LANGUAGES: Final[tuple[Language, ...]] = ("python", "typescript")
 ROOT: Final = Path(__file__).resolve().parents[2]
 PATIENCE: Final = 15.0
-"""Seconds that one step may take before a scenario fails."""
+"""Maximum seconds of one step before a scenario fails."""
 LINE_MAX: Final = 64 << 20
 
 
 class PeerGone(Exception):
-    """The process ended or does not answer; the text says what it wrote to its last."""
+    """The process ended or does not answer; the text contains the end of its output."""
 
 
 class Stream:
-    """What a scenario hears under one name, in order, each once."""
+    """The events that a scenario receives under one name, in order."""
 
     def __init__(self) -> None:
         self._events: list[Json] = []
@@ -52,7 +52,7 @@ class Stream:
 
 
 class PeerProcess:
-    """One process; reused, with fresh clients for each scenario."""
+    """One process, which is reused with new clients for each scenario."""
 
     def __init__(self, language: Language, process: asyncio.subprocess.Process) -> None:
         self.language: Language = language
@@ -76,10 +76,10 @@ class PeerProcess:
         """Start it, and wait until it is ready.
 
         Args:
-            language: Which.
-            built: Folder of the compiled TypeScript, as `tests/js/run.mjs --build` prints it.
+            language: The language of the process.
+            built: Folder of the compiled TypeScript, which `tests/js/run.mjs --build` prints.
             speed: Whether the Python client uses the libraries of the extra `speed`.
-            within: Seconds that this may take.
+            within: Maximum seconds of the start.
         """
         python = [sys.executable, "-W", "error", "-m", "tests.conformance.peers.peer"]
         program = "tests/conformance/peers/peer.js"
@@ -103,7 +103,7 @@ class PeerProcess:
         return self._streams.setdefault(name, Stream())
 
     def begin(self, do: str, by: str | None, given: Mapping[str, Any]) -> asyncio.Future[Json]:
-        """Send a command; the future is its answer, `gives` or `fails`."""
+        """Send a command; return a future of its answer, `gives` or `fails`."""
         if self._process.returncode is not None:
             raise PeerGone(self._said)
         if "sub" in given:
@@ -117,7 +117,7 @@ class PeerProcess:
         return answer
 
     def _named(self, name: str | None) -> str | None:
-        # What a client of an earlier scenario says late is not taken for a later one's.
+        # Late events of a client of an earlier scenario must not count for a later one.
         return None if name is None else f"{self._round}/{name}"
 
     async def ask(self, do: str, by: str | None = None, **given: Any) -> Json:
@@ -125,7 +125,7 @@ class PeerProcess:
             return await self.begin(do, by, given)
 
     async def reset(self) -> list[Json]:
-        """Close every client and forget all; says what went wrong behind the scenario's back."""
+        """Close every client and reset the state; return errors that the scenario did not see."""
         try:
             await self.ask("reset")
         except TimeoutError:
@@ -153,12 +153,12 @@ class PeerProcess:
 
     @property
     def gone(self) -> bool:
-        """Whether it has ended, or does not answer any more."""
+        """Whether it has ended, or no longer answers."""
         return self._lost or self._process.returncode is not None
 
     @property
     def said(self) -> str:
-        """What it wrote to its error output."""
+        """Its error output."""
         return self._said
 
     async def _listen(self) -> None:
@@ -190,14 +190,14 @@ class PeerProcess:
 
 
 class Peers:
-    """One process of each language, started when it is first asked for."""
+    """One process of each language, started at the first use."""
 
     def __init__(self, built: Path) -> None:
         self._built = built
         self._open: dict[tuple[Language, Speed], PeerProcess] = {}
 
     async def get(self, language: Language, speed: Speed = "off") -> PeerProcess:
-        """That of a language; a new one after one that is gone."""
+        """Return the process of a language; start a new one if it has ended."""
         key = (language, speed)
         if key in self._open and self._open[key].gone:
             await self._open.pop(key).stop()
@@ -219,7 +219,7 @@ class Peers:
 
 @contextmanager
 def compiled() -> Generator[Path]:
-    """Folder of the compiled TypeScript, gone at the end."""
+    """Compile the TypeScript; yield the folder, and delete it at the end."""
     done = subprocess.run(
         ["node", "tests/js/run.mjs", "--build"],
         cwd=ROOT,

@@ -1,4 +1,4 @@
-"""Performs the steps of a scenario in one language."""
+"""Runs the steps of a scenario in one language."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Failed(Exception):
-    """A step did not go as the scenario says; the text has the transcript, without tokens."""
+    """A step differs from the scenario; the text contains the transcript without tokens."""
 
 
 class _Differs(Exception):
@@ -29,12 +29,12 @@ async def run(scenario: Scenario, peer: PeerProcess, folder: Path) -> None:
     """Run one scenario.
 
     Args:
-        scenario: Which.
+        scenario: The scenario.
         peer: The process of a language; its clients are closed at the end.
-        folder: For files that the server reads.
+        folder: Folder for files that the server reads.
 
     Raises:
-        Failed: It did not go as it should.
+        Failed: The run differs from the scenario.
     """
     async with World(scenario.given, peer, folder) as world:
         running = _Run(world)
@@ -69,11 +69,11 @@ async def run(scenario: Scenario, peer: PeerProcess, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a scenario.
+    """The result of a scenario.
 
     Attributes:
-        passed: It went as it says.
-        problem: Why the run as a whole fails; None where it passed, or failed as is known.
+        passed: Whether the run matched the scenario.
+        problem: Reason for which the whole run fails; None if it passed, or is known to fail.
     """
 
     passed: bool
@@ -86,10 +86,10 @@ async def outcome(
     """Run one scenario that may be known to fail.
 
     Args:
-        scenario: Which.
+        scenario: The scenario.
         peer: The process of a language.
-        folder: For files that the server reads.
-        known: Why it is known to fail, if it is.
+        folder: Folder for files that the server reads.
+        known: Reason for a known failure; None if it must pass.
     """
     try:
         await run(scenario, peer, folder)

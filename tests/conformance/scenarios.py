@@ -1,4 +1,4 @@
-"""The scenarios: read from `scenarios/*.yaml`, checked against `scenario.schema.json`."""
+"""Reads the scenarios in `scenarios/*.yaml`, and checks them with `scenario.schema.json`."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _SCHEMA: Final = Draft202012Validator(
 )
 
 
-# The parser in C is ten times as fast; wheels of PyYAML have it.
+# The C parser, which the wheels of PyYAML contain, is ten times as fast.
 _Fastest: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class _Loader(_Fastest):  # type: ignore[misc]
-    """Of YAML 1.2: `on` is a word, only `true` and `false` are booleans."""
+    """A YAML 1.2 loader: `on` is a string, and only `true` and `false` are booleans."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -37,18 +37,18 @@ _Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile("true|false")
 
 
 class WrongFile(Exception):
-    """A file of scenarios is not as it should be; the text says where."""
+    """A scenario file is invalid; the text names the place."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """One behaviour, told as steps.
+    """One behaviour, described as steps.
 
     Attributes:
         group: Title of its file.
-        name: A sentence.
-        given: What there is before the first step.
-        steps: What is done, and what is expected.
+        name: A sentence about the behaviour.
+        given: The state before the first step.
+        steps: Actions and expectations.
     """
 
     group: str
@@ -58,15 +58,15 @@ class Scenario:
 
     @property
     def id(self) -> str:
-        """The name as a word: lower case, joined by dashes."""
+        """The name in lower case, joined by dashes."""
         return re.sub(r"[^a-z0-9]+", "-", self.name.lower()).strip("-")
 
 
 def parse(text: str, source: str) -> list[Scenario]:
-    """The scenarios of one file.
+    """Return the scenarios of one file.
 
     Raises:
-        WrongFile: It is not of the schema.
+        WrongFile: The file does not match the schema.
     """
     document = yaml.load(text, _Loader)
     for problem in _SCHEMA.iter_errors(document):
@@ -79,10 +79,10 @@ def parse(text: str, source: str) -> list[Scenario]:
 
 @cache
 def load(folder: Path = HERE / "scenarios") -> tuple[Scenario, ...]:
-    """All scenarios, file by file.
+    """Return all scenarios, file by file.
 
     Raises:
-        WrongFile: A file is not of the schema, or two scenarios have one name.
+        WrongFile: A file does not match the schema, or two scenarios have the same name.
     """
     found: list[Scenario] = []
     for path in sorted(folder.glob("*.yaml")):
@@ -94,10 +94,10 @@ def load(folder: Path = HERE / "scenarios") -> tuple[Scenario, ...]:
 
 
 def known_failures(path: Path = HERE / "known_failures.yaml") -> dict[tuple[str, Language], str]:
-    """Reasons by scenario and language.
+    """Return the reasons of known failures by scenario and language.
 
     Raises:
-        WrongFile: A language is unknown, a reason is missing, or there is no such scenario.
+        WrongFile: A language or scenario is unknown, or a reason is missing.
     """
     listed: dict[str, dict[Language, str]] = yaml.safe_load(path.read_text(encoding="utf-8")) or {}
     names = {scenario.name for scenario in load()}

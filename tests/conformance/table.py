@@ -22,12 +22,12 @@ Cell = tuple[str, Language]
 
 
 def shown(passed: bool) -> str:
-    """A cell."""
+    """Return the text of a table cell."""
     return "✅" if passed else "known to fail"
 
 
 def read() -> dict[Cell, str]:
-    """The cells that the page has."""
+    """Return the cells on the page."""
     text = PAGE.read_text(encoding="utf-8").partition(_BEGIN)[2].partition(_END)[0]
     found: dict[Cell, str] = {}
     for row in _ROW.finditer(text):
@@ -37,7 +37,7 @@ def read() -> dict[Cell, str]:
 
 
 def write(scenarios: Sequence[Scenario], passed: Mapping[Cell, bool]) -> None:
-    """Write the table of a full run."""
+    """Write the results of a full run to the page."""
     parts: list[str] = []
     for group, members in itertools.groupby(scenarios, lambda scenario: scenario.group):
         rows = "".join(

@@ -1,4 +1,4 @@
-"""Every scenario in every language; what is known to fail has to fail."""
+"""Runs every scenario in every language; known failures must fail."""
 
 from __future__ import annotations
 

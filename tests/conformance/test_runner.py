@@ -1,4 +1,4 @@
-"""What runs the scenarios finds what is wrong, in them and in the clients."""
+"""The runner detects errors in scenarios and in clients."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Streams between both languages and a real server, and on a server that implements only HIP-56.
+"""Streams between both languages on a real server, and on one that implements only HIP-56.
 
-The server has its default settings: 100 publishes a second for a service, a history of 100. With
-HANZO_PUBSUB_SOAK set there are more and longer answers.
+The server has its default settings: 100 publishes per second for a service, 100 retained messages.
+Set HANZO_PUBSUB_SOAK for more and longer answers.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def client(server: RunningServer, token: str | None = None) -> PubSubClient:
 
 
 async def shown(reader: StreamReader) -> str:
-    """What a program shows at the end, made of deltas and snapshots alone."""
+    """Return the final text of a program that uses only deltas and snapshots."""
     text = ""
     async for event in reader:
         if isinstance(event, Delta):
@@ -88,7 +88,7 @@ async def shown(reader: StreamReader) -> str:
 
 @pytest.fixture(scope="module")
 def program() -> Iterator[Path]:
-    """The TypeScript program, bundled."""
+    """The bundled TypeScript program."""
     cache = ROOT / "node_modules" / ".cache"
     cache.mkdir(exist_ok=True)
     with TemporaryDirectory(dir=cache) as folder:
@@ -106,7 +106,7 @@ def program() -> Iterator[Path]:
 
 
 async def node(program: Path, role: str, server: RunningServer, topic: str, text: str = "") -> Any:
-    """What the TypeScript program prints."""
+    """Run the TypeScript program; return its output."""
     process = await asyncio.create_subprocess_exec(
         *("node", program, role, server.ws, server.http, server.service_token("ts"), topic, "r1"),
         stdin=asyncio.subprocess.PIPE,

@@ -1,4 +1,4 @@
-"""A wire between client and server that can be tampered with, frame by frame."""
+"""A proxy between client and server that can manipulate single frames."""
 
 from __future__ import annotations
 
@@ -24,18 +24,17 @@ MAX_FRAME = 32 << 20
 
 @dataclass
 class Rule:
-    """What happens to a frame.
+    """An action on frames.
 
     Attributes:
-        side: Who sent it.
-        type: Its `type`.
-        do: `cut` before it is passed on; `half` of it is passed on, then cut; `after` it, cut;
-            `lose` it; `hold` it and all that follows; pass it on twice (`double`); `swap` it
-            with the next message; `refuse` it, answering its `ref` with the frames; `add` frames
-            behind it.
-        times: To so many frames.
-        skip: But not to the first so many.
-        frames: For `add`: objects, or raw texts.
+        side: The side that sends the frame.
+        type: The frame's `type`.
+        do: `cut` before forwarding it; forward `half` of it, then cut; cut `after` it; `lose` it;
+            `hold` it and all later frames; forward it twice (`double`); `swap` it with the next
+            message; `refuse` it, and answer its `ref` with the frames; `add` frames after it.
+        times: Number of frames to act on.
+        skip: Number of frames to skip first.
+        frames: Frames for `add` and `refuse`: objects, or raw texts.
     """
 
     side: Side
@@ -48,7 +47,7 @@ class Rule:
 
 @dataclass(eq=False)
 class _Line:
-    """One connection through the wire."""
+    """One connection through the proxy."""
 
     client: ServerConnection
     server: ClientConnection
@@ -62,7 +61,7 @@ class _Line:
 
 
 class Wire:
-    """Passes WebSocket frames on, and tells each to `told` as `{side: frame}`."""
+    """Forwards WebSocket frames, and reports each one to `told` as `{side: frame}`."""
 
     def __init__(self, upstream: str, told: Callable[[Json], None]) -> None:
         self.upstream = upstream
@@ -108,17 +107,17 @@ class Wire:
             self._unblocked.clear()
 
     def cut(self) -> None:
-        """Abort every connection, without a word."""
+        """Abort every connection without a close frame."""
         for line in list(self._lines):
             line.client.transport.abort()
 
     async def close(self, code: int) -> None:
-        """Close every connection as the server would, with this code."""
+        """Close every connection like the server, with this code."""
         for line in list(self._lines):
             await line.client.close(code)
 
     async def release(self) -> None:
-        """Pass on what is held."""
+        """Forward the held frames."""
         for line in self._lines:
             held, line.held = line.held, []
             line.holding.clear()
@@ -126,7 +125,7 @@ class Wire:
                 await line.end(side).send(text)
 
     async def add(self, frames: Sequence[Json | str]) -> None:
-        """Send frames to every client as if the server had."""
+        """Send frames to every client in the name of the server."""
         for line in self._lines:
             for frame in frames:
                 await line.client.send(_text(frame))
@@ -162,7 +161,7 @@ class Wire:
             async for text in source:
                 await self._pass(line, side, str(text))
                 if line.cut:
-                    break  # what is read already goes nowhere
+                    break  # discard the data that is already read
         except ConnectionClosed:
             pass
         if line.cut:
@@ -190,7 +189,7 @@ class Wire:
                 await self._half(line, side, text)
             case "after":
                 await line.end(side).send(text)
-                # What was written leaves before the connection is gone; a close frame does not.
+                # Written data is sent before the connection ends; a close frame is not.
                 line.client.transport.close()
                 line.server.transport.abort()
             case "swap":

@@ -1,4 +1,4 @@
-"""What a scenario happens in: a server, a wire to it, users, clients, and what was saved."""
+"""The environment of a scenario: a server, a proxy to it, users, clients, and saved values."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 Json = dict[str, Any]
 SERVER = {"publish_rate_user": 1e6, "publish_rate_service": 1e6}
-"""Rates are high unless a scenario is about them."""
+"""Rate limits are high unless a scenario tests them."""
 CLIENT = {"transport": "websocket", "retry": {"base": 5, "cap": 20}}
-"""Short lives do not make a client fall back, and a retry comes soon, unless a scenario differs."""
+"""Short connections cause no fallback, and retries are fast, unless a scenario sets otherwise."""
 USERS: dict[str, Json] = {
     "service": {"kind": "service", "orgs": ["acme"]},
     "root": {"kind": "admin"},
 }
-"""Everybody else is a user who belongs to acme."""
+"""All others are users who belong to acme."""
 
 
 class World:
@@ -86,7 +86,7 @@ class World:
     # ---------------------------------------------------------------- the server
 
     async def start(self) -> None:
-        """Start the server, where it was before if it ran before."""
+        """Start the server; after a stop, on the same ports."""
         settings: Json = {
             **SERVER,
             "drain_timeout": 0,
@@ -111,7 +111,7 @@ class World:
         await self._serving.aclose()
 
     async def fault(self, fault: Json) -> None:
-        """By the control door."""
+        """Send a request to the control interface."""
         async with httpx.AsyncClient(trust_env=False, timeout=PATIENCE) as http:
             token = self._running.admin_token("fault-injector")
             answer = await http.post(
@@ -124,7 +124,7 @@ class World:
     # ---------------------------------------------------------------- clients
 
     def options(self, user: str | None, given: Json, *, direct: bool) -> Json:
-        """Of a client: those of the scenario over what most of them need."""
+        """Return the options of a client: the defaults, replaced by those of the scenario."""
         base: Json = dict(CLIENT)
         if self.plain is not None:
             base["url"] = self.wire.url if self.wire else self.plain.url
@@ -137,7 +137,7 @@ class World:
         return {name: value for name, value in {**base, **given}.items() if value != "$none"}
 
     def token(self, user: str, **claims: Any) -> str:
-        """One of a user, shown by name alone wherever it would be printed."""
+        """Return a token of a user; the transcript shows only its name."""
         known = {
             **USERS.get(user, {"orgs": ["acme"]}),
             **self._given.get("users", {}).get(user, {}),
@@ -150,7 +150,7 @@ class World:
         return self._frames if name == "wire" else self.peer.stream(name)
 
     def fill(self, value: Any) -> Any:
-        """With the values that only the run knows, or that are too long to write.
+        """Insert values that only the run knows, or that are too long to write.
 
         `$ref` (and `plus`), `$token`, `$now`, `$repeat`, `$range`, `$topics`, `$nested`, `$concat`,
         `$json`.
@@ -188,7 +188,7 @@ class World:
                 }
 
     def masked(self, text: str) -> str:
-        """Without tokens."""
+        """Remove the tokens from a text."""
         for token, name in self._secrets.items():
             text = text.replace(token, name)
         return text

@@ -1,4 +1,4 @@
-"""The chat: its model continues what is written, and its backend starts and ends what it needs."""
+"""The chat: its model continues the text, and its backend starts and stops its resources."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUESTION = "Why did the relay 消息 👨‍👩‍👧 make the post fast?"
 
 
 def grown(parts: list[Part], piece: Any) -> list[Part]:
-    """The parts after a piece, as readers have them."""
+    """Return the parts that readers have after a piece."""
     last = parts[-1] if parts else {"type": ""}
     if isinstance(piece, str):
         if last["type"] == "text":
@@ -37,7 +37,7 @@ def grown(parts: list[Part], piece: Any) -> list[Part]:
 
 
 def states(question: str, written: list[Part]) -> list[list[Part]]:
-    """Every state of an answer from this one to the end."""
+    """Yield every state of an answer from this one to the end."""
     found = [written]
     while (piece := next_piece(question, found[-1])) is not None:
         found.append(grown(found[-1], piece))

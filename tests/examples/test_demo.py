@@ -1,4 +1,4 @@
-"""The demonstration: its last line is measured, and whatever differs makes it fail."""
+"""The demonstration: its last line is measured, and any difference makes it fail."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def started(
 
 
 async def _said(process: asyncio.subprocess.Process) -> str:
-    """What it says of its failure, once it has been told to end."""
+    """Return its error message after it was stopped."""
     process.terminate()
     _, err = await process.communicate()
     return err.decode()
 
 
 def alone(process: asyncio.subprocess.Process) -> bool:
-    """Whether nothing that the process started is left."""
+    """Whether all processes that it started have ended."""
     try:
         os.killpg(process.pid, 0)
     except ProcessLookupError:
@@ -84,7 +84,7 @@ async def test_a_history_that_is_emptied_during_a_cut_costs_no_word() -> None:
 
 
 class Door:
-    """A fault door behind which the reader comes back at once."""
+    """A fault interface after which the reader reconnects immediately."""
 
     def __init__(self, stage: Stage) -> None:
         self.stage = stage

@@ -1,4 +1,4 @@
-"""Every example program runs against a real server and prints what it promises."""
+"""Every example program runs with a real server and prints the documented output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demonstration's bookkeeping: every kind of difference is told."""
+"""The demonstration's ledger reports every kind of difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The dashboard as Grafana's own models read it: they know each option, and each choice of one."""
+"""The dashboard matches Grafana's own models: each option and each of its values is valid."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ DASHBOARD: Final = (
 
 
 def read() -> tuple[dict[str, Any], Dashboard]:
-    """The file, and what the models make of it."""
+    """The dashboard file, and the model that Grafana reads from it."""
     register_default_plugins()
     given: dict[str, Any] = json.loads(DASHBOARD.read_text(encoding="utf-8"))
     return given, Dashboard.from_json(given)
 
 
 def lost(given: object, kept: object, where: str = "") -> Iterator[str]:
-    """What is in the file and not in the models; these add what is meant where nothing is said."""
+    """Return the parts of the file that the models don't know; the models add defaults."""
     if isinstance(given, dict) and isinstance(kept, dict):
         for name, value in given.items():
             yield from lost(value, kept.get(name), f"{where}/{name}")
@@ -40,7 +40,7 @@ def lost(given: object, kept: object, where: str = "") -> Iterator[str]:
 
 
 def choices(model: object) -> Iterator[tuple[str, type[Enum], object]]:
-    """Every attribute below a model that is one of a few words: where, which words, the value."""
+    """Yield every attribute with a fixed set of values: its place, these values, and its value."""
     if isinstance(model, (list, dict)):
         for below in model.values() if isinstance(model, dict) else model:
             yield from choices(below)
@@ -73,5 +73,5 @@ def test_every_unit_of_the_dashboard_is_one_that_grafana_has() -> None:
     there = {value for value in vars(units).values() if isinstance(value, str)}
     named = {panel["fieldConfig"]["defaults"]["unit"]: panel["title"] for panel in graphs}
     assert len(named) > 5
-    # Anything else is no error in Grafana: it is written behind the numbers as it is.
+    # Grafana accepts any other unit, and appends it unchanged to the numbers.
     assert {unit: title for unit, title in named.items() if unit not in there} == {}

@@ -1,6 +1,6 @@
-"""The files of server-mock/deploy/: what reads them takes them, the server knows their settings.
+"""The files of server-mock/deploy/ are valid, and the server knows their settings.
 
-HAProxy and nginx run with theirs in tests/cluster/test_rolling.py.
+tests/cluster/test_rolling.py runs HAProxy and nginx with their files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 DEPLOY = Path(__file__).parents[2] / "server-mock" / "deploy"
 OF_THE_PROCESS = 150 * 1024
-"""KiB, beside connections."""
+"""KiB of a process in addition to its connections."""
 
 
 def composed() -> Mapping[str, Any]:
@@ -129,10 +129,10 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     parsed.optionxform = str  # type: ignore[assignment,method-assign]
     parsed.read_string(text)
     assert parsed.sections() == ["Unit", "Service", "Install"]
-    # It comes back with Redis, however late that is.
+    # It must restart until Redis is available, however long that takes.
     assert parsed["Unit"]["StartLimitIntervalSec"] == "0"
     assert parsed["Service"]["Restart"] == "on-failure"
-    # What is written at a relative path is written where it may be.
+    # Relative paths must be in a writable folder.
     assert parsed["Service"]["WorkingDirectory"] == f"%S/{parsed['Service']['StateDirectory']}"
     analyze = shutil.which("systemd-analyze")
     if analyze is None:

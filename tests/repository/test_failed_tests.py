@@ -1,4 +1,4 @@
-"""What a failed test leaves does not fail another one."""
+"""Leftovers of a failed test do not fail another test."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that are forked for tests end as those that are started do, and say how."""
+"""Forked test servers end like started ones, and report their exit codes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def test_a_server_serves_and_ends_with_its_exit_code() -> None:
             assert (await http.get(f"{ready['http']}/healthz")).status_code == 200
         server.send_signal(signal.SIGTERM)
         assert await server.wait() == 0
-        # What has ended is sent nothing more.
+        # A process that has ended receives no signal.
         server.kill()
 
 

@@ -70,7 +70,7 @@ def test_the_server_starts_with_the_settings_of_the_manifests(
     assert commands.serve([*container()["args"], "--check-config"]) == commands.OK
     settings = yaml.safe_load(capsys.readouterr().out)
     assert settings["redis_url"]
-    # Long enough for the drain, and for the probe to notice it before.
+    # Long enough for the drain, and for the probe to detect it first.
     grace = pod()["terminationGracePeriodSeconds"] * 1000
     assert grace > settings["drain_notice"] + settings["drain_timeout"]
     probe = container()["readinessProbe"]

@@ -1,4 +1,4 @@
-"""What publishes a version: one number, its notes, the workflows."""
+"""Releases: one version number, its notes, and the workflows."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ def test_every_step_of_every_job_runs_here_or_has_a_reason_not_to() -> None:
         assert steps, name
         for step in steps:
             assert step.command or step.reason, (name, step.name)
-    # Only what needs the account of the release is skipped beside actions.
+    # Apart from actions, only steps that need the release account are skipped.
     needs = {s.reason for each in jobs.values() for s in each if s.command and s.reason}
     assert needs == {"needs github.token"}
 

@@ -1,4 +1,4 @@
-"""`python -m scripts.run_tests`: suites side by side, their failures, and what it ends with."""
+"""`python -m scripts.run_tests`: concurrent suites, their failures, and its exit code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEED = 7
 
 
 def suite(name: str, *outcomes: str, status: int = 0, says: str = "") -> Suite:
-    """A program that reports such outcomes."""
+    """Return a suite that reports these outcomes."""
     lines = [json.dumps({"collected": len(outcomes)})]
     lines += [
         json.dumps({"test": f"{name}-{n}", "seconds": n / 10, "outcome": outcome})
@@ -82,7 +82,7 @@ def test_every_folder_of_tests_belongs_to_a_group() -> None:
 
 
 def wait_for_the_end_of(pid: str) -> None:
-    """Until the process is gone, or is nothing but an exit code."""
+    """Wait until the process is gone, or is a zombie."""
     stat = Path(f"/proc/{pid}/stat")
     with suppress(OSError):
         while " Z " not in stat.read_text(encoding="utf-8"):
@@ -158,7 +158,7 @@ def children() -> set[str]:
 
 
 def test_load_ends_with_what_it_was_for() -> None:
-    # Other tests of this process may have left a JVM for the next ones.
+    # Earlier tests of this process may have left a JVM running for later ones.
     before = children()
     with load(1):
         busy = children() - before
@@ -168,7 +168,7 @@ def test_load_ends_with_what_it_was_for() -> None:
 
 def test_the_cpu_time_of_a_suite_includes_what_its_programs_leave(tmp_path: Path) -> None:
     busy = "import time\nwhile time.process_time() < 0.3: pass"
-    # The shell between the two has ended long before the program: it is an orphan.
+    # The shell in between ends long before the program, which becomes an orphan.
     script = (
         f"pid=$({shlex.join((sys.executable, '-c', busy))} >&2 & echo $!)\n"
         "while kill -0 $pid 2>/dev/null; do sleep 0.05; done"

@@ -1,4 +1,4 @@
-"""The simulator behind docs/scale.md: it agrees with what was measured, and loses nothing."""
+"""The simulator behind docs/scale.md: it agrees with the measurements, and loses nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def measured() -> dict[str, Any]:
 
 
 def points(costs: Costs) -> list[dict[str, float]]:
-    """What a benchmark would find if exactly this were the truth."""
+    """Return the results of a benchmark with exactly these costs."""
     found: list[dict[str, float]] = []
     for listening in (1, 2):
         for topics, subscribers in ((1, 1), (1, 10), (1, 100), (50, 1)):
@@ -98,7 +98,7 @@ def test_as_many_nodes_hear_a_message_as_chance_says() -> None:
 
 
 def test_traffic_takes_the_cores_that_were_planned_where_nothing_comes_at_once() -> None:
-    # Costs so small that a message is gone before the next one comes.
+    # Costs so small that each message is processed before the next one arrives.
     costs = replace(COSTS, publish_turn=3, publish=0.5, deliver_turn=1, channel=0.2, hear=0.1)
     needs = plan(WORK, costs, per_node=50_000)
     found = simulator.run(WORK, costs, needs.nodes, 0.2, seed=1)

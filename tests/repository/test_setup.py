@@ -1,4 +1,4 @@
-"""`python -m scripts.setup`: what it says when something is missing, and that it can be cut off."""
+"""`python -m scripts.setup`: its messages if something is missing, and interruptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NPM_THAT_HANGS = "touch npm-began; exec sleep 60"
 
 
 class Checkout:
-    """A copy of what the set-up reads, in a folder with a space, and a PATH of its own."""
+    """A copy of the files that the setup reads, in a folder with a space, and a separate PATH."""
 
     def __init__(self, folder: Path) -> None:
         self.root = folder / "a checkout"
@@ -116,7 +116,7 @@ def test_a_checkout_that_was_moved_is_set_up_anew(checkout: Checkout) -> None:
 
 
 def test_all_that_is_missing_is_named_in_one_message(checkout: Checkout) -> None:
-    # A server may lie where the set-up looks beside PATH.
+    # The setup also finds servers in folders outside of PATH.
     programs = [] if Path("/usr/sbin/nginx").exists() else ["nginx"]
     programs += ["redis", "chromium"]
     parts = ("npm", "redis", "chromium", "balancers")
@@ -186,7 +186,7 @@ def test_ctrl_c_ends_what_runs_and_the_next_call_goes_on(checkout: Checkout) -> 
 
 
 def wait_for(path: Path) -> None:
-    """Until a program has made a file; `timeout` of the test is the bound."""
+    """Wait until a program has created a file; the `timeout` of the test limits it."""
     while not path.exists():
         os.sched_yield()
 

@@ -1,4 +1,4 @@
-"""What holds for the whole repository: one version, an open namespace, pins without addresses."""
+"""Rules for the whole repository: one version, an open namespace, pins without addresses."""
 
 from __future__ import annotations
 

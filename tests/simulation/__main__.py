@@ -1,4 +1,4 @@
-"""`python -m tests.simulation SEED` prints what happens in a run; `… SEED TO` runs many, counts."""
+"""`python -m tests.simulation SEED` prints the events of a run; `… SEED TO` counts for many."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.simulation.run import Run, simulate
 
 
 def main() -> int:
-    """Zero if all is well."""
+    """Run the command line; return 0 if no check failed."""
     first = int(sys.argv[1])
     if len(sys.argv) == 2:
         run = Run(first, log=True)

@@ -1,4 +1,4 @@
-"""What has to hold after any run (REC-1 to REC-3, PUB-1, PUB-2, LIFE-7)."""
+"""The checks after every run (REC-1 to REC-3, PUB-1, PUB-2, LIFE-7)."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class Violation(AssertionError):
-    """Something that must never happen has happened."""
+    """A check has failed."""
 
 
 def check_stream(
     server: Server, shell: Shell, event: Subscribe, unseen: set[tuple[str, int]]
 ) -> None:
-    """Delivered is published, or exactly one gap says what is missing, right where it is missing.
+    """Every published message is delivered, or exactly one gap covers it at its place.
 
     Args:
-        server: Knows what was published.
-        shell: Knows what the subscription was told.
+        server: Records the published messages.
+        shell: Records the events of the subscription.
         event: The subscription.
-        unseen: Topic and number of the logs that were lost before this subscription knew of them.
+        unseen: Topic and number of the logs that were lost before this subscription knew them.
     """
     stream = shell.streams[event.sub]
     begun = shell.starts.get(event.sub)
@@ -52,7 +52,7 @@ def check_stream(
         granted = begun is not None and any(matches(p, topic) for p in begun.granted)
         limited = granted and event.history is not None
         if begun is not None and not granted:
-            start = len(everything)  # refused for now: asked for by its time
+            start = len(everything)  # temporarily denied: requested by time
             since = begun.at - server.profile.options.overlap if since is None else since
         if topic in event.after:
             later = (r.index for r in everything if (r.message.seq or 0) > event.after[topic])
@@ -69,20 +69,20 @@ def check_stream(
         records = [record for record in everything if record.index >= first]
         lost = {log for t, log in unseen if t == topic}
         excused = {r.message.id for r in everything if r.log in lost}
-        if since is not None:  # by its time it was not asked for, by its number it is missed
+        if since is not None:  # not requested by time, but missed by number
             excused |= {
                 r.message.id for r in records if r.index < start and r.message.timestamp <= since
             }
-        # What expired by its own ttl before the first answer, nobody was there to miss.
+        # Messages that expired by their ttl before the first answer are not missed.
         excused |= {
             r.message.id
             for r in records
             if r.message.ttl is not None and (r.index < start or server.profile.plain)
         }
-        if limited:  # of what there was, as much as was offered
+        if limited:  # of the existing messages, as many as were offered
             excused |= {r.message.id for r in everything[:start]}
             excused -= offered
-        if server.profile.plain:  # what was let go before the first answer, it cannot always tell
+        if server.profile.plain:  # it cannot report all messages removed before the first answer
             excused |= {r.message.id for r in records if r.gone and r.index < start}
         walk = _walk_plain if server.profile.plain else _walk
         try:
@@ -98,13 +98,13 @@ def _walk(records: list[Record], steps: Iterable[Deliver | Gap], excused: set[st
     for step in steps:
         if isinstance(step, Gap):
             if step.from_ is not None or step.to is not None:
-                pending.append(step)  # the others speak of messages that are not numbered
+                pending.append(step)  # the others concern messages without numbers
             continue
         if step.message.seq is None:
             continue
         index = place.get(step.message.id, -1)
         if index < 0 and step.message.id in excused:
-            continue  # on its way when its log was lost and the subscription began
+            continue  # in transit when its log was lost and the subscription started
         if index < at:
             raise Violation(f"{step.message.id} came twice, out of order, or unasked")
         _covered(records, at, index, pending, excused)
@@ -116,7 +116,7 @@ def _walk(records: list[Record], steps: Iterable[Deliver | Gap], excused: set[st
 def _covered(
     records: list[Record], at: int, index: int, gaps: list[Gap], excused: set[str]
 ) -> None:
-    """Whether the gaps say precisely that records `at` to `index - 1` are missing."""
+    """Check that the gaps cover exactly the records `at` to `index - 1`."""
     missing = [record for record in records[at:index] if record.message.id not in excused]
     resets = [gap for gap in gaps if gap.reason in ("log_reset", "unproven")]
     if not gaps:
@@ -124,7 +124,7 @@ def _covered(
             raise Violation(f"{[r.message.id for r in missing]} are missing, silently")
         return
     if len(missing) < index - at:
-        return  # who is excused may have been told of it
+        return  # an excused subscription may have received the gap
     if resets:
         if any(gap.missed is not None for gap in resets):
             raise Violation(f"{resets} pretend to know")
@@ -135,7 +135,7 @@ def _covered(
         return
     if not missing:
         if gaps[0].from_ is None and index < len(records) and records[index].gone:
-            return  # it came live, and the log had it no more: nobody knows if more was lost
+            return  # delivered live, but no longer in the log: more messages may be lost
         raise Violation(f"{gaps} where nothing is missing")
     if any(not record.gone for record in missing):
         raise Violation(f"{gaps} although history had it")
@@ -144,7 +144,7 @@ def _covered(
             raise Violation(f"{before} and {gap} do not meet")
     first, last = missing[0].message.seq, missing[-1].message.seq
     if gaps[0].from_ is None and len(gaps) == 1 and (gaps[0].to or 0) >= (last or 0):
-        return  # a time was asked for, which messages need not follow in the order of their numbers
+        return  # requested by time, which need not match the order of the numbers
     if gaps[0].from_ not in (None, first) or gaps[-1].to != last:
         raise Violation(f"{gaps} for {first} to {last}")
     for gap in gaps:
@@ -154,7 +154,7 @@ def _covered(
 
 
 def _walk_plain(records: list[Record], steps: Iterable[Deliver | Gap], excused: set[str]) -> None:
-    """Against a plain peer: nothing twice, nothing out of order, nothing lost without a gap."""
+    """With a plain peer: no duplicates, correct order, no loss without a gap."""
     place = {record.message.id: n for n, record in enumerate(records)}
     seen: set[str] = set()
     gap = False
@@ -170,7 +170,7 @@ def _walk_plain(records: list[Record], steps: Iterable[Deliver | Gap], excused: 
         seen.add(step.message.id)
         index = place.get(step.message.id, -1)
         if index < at:
-            continue  # from before the subscription began: its clock cannot tell
+            continue  # from before the subscription started: the clock is too coarse
         missing = [r.message.id for r in records[at:index] if r.message.id not in excused]
         if missing and not gap:
             raise Violation(f"{missing} are missing, silently")
@@ -184,7 +184,7 @@ def _walk_plain(records: list[Record], steps: Iterable[Deliver | Gap], excused: 
 def check_publishes(
     server: Server, shell: Shell, publishes: list[Publish], *, ordered: bool
 ) -> None:
-    """Each is settled once; what was acknowledged is in the log once, what was refused is not."""
+    """Each publish is settled once; the log has acknowledged ones once and rejected ones never."""
     times: dict[str, int] = {}
     places: dict[str, tuple[str, int]] = {}
     for topic, records in server.published.items():
@@ -220,7 +220,7 @@ def check_publishes(
 
 
 def by_place(publishes: list[Publish], shell: Shell) -> list[Publish]:
-    """The publishes by their places in the queue: with `latest` one may take that of another."""
+    """Return the publishes by queue position; with `latest`, one may replace another."""
     places = {event.ref: event.ref for event in publishes}
     for event in publishes:
         for outcome in shell.outcomes.get(event.ref, []):
@@ -231,7 +231,7 @@ def by_place(publishes: list[Publish], shell: Shell) -> list[Publish]:
 
 
 def check_presence(server: Server, shell: Shell, event: Subscribe) -> None:
-    """Whom the subscription was told of, the server knows, and nobody else."""
+    """The subscription knows exactly the members that the server has."""
     told = shell.presence.get(event.sub, {})
     granted = shell.joined[event.sub][-1].topics if event.sub in shell.joined else ()
     topics = {t for t in server.rooms.occupied() if any(matches(p, t) for p in granted)}
@@ -247,22 +247,22 @@ def _shown(member: PresenceMember) -> object:
 
 
 class Said:
-    """What the user said of itself, by topic that it is a member of."""
+    """The user's own presence data, by topic of which it is a member."""
 
     def __init__(self) -> None:
         self._words: dict[str, dict[str, object]] = {}
 
     def say(self, topic: str, key: str, value: object) -> None:
-        """Something that has to be known to the server in the end."""
+        """Record data that the server must know at the end."""
         self._words.setdefault(topic, {})[key] = value
 
     def forget(self, topics: Iterable[str]) -> None:
-        """No member any more."""
+        """Record that the user is no longer a member."""
         for topic in topics:
             self._words.pop(topic, None)
 
     def check(self, server: Server) -> None:
-        """The server knows the last word on everything (PRES-3)."""
+        """The server has the latest data of each topic (PRES-3)."""
         for topic, words in self._words.items():
             member = server.rooms.find(topic, OWN)
             if member is None:
@@ -274,7 +274,7 @@ class Said:
 
 
 def check_end(shell: Shell) -> None:
-    """Nothing is left running."""
+    """No timer, task or transport is left."""
     if len(shell.finished) != 1:
         raise Violation(f"ended {len(shell.finished)} times")
     if shell.timers:

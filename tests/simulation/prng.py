@@ -1,6 +1,6 @@
-"""The generator of all chance in a simulation: mulberry32, 32-bit integers alone.
+"""The random generator of a simulation: mulberry32, with 32-bit integers only.
 
-In every language the same seed gives the same numbers:
+The same seed gives the same numbers in every language:
 
     state = (state + 0x6D2B79F5) mod 2^32
     t = (state ^ state >> 15) * (state | 1) mod 2^32
@@ -44,11 +44,11 @@ class Random:
         return low + self.below(high - low + 1)
 
     def chance(self, thousandths: int) -> bool:
-        """True so many times out of a thousand."""
+        """Return True with this probability, in thousandths."""
         return self.below(1000) < thousandths
 
     def pick(self, values: Sequence[T]) -> T:
-        """One of the values."""
+        """Return one of the values."""
         return values[self.below(len(values))]
 
     def unit(self) -> float:

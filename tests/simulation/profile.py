@@ -1,4 +1,4 @@
-"""What kind of run a seed makes: abilities of the server, faults of the network, options."""
+"""The parameters of a run: abilities of the server, faults of the network, options."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ TOPICS = ("a.1", "a.2", "b.1", "b.2.x")
 PATTERNS = ("a.1", "a.2", "b.1", "a.*", "**", "b.**", "*.1")
 SECRET = "secret.1"
 PEOPLE = ("p1", "p2", "p3")
-"""Others who come and go."""
+"""Other members, who join and leave."""
 
 OWN = "c"
 """The client id of the session."""
@@ -24,7 +24,7 @@ FEATURES = ["ref", "ack", "seq", "idempotency", "batch", "resume", "meta"]
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Drawn from the seed, in the order of the fields; chances are in thousandths."""
+    """Drawn from the seed in the order of the fields; probabilities are in thousandths."""
 
     plain: bool
     idempotent: bool
@@ -57,7 +57,7 @@ class Profile:
 
 
 def draw_profile(random: Random) -> Profile:
-    """The profile of a seed."""
+    """Draw the profile of a seed."""
     plain = random.chance(200)
     rough = random.chance(500)
     return Profile(

@@ -1,4 +1,4 @@
-"""What a server keeps: messages by topic, connections, and what subscriptions began with."""
+"""The records of a server: messages by topic, connections, and the starts of subscriptions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ class Record:
     """A message that was published.
 
     Attributes:
-        index: Its place among all of its topic, over resets of the log.
-        log: Which log of the topic holds it.
-        until: When its retention ends, or None.
-        gone: History has let go of it.
+        index: Its index among all messages of its topic, across resets of the log.
+        log: Number of the log that contains it.
+        until: End of its retention, or None.
+        gone: Whether it was removed from history.
     """
 
     __slots__ = ("gone", "index", "log", "message", "until")
@@ -67,18 +67,18 @@ class Connection:
         self.patterns: dict[str, None] = {}
         self.watched: dict[str, None] = {}  # patterns with presence
         self.expiry = 0
-        self.answers_at = 0  # a plain peer answers in the order of the requests
-        self.stream = 0  # which event stream; one takes the place of another
+        self.answers_at = 0  # a plain peer answers in request order
+        self.stream = 0  # number of the event stream; a new one replaces the previous one
 
 
 class Start(NamedTuple):
-    """What a subscription that was answered began with.
+    """The state at the start of an answered subscription.
 
     Attributes:
-        counts: How many messages there were, by topic.
-        granted: The patterns in force.
-        at: When it was.
-        offered: The messages of a replay that was asked for by their number.
+        counts: Number of messages by topic.
+        granted: The granted patterns.
+        at: Time of the answer.
+        offered: The messages of a replay that was requested by number.
     """
 
     counts: dict[str, int]

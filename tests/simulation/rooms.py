@@ -1,4 +1,4 @@
-"""Who is present on the topics of a server."""
+"""The members of the topics of a server."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Rooms:
         return sorted(topic for topic, room in self._rooms.items() if room)
 
     def members(self, topic: str) -> list[PresenceMember]:
-        """Everybody on a topic."""
+        """Return all members of a topic."""
         return list(self._rooms.get(topic, {}).values())
 
     def find(self, topic: str, client_id: str) -> PresenceMember | None:
-        """One member of a topic."""
+        """Return one member of a topic."""
         return self._rooms.get(topic, {}).get(client_id)
 
     def enter(self, topic: str, client_id: str) -> None:
-        """Somebody comes, unless it is there."""
+        """Add a member unless it exists."""
         room = self._rooms.setdefault(topic, {})
         if client_id not in room:
             now = self._world.now
@@ -44,13 +44,13 @@ class Rooms:
             self._tell("join", topic, member)
 
     def leave(self, topic: str, client_id: str) -> None:
-        """Somebody goes, if it is there."""
+        """Remove a member if it exists."""
         member = self._rooms.get(topic, {}).pop(client_id, None)
         if member is not None:
             self._tell("leave", topic, member)
 
     def update(self, topic: str, client_id: str, data: dict[str, Any]) -> None:
-        """A member says something of itself: `status`, or keys of `metadata`; None deletes."""
+        """Update the `status` or the keys of `metadata` of a member; None deletes."""
         member = self.find(topic, client_id)
         if member is None:
             return

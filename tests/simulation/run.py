@@ -1,4 +1,4 @@
-"""One run from one seed: a scenario, faults, a calm end, and all checks."""
+"""One run of a seed: a scenario, faults, a calm phase, and all checks."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from tests.traces.events import SendPolicy, Subscribe
 
 ROUGH = 60_000
-"""Milliseconds with faults."""
+"""Milliseconds of the phase with faults."""
 
 CALM = 60_000
-"""Milliseconds without, in which everything has to come right."""
+"""Milliseconds of the calm phase, in which everything must recover."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What happened, for statistics, and the log for comparison between languages."""
+    """Counts of events for statistics, and the log for comparison between languages."""
 
     delivered: int
     gaps: int
@@ -44,12 +44,12 @@ class Result:
     lines: list[str] | None
 
     def digest(self) -> str:
-        """The log as one number."""
+        """A hash of the log."""
         return sha256("\n".join(self.lines or []).encode()).hexdigest()
 
 
 class Run:
-    """A scenario under way."""
+    """A running scenario."""
 
     def __init__(self, seed: int, *, log: bool = False) -> None:
         self.world = World(seed)
@@ -65,7 +65,7 @@ class Run:
         self.server.on_reset = self._reset
 
     def run(self) -> Result:
-        """Everything from the first event to the last check."""
+        """Run everything from the first event to the last check."""
         world, random = self.world, self.world.random
         for _ in range(random.between(1, 3)):
             self._subscribe()
@@ -74,7 +74,7 @@ class Run:
         world.run(START + ROUGH)
         self._calm()
         world.run(START + ROUGH + CALM)
-        if self.shell.session.state != "connected":  # a token of before may have ended
+        if self.shell.session.state != "connected":  # an earlier token may have expired
             world.run(world.now + 10_000)
         if self.shell.session.state != "connected":
             raise Violation(f"{self.shell.session.state} although all is calm")
@@ -115,13 +115,13 @@ class Run:
         if link is not None and link.frozen:
             link.frozen = False
             link.cut(1006)
-        for topic in TOPICS:  # the loss of a live message shows when the next one comes
+        for topic in TOPICS:  # the loss of a live message becomes visible with the next message
             self.world.after(30_000, partial(self.server.publish, topic))
 
     # ---------------------------------------------------------------- the scenario
 
     def _step(self) -> None:
-        """Some little thing happens, then the next after a while."""
+        """Do a random small action, and schedule the next one."""
         world, random, profile = self.world, self.world.random, self.profile
         if world.calm:
             return
@@ -162,7 +162,7 @@ class Run:
         if self.world.random.chance(self.profile.short_ttl):
             ttl = self.world.random.pick((0, 1, 3))
             if self.profile.plain and ttl:
-                ttl = None  # whether it or its neighbours were let go, no plain peer can tell
+                ttl = None  # a plain peer cannot tell which of several messages were removed
         self.server.publish(topic, ttl=ttl)
 
     def _publish(self) -> None:
@@ -213,7 +213,7 @@ class Run:
             self.shell.feed(events.Unsubscribe(event.sub))
 
     def _say(self) -> None:
-        """The user says something of itself."""
+        """Update the user's own presence."""
         random = self.world.random
         topic = random.pick((None, *TOPICS))
         key = random.pick(("status", "cursor", "cursor"))
@@ -226,7 +226,7 @@ class Run:
         self.shell.feed(events.UpdatePresence(topic, {key: value}))
 
     def _others(self) -> None:
-        """Somebody else comes, goes, or says something of itself."""
+        """Let another member join, leave or update its presence."""
         random, rooms = self.world.random, self.server.rooms
         topic, who = random.pick(TOPICS), random.pick(PEOPLE)
         what = random.below(3)
@@ -238,7 +238,7 @@ class Run:
             rooms.update(topic, who, {"status": f"s{random.below(100)}"})
 
     def _reset(self, topic: str, number: int) -> None:
-        """A log is lost: who has no position in it cannot know what it held."""
+        """Lose a log. A subscription without a position in it cannot know its content."""
         self.lost.add((topic, number))
         for event in self.subscriptions:
             if topic not in self.shell.session.positions(event.sub):
@@ -249,6 +249,6 @@ def simulate(seed: int, *, log: bool = False) -> Result:
     """Run a seed.
 
     Raises:
-        Violation: Something that must never happen has happened.
+        Violation: A check has failed.
     """
     return Run(seed, log=log).run()

@@ -1,7 +1,7 @@
-"""A server in virtual time: logs with bounded retention, `seq`, resets, denial, limits, tokens.
+"""A server in virtual time: logs with bounded retention, `seq`, resets, denials, limits, tokens.
 
-It keeps what a client can never see: every message that was ever published, and whether history has
-let go of it.
+It also records data that a client never sees: every published message, and whether it was removed
+from history.
 """
 
 from __future__ import annotations
@@ -45,14 +45,14 @@ if TYPE_CHECKING:
 
 
 matches = cache(compare)
-"""There are few patterns and topics here."""
+"""An unbounded cache is fine here: there are few patterns and topics."""
 
 GRACE = 5_000
-"""Milliseconds after which a lost client is no member any more."""
+"""Milliseconds after which a lost client is no longer a member."""
 
 
 class Server:
-    """Everything behind the network."""
+    """The server side of the network."""
 
     def __init__(self, world: World, profile: Profile) -> None:
         self.world = world
@@ -64,7 +64,7 @@ class Server:
         self.tokens: dict[str, int] = {}
         self.starts: dict[tuple[Connection, str], Start] = {}
         self.rooms = Rooms(world, self._tell_presence)
-        self._own: dict[str, Connection] = {}  # by topic, who made the client a member
+        self._own: dict[str, Connection] = {}  # by topic, the connection of the member
         self.on_reset: Callable[[str, int], None] = lambda topic, number: None
         self._made = 0
         self._generations = 0
@@ -72,7 +72,7 @@ class Server:
     # ---------------------------------------------------------------- messages
 
     def publish(self, topic: str, id: str | None = None, ttl: int | None = None) -> Record | None:
-        """Take a message into its log and to the connections; None for one that is not kept."""
+        """Append a message to its log and deliver it; return None if it is not retained."""
         world, profile = self.world, self.profile
         self._made += 1
         at = world.now
@@ -104,7 +104,7 @@ class Server:
                 log.entries.pop(0).gone = True
         for connection in self.connections:
             if any(matches(pattern, topic) for pattern in connection.patterns):
-                # Who subscribes by a pattern has no position of a topic before its first message.
+                # A pattern subscription has no position of a topic before its first message.
                 blind = profile.plain or any(
                     "*" in pattern and matches(pattern, topic) for pattern in connection.patterns
                 )
@@ -130,11 +130,11 @@ class Server:
     # ---------------------------------------------------------------- connections
 
     def opened(self, connection: Connection) -> None:
-        """A transport was opened."""
+        """Handle an opened transport."""
         self.connections.append(connection)
 
     def closed(self, connection: Connection) -> None:
-        """A transport is gone."""
+        """Handle a lost transport."""
         if connection.open:
             for topic in [t for t, owner in self._own.items() if owner is connection]:
                 self.world.after(GRACE, partial(self._quit, connection, topic))
@@ -143,7 +143,7 @@ class Server:
             self.connections.remove(connection)
 
     def receive(self, connection: Connection, frame: ClientFrame) -> None:
-        """Take one frame."""
+        """Handle one frame."""
         if isinstance(frame, AuthFrame):
             self._authenticate(connection, frame)
         elif not connection.authenticated:
@@ -194,7 +194,7 @@ class Server:
         connection.send(PresenceSnapshotFrame(topic=topic, members=self.rooms.members(topic)))
 
     def _show_all(self, connection: Connection, granted: list[str]) -> None:
-        """Snapshots of what is named, and of what patterns find."""
+        """Send snapshots of the named topics, and of the topics that patterns match."""
         named = [pattern for pattern in granted if "*" not in pattern]
         found = [t for t in self.rooms.occupied() if any(matches(p, t) for p in granted)]
         for topic in dict.fromkeys([*named, *found]):
@@ -282,7 +282,7 @@ class Server:
         late = world.fault(profile.later_answers)
         if late or connection.answers_at > world.now:
             read_late = world.random.chance(500)
-            # The newest so many are those at the time of the subscription.
+            # Select the newest messages at the time of the subscription.
             late = read_late and frame.history is None
             early = None if late else self._replay(frame, granted, counts)
             wait = world.random.between(1, 400)
@@ -332,8 +332,8 @@ class Server:
                     truncated.append(topic)
                 found = [r.message for r in log.entries if (r.message.seq or 0) > mark]
             elif frame.since is not None:
-                # What came after the subscription is part of it, whatever clock has stamped it; but
-                # a plain peer has nothing else to go by.
+                # Later messages belong to the subscription, whichever clock has stamped them; but
+                # a plain peer can only use the timestamps.
                 plain = self.profile.plain
                 begun = len(self.published[topic]) if plain else counts.get(topic, 0)
                 if self._lost(topic, log, since=frame.since, begun=begun):
@@ -353,7 +353,7 @@ class Server:
     def _lost(
         self, topic: str, log: Log, *, after: int = -1, since: int = -1, begun: int = 0
     ) -> bool:
-        """Whether something that was asked for is older than all that the log still has."""
+        """Whether a requested message is older than everything in the log."""
         everything = self.published[topic]
         oldest = log.entries[0].index if log.entries else len(everything)
         for record in reversed(everything[:oldest]):

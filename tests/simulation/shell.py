@@ -1,4 +1,4 @@
-"""The driver in virtual time: performs effects, owns timers, tokens and the network's faults."""
+"""The driver in virtual time: performs effects, and owns timers, tokens and network faults."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STREAMED = SubscribedFrame | MessageFrame | PresenceSnapshotFrame
 
 
 class Link:
-    """One transport: frames arrive in order, after a while, until it is cut."""
+    """One transport: frames arrive in order, with a delay, until it is cut."""
 
     def __init__(self, shell: Shell, transport: str) -> None:
         self.shell = shell
@@ -48,7 +48,7 @@ class Link:
         return max(last, self.world.now + self.world.random.between(1, 20))
 
     def up(self, frame: ClientFrame) -> None:
-        """A frame on its way to the server."""
+        """Send a frame to the server."""
         self.arrives_up = self._arrival(self.arrives_up)
         self.world.after(self.arrives_up - self.world.now, lambda: self._arrived_up(frame))
 
@@ -57,7 +57,7 @@ class Link:
             self.shell.server.receive(self.connection, frame)
 
     def down(self, frame: ServerFrame) -> None:
-        """A frame on its way to the client."""
+        """Send a frame to the client."""
         self.arrives_down = self._arrival(self.arrives_down)
         stream = self.connection.stream
         self.world.after(
@@ -66,13 +66,13 @@ class Link:
 
     def _arrived_down(self, frame: ServerFrame, stream: int) -> None:
         if stream != self.connection.stream and isinstance(frame, STREAMED):
-            return  # of an event stream that another one has replaced
+            return  # from an event stream that was replaced
         if self.alive and not self.frozen:
             self.heard = self.world.now
             self.shell.received(frame)
 
     def closed_by_server(self, code: int, reason: str, retry_after: int | None) -> None:
-        """The server closes: what it sent before still arrives."""
+        """Close by the server: earlier frames still arrive."""
         self.shell.server.closed(self.connection)
         self.arrives_down = self._arrival(self.arrives_down)
         self.world.after(
@@ -80,7 +80,7 @@ class Link:
         )
 
     def cut(self, code: int | None, retry_after: int | None = None) -> None:
-        """The connection is lost, and with it what is on its way."""
+        """Lose the connection and all frames in transit."""
         if self.alive:
             self.shell.server.closed(self.connection)
             self._drop(code, "cut", retry_after)
@@ -92,16 +92,16 @@ class Link:
             self.shell.feed(events.Dropped(code, reason, retry_after))
 
     def hang_up(self) -> None:
-        """The client closes."""
+        """Close by the client."""
         self.alive = False
         self.shell.server.closed(self.connection)
 
 
 class Shell:
-    """Feeds a session and does what it says.
+    """Feeds events to a session and performs its effects.
 
     Attributes:
-        streams: What each subscription was told, in order: deliveries and gaps.
+        streams: The deliveries and gaps of each subscription, in order.
         outcomes: Settlements by ref.
         lines: The log of the run in canonical form, if one is kept.
     """
@@ -149,7 +149,7 @@ class Shell:
         }
 
     def feed(self, event: Event) -> None:
-        """One event into the session, its effects out of it."""
+        """Pass one event to the session, and perform its effects."""
         produced = self.session.handle(event)
         if self.lines is not None:
             self.lines.append(f"{self.world.now} {_show_event(event)}")
@@ -162,7 +162,7 @@ class Shell:
                 perform(effect)
 
     def received(self, frame: ServerFrame) -> None:
-        """A frame has come."""
+        """Handle a received frame."""
         if isinstance(frame, SubscribedFrame):
             self._answer = frame.ref or ",".join(frame.topics)
         self.feed(events.Received(frame, self.world.now))
@@ -191,7 +191,7 @@ class Shell:
 
     def _fetched(self, id: int, event: Event) -> None:
         self.fetches.discard(id)
-        self.feed(event)  # an answer that nobody waits for any more comes all the same
+        self.feed(event)  # an answer arrives even if it is no longer awaited
 
     def _blocked(self) -> bool:
         return self.profile.websocket_blocked and not self.world.calm
@@ -226,7 +226,7 @@ class Shell:
         self.link.up(frame)
 
     def _replace_stream(self, link: Link) -> None:
-        """The first `subscribe` of a turn opens another stream; what was on its way is lost."""
+        """The first `subscribe` of a turn opens a new stream; frames in transit are lost."""
         if link.turn != self.world.now:
             link.turn = self.world.now
             link.connection.stream += 1
@@ -257,12 +257,12 @@ class Shell:
         self.joined[effect.sub].append(effect)
 
     def _present(self, effect: effects.PresenceChanged) -> None:
-        """Changes have to fit what was told before, and the members what they change."""
+        """Check that changes match the previous members, and the new members match the changes."""
         rooms = self.presence.setdefault(effect.sub, {})
         before = rooms.get(effect.topic)
         members = {member.client_id: member for member in effect.members}
         member, change = effect.member, effect.change
-        # Who comes later, or is refused for a while, is not told of what the others know.
+        # A later or temporarily denied subscription does not receive what the others know.
         if member is not None and before is not None and not self.profile.denies_now:
             known = member.client_id in before
             assert known == (change not in ("join", "connect")), f"{change} twice"

@@ -1,7 +1,7 @@
-"""One stream in virtual time, from a seed: writers that die, readers that are cut, a forgetful log.
+"""One stream in virtual time, from a seed: writers die, readers are cut, the log loses messages.
 
-Whatever happens, a view is a prefix of the answer or stale, what the events amount to is the view,
-and in the end every reader has the whole answer. The same seed gives the same log in every language
+At any time, a view is a prefix of the answer or stale, and the events add up to the view. At the
+end, every reader has the whole answer. The same seed gives the same log in every language
 (tests/js/simulation/streams.ts).
 """
 
@@ -33,18 +33,18 @@ WORDS = (
     "",
 )
 LONGEST = 600_000
-"""Milliseconds after which a run that has not ended is wrong."""
+"""Milliseconds within which a run must end."""
 FAULTY = 60_000
-"""Milliseconds after which history is always there, so that bad luck has an end."""
+"""Milliseconds after which history is always available, so that every run can end."""
 
 
 def canonical(value: object) -> str:
-    """One spelling in every language."""
+    """Write JSON in the same form as every other language."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":"))
 
 
 def applied(pieces: list[Any]) -> list[Part]:
-    """What pieces amount to."""
+    """Join pieces to text."""
     parts: list[Part] = []
     for piece in pieces:
         if piece != "":
@@ -53,7 +53,7 @@ def applied(pieces: list[Any]) -> list[Part]:
 
 
 def is_prefix(parts: list[Part], whole: list[Part]) -> bool:
-    """Whether parts are what an answer was at some time."""
+    """Whether the parts were a state of the answer at some time."""
     if len(parts) > len(whole):
         return False
     for n, part in enumerate(parts):
@@ -65,7 +65,7 @@ def is_prefix(parts: list[Part], whole: list[Part]) -> bool:
 
 
 class Reader:
-    """A reader and the view that its events amount to."""
+    """A reader, and the view that its events add up to."""
 
     def __init__(self, name: str, want: str) -> None:
         self.name = name
@@ -114,7 +114,7 @@ class StreamRun:
     # ------------------------------------------------------------ the world
 
     def run(self) -> None:
-        """Run until everybody has ended."""
+        """Run until all writers and readers have ended."""
         while self._queue:
             at, _, call = heapq.heappop(self._queue)
             self.now = at
@@ -130,7 +130,7 @@ class StreamRun:
                 raise AssertionError(f"{reader.name} has {reader.reading.parts}")
 
     def digest(self) -> str:
-        """Of the log."""
+        """A hash of the log."""
         return self._digest.hexdigest()
 
     def later(self, after: int, call: Callable[[], None]) -> None:
@@ -162,7 +162,7 @@ class StreamRun:
         return pieces
 
     def _whole(self, n: int) -> list[Part]:
-        """What the first pieces amount to, half of a surrogate pair left out."""
+        """Join the first pieces to text, without half of a surrogate pair."""
         pieces = list(self.pieces[:n])
         for at, piece in enumerate(pieces):
             if piece == "x\ud83d":
@@ -174,7 +174,7 @@ class StreamRun:
     # ------------------------------------------------------------ the server
 
     def _publish(self, frame: Any) -> str | None:
-        """Publish a frame; the code of an error."""
+        """Publish a frame; return the code of an error."""
         said = canonical(frame["data"])
         if self.idempotent and frame["id"] in self.ids:
             return None if self.ids[frame["id"]] == said else "conflict"
@@ -255,7 +255,7 @@ class StreamRun:
             if n == len(self.pieces):
                 step("finish", writing.finish("complete", {"finish_reason": "stop"}, self.now))
                 return
-            # Who takes over between the halves of a pair has to write both.
+            # A writer that takes over between the halves of a pair must write both.
             half = n == first and self.pieces[n] == "\ude00"
             piece = "\U0001f600" if half else self.pieces[n]
             step("write", writing.write(piece, self.now))
@@ -310,7 +310,7 @@ class StreamRun:
         reader.cut = False
         missed, reader.missed = reader.missed, []
         first = self.log[0][0] if self.log else 0
-        # What was on its way when the connection broke is lost, too.
+        # Frames in transit when the connection broke are lost, too.
         self._read(reader, "lost", reader.reading.lost(self.now))
         if missed and missed[0] < first:
             self.say(reader.name, "trimmed")

@@ -1,6 +1,6 @@
-"""Same seed, same log: the simulation in TypeScript says byte for byte what that in Python says.
+"""The simulations in Python and TypeScript write the same log, byte for byte, for each seed.
 
-`HANZO_PUBSUB_COMPARED` names how many seeds are compared, `make soak` compares 10,000.
+`HANZO_PUBSUB_COMPARED` sets the number of compared seeds; `make soak` compares 10,000.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _node(*args: str | Path) -> str:
 
 @pytest.fixture(scope="module")
 def program() -> Iterator[Path]:
-    """The compiled simulation in TypeScript."""
+    """The compiled TypeScript simulation."""
     built = Path(_node("tests/js/run.mjs", "--build").strip())
     try:
         yield built / "tests/js/simulation/main.js"

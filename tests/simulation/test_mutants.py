@@ -1,4 +1,4 @@
-"""The simulation is worth something: each of these broken rules is found within a few seeds."""
+"""The simulation detects each of these broken rules within a few seeds."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.cursor import Replay
 
 SEEDS = 250
-"""At most so many are tried; most mutants are found by the first ten."""
+"""Maximum seeds per mutant; the first ten find most mutants."""
 
 Patch = pytest.MonkeyPatch
 MUTANTS: dict[str, Callable[[Patch], None]] = {}
 
 
 def nothing(*_: object) -> None:
-    """Takes the place of a step that is left out."""
+    """Replaces a step that is left out."""
 
 
 def no_steps(*_: object) -> list[object]:

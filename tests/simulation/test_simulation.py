@@ -1,7 +1,7 @@
-"""Random schedules in virtual time: delivered is published, or one gap says what is missing.
+"""Random schedules in virtual time: each published message is delivered, or one gap covers it.
 
-`HANZO_PUBSUB_SEEDS` names how many seeds are run, `make soak` runs 20,000; a failing seed is run
-again with `python -m tests.simulation SEED`, which prints what happened.
+`HANZO_PUBSUB_SEEDS` sets the number of seeds; `make soak` runs 20,000. To repeat a failing seed and
+print its events, run `python -m tests.simulation SEED`.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from tests.simulation.run import Result, simulate
 SEEDS = int(
     os.environ.get("HANZO_PUBSUB_SEEDS", "20000" if os.environ.get("HANZO_PUBSUB_SOAK") else "300")
 )
-"""More than the planted faults of `test_mutants.py` need to be found."""
+"""More seeds than the mutants of `test_mutants.py` need."""
 BLOCK = 50
 COUNTED = 100
-"""Seeds of which it is counted what happens in them."""
+"""Seeds whose events are counted."""
 
 
 def settled(seed: int) -> Result:

@@ -1,4 +1,4 @@
-"""Random lives of one stream in virtual time: a view is a prefix of the answer or stale.
+"""Random runs of one stream in virtual time: a view is a prefix of the answer or stale.
 
 `make soak` runs 10,000 seeds, which tests/simulation/test_languages.py compares between languages.
 """
@@ -46,7 +46,7 @@ def test_one_seed_is_one_life_of_a_stream() -> None:
 
 
 class Topic:
-    """Streams on one topic in virtual time, and everything that their writers publish."""
+    """Streams on one topic in virtual time, and all frames that their writers publish."""
 
     def __init__(self, streams: int, tokens: int) -> None:
         self.log: list[tuple[str, Incoming]] = []

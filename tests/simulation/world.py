@@ -1,4 +1,4 @@
-"""Virtual time: what happens when, in one order that depends on the seed alone."""
+"""Virtual time: the order of events depends only on the seed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ START = 1_700_000_000_000
 
 
 class World:
-    """A clock, a queue of what is going to happen, and chance.
+    """A clock, a queue of scheduled events, and a random generator.
 
     Attributes:
         now: Virtual Unix milliseconds.
-        random: Draws of the scenario, the server and the network.
-        calm: Faults have ended.
+        random: Random generator of the scenario, the server and the network.
+        calm: Whether the faults have ended.
     """
 
     def __init__(self, seed: int) -> None:
@@ -31,13 +31,13 @@ class World:
         self._number = 0
 
     def after(self, milliseconds: int, do: Callable[[], object]) -> int:
-        """Have something happen; of two things at one time the one that was planned first."""
+        """Schedule an event; events of the same time run in the order of the calls."""
         self._number += 1
         heappush(self._queue, (self.now + milliseconds, self._number, do))
         return self._number
 
     def run(self, until: int) -> None:
-        """Let everything happen up to a time."""
+        """Run all events up to a time."""
         queue = self._queue
         while queue and queue[0][0] <= until:
             self.now, _, do = heappop(queue)
@@ -45,5 +45,5 @@ class World:
         self.now = until
 
     def fault(self, thousandths: int) -> bool:
-        """Whether a fault of this likelihood happens; none does when all is calm."""
+        """Whether a fault with this probability occurs; never in the calm phase."""
         return self.random.chance(thousandths) and not self.calm

@@ -1,4 +1,4 @@
-"""Where the inputs of the tests are, read once."""
+"""The inputs of the tests, read once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def read_yaml(name: str) -> Any:
 
 @dataclass(frozen=True)
 class Example:
-    """One file under spec/examples: a value of a type, or one that is none."""
+    """One file under spec/examples: a valid or an invalid value of a type."""
 
     kind: str
     valid: bool

@@ -1,4 +1,4 @@
-"""Both descriptions are valid by the validators of their makers, and every version is the same."""
+"""Both descriptions pass the official validators, and all versions are equal."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_everything_below_v1_but_this_description_wants_a_token() -> None:
 
 
 def media(node: Any) -> Iterator[tuple[dict[str, Any], Any]]:
-    """Schemas with the examples that stand beside them."""
+    """Yield the schemas with their examples."""
     if isinstance(node, dict):
         if "schema" in node and "example" in node:
             yield node["schema"], node["example"]

@@ -1,4 +1,4 @@
-"""The examples are accepted and refused alike by the schema, by Python and by TypeScript."""
+"""The schema, Python and TypeScript accept and reject the same examples."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: 
 def adapter(kind: str) -> TypeAdapter[Any]:
     found = getattr(wire, kind)
     if isinstance(found, type) and issubclass(found, BaseModel):
-        # Built first, the adapter is as strict as the model.
+        # Build the adapter first, so that it is as strict as the model.
         found.model_rebuild()
     return TypeAdapter(found)
 
@@ -76,7 +76,7 @@ def test_python_writes_what_it_read_and_defaults_besides(example: Example) -> No
 
 
 def holds(whole: Any, part: Any) -> bool:
-    """Whether all of `part` stands in `whole`."""
+    """Whether `whole` contains all of `part`."""
     if isinstance(part, dict):
         return all(key in whole and holds(whole[key], value) for key, value in part.items())
     if isinstance(part, list):

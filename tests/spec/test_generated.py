@@ -1,4 +1,4 @@
-"""What is generated is current, and the generator says when it is not."""
+"""The generated files are current, and the generator reports outdated ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def generate(root: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.fixture(scope="module")
 def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The inputs in a place of their own, and what was generated there."""
+    """A separate copy of the inputs, and the files generated there."""
     root = tmp_path_factory.mktemp("elsewhere")
     shutil.copytree(ROOT / "spec", root / "spec", ignore=shutil.ignore_patterns("__pycache__"))
     for name in CONFIGURATION:
@@ -44,13 +44,13 @@ def elsewhere(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def copy(elsewhere: Path, tmp_path: Path) -> Path:
-    """A copy of that, to be changed."""
+    """A copy of these files, which the test may change."""
     return shutil.copytree(elsewhere, tmp_path / "copy", symlinks=True)
 
 
 @pytest.fixture(scope="module")
 def written(elsewhere: Path) -> list[Path]:
-    """What is generated, below the root."""
+    """Return the generated files below the root."""
     return [path.relative_to(elsewhere) for path, _ in outputs(elsewhere)]
 
 

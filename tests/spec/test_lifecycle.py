@@ -1,4 +1,4 @@
-"""The compiler of the lifecycle refuses every table that would leave something open."""
+"""The lifecycle compiler rejects every incomplete table."""
 
 from __future__ import annotations
 

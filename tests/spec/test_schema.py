@@ -1,4 +1,4 @@
-"""The schema is valid, complete in words, and agrees with the defaults."""
+"""The schema is valid, fully described, and agrees with the defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The traces of streams have the form of their schema, and every step and effect is in one."""
+"""The stream traces match their schema, and cover every step and effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cases of topics.json are many, distinct and right, by a matcher as plain as the rules."""
+"""The cases of topics.json are numerous, distinct and correct, according to a simple matcher."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def accepted(kind: Any, value: str) -> bool:
 
 
 def matches(pattern: list[str], topic: list[str]) -> bool:
-    """By the number of segments that `**` takes; the sets of places keep it polynomial."""
+    """Try each number of segments for `**`; the sets of positions keep it polynomial."""
     places = {0}
     for segment in pattern:
         reached = set[int]()

@@ -1,4 +1,4 @@
-"""The traces have the form of their schema, and the schema knows the names of the lifecycle."""
+"""The traces match their schema, and the schema knows the names of the lifecycle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The log of a session: each call of a port as data, in the words of `spec/traces/`."""
+"""The log of a session: each call of a port as data, with the names of `spec/traces/`."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Fetch:
 
 @dataclass(frozen=True, slots=True)
 class AbandonFetch:
-    """Cancel the token callback: it took too long, or nobody needs it any more."""
+    """Cancel the token callback: it took too long, or its token is no longer needed."""
 
     id: int
 
@@ -49,7 +49,7 @@ class Dial:
 
 @dataclass(frozen=True, slots=True)
 class HangUp:
-    """Close the transport, or give up opening it; nothing of it is reported after that."""
+    """Close the transport, or stop opening it; no event of it is reported after that."""
 
     code: int
 
@@ -63,7 +63,7 @@ class Send:
 
 @dataclass(frozen=True, slots=True)
 class StartTimer:
-    """Start a timer, or start it anew; `TimerFired` tells when so many milliseconds have passed."""
+    """Start or restart a timer; `TimerFired` is reported after this number of milliseconds."""
 
     name: TimerName
     after: int
@@ -71,26 +71,26 @@ class StartTimer:
 
 @dataclass(frozen=True, slots=True)
 class CancelTimer:
-    """Stop a timer that is running."""
+    """Stop a running timer."""
 
     name: TimerName
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Try to open a WebSocket beside the fallback; answer with `Probed`."""
+    """Try to open a WebSocket during the fallback; answer with `Probed`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeHttp:
-    """See whether the HTTP address answers as a PubSub service; answer with `Answered`."""
+    """Check whether the HTTP address is a PubSub service; answer with `Answered`."""
 
     auth: AuthFrame
 
 
 @dataclass(frozen=True, slots=True)
 class Deliver:
-    """A message for a subscription, in order, once."""
+    """Deliver a message to a subscription, in order, once."""
 
     sub: int
     message: Envelope
@@ -98,7 +98,7 @@ class Deliver:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """Messages of a topic are missing, right here in the order of the subscription."""
+    """Report missing messages of a topic at their place in the subscription."""
 
     sub: int
     topic: str
@@ -119,7 +119,7 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class PresenceChanged:
-    """Who is present on a topic has changed."""
+    """The members of a topic have changed."""
 
     sub: int
     topic: str
@@ -130,7 +130,7 @@ class PresenceChanged:
 
 @dataclass(frozen=True, slots=True)
 class Settle:
-    """What became of a publish; comes exactly once for each."""
+    """The outcome of a publish; reported exactly once for each."""
 
     ref: int
     outcome: Outcome
@@ -138,18 +138,18 @@ class Settle:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An error of the server that answers nothing in particular."""
+    """An error of the server that does not answer a request."""
 
     code: str
     message: str
     topic: str | None = None
     retry_after: int | None = None
-    """Milliseconds to wait before another try."""
+    """Milliseconds to wait before the next attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The session has ended: as asked (None), or by an error that no retry mends."""
+    """The session has ended: on request (None), or by a permanent error."""
 
     error: Rejected | None
 

@@ -1,4 +1,4 @@
-"""What happens to a session, as data, in the words of `spec/traces/`."""
+"""The events of a session as data, with the names of `spec/traces/`."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Connect:
-    """The user wants a connection."""
+    """The user requests a connection."""
 
     opened: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """The user wants the end, after what is published has been settled."""
+    """The user closes the client after pending publishes are settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """The user wants the end now."""
+    """The user closes the client immediately."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,19 @@ class Woke:
 
 @dataclass(frozen=True, slots=True)
 class Offline:
-    """The platform says that the network is gone."""
+    """The platform reports that the network is down."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unsubscribe:
-    """The user is done with a subscription."""
+    """The user ends a subscription."""
 
     sub: int
 
 
 @dataclass(frozen=True, slots=True)
 class Expire:
-    """The time that the user gave a publish has passed."""
+    """The timeout of a publish has elapsed."""
 
     ref: int
 
@@ -128,7 +128,7 @@ EVENTS: Final[tuple[type[Event], ...]] = (
 
 
 def call(session: Session, event: Event) -> None:
-    """Make the call of a session that an event stands for."""
+    """Call the session's method for an event."""
     match event:
         case Connect(opened):
             session.connect(opened=opened)

@@ -49,13 +49,13 @@ _READERS: dict[str, Callable[[Json, dict[str, Json]], Event]] = {
 
 
 def read_event(step: dict[str, Json]) -> Event:
-    """The event of a step: its first key names it, `at` and `idle` may follow."""
+    """Return the event of a step: its first key is the name, `at` and `idle` may follow."""
     name = next(iter(step))
     return _READERS[name](step[name], step)
 
 
 def show_effect(effect: Effect) -> dict[str, Json]:
-    """An effect as JSON."""
+    """Convert an effect to JSON."""
     match effect:
         case effects.StateChanged():
             assert effect.public == PUBLIC[effect.to]
@@ -106,7 +106,7 @@ def show_effect(effect: Effect) -> dict[str, Json]:
 
 
 def canonical(value: Json) -> str:
-    """One line of JSON with sorted keys: equal values are equal bytes in every language."""
+    """Return one line of JSON with sorted keys: equal values give equal bytes in every language."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
 
 

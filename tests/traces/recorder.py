@@ -1,4 +1,4 @@
-"""Ports that write a log, and a session that returns what each step wrote."""
+"""Ports that write a log, and a session that returns the log of each step."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Log:
         self.dialect: PlainDialect | None = None
 
     def take(self) -> list[Effect]:
-        """What was written since the last time."""
+        """Return the entries since the last call."""
         entries, self.entries = self.entries, []
         return entries
 
@@ -70,7 +70,7 @@ class Log:
         self.entries.append(effects.Send(frame))
 
     def welcomed(self, peer: Peer, /) -> None:
-        """Not in the log: the frame itself is."""
+        """Ignored, because the log contains the frame itself."""
 
     def probe(self) -> None:
         self.entries.append(effects.Probe())
@@ -135,11 +135,11 @@ class Log:
 
 
 class LoggedSession(Session):
-    """A session whose ports write a log, with the dialect of its peer before it where it needs one.
+    """A session whose ports write a log; if the peer needs a dialect, the session uses it.
 
     Args:
-        options: What it is set to.
-        random: A number from 0 inclusive to 1 exclusive.
+        options: Options of the session.
+        random: Returns a number from 0 inclusive to 1 exclusive.
     """
 
     def __init__(self, options: SessionOptions, random: Callable[[], float]) -> None:
@@ -147,7 +147,7 @@ class LoggedSession(Session):
         super().__init__(options, self.log, random)
 
     def handle(self, event: Event) -> list[Effect]:
-        """Let an event happen; return what the step wrote."""
+        """Pass an event to the session; return the log of the step."""
         if isinstance(event, Received):
             self._receive(event.frame, event.at)
         else:

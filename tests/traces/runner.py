@@ -1,6 +1,6 @@
-"""Runs the traces of `spec/traces/`: given events, exactly these effects.
+"""Runs the traces of `spec/traces/`: the events must cause exactly the listed effects.
 
-The same files are run in each language; a runner needs a JSON parser and a mapping, no clock and no
+Each language runs the same files. A runner needs a JSON parser and a mapping, but no clock and no
 socket.
 """
 
@@ -22,11 +22,11 @@ TRACES = Path(__file__).parents[2] / "spec" / "traces"
 
 
 class TraceFailed(AssertionError):
-    """The session did something else than the trace says."""
+    """The session differs from the trace."""
 
 
 def load(path: Path) -> dict[str, Any]:
-    """A trace, after the steps and with the random numbers of the one that it starts from."""
+    """Return a trace with the steps and random numbers of the trace on which it is based."""
     trace: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
     if "start" in trace:
         start = load(TRACES / f"{trace['start']}.json")
@@ -40,7 +40,7 @@ def run(trace: dict[str, Any]) -> set[tuple[State, Name, int]]:
     """Run a trace; return the rows of the lifecycle table that fired.
 
     Raises:
-        TraceFailed: An effect is missing, another, or at another place; or numbers are left over.
+        TraceFailed: An effect is missing, differs or is misplaced; or random numbers are left.
     """
     numbers = list(trace.get("random", []))
     options = SessionOptions(client_name="trace", client_lang=None, **trace.get("options", {}))

@@ -1,7 +1,7 @@
-"""Runs the traces of `spec/traces/streams/`: given steps, exactly these effects and this view.
+"""Runs the traces of `spec/traces/streams/`: the steps must cause exactly these effects and views.
 
-A trace is of a writer or of a reader of a stream. Each step calls one method with the time `at`;
-beside the effects it says what the program then sees.
+A trace tests a writer or a reader of a stream. Each step calls one method with the time `at`, and
+lists the effects and the state that the program then sees.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def run_stream(trace: Mapping[str, Any]) -> None:
     """Run a trace.
 
     Raises:
-        TraceFailed: A step did something else than the trace says.
+        TraceFailed: A step differs from the trace.
     """
     if "writer" in trace:
         writing = Writing(**trace["writer"])
@@ -37,7 +37,7 @@ def run_stream(trace: Mapping[str, Any]) -> None:
 
 
 def write(writing: Writing, step: Mapping[str, Any]) -> dict[str, Any]:
-    """What a step of a writer leads to."""
+    """Return the effects of a step of a writer."""
     ((name, given),) = step["in"].items()
     at = step["at"]
     arguments: list[Any] = given if isinstance(given, list) and name != "inherit" else [given]
@@ -53,7 +53,7 @@ def write(writing: Writing, step: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def read(reading: Reading, step: Mapping[str, Any]) -> dict[str, Any]:
-    """What a step of a reader leads to."""
+    """Return the effects of a step of a reader."""
     ((name, given),) = step["in"].items()
     out: Any = getattr(reading, name)(*([] if given is None else [given]), step["at"])
     view = {**body_of(reading.parts), "next": reading.next, "stale": reading.stale}

@@ -1,4 +1,4 @@
-"""Every trace of a stream holds, and a wrong one is noticed."""
+"""Every stream trace passes, and a wrong trace fails."""
 
 from __future__ import annotations
 

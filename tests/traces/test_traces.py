@@ -1,4 +1,4 @@
-"""Every trace holds, every row of the lifecycle is fired by one, and a wrong trace is noticed."""
+"""Every trace passes, the traces fire every row of the lifecycle, and a wrong trace fails."""
 
 from __future__ import annotations
 

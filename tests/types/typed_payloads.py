@@ -1,6 +1,6 @@
-"""What type checkers say of topics with a model: each ignored line is an error without its comment.
+"""Type checks of topics with a model: each ignored line is an error without its comment.
 
-mypy and pyright read this file; it is not run.
+mypy and pyright read this file; it does not run.
 """
 
 # pyright: reportUnnecessaryTypeIgnoreComment=true

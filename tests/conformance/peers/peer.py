@@ -1,8 +1,9 @@
-"""The Python SDK behind a protocol of JSON lines; `peer.ts` is its twin.
+"""The Python SDK behind a protocol of JSON lines; `peer.ts` is the TypeScript counterpart.
 
-A command is `{"id": 1, "do": "publish", "by": "a", "with": {...}}`; its answer is `{"id": 1,
-"gives": ...}` or `{"id": 1, "fails": {error}}`, whenever it is there. Between the answers come
-events, `{"see": "a.states", "state": {...}}`. Times are milliseconds, names are in snake case.
+A command is `{"id": 1, "do": "publish", "by": "a", "with": {...}}`. Its answer is `{"id": 1,
+"gives": ...}` or `{"id": 1, "fails": {error}}` and may arrive at any time. Between the answers, the
+peer sends events, `{"see": "a.states", "state": {...}}`. Times are milliseconds, names are in snake
+case.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ NUMBERS = {"nan": float("nan"), "infinity": float("inf")}
 
 
 def read(value: Any) -> Any:
-    """What JSON cannot say: `{"$number": "nan"}`."""
+    """Decode values that JSON cannot express: `{"$number": "nan"}`."""
     if isinstance(value, dict):
         if value.keys() == {"$number"}:
             return NUMBERS[value["$number"]]
@@ -87,7 +88,7 @@ def options(given: Mapping[str, Any]) -> Json:
 
 
 def plain(value: object) -> Any:
-    """What a program got, as JSON."""
+    """Convert a received value to JSON."""
     match value:
         case PubSubError():
             return {"error": error(value)}
@@ -135,7 +136,7 @@ def tell(line: Json) -> None:
 
 
 class Client:
-    """One client, and what a scenario hears of it."""
+    """One client, and its events for the scenario."""
 
     def __init__(self, name: str, given: Json) -> None:
         self.name = name
@@ -299,7 +300,7 @@ class Peer:
 
 
 def unraisable(told: sys.UnraisableHookArgs) -> None:
-    # Of a request that is given up while it is sent, httpcore leaves the socket to the collector.
+    # If a request is cancelled while it is sent, httpcore leaves its socket to the collector.
     if not str(told.exc_value).startswith("unclosed "):
         tell({"see": "trouble", "trouble": repr(told.exc_value)})
 
