@@ -94,7 +94,7 @@ test('a hidden tab whose timers are throttled stays connected and present', asyn
   assert.deepEqual(members.map(({ user_id }) => user_id).sort(), ['alice', 'watcher']);
 });
 
-test('a page that hangs is no member any more, though its socket answers pings', async (t) => {
+test('a page that hangs is no longer a member, although its socket answers pings', async (t) => {
   const server = await startServer(t, ...GENEROUS, ...IMPATIENT, '--program-timeout', '3000');
   const page = await openReader(t, server, { pingInterval: 500 });
   const watcher = server.client({
@@ -143,7 +143,7 @@ test('a tab that was frozen comes back and resumes', async (t) => {
   await shot(page, 'back-from-frozen');
 });
 
-test('a page that is left and come back to by the back button resumes', async (t) => {
+test('a page resumes when the user returns to it with the back button', async (t) => {
   const server = await startServer(t, ...GENEROUS);
   // The test would time out before this wait ends, so the reconnect must end it.
   const retry = { base: 10_000_000, cap: 10_000_000 };

@@ -28,7 +28,7 @@ async function says(page: Page): Promise<string[]> {
   return page.locator('ol li').allInnerTexts();
 }
 
-test('two tabs chat, see each other come, type and go', async (t) => {
+test('two tabs chat, and see each other join, type and leave', async (t) => {
   const server = await startServer(t, '--presence-grace', '200');
   const site = await serveSite(t, { entry: 'pages/chat.ts' });
   const profile = await openProfile(t, { viewport: { width: 720, height: 420 } });

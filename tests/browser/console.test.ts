@@ -26,7 +26,7 @@ test('the console signs in by itself, watches everything, and shows what is publ
   await page.getByRole('button', { name: 'demo.room' }).first().waitFor();
 });
 
-test('what is published from the page comes back to it, and its repeat is a duplicate', async (t) => {
+test('a message published from the page returns to it, and its repetition is a duplicate', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   await page.getByRole('button', { name: 'Write a message' }).click();
@@ -51,7 +51,7 @@ test('what is published from the page comes back to it, and its repeat is a dupl
   assert.equal(await page.getByLabel('Data, JSON').inputValue(), '{"n": 7}');
 });
 
-test('a pattern that is none is refused in the words of the SDK', async (t) => {
+test('an invalid pattern is rejected with the message of the SDK', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   await page.getByLabel('Topic or pattern to watch').fill('demo.a*');
@@ -59,7 +59,7 @@ test('a pattern that is none is refused in the words of the SDK', async (t) => {
   await page.locator('#watch-slip', { hasText: "mixes '*' at character 7" }).waitFor();
 });
 
-test('who is present comes, changes and goes with data', async (t) => {
+test('members join, change and leave, and show their data', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   const ana = server.client({ token: server.token('--user', 'ana') });
@@ -104,7 +104,7 @@ test('history goes back to the oldest message that is retained', async (t) => {
   assert.deepEqual(shown.slice(0, 5), ['{n: 0}', '{n: 1}', '{n: 2}', '{n: 3}', '{n: 4}']);
 });
 
-test('a key pressed as older messages come means the list with them', async (t) => {
+test('a key that is pressed while older messages arrive acts on the list with them', async (t) => {
   const server = await startServer(t, ...FREE);
   const bot = server.client({ token: server.token('--user', 'bot', '--service') });
   await bot.publishMany(Array.from({ length: 95 }, (_, n) => ['demo.log', { data: { n } }]));
@@ -130,7 +130,7 @@ test('a key pressed as older messages come means the list with them', async (t) 
   assert.equal(await focused.locator('.data').textContent(), '{n: 15}');
 });
 
-test('a lost connection counts down, comes back, and what is gone for good stands as a gap', async (t) => {
+test('a lost connection shows a countdown and reconnects, and permanently lost messages appear as a gap', async (t) => {
   const server = await startServer(t, ...FREE, '--history-max-messages', '5');
   const page = await openConsole(t, server);
   const bot = server.client({ token: server.token('--user', 'bot', '--service') });
@@ -155,7 +155,7 @@ test('a lost connection counts down, comes back, and what is gone for good stand
   assert.equal(await page.locator('.status-line').isVisible(), false);
 });
 
-test('a token that ends is renewed without a word, and the page says so', async (t) => {
+test('an expiring token is renewed without a question, and the page shows the renewal', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   await page.getByRole('button', { name: /^Account, token expires in .*console$/ }).click();
@@ -167,7 +167,7 @@ test('a token that ends is renewed without a word, and the page says so', async 
   await page.getByRole('button', { name: 'Connection: Connected' }).waitFor();
 });
 
-test('one may sign in with a token instead; it stays in the tab and in no address', async (t) => {
+test('a user can sign in with a token, which stays in the tab and in no address', async (t) => {
   const server = await startServer(t);
   const profile = await openProfile(t);
   const page = await openPage(t, { url: `${server.http}/` }, { profile });
@@ -196,7 +196,7 @@ test('one may sign in with a token instead; it stays in the tab and in no addres
   assert.ok(!addressesAskedFor(profile).some((each) => each.includes(token)));
 });
 
-test('a token that the server refuses leads back to the form, with the reason', async (t) => {
+test('a rejected token returns to the sign-in form, with the reason', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   await page.getByRole('button', { name: /Account/ }).click();
@@ -231,7 +231,7 @@ test('tens of thousands of messages leave the page small and quick', async (t) =
   assert.equal(first, '5000');
 });
 
-test('everything is done from the keyboard: skip, watch, publish, read, close', async (t) => {
+test('the keyboard alone suffices to skip, watch, publish, read and close', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   const { keyboard } = page;
@@ -278,7 +278,7 @@ test('everything is done from the keyboard: skip, watch, publish, read, close', 
   assert.equal(await focused(), 'line false solid');
 });
 
-test('the chosen theme is kept, and drawn from the first moment', async (t) => {
+test('the chosen theme is stored, and applied from the first frame', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   const ground = (): Promise<string> =>

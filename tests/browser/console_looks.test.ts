@@ -20,7 +20,7 @@ const PLACES = [
 const SCHEMES = ['light', 'dark'] as const;
 
 for (const width of [320, 390, 768, 1280]) {
-  test(`at ${width} px every panel is in order, in light and in dark`, async (t) => {
+  test(`every panel has no problems at ${width} px, in light and dark`, async (t) => {
     const server = await startServer(t);
     const height = width < 720 ? 844 : width < 1_000 ? 1_180 : 900;
     const look = { viewport: { width, height }, reducedMotion: 'reduce' } as const;

@@ -7,7 +7,7 @@ import { openPage, openProfile, shot, startServer, until } from './harness.js';
 
 const FREE = ['--publish-rate-service', '1000000', '--publish-rate-user', '1000000'];
 
-test('a connection that is cut comes back, and what it missed arrives', async (t) => {
+test('a cut connection reconnects, and receives what it missed', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   const ana = server.client({ token: server.token('--user', 'ana') });
@@ -55,7 +55,7 @@ test('without an administrator’s token the connections are not listed, and the
   await page.getByText('Listing connections requires the token of an administrator.').waitFor();
 });
 
-test('a link opens its view, and back returns to the one before', async (t) => {
+test('a link opens its view, and back returns to the previous one', async (t) => {
   const server = await startServer(t);
   const bot = server.client({ token: server.token('--user', 'bot', '--service') });
   await bot.publish('demo.orders', { type: 'created', data: { n: 1 } });
@@ -83,7 +83,7 @@ test('a link opens its view, and back returns to the one before', async (t) => {
   await until(page, () => location.hash === '#/topics/demo.other');
 });
 
-test('a search finds text in the data, and the export has what is shown', async (t) => {
+test('a search finds text in the data, and the export contains the shown messages', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   const bot = server.client({ token: server.token('--user', 'bot', '--service') });
@@ -110,7 +110,7 @@ test('a search finds text in the data, and the export has what is shown', async 
   await page.locator('.row', { hasText: 'Bremen' }).waitFor();
 });
 
-test('a topic that is chosen is the one to publish to', async (t) => {
+test('choosing a topic selects it for publishing', async (t) => {
   const server = await startServer(t);
   const bot = server.client({ token: server.token('--user', 'bot', '--service') });
   await bot.publish('demo.chosen', { data: 1 });
@@ -162,7 +162,7 @@ test('the button to the newest messages covers no message', async (t) => {
   assert.ok(jump && list && jump.y >= list.y + list.height);
 });
 
-test('the demonstration shows presence, a cut and its replay, and stays within reach', async (t) => {
+test('the demonstration shows presence, a cut and its replay, and its button stays reachable', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   const play = page

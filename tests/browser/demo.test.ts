@@ -120,7 +120,7 @@ test('the page of the demonstration sees every word through cuts and rotations',
   await shot(page, 'demo-phone');
 });
 
-test('a history that is emptied during a cut costs the page no word', async (t) => {
+test('the page misses no word if the history is emptied during a cut', async (t) => {
   const [, url] = await startDemo(t, '--fast', '--words', '400', '--stay', '--lose');
   const page = await openPage(t, { url });
   await concludes(page);
@@ -128,7 +128,7 @@ test('a history that is emptied during a cut costs the page no word', async (t) 
   assert.match(await figure(page, 'Lost'), /^0/);
 });
 
-test('no other page and no other name of this machine gets a token of the demonstration', async (t) => {
+test('neither another page nor another host name gets a token of the demonstration', async (t) => {
   const [, url] = await startDemo(t, '--fast', '--words', '100', '--stay');
   const shown = (await (await fetch(`${url}show`)).json()) as { user: string };
   const ask = (headers: Record<string, string>) =>

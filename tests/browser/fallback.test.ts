@@ -74,7 +74,7 @@ async function provesItself(
   }
 }
 
-test('where a proxy refuses to upgrade, the page goes on over server-sent events', async (t) => {
+test('if a proxy rejects WebSockets, the page continues over server-sent events', async (t) => {
   const server = await startServer(t, ...GENEROUS);
   const proxy = await refuser(t);
   const site = await serveSite(t, { entry: 'pages/reader.ts' });
@@ -89,7 +89,7 @@ test('where a proxy refuses to upgrade, the page goes on over server-sent events
   await shot(page, 'sse-behind-a-proxy');
 });
 
-test('where the policy of the page forbids sockets, it goes on over server-sent events', async (t) => {
+test('if the policy of the page forbids sockets, it continues over server-sent events', async (t) => {
   const server = await startServer(t, ...GENEROUS);
   const policy = `default-src 'self' 'unsafe-inline' data:; connect-src 'self' ${server.http}`;
   const site = await serveSite(t, { entry: 'pages/reader.ts', policy });

@@ -5,7 +5,7 @@ import { addresses, openPage, shot, startServer, until } from './harness.js';
 
 declare const got: unknown[];
 
-test('a page with the client gets what another client publishes', async (t) => {
+test('a page receives what another client publishes', async (t) => {
   const server = await startServer(t);
   const page = await openPage(t, {
     entry: `

@@ -52,7 +52,7 @@ async function subscribed(page: Page): Promise<Record<string, number>> {
   return counts;
 }
 
-test('StrictMode, fifty remounts and fifty changes of topic cost one socket and one subscribe a topic', async (t) => {
+test('StrictMode, fifty remounts and fifty changes of topic use one socket and one subscribe per topic', async (t) => {
   const server = await startServer(t);
   const page = await openChat(t, server);
   await page.evaluate(() => seen.show('demo.0', 0));
@@ -81,7 +81,7 @@ test('StrictMode, fifty remounts and fifty changes of topic cost one socket and 
   assert.deepEqual(await page.evaluate(() => seen.problems), []);
 });
 
-test('messages and members are drawn by frames, the newest of them', async (t) => {
+test('messages and members are rendered once per frame, only the newest', async (t) => {
   const server = await startServer(t, '--publish-rate-service', '10000');
   const page = await openChat(t, server);
   await page.evaluate(() => seen.show('demo.room', 0));
@@ -113,7 +113,7 @@ test('messages and members are drawn by frames, the newest of them', async (t) =
   await shot(page, 'react-chat');
 });
 
-test('what is not allowed is shown as an error, and no topic is no subscription', async (t) => {
+test('a denied topic is shown as an error, and no topic means no subscription', async (t) => {
   const server = await startServer(t);
   const page = await openChat(t, server);
   await page.evaluate(() => seen.show(null, 0));
@@ -123,7 +123,7 @@ test('what is not allowed is shown as an error, and no topic is no subscription'
   assert.match(await text(page, '#error'), /do not allow/);
 });
 
-test('a client that has failed is replaced when the page asks for it', async (t) => {
+test('a failed client is replaced when the page asks for it', async (t) => {
   const server = await startServer(t);
   const page = await openChat(t, server, 1);
   await page.evaluate(() => seen.show('demo.room', 0));
@@ -181,7 +181,7 @@ test('two people chat in the example, as fast as they type', async (t) => {
   await shot(bob, 'react-example');
 });
 
-test('the example shows a message at once, and once, however often it takes to send it', async (t) => {
+test('the example shows a message at once, and only once after retries', async (t) => {
   const server = await startServer(t);
   const site = await serveExample(t, server);
   // The browser logs that the server rejects requests of another origin.

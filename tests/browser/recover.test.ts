@@ -43,7 +43,7 @@ const idOf = (page: Page): Promise<string | undefined> =>
   page.evaluate(() => recovered.ps.clientId);
 
 for (const transport of ['websocket', 'sse']) {
-  test(`a reload (${transport}) is no leave and no gap: the client goes on where it stood`, async (t) => {
+  test(`a reload (${transport}) causes no leave and no gap: the client continues`, async (t) => {
     const server = await startServer(t, ...GENEROUS, '--presence-grace', '4000');
     const { changes, left, watcher } = await watch(server);
     const page = await openPage(t, {
@@ -80,7 +80,7 @@ for (const transport of ['websocket', 'sse']) {
   });
 }
 
-test('a tab that is duplicated is a client of its own, and so is each after a reload', async (t) => {
+test('a duplicated tab is a separate client, also after a reload of both', async (t) => {
   const server = await startServer(t, ...GENEROUS);
   const { changes } = await watch(server);
   const profile = await openProfile(t);
@@ -113,7 +113,7 @@ test('a tab that is duplicated is a client of its own, and so is each after a re
   assert.deepEqual(changes, ['join', 'connect']);
 });
 
-test('another user of the same tab gets an id of its own', async (t) => {
+test('another user of the same tab gets a different client id', async (t) => {
   const server = await startServer(t, ...GENEROUS);
   const page = await openPage(t, { entry: 'pages/recover.ts', given: given(server) });
   await isReady(page);

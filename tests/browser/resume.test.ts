@@ -36,7 +36,7 @@ async function gotAll(page: Page, numbers: readonly number[]): Promise<void> {
 }
 
 for (const transport of ['websocket', 'auto', 'sse']) {
-  test(`a connection (${transport}) that is cut resumes, with nothing lost and nothing twice`, async (t) => {
+  test(`a cut connection (${transport}) resumes, without a loss or a duplicate`, async (t) => {
     const server = await startServer(t, ...GENEROUS);
     const page = await openPage(t, {
       entry: 'pages/reader.ts',
@@ -58,7 +58,7 @@ for (const transport of ['websocket', 'auto', 'sse']) {
   });
 }
 
-test('a network that is gone for a while costs nothing', async (t) => {
+test('nothing is lost while the network is down for a while', async (t) => {
   const server = await startServer(t, ...GENEROUS);
   const page = await openPage(t, { entry: 'pages/reader.ts', given: given(server) });
   await until(page, () => globalThis.reader?.ready);
@@ -79,7 +79,7 @@ test('a network that is gone for a while costs nothing', async (t) => {
   await shot(page, 'resumed-after-offline');
 });
 
-test('a network that is back ends the wait for the next attempt', async (t) => {
+test('the client reconnects at once when the network returns', async (t) => {
   const server = await startServer(t, ...GENEROUS);
   // The test would time out before this wait ends.
   const retry = { base: 10_000_000, cap: 10_000_000 };
@@ -94,7 +94,7 @@ test('a network that is back ends the wait for the next attempt', async (t) => {
   await connected(page, 2);
 });
 
-test('a page that is reloaded goes on where it stood', async (t) => {
+test('a reloaded page continues from its position', async (t) => {
   const server = await startServer(t, ...GENEROUS);
   const page = await openPage(t, { entry: 'pages/reader.ts', given: given(server) });
   await until(page, () => globalThis.reader?.ready);

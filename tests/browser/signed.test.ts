@@ -9,7 +9,7 @@ const KEY = new Uint8Array(32).fill(7);
 const OWNER = ownerOf(KEY);
 const ID = 'agent.events';
 
-test('a page proves the events of an agent and marks a forged one, whatever the server lets in', async (t) => {
+test('a page verifies the events of an agent, and marks a forged one that the server accepted', async (t) => {
   // Without `--signed`, this server does not verify messages.
   const server = await startServer(t);
   const options = { ...addresses(server), token: server.token('--user', 'alice') };

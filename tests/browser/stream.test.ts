@@ -49,7 +49,7 @@ test('an answer grows with the frames, survives a remount, and is cancelled by a
   assert.ok(next.signal.aborted);
 });
 
-test('each message is heard once and in order, however few are kept and drawn', async (t) => {
+test('each message is reduced once and in order, however few are kept and rendered', async (t) => {
   const server = await startServer(t, '--publish-rate-service', '10000');
   const options = { ...addresses(server), token: server.token('--user', 'bob', '--service') };
   const page = await openPage(t, { entry: 'pages/stream.tsx', given: { options } });

@@ -255,7 +255,7 @@ test('an answer survives a reload and the SIGKILL of its writer, code point for 
   assert.deepEqual([...(await textOf(ana))], [...whole]);
 });
 
-test('the chat is usable by keyboard, and in order at three widths, light and dark', async (t) => {
+test('the chat works with the keyboard, and has no problems at three widths, light and dark', async (t) => {
   const url = await startChat(t);
   const ana = await enter(t, url, 'ana');
   const ben = await enter(t, url, 'ben');

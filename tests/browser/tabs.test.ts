@@ -100,7 +100,7 @@ test('many tabs have one socket; each leader is closed, and every tab that is le
   assert.equal(await sockets(server), 1);
 });
 
-test('a tab that is frozen loses the socket, and has missed nothing when it is thawed', async (t) => {
+test('a frozen tab loses the socket, and has missed nothing when it resumes', async (t) => {
   const server = await startServer(t, '--publish-rate-service', '10000');
   const site = await serveSite(t, { entry: TAB });
   // A visible tab cannot be frozen; the tab that was opened last is visible.

@@ -37,7 +37,7 @@ for (const transport of ['websocket', 'sse']) {
   });
 }
 
-test('a token that ends without warning is asked for anew, and nothing is lost', async (t) => {
+test('a token that expires without a notice is replaced, and nothing is lost', async (t) => {
   const server = await startServer(t, ...GENEROUS);
   const page = await openPage(t, {
     entry: 'pages/reader.ts',

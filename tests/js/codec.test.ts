@@ -38,7 +38,7 @@ describe('a text is read as the spec says', () => {
   }
 });
 
-test('bytes are read like text, and what is no UTF-8 is malformed', async () => {
+test('bytes are read like text, and invalid UTF-8 is malformed', async () => {
   const bytes = new TextEncoder().encode('\ufeff{"type":"pong"}');
   assert.deepEqual(await decode(bytes), { type: 'pong' });
   for (const odd of [[0xff, 0xfe], [0xed, 0xa0, 0x80], []]) {
@@ -46,7 +46,7 @@ test('bytes are read like text, and what is no UTF-8 is malformed', async () => 
   }
 });
 
-test('hostile keys change no prototype', async () => {
+test('hostile keys cannot change a prototype', async () => {
   for (const reading of readings) await read(reading);
   assert.equal(Object.hasOwn(Object.prototype, 'polluted'), false);
   assert.equal(Reflect.get({}, 'polluted'), undefined);
@@ -66,7 +66,7 @@ test('a payload number beyond 2^53 is delivered, rounded', async () => {
   assert.equal(got.message.data, 9007199254740992);
 });
 
-test('endless nesting is malformed and breaks nothing', async () => {
+test('deep nesting is malformed, and does not overflow the stack', async () => {
   for (const depth of [5_000, 200_000]) {
     const text = `{"type":"x","a":${'['.repeat(depth)}${']'.repeat(depth)}}`;
     assert.ok((await decode(text)) instanceof Malformed);
@@ -74,7 +74,7 @@ test('endless nesting is malformed and breaks nothing', async () => {
   }
 });
 
-test('a message without an id gets one of its own', async () => {
+test('a message without an id gets a new one', async () => {
   const text = '{"type":"message","message":{"topic":"a","type":"t","data":1}}';
   const ids = (await Promise.all([decode(text), decode(text)])).map((got) => {
     assert.ok(!(got instanceof Malformed || got instanceof Unknown) && got.type === 'message');
@@ -85,7 +85,7 @@ test('a message without an id gets one of its own', async () => {
   assert.notEqual(ids[0], ids[1]);
 });
 
-test('a reason never holds a payload', async () => {
+test('a reason never contains a payload', async () => {
   for (const text of [
     `{"type":"message","message":{"data":"${SECRET}"}}`,
     `{"type":"subscribed","topics":{"x":"${SECRET}"}}`,

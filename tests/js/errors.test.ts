@@ -54,7 +54,7 @@ test('a refusal names its topic', () => {
   }
 });
 
-test('remedies name what TypeScript has', () => {
+test('remedies name the functions of the TypeScript SDK', () => {
   for (const { code, remedy } of CODES.values()) {
     assert.doesNotMatch(
       remedy,
@@ -85,14 +85,14 @@ test('every class has a code of its own name in the table', () => {
   assert.equal(names.size, 28);
 });
 
-test('the tree is that of every SDK', () => {
+test('the class hierarchy is the same in every SDK', () => {
   assert.ok(new TokenExpired() instanceof AuthError);
   assert.ok(new InsecureUrl() instanceof InvalidOption);
   assert.ok(fromCode('connection_limit') instanceof LimitExceeded);
   assert.ok(fromCode('auth_refused') instanceof AuthError);
 });
 
-test('the text of an error says what went wrong and what to do', () => {
+test('the text of an error contains the problem and the remedy', () => {
   const error = new InvalidTopic('`a..b` has an empty segment.', {
     topic: 'a..b',
     remedy: 'Write `a.b`.',
@@ -112,7 +112,7 @@ test('an uncaught error shows its remedy and where its code is described', () =>
   assert.equal(fromCode('quota_exceeded').docs, '');
 });
 
-test('a code of a later server is kept and not retried', () => {
+test('an unknown code of a newer server is kept, and not retried', () => {
   for (const code of ['quota_exceeded', 'constructor', '__proto__']) {
     const error = fromCode(code, 'Out of credits.', { retryAfter: 2_500 });
     assert.equal(error.name, 'PubSubError');
@@ -130,12 +130,12 @@ test('a timeout says whether the outcome is unknown', () => {
   assert.equal(new OperationTimeout('late', { id: 'msg_1' }).id, 'msg_1');
 });
 
-test('a payload too large tells both sizes', () => {
+test('the error for a large payload contains both sizes', () => {
   const error = new PayloadTooLarge(undefined, { size: 300_000, limit: 262_144 });
   assert.equal(error.message, 'The payload has 300,000 bytes of JSON; the limit is 262,144.');
 });
 
-test('an endless message of a server is cut', () => {
+test('a long message of a server is truncated', () => {
   assert.equal(fromCode('internal', 'x'.repeat(1_000_000)).message.length, 2_001);
   assert.equal(fromCode('internal', '😀'.repeat(2_001)).message, `${'😀'.repeat(2_000)}…`);
 });

@@ -12,7 +12,7 @@ test('an id is msg_ and a ULID of its millisecond', () => {
   assert.equal(maker.ulid(), '01ARYZ6S420000000000000000'.replace(/0{16}$/, 'Z'.repeat(16)));
 });
 
-test('ids sort in the order of their making, also while the clock stands or goes back', () => {
+test('ids sort in the order of their creation, also while the clock stops or goes backwards', () => {
   const times = [5, 5, 5, 9, 3, 3, 10];
   const maker = new IdMaker(
     () => times.shift() ?? 10,

@@ -53,7 +53,9 @@ export const FAULTS: readonly LossFault[] = [
   {
     breaks: 'With `onGap: raise` an iteration passes over gaps.',
     file: 'runtime/gaps.test.ts',
-    tests: ['raise makes the iteration throw in the place of the gap and go on behind it'],
+    tests: [
+      'with `raise`, the iteration throws in the place of the gap, and can continue after it',
+    ],
     source: 'js/src/runtime/subscription.ts',
     text: "if (onGap === 'raise') throw (await PARTS.background()).missed(gap);",
     becomes: "if (onGap === 'raise') return;",
@@ -61,9 +63,7 @@ export const FAULTS: readonly LossFault[] = [
   {
     breaks: 'The next page is another client that starts over.',
     file: 'runtime/recovery.test.ts',
-    tests: [
-      'the next page presents the same client, and goes on behind what the last one has taken',
-    ],
+    tests: ['the next page resumes the same client, after the messages that the last one received'],
     source: 'js/src/runtime/recovery.ts',
     text: 'this._kept = isFresh ? kept : undefined;',
     becomes: 'this._kept = undefined;',
@@ -87,7 +87,7 @@ export const FAULTS: readonly LossFault[] = [
   {
     breaks: 'A client on an event stream keeps the id of its session, whichever id the stream has.',
     file: 'runtime/stream.test.ts',
-    tests: ['an event stream says under which id others see this client'],
+    tests: ['an event stream returns the client id that others see'],
     source: 'js/src/transports/sse.ts',
     text: 'if (!this._greeting || !clientId || clientId === this._clientId) return;',
     becomes: 'return;',
@@ -111,7 +111,7 @@ export const FAULTS: readonly LossFault[] = [
   {
     breaks: 'A history beyond what the server retains is not hinted at.',
     file: 'runtime/words.test.ts',
-    tests: ['a history beyond what the server retains is hinted at, once for a subscription'],
+    tests: ['a request for more history than the server retains is logged once per subscription'],
     source: 'js/src/runtime/subscribing.ts',
     text: 'if (history && limits && history > Number(limits.history_max))',
     becomes: 'if (false as boolean)',

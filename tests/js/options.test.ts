@@ -19,7 +19,7 @@ for (const [field, urls] of [
   });
 }
 
-test('an empty `restUrl` is refused in words', () => {
+test('an empty `restUrl` is rejected with an explanation', () => {
   const options = { url: 'wss://example.com/ws', restUrl: '', token };
   assert.throws(() => new PubSub(options), { field: 'restUrl', message: /is empty/ });
 });

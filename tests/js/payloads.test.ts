@@ -47,7 +47,7 @@ test('plain JSON passes and is measured as it is sent', () => {
   assert.equal(checkData({ a: undefined }, LIMIT), 2);
 });
 
-test('the culprit inside a payload is named', () => {
+test('the error names the invalid value in a payload', () => {
   const cases: [data: unknown, path: string, problem: RegExp][] = [
     [Number.NaN, 'data', /NaN/],
     [{ price: Infinity }, 'data.price', /NaN or infinite/],
@@ -84,7 +84,7 @@ test('the culprit inside a payload is named', () => {
   }
 });
 
-test('a payload over the limit tells both sizes', () => {
+test('the error for a payload over the limit contains both sizes', () => {
   assert.equal(checkData('x'.repeat(LIMIT - 2), LIMIT), LIMIT);
   assert.throws(
     () => checkData('x'.repeat(LIMIT - 1), LIMIT),

@@ -110,7 +110,7 @@ test('hex is read in upper case and behind 0x', () => {
   assert.deepEqual(fromData({ owner: loudOwner, id: loudId, signature, payload }).owner, OWNER);
 });
 
-test('what is no private key is refused', () => {
+test('an invalid private key is rejected', () => {
   for (const key of [new Uint8Array(32), new Uint8Array(32).fill(255), new Uint8Array(31)]) {
     assert.equal(refusal(() => ownerOf(key)).field, 'key');
     assert.equal(refusal(() => sign(key, ID, new Uint8Array())).field, 'key');
@@ -126,7 +126,7 @@ test('the recovery id of a wallet becomes that of a frame', () => {
   }
 });
 
-test('a frame inside a larger buffer is read from where it begins', () => {
+test('a frame in a larger buffer is read from its offset', () => {
   const frame = sign(KEY, ID, Uint8Array.of(1, 2));
   const larger = new Uint8Array(frame.length + 9);
   larger.set(frame, 5);

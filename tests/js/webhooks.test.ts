@@ -63,7 +63,7 @@ describe('webhooks', () => {
     }
   });
 
-  test('what is signed beside the body cannot be changed', async () => {
+  test('the signed headers cannot be changed', async () => {
     const headers = await signed();
     for (const changed of [
       { 'webhook-id': 'wh_2' },
@@ -77,7 +77,7 @@ describe('webhooks', () => {
     }
   });
 
-  test('a time that is no number, or outside the tolerance, is refused', async () => {
+  test('a time that is not a number, or outside the tolerance, is rejected', async () => {
     const headers = await signed();
     for (const stamp of ['soon', '-5', '1e9', '9'.repeat(40)]) {
       const odd = { ...headers, 'webhook-timestamp': stamp };
@@ -89,7 +89,7 @@ describe('webhooks', () => {
     }
   });
 
-  test('both secrets pass while one is replaced', async () => {
+  test('both secrets are accepted during a rotation', async () => {
     for (const secret of [SECRET, 'plain text'])
       await verify(BODY, await signed(BODY, secret), [SECRET, 'plain text'], { now: NOW });
     const [old, current] = [await signed(), await signed(BODY, 'new')];
@@ -97,7 +97,7 @@ describe('webhooks', () => {
     await verify(BODY, { ...old, 'webhook-signature': both }, 'new', { now: NOW });
   });
 
-  test('a secret that is none names the option', async () => {
+  test('the error for an invalid secret names the option', async () => {
     for (const secret of ['', [], ['a', ''], 'whsec_?', 'whsec_'])
       await assert.rejects(
         verify(BODY, await signed(), secret, { now: NOW }),
@@ -113,7 +113,7 @@ describe('webhooks', () => {
     }
   });
 
-  test('a delivery is new once as long as it could be accepted', () => {
+  test('a delivery is new only once, for as long as it would be accepted', () => {
     const seen = new SeenWebhooks(10_000);
     const news = (ids: string, now: number) => [...ids].map((id) => seen.isNew(id, now));
     assert.deepEqual(news('abab', NOW), [true, true, false, false]);

@@ -59,7 +59,7 @@ test('esbuild takes the production build for browsers, which keeps the checks th
   assert.match(String(clear), /^insecure_url,/);
 });
 
-test('esbuild takes the build for development where it is told so', async () => {
+test('esbuild uses the development build under the condition `development`', async () => {
   const told = await bundled({ platform: 'browser', conditions: ['development'] });
   assert.deepEqual(told.slice(0, 2), DEVELOPMENT);
 });

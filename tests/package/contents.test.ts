@@ -26,7 +26,7 @@ function ending(...endings: string[]): string[] {
   return found;
 }
 
-test('the package depends on nothing, and its modules do nothing when they are loaded', () => {
+test('the package has no dependencies, and its modules have no side effects', () => {
   assert.equal(manifest.sideEffects, false);
   assert.deepEqual(manifest.dependencies ?? {}, {});
   const peers = Object.keys(manifest.peerDependencies ?? {});
@@ -64,7 +64,7 @@ test('an entry is bundled for browsers, with neither a module of Node nor a pack
   }
 });
 
-test('a module that is loaded for nothing leaves nothing in a bundle', async () => {
+test('an unused import leaves nothing in a bundle', async () => {
   for (const entry of entries) {
     const { outputFiles } = await build({
       stdin: { contents: `import '${join('@hanzoai/pubsub', entry)}'`, resolveDir: APPLICATION },
@@ -79,7 +79,7 @@ test('a module that is loaded for nothing leaves nothing in a bundle', async () 
   }
 });
 
-test('what loads an entry names nothing of the process or of CommonJS', () => {
+test('ES modules use neither modules of Node nor CommonJS', () => {
   for (const file of ending('.js')) {
     assert.doesNotMatch(readFileSync(file, 'utf8'), /\bnode:\w|\brequire\(|__dirname/, file);
   }
@@ -114,7 +114,7 @@ test('private names are short', () => {
   assert.deepEqual(long, []);
 });
 
-test('a map leads to the source that is shipped', () => {
+test('a source map refers to a source in the package', () => {
   for (const file of ending('.js.map', '.cjs.map', '.d.ts.map', '.d.cts.map')) {
     const { sources } = JSON.parse(readFileSync(file, 'utf8')) as { sources: string[] };
     for (const source of sources) {
@@ -139,13 +139,13 @@ test('a trace names the line of the source, in both forms', async () => {
   }
 });
 
-test('no file names a folder of the machine that packed it', () => {
+test('no file contains a path of the build machine', () => {
   for (const file of ending('.js', '.cjs', '.map', '.ts', '.cts', '.json')) {
     assert.ok(!readFileSync(file, 'utf8').includes(ROOT), file);
   }
 });
 
-test('declarations show nothing that is internal', () => {
+test('declarations contain nothing internal', () => {
   for (const file of ending('.d.ts', '.d.cts')) {
     const text = readFileSync(file, 'utf8');
     assert.ok(!text.includes('@internal'), file);

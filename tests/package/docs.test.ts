@@ -104,7 +104,7 @@ test('every program compiles against the package', async () => {
   await run(process.execPath, [compiler, '--project', folder, '--pretty', 'false']);
 });
 
-test('every program that uses the client does its work and ends', async (t) => {
+test('every program that uses the client works and exits', async (t) => {
   const server = await Server.start();
   atEnd(t, () => server.stop());
   const environment = {
@@ -135,7 +135,7 @@ test('every program that uses the client does its work and ends', async (t) => {
   }
 });
 
-test('the sample of getToken takes a token, and no page of errors for one', async () => {
+test('the sample of getToken accepts a token, but not an error page', async () => {
   const { outputFiles } = await build({
     entryPoints: [join(folder, 'get_token.ts')],
     bundle: true,

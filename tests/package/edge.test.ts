@@ -63,7 +63,7 @@ const config :Workerd.Config = (
 `;
 }
 
-test('an edge runtime does the work of the package', async (t) => {
+test('the package works in an edge runtime', async (t) => {
   const server = await Server.start();
   atEnd(t, () => server.stop());
   const file = join(APPLICATION, 'edge', 'config.capnp');

@@ -20,7 +20,7 @@ for (const major of [20, 22, 24]) {
     ['modules', 'modules.mjs'],
     ['CommonJS', 'common.cjs'],
   ] as const) {
-    test(`the package does its work in Node ${major} as ${format}`, async () => {
+    test(`the package works in Node ${major} as ${format}`, async () => {
       const node = await findNode(major);
       assert.match(await run(node, ['--version']), new RegExp(`^v${major}\\.`));
       const input = JSON.stringify(given(server, `demo.node.${major}.${format}`));

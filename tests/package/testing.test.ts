@@ -39,7 +39,7 @@ test('a test of a reconnect with loss has at most fifteen lines', () => {
   assert.ok(lines.length - 2 <= 15, `${lines.length - 2} lines inside`);
 });
 
-test('tests of programs compile against the package as it is found by Node and by a bundler', async () => {
+test('tests of programs compile against the package with the resolution of Node and of a bundler', async () => {
   for (const [module, moduleResolution] of [
     ['nodenext', 'nodenext'],
     ['esnext', 'bundler'],
@@ -64,7 +64,7 @@ test('tests of programs compile against the package as it is found by Node and b
   }
 });
 
-test('nothing for tests is in what programs load', async () => {
+test('programs load none of the testing code', async () => {
   for (const entry of ['@hanzoai/pubsub', '@hanzoai/pubsub/react']) {
     const { metafile } = await build({
       stdin: { contents: `export * from '${entry}'`, resolveDir: APPLICATION },

@@ -37,7 +37,7 @@ const SETTINGS: Record<string, { files: string[]; compilerOptions: object }> = {
 };
 
 for (const [how, { files, compilerOptions }] of Object.entries(SETTINGS)) {
-  test(`a typed program compiles against the package as it is found ${how}`, async () => {
+  test(`a typed program compiles against the package resolved ${how}`, async () => {
     const folder = mkdtempSync(join(APPLICATION, 'types-'));
     cpSync(join(ROOT, 'tests', 'package', 'types'), folder, { recursive: true });
     const config = {

@@ -24,7 +24,7 @@ const PAGE = `<!doctype html>
 </html>
 `;
 
-test('an application built by Vite does its work in a browser', async (t) => {
+test('an application built by Vite works in a browser', async (t) => {
   const server = await Server.start();
   atEnd(t, () => server.stop());
   writeFileSync(join(APPLICATION, 'index.html'), PAGE);

@@ -58,7 +58,7 @@ test('large numbers are short', () => {
   ]);
 });
 
-test('one is no plural', () => {
+test('1 takes the singular', () => {
   assert.equal(plural(1, 'message'), '1 message');
   assert.equal(plural(2_000, 'message'), '2,000 messages');
 });

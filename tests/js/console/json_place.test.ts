@@ -4,7 +4,7 @@ import { test } from 'node:test';
 import { findSlip } from '../../../server-mock/console/src/json_place.js';
 import { fc } from '../properties.js';
 
-test('a slip has a line, a column, and what should stand there', () => {
+test('an error has a line, a column, and the expected syntax', () => {
   for (const [text, line, column, expected] of [
     ['', 1, 1, 'a value'],
     ['{a: 1}', 1, 2, 'a name in double quotes'],
@@ -20,7 +20,7 @@ test('a slip has a line, a column, and what should stand there', () => {
   }
 });
 
-test('a text has a slip exactly where it is no JSON', () => {
+test('the position of an error is where the text stops being JSON', () => {
   const broken = fc
     .tuple(fc.json(), fc.nat(), fc.constantFrom('', ',', '"', '}', '0', ' ', '\\', 'e'))
     .map(([json, at, sign]) => {

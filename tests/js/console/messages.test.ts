@@ -28,7 +28,7 @@ test('a message that two subscriptions bring is shown once', () => {
   assert.deepEqual(shown(buffer), ['a', 'b']);
 });
 
-test('what is replayed topic by topic is put in order of time', () => {
+test('a replay that arrives topic by topic is sorted by time', () => {
   const buffer = new MessageBuffer(10);
   buffer.add([message('x1', 'x', 1), message('x3', 'x', 3), message('y2', 'y', 2)]);
   assert.deepEqual(shown(buffer), ['x1', 'y2', 'x3']);
@@ -53,7 +53,7 @@ test('a gap that nothing follows yet stands at the end, and is told once', () =>
   assert.deepEqual(shown(buffer), ['x1', 'gap x', 'gap x']);
 });
 
-test('the buffer is bounded: the oldest go, are named, and may come again as history', () => {
+test('the buffer is bounded: it removes and returns the oldest, which may return as history', () => {
   const buffer = new MessageBuffer(3);
   buffer.add([message('a', 't', 1), message('b', 't', 2)]);
   const gone = buffer.add([message('c', 't', 3), message('d', 't', 4)]);
@@ -99,7 +99,7 @@ test('the row at the top of a row is that row, with any rows open', () => {
   );
 });
 
-test('beyond the ends are the first and the last row', () => {
+test('positions beyond the ends give the first and the last row', () => {
   const layout = new RowLayout(10, 32, [[3, 100]]);
   assert.equal(layout.total, 420);
   assert.equal(layout.indexAt(-50), 0);
@@ -120,7 +120,7 @@ test('coloured JSON is the same text in pieces', () => {
   );
 });
 
-test('keys, strings, numbers and words are told apart', () => {
+test('keys, strings, numbers and literals have different kinds', () => {
   const found = pieces('{"a: b": "c\\": 1", "n": -1.5e3, "t": true}');
   assert.deepEqual(
     found.filter(({ kind }) => kind !== 'mark').map(({ kind, text }) => `${kind} ${text}`),

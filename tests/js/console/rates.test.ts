@@ -23,14 +23,14 @@ test('a rate is the mean of the newest samples and remembers a bounded past', ()
   assert.equal(series.quiet, true);
 });
 
-test('no time has no rate, and less than nothing is nothing', () => {
+test('the rate is 0 for an interval of 0 and for negative counts', () => {
   const series = new RateSeries();
   series.push(5, 0);
   series.push(-5, 2);
   assert.equal(series.quiet, true);
 });
 
-test('positions count messages; a log that began anew counts none', () => {
+test('positions count messages, and a restarted log counts none', () => {
   assert.equal(messagesBetween(5, 12), 7);
   assert.equal(messagesBetween(undefined, 12), 0);
   assert.equal(messagesBetween(12, undefined), 0);
@@ -47,7 +47,7 @@ test('a line stays within its box', () => {
   }
 });
 
-test('metrics are summed over their labels, and lines that are none are passed over', () => {
+test('metrics are summed over their labels, and invalid lines are skipped', () => {
   const found = readMetrics(
     [
       '# HELP hanzo_pubsub_connections Open connections.',
@@ -68,7 +68,7 @@ test('metrics are summed over their labels, and lines that are none are passed o
   );
 });
 
-test('topics have the same colour always, and as many different ones as there are', () => {
+test('a topic keeps its colour, and topics use all colours', () => {
   const topics = Array.from({ length: TONES }, (_, n) => `demo.${n}`);
   const colours = new Colours();
   const tones = topics.map((topic) => colours.of(topic));

@@ -38,7 +38,7 @@ test('every route is read back from its address', () => {
   );
 });
 
-test('an address that is no route changes nothing, and one without a valid topic shows all', () => {
+test('an invalid address changes nothing, and one without a valid topic shows all', () => {
   for (const hash of ['', '#', '#messages', '#/elsewhere']) {
     assert.equal(parseRoute(hash, validateTopic), undefined);
   }

@@ -38,20 +38,20 @@ test('the claims of a token are read for display, also those that are not ASCII'
   });
 });
 
-test('what is no JWT has no claims', () => {
+test('a token that is not a JWT has no claims', () => {
   for (const token of ['', 'key_abc', 'a.b.c', 'e30.bnVsbA.x', `e30.${btoa('[')}.x`]) {
     assert.equal(readClaims(token), undefined, token);
   }
 });
 
-test('a token is a share of its life, down to nothing', () => {
+test('the remaining lifetime of a token is a fraction from 1 to 0', () => {
   assert.deepEqual(leftOf(1_000, 5_000, 2_000), { share: 0.75, ms: 3_000 });
   assert.deepEqual(leftOf(1_000, 5_000, 9_000), { share: 0, ms: 0 });
   assert.deepEqual(leftOf(5_000, 5_000, 1_000), { share: 0, ms: 4_000 });
   assert.equal(leftOf(1_000, undefined, 2_000), undefined);
 });
 
-test('the state says the reason, the attempt, and how long until the next one', () => {
+test('the state has the reason, the attempt, and the time until the next one', () => {
   assert.equal(
     explain(step({ retryIn: 4_200, attempt: 2 }), 2_000),
     'The connection broke · attempt 3 in 4 s',
@@ -86,7 +86,7 @@ test('a publish is checked field by field', () => {
   }
 });
 
-test('a topic that is none is refused in the words of the SDK', () => {
+test('an invalid topic is rejected with the message of the SDK', () => {
   const slip = readDraft({ ...DRAFT, topic: 'a..b' }, validateTopic);
   assert.throws(
     () => validateTopic('a..b'),
@@ -98,7 +98,7 @@ test('a topic that is none is refused in the words of the SDK', () => {
   );
 });
 
-test('a slip in the data says line and column', () => {
+test('an error in the data names line and column', () => {
   const slip = readDraft({ ...DRAFT, data: '{\n  "a": oops\n}' }, validateTopic);
   assert.match(
     'field' in slip ? String(slip.message) : '',
@@ -106,7 +106,7 @@ test('a slip in the data says line and column', () => {
   );
 });
 
-test('snippets name this server and never a token', () => {
+test('snippets contain the addresses of the server, and never a token', () => {
   const all = snippets({ ws: 'ws://h:1/ws', http: 'http://h:2', version: '1', devSignIn: true });
   assert.deepEqual(
     all.map(({ name }) => name),

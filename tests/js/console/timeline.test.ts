@@ -35,14 +35,14 @@ test('a message that arrives long after it was published counts as replayed', ()
   assert.deepEqual([found?.live, found?.replayed, found?.gaps], [1, 2, 0]);
 });
 
-test('a clock that is behind the clock of the server makes no message a replayed one', () => {
+test("a clock behind the server's does not mark live messages as replayed", () => {
   const entries = [message(1, START, START - 30_000)];
   assert.equal(timelineOf(entries, 400, START, undefined, 30_000)?.live, 1);
   const ahead = [message(1, START, START + 30_000)];
   assert.equal(timelineOf(ahead, 400, START, undefined, -30_000)?.live, 1);
 });
 
-test('messages that would cover each other are one mark, and gaps stand beside them', () => {
+test('messages whose marks would overlap share one, and gaps have their own', () => {
   const entries = [
     ...Array.from({ length: 500 }, (_, n) => message(n, START + n, START + n)),
     gap(500, START + 500, 15),
@@ -61,7 +61,7 @@ test('a gap of unknown size stays one', () => {
   assert.deepEqual([found?.gaps, found?.missing], [2, 3]);
 });
 
-test('a span leaves out what is older, and labels are round times within it', () => {
+test('a time span excludes older messages, and its labels are round times', () => {
   const entries = [message(1, START, START), message(2, START + 100_000, START + 100_000)];
   const found = timelineOf(entries, 360, START + 100_000, 60_000, 0);
   assert.equal(found?.live, 1);
@@ -86,7 +86,7 @@ test('the types of messages are listed once, by name', () => {
   assert.deepEqual(typesOf(types, 100), ['a', 'b']);
 });
 
-test('an export has each message that is shown, and no gap', () => {
+test('an export contains each shown message, and no gap', () => {
   const entries = [message(1, START), gap(2, START), message(3, START)];
   const lines = exported(entries, 'ndjson').trimEnd().split('\n');
   assert.deepEqual(

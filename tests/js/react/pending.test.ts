@@ -34,7 +34,7 @@ function shown({ state }: TopicStore): readonly string[] {
   return [...state.messages.map(({ id }) => id), ...pending];
 }
 
-test('a message that is sent is shown at once, and as the delivered one when it comes back', async () => {
+test('a sent message is shown at once, and replaced by the delivered one', async () => {
   const { store, beat, asked, sent } = await open();
   const id = store.send({ type: 'chat', data: { text: 'hello' } });
   beat.draw();
@@ -53,7 +53,7 @@ test('a message that is sent is shown at once, and as the delivered one when it 
   assert.deepEqual(shown(store), [id]);
 });
 
-test('a message that comes back before the server has answered is shown once', async () => {
+test('a message delivered before its acknowledgement is shown once', async () => {
   const { store, beat, asked, sent } = await open();
   store.send({ id: 'one', data: 1 });
   await asked[0]?.bring(delivered('one', 7));
@@ -64,7 +64,7 @@ test('a message that comes back before the server has answered is shown once', a
   assert.deepEqual(shown(store), ['one']);
 });
 
-test('messages of others leave what is pending where it is', async () => {
+test("messages of others don't move pending ones", async () => {
   const { store, beat, asked, sent } = await open();
   store.send({ id: 'one', data: 1 });
   store.send({ id: 'two', data: 2 });
@@ -74,7 +74,7 @@ test('messages of others leave what is pending where it is', async () => {
   assert.deepEqual(shown(store), ['other', 'one sending', 'two sent']);
 });
 
-test('a failed message says why, and a retry publishes it again with the same id', async () => {
+test('a failed message has an error, and a retry publishes it with the same id', async () => {
   const { store, beat, asked, sent } = await open();
   store.send({ id: 'one', data: 1 }, { timeout: 5 });
   store.send({ id: 'two', data: 2 });
@@ -100,7 +100,7 @@ test('a failed message says why, and a retry publishes it again with the same id
   assert.deepEqual(shown(store), ['one', 'two sending']);
 });
 
-test('a message whose publish seemed to fail is shown once when it comes after all', async () => {
+test('a message whose publish seemed to fail is shown once if it is delivered later', async () => {
   const { store, beat, asked, sent } = await open();
   store.send({ id: 'one', data: 1 });
   await sent[0]?.reject(new Error('timeout'));
@@ -109,7 +109,7 @@ test('a message whose publish seemed to fail is shown once when it comes after a
   assert.deepEqual(shown(store), ['one']);
 });
 
-test('a discarded message is withdrawn, and its end shows nothing', async () => {
+test('a discarded message is withdrawn, and its outcome is not shown', async () => {
   const { store, beat, sent } = await open();
   store.send({ id: 'one', data: 1 });
   beat.draw();
@@ -122,7 +122,7 @@ test('a discarded message is withdrawn, and its end shows nothing', async () => 
   assert.deepEqual([shown(store), sent.length], [[], 1]);
 });
 
-test('an accepted message that a gap or a later message has passed is pending no more', async () => {
+test('an accepted message is no longer pending after a gap or a later message', async () => {
   const { store, beat, asked, sent } = await open();
   for (const id of ['one', 'two', 'three']) store.send({ id, data: id });
   await sent[0]?.accept(7);
@@ -137,7 +137,7 @@ test('an accepted message that a gap or a later message has passed is pending no
   assert.deepEqual(shown(store), ['other']);
 });
 
-test('an answer that comes after later messages, or without a position, ends the waiting', async () => {
+test('an acknowledgement after later messages, or without a position, ends the pending state', async () => {
   const { store, beat, asked, sent } = await open();
   store.send({ id: 'one', data: 1 });
   store.send({ id: 'two', data: 2, ttl: 0 });
@@ -148,7 +148,7 @@ test('an answer that comes after later messages, or without a position, ends the
   assert.deepEqual(shown(store), ['other']);
 });
 
-test('one id is pending once, and pending messages are bounded', async () => {
+test('an id is pending once, and the number of pending messages is bounded', async () => {
   const { store } = await open();
   store.send({ id: 'one', data: 1 });
   assert.throws(() => store.send({ id: 'one', data: 1 }), UsageError);
@@ -205,7 +205,7 @@ test('on a real server every message is delivered in the frame in which it stops
   );
 });
 
-test('the hook knows the payloads of what is sent and pending', () => {
+test('the hook has the types of sent and pending payloads', () => {
   const use = (hooks: Hooks<{ 'chat.a': { readonly text: string } }>): void => {
     const { pending, send } = hooks.useTopic('chat.a');
     const text: string | undefined = pending[0]?.data.text;

@@ -21,7 +21,7 @@ function Room({ topic }: { readonly topic: string }): ReactNode {
   return JSON.stringify([useConnectionState(), status, messages, last, error, members.size]);
 }
 
-test('a server renders the state before anything is known, whatever its client knows, and opens nothing', async () => {
+test('a server renders the initial state, whatever its client knows, and opens no connection', async () => {
   const { ps, peer } = virtualClient();
   const store = openStore(ps, keyOf('a.b'));
   const shown = deferred<void>();

@@ -9,7 +9,7 @@ import { Beat, makeStore, message, settle } from './stand_in.js';
 
 const nothing = (): void => {};
 
-test('components that come at once share one subscription, with presence if one wants it', async () => {
+test('components that mount together share one subscription, with presence if one asks for it', async () => {
   const { store, asked } = makeStore();
   store.use({ history: 5 }, nothing);
   store.use({ history: 9 }, nothing);
@@ -21,7 +21,7 @@ test('components that come at once share one subscription, with presence if one 
   assert.deepEqual([history, presence], [5, true]);
 });
 
-test('presence that is wanted later takes a subscription of its own and does not disturb the messages', async () => {
+test('presence that is requested later uses a separate subscription and does not disturb the messages', async () => {
   const { store, beat, asked } = makeStore();
   store.use({ history: 5 }, nothing);
   await settle();
@@ -42,7 +42,7 @@ test('presence that is wanted later takes a subscription of its own and does not
   );
 });
 
-test('a use that ends at once and comes back costs nothing', async () => {
+test('an immediate remount keeps the subscription', async () => {
   const { store, beat, asked, ended } = makeStore();
   for (let turn = 0; turn < 50; turn += 1) store.use({}, nothing)();
   const leave = store.use({}, nothing);
@@ -55,7 +55,7 @@ test('a use that ends at once and comes back costs nothing', async () => {
   assert.equal(asked[0]?.options.signal.aborted, false);
 });
 
-test('the last use ends the subscription after a while', async () => {
+test('the subscription ends some time after the last unmount', async () => {
   const { store, beat, asked, ended } = makeStore();
   const leave = [store.use({}, nothing), store.use({}, nothing)];
   await settle();
@@ -68,7 +68,7 @@ test('the last use ends the subscription after a while', async () => {
   assert.equal(asked[0]?.options.signal.aborted, true);
 });
 
-test('one that ends before it began never subscribes', async () => {
+test('a component that unmounts at once never subscribes', async () => {
   const { store, beat, asked } = makeStore();
   store.use({}, nothing)();
   await settle();
@@ -104,7 +104,7 @@ test('many messages are shown in one frame, the newest of them', async () => {
   );
 });
 
-test('of several limits the largest counts, and 0 keeps none but the last', async () => {
+test('the largest of several limits counts, and 0 keeps only the last message', async () => {
   const { store, beat, asked } = makeStore();
   store.use({ limit: 0 }, nothing);
   await settle();
@@ -117,7 +117,7 @@ test('of several limits the largest counts, and 0 keeps none but the last', asyn
   assert.equal(store.state.messages.length, 2);
 });
 
-test('gaps and members are shown; messages stay the same list where none came', async () => {
+test('gaps and members are shown, and the list of messages keeps its identity without new ones', async () => {
   const { store, beat, asked } = makeStore();
   store.use({}, nothing);
   store.use(undefined, nothing);
@@ -140,7 +140,7 @@ test('gaps and members are shown; messages stay the same list where none came', 
   assert.equal(store.state.messages, messages);
 });
 
-test('what ends a subscription is shown as the error', async () => {
+test('the error that ends a subscription is shown', async () => {
   const { store, beat, asked } = makeStore();
   store.use({}, nothing);
   await settle();
@@ -149,7 +149,7 @@ test('what ends a subscription is shown as the error', async () => {
   assert.deepEqual([store.state.status, store.state.error?.message], ['failed', 'refused']);
 });
 
-test('what has failed is tried again when it is asked for, from where it stood, and only once', async () => {
+test('a retry subscribes again from the last position, and only once', async () => {
   const { store, beat, asked } = makeStore();
   store.use({ history: 20 }, nothing);
   store.retry();
@@ -169,7 +169,7 @@ test('what has failed is tried again when it is asked for, from where it stood, 
   assert.deepEqual([history, after], [undefined, { 'a.b': 7 }]);
 });
 
-test('presence that has failed is tried again beside messages that go on', async () => {
+test('failed presence is retried while messages continue', async () => {
   const { store, beat, asked } = makeStore();
   store.use({}, nothing);
   await settle();
@@ -185,7 +185,7 @@ test('presence that has failed is tried again beside messages that go on', async
   assert.deepEqual([asked.length, asked[2]?.options.presence], [3, true]);
 });
 
-test('nobody is shown as present when the subscription has ended', async () => {
+test('no members are shown after the subscription has ended', async () => {
   const alice = { client_id: 'cl_1', user_id: 'alice', name: 'Alice', joined_at: 1, last_seen: 1 };
   const presence = {
     topic: 'a.b',
@@ -206,7 +206,7 @@ test('nobody is shown as present when the subscription has ended', async () => {
   }
 });
 
-test('hooks know the payloads of their topics', () => {
+test('hooks have the payload types of their topics', () => {
   const use = (hooks: Hooks<{ 'chat.a': { readonly text: string } }>): void => {
     const { last, publish } = hooks.useTopic('chat.a');
     const text: string | undefined = last?.data.text;
@@ -230,7 +230,7 @@ for (const [words, token, code] of [
     'token_unavailable',
   ],
 ] as const) {
-  test(`a token ${words} is shown as the error until the server takes one`, async () => {
+  test(`a token ${words} is shown as the error until the server accepts one`, async () => {
     let isGood = false;
     const { ps, peer, clock } = virtualClient({
       getToken: async () => (isGood ? 'good' : token()),
@@ -269,7 +269,7 @@ for (const [words, token, code] of [
   });
 }
 
-test('a server that cannot be reached is no error of a topic', async () => {
+test('an unreachable server is not an error of a topic', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   peer.isDown = true;
   const beat = new Beat();
@@ -282,7 +282,7 @@ test('a server that cannot be reached is no error of a topic', async () => {
   await ps.close({ timeout: 0 });
 });
 
-test('as many messages are kept as are asked for', async () => {
+test('the store keeps the requested number of messages', async () => {
   const { store, beat, asked } = makeStore();
   store.use({ history: 300 }, nothing);
   await settle();

@@ -126,7 +126,7 @@ test('a chat that resumes shows the answer from its beginning, and can stop it',
   await server.stop();
 });
 
-test('a chat that leaves does not stop the answer', async () => {
+test('a chat that unmounts does not stop the answer', async () => {
   const server = await new MemoryServer().start();
   const writer = await writeStream(server.client(), topic('c'), { id: 'r1' });
   await writer.write('On and on.');
@@ -147,7 +147,7 @@ test('a chat that leaves does not stop the answer', async () => {
   await server.stop();
 });
 
-test('a route that names no stream is told with a remedy', async () => {
+test('a route without a stream id is an error with a remedy', async () => {
   const server = await new MemoryServer().start();
   const transport = new HanzoChatTransport({
     client: server.client(),

@@ -28,7 +28,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-test('making a client does no I/O', async () => {
+test('creating a client does no I/O', async () => {
   const ps = new PubSub({ url: 'wss://nowhere.invalid/ws', token: 'x' });
   assert.equal(ps.state, 'initialized');
   await ps.close();
@@ -77,7 +77,7 @@ test('many messages get one result each, in order', async () => {
   await ps.close();
 });
 
-test('handlers run in order, and what they throw goes to the listener of errors', async () => {
+test('handlers run in order, and the `error` listener receives what they throw', async () => {
   const ps = server.client({ token: service });
   const seen: unknown[] = [];
   const all = deferred<void>();
@@ -98,7 +98,7 @@ test('handlers run in order, and what they throw goes to the listener of errors'
   await ps.close();
 });
 
-test('leaving an iteration unsubscribes, and closing ends one', async () => {
+test('breaking out of an iteration unsubscribes, and closing ends an iteration', async () => {
   const ps = server.client({ token: service });
   const left = await ps.subscribe('demo.left');
   await ps.publish('demo.left', { data: 1 });
@@ -155,7 +155,7 @@ test('since and after replay what was published before', async () => {
   await ps.close();
 });
 
-test('everybody present is told, with every change', async () => {
+test('presence lists all members, and reports every change', async () => {
   const [alice, bob] = ['alice', 'bob'].map((user) =>
     server.client({ token: server.token('--user', user, '--org', 'acme') }),
   ) as [PubSub, PubSub];
@@ -185,7 +185,7 @@ test('everybody present is told, with every change', async () => {
   await alice.close();
 });
 
-test('what the rules forbid is refused by name', async () => {
+test('an operation that the rules forbid is rejected, and the error names the topic', async () => {
   const ps = server.client({ token });
   await assert.rejects(ps.subscribe('org.other.secrets'), PermissionDenied);
   await assert.rejects(ps.publish('org.other.secrets', { data: 1 }), PermissionDenied);
@@ -227,7 +227,7 @@ test('a refused token fails the client, and every call says so', async () => {
   await assert.rejects(refusing.connect(), { code: 'auth_refused' });
 });
 
-test('the last failure is that of the last connection or attempt, and closing is none', async () => {
+test('`lastError` is the failure of the last connection or attempt, and closing is not a failure', async () => {
   const ps = server.client({ token });
   await ps.connect();
   assert.equal(ps.lastFailure, undefined);
@@ -239,7 +239,7 @@ test('the last failure is that of the last connection or attempt, and closing is
   assert.ok(refused.lastFailure?.reason);
 });
 
-test('changes of state are told in order and end with the client', async () => {
+test('changes of state are reported in order, and end with the client', async () => {
   const ps = server.client({ token });
   const told: StateChange[] = [];
   ps.on('state', (change) => told.push(change));
@@ -258,7 +258,7 @@ test('changes of state are told in order and end with the client', async () => {
   );
 });
 
-test('a reader that is too slow is told of the gap, in its place', async () => {
+test('a slow reader receives a gap in its place', async () => {
   const ps = server.client({ token: service });
   const told = deferred<Gap>();
   ps.on('gap', told.resolve);

@@ -51,7 +51,7 @@ function reading() {
   return { got, ends, said, closed, clock, connection, receiver };
 }
 
-test('what comes after a frame that is yet to be read waits for it, in order', async () => {
+test('later frames wait for a frame that is not parsed yet', async () => {
   const { got, receiver, connection, clock } = reading();
   const later = deferred<Decoded>();
   receiver.frame(pong('1'));
@@ -66,7 +66,7 @@ test('what comes after a frame that is yet to be read waits for it, in order', a
   assert.equal(clock.pending, 0);
 });
 
-test('a connection that ends while a part is loaded is told as ended after its frames', async () => {
+test('if a connection ends while a part loads, its frames are delivered before its end', async () => {
   const { got, ends, receiver } = reading();
   const later = deferred<Decoded>();
   receiver.frame(later.promise);
@@ -78,7 +78,7 @@ test('a connection that ends while a part is loaded is told as ended after its f
   assert.deepEqual([got, ends], [['1'], [{ code: 1001, reason: 'bye' }]]);
 });
 
-test('where the part does not load, the connection is given up and says why', async () => {
+test('if the part cannot be loaded, the connection ends with the reason', async () => {
   const { got, ends, closed, receiver, clock } = reading();
   receiver.frame(Promise.reject(new TypeError('offline')));
   receiver.frame(pong('2'));
@@ -89,7 +89,7 @@ test('where the part does not load, the connection is given up and says why', as
   assert.equal(clock.pending, 0);
 });
 
-test('a part that never comes is not waited for for ever', async () => {
+test('the wait for a part has a timeout', async () => {
   const { ends, receiver, clock } = reading();
   receiver.frame(new Promise<never>(() => {}));
   await clock.advance(9_999);
@@ -101,7 +101,7 @@ test('a part that never comes is not waited for for ever', async () => {
   );
 });
 
-test('what is no frame is told apart, without its content', () => {
+test('invalid frames are distinguished, without their content', () => {
   const { got, said, receiver } = reading();
   receiver.frame(new Malformed('not JSON'));
   receiver.frame(new Unknown('te"leport'));

@@ -68,7 +68,7 @@ test('gaps are logged once for each topic of each subscription', async () => {
 });
 
 for (const handled of ['onGap', 'stateLoader', 'listener', 'events']) {
-  test(`a gap that the program sees is not logged: ${handled}`, async () => {
+  test(`a handled gap is not logged: ${handled}`, async () => {
     const { warnings, logger } = logging();
     const { ps, peer } = virtualClient({ logger } as never);
     const seen: Gap[] = [];
@@ -110,7 +110,7 @@ test('a gap between the messages of a handler is logged', async () => {
   await ps.close();
 });
 
-test('raise makes the iteration throw in the place of the gap and go on behind it', async () => {
+test('with `raise`, the iteration throws in the place of the gap, and can continue after it', async () => {
   const { warnings, logger } = logging();
   const { ps, peer } = virtualClient({ logger } as never);
   const sub = await ps.subscribe('a.slow', { queue, onGap: 'raise' });
@@ -129,7 +129,7 @@ test('raise makes the iteration throw in the place of the gap and go on behind i
   await ps.close();
 });
 
-test('raise holds for events too', async () => {
+test('`raise` also applies to events', async () => {
   const { ps, peer } = virtualClient();
   const sub = await ps.subscribe('a.slow', { queue, onGap: 'raise' });
   await flood(peer, 'a.slow');
@@ -139,7 +139,7 @@ test('raise holds for events too', async () => {
   await ps.close();
 });
 
-test('raise needs an iteration', async () => {
+test('`raise` requires an iteration', async () => {
   const { ps } = virtualClient();
   const both = { onMessage: () => {}, onGap: 'raise' } as const;
   await assert.rejects(ps.subscribe('a.b', both), (error: InvalidOption) => {

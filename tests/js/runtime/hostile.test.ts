@@ -57,7 +57,7 @@ async function watching() {
 }
 
 for (const [what, data, said] of REFUSED) {
-  test(`${what} is reported, and the next message comes`, async () => {
+  test(`${what} is reported, and the next message arrives`, async () => {
     const { ps, peer, errors, sub } = await watching();
     peer.socket.receive(data);
     peer.socket.receive(peer.message('a.b', 'after'));
@@ -73,7 +73,7 @@ for (const [what, data, said] of REFUSED) {
 }
 
 for (const [what, data] of IGNORED) {
-  test(`${what} is ignored, and the next message comes`, async () => {
+  test(`${what} is ignored, and the next message arrives`, async () => {
     const { ps, peer, errors, sub } = await watching();
     peer.socket.receive(data);
     peer.socket.receive(peer.message('a.b', 'after'));
@@ -86,7 +86,7 @@ for (const [what, data] of IGNORED) {
   });
 }
 
-test('payloads come as they are: own keys, rounded numbers, whole texts', async () => {
+test('payloads arrive unchanged: own keys, rounded numbers, whole texts', async () => {
   const { ps, peer, sub } = await watching();
   const payloads = [
     '{"__proto__":{"x":1},"constructor":2,"hasOwnProperty":3}',
@@ -114,7 +114,7 @@ test('payloads come as they are: own keys, rounded numbers, whole texts', async 
   await ps.close();
 });
 
-test('a frame over the limit ends the connection with its reason, and a new one follows', async () => {
+test('a frame over the limit ends the connection with a reason, and the client reconnects', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket', maxFrame: 2_000 });
   const states = ps.states();
   await ps.connect();
@@ -127,7 +127,7 @@ test('a frame over the limit ends the connection with its reason, and a new one 
   await ps.close();
 });
 
-test('against a peer of plain HIP-56 messages come, and publishes are settled', async () => {
+test('with a plain HIP-56 peer, messages arrive and publishes are settled', async () => {
   const { ps, peer } = virtualClient({
     transport: 'websocket',
     fetch: () => Promise.reject(new TypeError('no HTTP here')),
@@ -153,7 +153,7 @@ test('against a peer of plain HIP-56 messages come, and publishes are settled', 
   await ps.close();
 });
 
-test('a publish to a peer that acknowledges nothing goes over HTTP, where there is HTTP', async () => {
+test('a publish to a peer without acknowledgements uses HTTP if available', async () => {
   const asked: string[] = [];
   const { ps, peer } = virtualClient({
     transport: 'websocket',
@@ -209,7 +209,7 @@ const anything = fc.oneof(
   fc.uint8Array().map((array) => array.slice().buffer),
 );
 
-test('after any frames at all the client lives, and reads what follows on a connection', async () => {
+test('the client survives any frames, and reads the next ones on a connection', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(anything, { maxLength: 8 }), async (frames) => {
       const { ps, peer, clock, sub } = await watching();

@@ -15,7 +15,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-test('history goes over as many pages as it takes, oldest first, either way', async () => {
+test('history reads all pages, oldest first, in both directions', async () => {
   const ps = server.client({ token: service, historyPage: 30 });
   const results = await ps.publishMany(
     Array.from({ length: 100 }, (_, data) => ['demo.pages', { data }] as const),
@@ -35,7 +35,7 @@ test('history goes over as many pages as it takes, oldest first, either way', as
   await ps.close();
 });
 
-test('presence and topics are asked for over HTTP', async () => {
+test('presence and topics are requested over HTTP', async () => {
   const ps = server.client({ token: server.token('--user', 'root', '--admin') });
   const sub = await ps.topic('demo.present').subscribe();
   assert.deepEqual(
@@ -53,7 +53,7 @@ test('presence and topics are asked for over HTTP', async () => {
   await ps.close();
 });
 
-test('the client says how it is connected', async () => {
+test('`transport` names the current transport', async () => {
   for (const transport of ['websocket', 'sse'] as const) {
     const ps = server.client({ token: service, transport });
     assert.equal(ps.transport, undefined);
@@ -64,7 +64,7 @@ test('the client says how it is connected', async () => {
   }
 });
 
-test('a publish goes over HTTP where that is asked for, without a connection', async () => {
+test("a publish with `via: 'rest'` uses HTTP, without a connection", async () => {
   const ps = server.client({ token: service });
   const done = await ps.publish('demo.rest', { data: 1 }, { via: 'rest' });
   assert.equal(typeof done.seq, 'number');
@@ -111,7 +111,7 @@ async function peculiar(
   return { http, ps: new PubSub({ url, token: 'x', retry: { base: 1, cap: 5 } }) };
 }
 
-test('a busy server is asked again after the time it names', async () => {
+test('a request to a busy server is retried after the time that it states', async () => {
   let asked = 0;
   const { http, ps } = await peculiar((number, response) => {
     asked = number;
@@ -123,7 +123,7 @@ test('a busy server is asked again after the time it names', async () => {
   http.close();
 });
 
-test('members are counted here where the server does not count them', async () => {
+test('the client counts members if the server does not', async () => {
   const { http, ps } = await peculiar((number, response) => {
     if (number === 1) response.writeHead(404).end();
     else
@@ -150,7 +150,7 @@ test('a redirect is refused, not followed with the token', async () => {
   http.close();
 });
 
-test('what is not answered in time is unknown, and a signal gives it up', async () => {
+test('an unanswered publish times out as unknown, and a signal cancels it', async () => {
   const { http, ps } = await peculiar(() => {});
   await assert.rejects(
     ps.publish('a', { data: 1 }, { via: 'rest', timeout: 50 }),

@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { PubSubError } from '../../../js/src/errors.js';
 import { Listeners } from '../../../js/src/runtime/listeners.js';
 
-test('a server that is restarted is a warning, other failures are errors', () => {
+test('a restart of the server is logged as a warning, other failures as errors', () => {
   const told: string[] = [];
   const note = (level: string) => (message: string) => void told.push(`${level} ${message}`);
   const listeners = new Listeners({ warn: note('warn'), error: note('error') });

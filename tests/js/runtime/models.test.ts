@@ -74,7 +74,7 @@ async function published(source: ModelSource) {
 }
 
 for (const [name, source] of Object.entries(SOURCES))
-  test(`what a model answers is published part by part: ${name}`, async () => {
+  test(`the answer of a model is published part by part: ${name}`, async () => {
     const { parts, finish_reason, tokens } = EXPECTED[name] ?? (EXPECTED['anthropic'] as Recorded);
     const final = await published(await source(name));
     assert.deepEqual([final.kind, final.parts], ['done', parts]);
@@ -83,7 +83,7 @@ for (const [name, source] of Object.entries(SOURCES))
     assert.equal(usage?.['output_tokens'] ?? usage?.['completion_tokens'], tokens);
   });
 
-test('what streamText of the AI SDK gives is published part by part', async () => {
+test("the stream of the AI SDK's streamText is published part by part", async () => {
   const total = { total: 7, noCache: 7, cacheRead: 0, cacheWrite: 0 };
   const chunks = [
     { type: 'stream-start', warnings: [] },
@@ -116,7 +116,7 @@ test('what streamText of the AI SDK gives is published part by part', async () =
   assert.deepEqual([reason, usage?.['outputTokens']], ['tool-calls', 12]);
 });
 
-test('a model that fails in mid-answer aborts the stream, and its request ends', async () => {
+test('a model that fails during an answer aborts the stream, and its request ends', async () => {
   const controller = new AbortController();
   async function* events() {
     yield { type: 'response.output_text.delta', delta: 'Let me ' };

@@ -67,7 +67,7 @@ test('messages are delivered while presence loads for another subscription', asy
   await ps.close();
 });
 
-test('a plain server is spoken to as one once that part is there', async () => {
+test('the client uses the plain dialect once that part is loaded', async () => {
   const { ps, peer } = virtualClient();
   peer.hello = () => ({});
   const seen: unknown[] = [];
@@ -97,7 +97,7 @@ test('a part that does not load ends the subscription that needs it, and no othe
   await ps.close();
 });
 
-test('a connection whose part does not load in time is given up and tried again', async () => {
+test('a connection attempt whose part does not load in time fails and is retried', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   peer.hello = () => ({});
   const never = () => new Promise<never>(() => {});
@@ -119,7 +119,7 @@ for (const [what, options] of [
   ['with a policy', { sendQueue: { policy: 'latest' } }],
   ['with backpressure', { sendQueue: { policy: 'block' } }],
 ] as const) {
-  test(`what follows a publish ${what} does not overtake it while its part loads`, async () => {
+  test(`later publishes do not overtake a publish ${what} while its part loads`, async () => {
     const { ps, peer } = virtualClient(options);
     await ps.connect();
     const gate = deferred<void>();
@@ -141,7 +141,7 @@ for (const [what, options] of [
   });
 }
 
-test('a publish that does not get its part in time does not stop those that wait for it', async () => {
+test('a publish that times out while its part loads does not stop later ones', async () => {
   const { ps, peer, clock } = virtualClient();
   await ps.connect();
   await loading('background', never, async () => {
@@ -156,7 +156,7 @@ test('a publish that does not get its part in time does not stop those that wait
   await ps.close();
 });
 
-test('a publish that is given up while a part loads does not let others overtake', async () => {
+test('a publish that is cancelled while a part loads does not let others overtake', async () => {
   const { ps, peer } = virtualClient();
   await ps.connect();
   const gate = deferred<void>();
@@ -180,7 +180,7 @@ test('a publish that is given up while a part loads does not let others overtake
 });
 
 for (const policy of ['latest', 'drop_oldest', 'block'] as const) {
-  test(`what follows a first batch with the policy ${policy} does not overtake it`, async () => {
+  test(`later publishes do not overtake a first batch with the policy ${policy}`, async () => {
     const { ps, peer } = virtualClient({ sendQueue: { policy } });
     await ps.connect();
     await Promise.all([
@@ -205,7 +205,7 @@ test('a batch has the messages that its list had at the call', async () => {
   await ps.close();
 });
 
-test('closing sends what waits for a part of the client', async () => {
+test('closing sends the publishes that wait for a part', async () => {
   const { ps, peer } = virtualClient();
   await ps.connect();
   const gate = deferred<void>();
@@ -227,7 +227,7 @@ test('closing sends what waits for a part of the client', async () => {
   assert.equal(ps.state, 'closed');
 });
 
-test('closing waits for a part that does not load no longer than for an answer', async () => {
+test('closing waits for a part no longer than for an answer', async () => {
   const { ps, clock } = virtualClient({ closeTimeout: 2_000 });
   await ps.connect();
   await loading('background', never, async () => {
@@ -242,7 +242,7 @@ test('closing waits for a part that does not load no longer than for an answer',
   assert.equal(clock.pending, 0);
 });
 
-test('calls that are late end although the part with the words does not load', async () => {
+test('calls time out even if the part with the error texts does not load', async () => {
   const { ps, peer, clock } = virtualClient();
   peer.isDown = true;
   await loading('background', never, async () => {

@@ -37,7 +37,7 @@ test('a subscription with a handler stays in force when the answer is late', asy
   await ps.close();
 });
 
-test('a subscription that nobody could read ends when the answer is late', async () => {
+test('a subscription without a handler ends when the answer is late', async () => {
   const { ps, peer, clock } = virtualClient();
   peer.silent.add('subscribe');
   const late = assert.rejects(ps.subscribe('a.b', { timeout: 300 }), (error: OperationTimeout) => {
@@ -49,7 +49,7 @@ test('a subscription that nobody could read ends when the answer is late', async
   await ps.close();
 });
 
-test('a connection that does not come about is told with its reason', async () => {
+test('a failed connection is reported with its reason', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   peer.silent.add('auth');
   const late = assert.rejects(ps.connect({ timeout: 100 }), {
@@ -88,7 +88,7 @@ test('a publish that is not answered is unknown, and one that was not sent is no
   await ps.close({ timeout: 0 });
 });
 
-test('with the policy `block` publishes wait for room, in order, and no longer than they may', async () => {
+test('with the policy `block`, publishes wait for room in order, until their timeout', async () => {
   const { ps, peer, clock } = virtualClient({ sendQueue: { messages: 1, policy: 'block' } });
   await ps.connect();
   peer.silent.add('publish');
@@ -145,7 +145,7 @@ test('publishes leave in the order of the calls, one by one or in batches', asyn
   await ps.close();
 });
 
-test('the state is loaded once for a gap, before the program is told and goes on', async () => {
+test('the state is loaded once per gap, before the program receives the gap and continues', async () => {
   const { ps, peer } = virtualClient({ transport: 'websocket' });
   const order: unknown[] = [];
   const tell = (what: string) => (gap: Gap, positions?: object) => {
@@ -168,7 +168,7 @@ test('the state is loaded once for a gap, before the program is told and goes on
   await ps.close();
 });
 
-test('what a loader of state throws is reported, and the messages go on', async () => {
+test('an exception of the state loader is reported, and messages continue', async () => {
   const { ps, peer } = virtualClient();
   const errors: unknown[] = [];
   ps.on('error', (error) => errors.push(error));
@@ -207,7 +207,7 @@ const operations: readonly [string, (ps: PubSub, signal: AbortSignal) => Promise
   ['history', (ps, signal) => ps.history('a.b', { signal }).next()],
 ];
 for (const [name, operate] of operations) {
-  test(`a signal gives up ${name}, before it begins and while it waits`, async () => {
+  test(`a signal cancels ${name}, before it starts and while it waits`, async () => {
     const { ps, peer } = virtualClient({ fetch: unanswered });
     await assert.rejects(operate(ps, AbortSignal.abort(reason)), reason);
     peer.silent.add('auth');
@@ -220,7 +220,7 @@ for (const [name, operate] of operations) {
   });
 }
 
-test('a subscription that waits in vain for a connection says why there is none', async () => {
+test('a subscription that times out without a connection contains the reason', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   peer.isDown = true;
   const late = assert.rejects(ps.subscribe('a.b', { timeout: 300 }), (error: OperationTimeout) => {
@@ -250,7 +250,7 @@ const WRONG: readonly [string, string, (ps: PubSub) => Promise<unknown>][] = [
 ];
 const wrong = (value: unknown): never => value as never;
 for (const [what, field, call] of WRONG) {
-  test(`${what} is refused by name, before anything is sent`, async () => {
+  test(`${what} is rejected by name, before anything is sent`, async () => {
     const { ps, peer } = virtualClient();
     await assert.rejects(call(ps), (error: PubSubError) => {
       assert.match(error.code, /^invalid_(option|payload)$/);
@@ -312,7 +312,7 @@ test('publishes with different timeouts end each at its own time', async () => {
   await ps.close();
 });
 
-test('a publish that is aborted leaves its answer to no one, and the next one is answered', async () => {
+test('the answer of an aborted publish is ignored, and the next publish gets its own', async () => {
   const { ps, peer } = virtualClient();
   await ps.connect();
   peer.silent.add('publish');

@@ -46,7 +46,7 @@ async function wait(clock: VirtualClock, milliseconds: number): Promise<void> {
   await turns();
 }
 
-test('the next page presents the same client, and goes on behind what the last one has taken', async (t) => {
+test('the next page resumes the same client, after the messages that the last one received', async (t) => {
   const tab = openTab(t);
   const first = virtualClient({ recover: true });
   first.peer.silent.add('subscribe');
@@ -77,7 +77,7 @@ test('the next page presents the same client, and goes on behind what the last o
   assert.equal(other.peer.socket.frames('auth')[0]?.['client_id'], undefined);
 });
 
-test('where a topic had no message yet, the next page begins where that one did', async (t) => {
+test('if a topic has no message yet, the next page starts where the last one did', async (t) => {
   const tab = openTab(t);
   const first = virtualClient({ recover: true });
   await first.ps.subscribe('a.*');
@@ -87,7 +87,7 @@ test('where a topic had no message yet, the next page begins where that one did'
   assert.equal(next.peer.socket.frames('subscribe')[0]?.['since'], 0);
 });
 
-test('a subscription that says where it begins begins there', async (t) => {
+test('a subscription with a start position ignores the stored one', async (t) => {
   const tab = openTab(t);
   const first = virtualClient({ recover: true });
   await first.ps.subscribe('a.b');
@@ -101,7 +101,7 @@ test('a subscription that says where it begins begins there', async (t) => {
   );
 });
 
-test('a page that comes much later is another client', async (t) => {
+test('a page that is opened much later is a new client', async (t) => {
   const tab = openTab(t);
   const first = virtualClient({ recover: true });
   await first.ps.subscribe('a.b');
@@ -112,7 +112,7 @@ test('a page that comes much later is another client', async (t) => {
   assert.equal(next.peer.socket.frames('auth')[0]?.['client_id'], undefined);
 });
 
-test('a page that is shown again as it was connects again and keeps nothing in storage', async (t) => {
+test('a page restored from the cache reconnects, and keeps nothing in storage', async (t) => {
   const tab = openTab(t);
   const { ps, peer, clock } = virtualClient({ recover: true });
   await ps.subscribe('a.b');
@@ -125,7 +125,7 @@ test('a page that is shown again as it was connects again and keeps nothing in s
   assert.equal(ps.state, 'connected');
 });
 
-test('where storage is forbidden, broken or missing, the client works without it', async (t) => {
+test('if storage is forbidden, broken or missing, the client works without it', async (t) => {
   const tab = openTab(t);
   tab.storage.getItem = () => '{not JSON';
   tab.storage.setItem = () => {

@@ -60,7 +60,7 @@ test('a request returns what the handler returns', async () => {
   await server.stop();
 });
 
-test('without a responder a request times out and names itself', async () => {
+test('without a responder, a request times out, and the error has its id', async () => {
   const server = await started();
   const asked = request(server.client(), TOPIC, null, { timeout: 3_000, id: 'r1' });
   await assert.rejects(within(server, asked), (error) => {
@@ -123,7 +123,7 @@ test('a reply survives a lost connection of both sides', async () => {
   await server.stop();
 });
 
-test('a retry gets the reply that came too late, and the work is done once', async () => {
+test('a retry gets the late reply, and the work is done once', async () => {
   const server = await started();
   let calls = 0;
   let go = (): void => {};
@@ -146,7 +146,7 @@ test('a retry gets the reply that came too late, and the work is done once', asy
   await server.stop();
 });
 
-test('a responder answers nowhere but below its topic or its sender', async () => {
+test('a responder replies only below its topic or its sender', async () => {
   const server = await started();
   const client = server.client();
   await respond(server.client(), TOPIC, add);
@@ -190,7 +190,7 @@ test('a responder handles as many requests at once as allowed', async () => {
   await server.stop();
 });
 
-test('the end of the client and a signal end a request', async () => {
+test('closing the client and a signal end a request', async () => {
   const server = await started();
   const client = server.client();
   const asked = request(client, TOPIC, 1, { timeout: 60_000 });

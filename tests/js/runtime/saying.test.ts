@@ -19,7 +19,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-test('many updates in a row end with the last word, and no call and no listener hears of a limit', async () => {
+test('many updates in a row end with the last one, and no call and no listener receives a rate limit error', async () => {
   const ps = server.client({ token: server.token('--user', 'alice') });
   const problems: Error[] = [];
   ps.on('error', (error) => void problems.push(error));
@@ -41,7 +41,7 @@ test('many updates in a row end with the last word, and no call and no listener 
   await ps.close();
 });
 
-test('an update that the server refuses rejects in its own call', async () => {
+test('a rejected update rejects its own call', async () => {
   const ps = server.client({ token: server.token('--user', 'bob') });
   const problems: Error[] = [];
   ps.on('error', (error) => void problems.push(error));
@@ -58,7 +58,7 @@ test('an update that the server refuses rejects in its own call', async () => {
   await ps.close();
 });
 
-test('an update that is not answered in time says so, and is said again', async () => {
+test('an update that is not answered in time reports it, and is sent again', async () => {
   const { ps, peer, clock } = virtualClient();
   await ps.subscribe('a.b');
   peer.silent.add('presence.update');
@@ -80,7 +80,7 @@ test('an update that is not answered in time says so, and is said again', async 
   await ps.close();
 });
 
-test('the end of the client is told to updates that wait', async () => {
+test('waiting updates reject when the client ends', async () => {
   const { ps, peer } = virtualClient();
   await ps.connect();
   peer.silent.add('presence.update');

@@ -66,7 +66,7 @@ async function take(topic: SignedTopic, count: number): Promise<SignedMessage[]>
   return found;
 }
 
-test('payloads arrive proved on a socket and in a topic of HIP-56', async () => {
+test('payloads arrive verified on a socket and in a HIP-56 topic', async () => {
   const ps = server.client({ token: server.token('--user', 'root', '--admin') });
   const socket = new SignedTopic({ url: server.ws, id: ID, owner: OWNER, WebSocket: Socket });
   const inside = new SignedTopic({ client: ps, topic: NAME });
@@ -89,7 +89,7 @@ test('payloads arrive proved on a socket and in a topic of HIP-56', async () => 
   await Promise.all([socket, inside, one, two].map((each) => each.close()));
 });
 
-test('a signer of its own signs the digest', async () => {
+test('an external signer signs the digest', async () => {
   const ps = server.client({ token: server.token('--user', 'root', '--admin') });
   const signer = async (): Promise<Uint8Array> => {
     const signature = sign(KEY, ID, bytes('by the wallet')).slice(0, 65);
@@ -185,7 +185,7 @@ test('forged messages are shown and not hidden', async (context) => {
   assert.deepEqual([every.forged, goodOnes.forged], [4, 4]);
 });
 
-test('a Bee gets the parameters in both spellings, and its forged frames are not believed', async () => {
+test('a Bee node receives the parameters in both spellings, and its forged frames are rejected', async () => {
   const bee = new WebSocketServer({ host: '127.0.0.1', port: 0 });
   const frame = sign(KEY, ID, bytes('good'));
   const changed = frame.slice();
@@ -239,7 +239,7 @@ class FakeSocket extends EventTarget {
   }
 }
 
-test('a reader that lets 1,000 messages wait loses its socket, and is told after them', async () => {
+test('a reader with 1,000 waiting messages loses its socket, and receives the error after them', async () => {
   const Fake = FakeSocket as unknown as WebSocketConstructor;
   const topic = new SignedTopic({ url: 'ws://bee', id: ID, owner: OWNER, WebSocket: Fake });
   await topic.connect();
@@ -264,13 +264,13 @@ test('a publisher that never reads does not collect what its socket receives', a
   await topic.close();
 });
 
-test('a socket that is refused says so', async () => {
+test('a refused socket is reported', async () => {
   const topic = new SignedTopic({ url: open.ws, id: ID, owner: OWNER, WebSocket: Socket });
   await assert.rejects(topic.connect(), ConnectionFailed);
   await topic.close();
 });
 
-test('a reader publishes nothing, and a payload that cannot be signed is refused', async () => {
+test('a reader cannot publish, and a payload that cannot be signed is rejected', async () => {
   const url = 'ws://127.0.0.1:1';
   await assert.rejects(new SignedTopic({ url, id: ID, owner: OWNER }).publish('x'), UsageError);
   const topic = new SignedTopic({ url, id: ID, key: KEY });
@@ -279,7 +279,7 @@ test('a reader publishes nothing, and a payload that cannot be signed is refused
   await assert.rejects(topic.publish(undefined), InvalidPayload);
 });
 
-test('options that make no sense are named', () => {
+test('the error names an invalid option', () => {
   const url = 'ws://127.0.0.1:1';
   const signer = async () => new Uint8Array(65);
   const cases: [SignedTopicOptions, string][] = [

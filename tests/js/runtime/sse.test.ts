@@ -15,7 +15,7 @@ before(async () => {
 });
 after(() => server.stop());
 
-test('a stream is read alike however its bytes are cut', () => {
+test('a stream gives the same events however its bytes are split', () => {
   const stream =
     ': hello\r\nevent: a\r\ndata: één\r\ndata:two\r\n\r\nretry: 250\ndata\n\nid: 1\n\n' +
     'event: b\rdata: {"x":1}\r\rdata: unfinished';
@@ -106,7 +106,7 @@ test('a stream that is cut ten times loses nothing and repeats nothing', async (
   await Promise.all([reader.close(), publisher.close()]);
 });
 
-test('where no WebSocket gets through, the client falls back to an event stream', async () => {
+test('if no WebSocket can be opened, the client falls back to an event stream', async () => {
   class Blocked extends WebSocket {
     constructor(url: string) {
       super(url.replace('/ws', '/nothing-here'));
@@ -123,7 +123,7 @@ test('where no WebSocket gets through, the client falls back to an event stream'
   await ps.close();
 });
 
-test('presence knows a client over an event stream by the id that it has since it is connected', async () => {
+test('on an event stream, presence uses the id that the client has since it connected', async () => {
   const ps = server.client({ token: service, transport: 'sse' });
   const ids: (string | undefined)[] = [];
   ps.on('state', ({ to }) => {
@@ -140,7 +140,7 @@ test('presence knows a client over an event stream by the id that it has since i
   await ps.close();
 });
 
-test('what has neither sessions nor streams is not taken for a plain peer', async () => {
+test('a site with neither sessions nor streams is not treated as a plain peer', async () => {
   const restUrl = new URL('/', server.ws.replace(/^ws/, 'http')).href;
   const ps = server.client({ token: service, transport: 'sse', restUrl });
   const said = deferred<string>();

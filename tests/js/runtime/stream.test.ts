@@ -51,7 +51,7 @@ function events(headers: HeadersInit = {}): Response {
   return new Response(open, { headers: { 'Content-Type': 'text/event-stream', ...headers } });
 }
 
-test('an event stream says under which id others see this client', async () => {
+test('an event stream returns the client id that others see', async () => {
   const { clock, told, transport } = await stream((path) =>
     path === '/v1/session' ? Response.json(INFO) : events({ 'Client-Id': 'stream' }),
   );
@@ -64,7 +64,7 @@ test('an event stream says under which id others see this client', async () => {
   transport.close();
 });
 
-test('a refused stream is told in the words of the server', async () => {
+test('a rejected stream reports the error of the server', async () => {
   const said = { code: 'forbidden', detail: 'Rule 7 says no.', remedy: 'Ask Alice.' };
   const { told, ends } = await stream(
     (path) => (path === '/v1/session' ? Response.json(INFO) : problem(403, said)),
@@ -75,7 +75,7 @@ test('a refused stream is told in the words of the server', async () => {
   assert.deepEqual(ends, []);
 });
 
-test('a stream that cannot be had ends the transport, with the reason and the wait', async () => {
+test('a stream that cannot be opened ends the transport, with the reason and the time to wait', async () => {
   const said = { code: 'unavailable', detail: 'Draining.' };
   const { ends } = await stream(
     (path) => (path === '/v1/session' ? Response.json(INFO) : problem(503, said)),
@@ -85,7 +85,7 @@ test('a stream that cannot be had ends the transport, with the reason and the wa
   assert.deepEqual(ends, [{ code: 1013, reason, retryAfter: 3_000 }]);
 });
 
-test('a refused token is told with the remedy of the server', async () => {
+test('a rejected token is reported with the remedy of the server', async () => {
   const said = { code: 'token_expired', detail: 'It ended at noon.', remedy: 'Wait for one.' };
   const { told } = await stream(() => problem(401, said));
   const error = { code: 'token_expired', message: 'It ended at noon.', remedy: 'Wait for one.' };
@@ -106,7 +106,7 @@ test('an unsubscribe is answered, and the last one ends the stream', async () =>
   assert.ok(ended);
 });
 
-test('a peer that knows no batches gets message after message, and nulls read as absent', async () => {
+test('a peer without batches receives single messages, and nulls count as absent', async () => {
   let next = 0;
   const { asked, told } = await stream(
     (path) => {
@@ -125,7 +125,7 @@ test('a peer that knows no batches gets message after message, and nulls read as
   assert.deepEqual(asked.slice(2), ['/v1/topics/a/messages', '/v1/topics/b/messages']);
 });
 
-test('a batch that a peer does not know after all goes message after message', async () => {
+test('a batch that a peer rejects as unknown is sent as single messages', async () => {
   let next = 0;
   const { asked, told } = await stream(
     (path) => {
@@ -144,7 +144,7 @@ test('a batch that a peer does not know after all goes message after message', a
   assert.deepEqual(asked.slice(1, 3), ['/v1/messages:batch', '/v1/topics/a/messages']);
 });
 
-test('a part of a batch that got no answer is left to the session to send again', async () => {
+test('the session sends the unanswered part of a batch again', async () => {
   const lost = { code: 'timeout', message: 'The log did not answer.' };
   const { told, ends } = await stream(
     (path) =>

@@ -47,7 +47,7 @@ test('a store of Svelte shows the answer as it grows, and cancels it', async () 
   await server.stop();
 });
 
-test('a store that nobody subscribes to any more leaves, and the answer goes on', async () => {
+test('a store without subscribers unsubscribes, and the answer continues', async () => {
   const server = await new MemoryServer().start();
   const writer = await begun(server, 'r1');
   const store = streamStore(server.client(), TOPIC);

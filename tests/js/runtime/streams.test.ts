@@ -77,7 +77,7 @@ test('a reader sees the answer grow and ends with all of it', async () => {
   await server.stop();
 });
 
-test('who comes late begins with what there is', async () => {
+test('a late reader starts with the text so far', async () => {
   const server = await started();
   const long = TEXT.repeat(8);
   const writer = await writeStream(server.client(), TOPIC);
@@ -94,7 +94,7 @@ test('who comes late begins with what there is', async () => {
   await server.stop();
 });
 
-test('a reader that is cut again and again ends with the same text', async () => {
+test('a reader that loses its connection repeatedly ends with the same text', async () => {
   const server = await started();
   const long = TEXT.repeat(8);
   const events = collect(readStream(server.client(), TOPIC));
@@ -159,7 +159,7 @@ test('leaving never cancels', async () => {
   await server.stop();
 });
 
-test('a writer that died is taken over where it stopped, and stops if it lives', async () => {
+test('a failed writer is taken over where it stopped, and stops if it is still running', async () => {
   const server = await started();
   const events = collect(readStream(server.client(), TOPIC));
   const old = await writeStream(server.client(), TOPIC, { id: 'r1' });
@@ -179,7 +179,7 @@ test('a writer that died is taken over where it stopped, and stops if it lives',
   await server.stop();
 });
 
-test('a cancel that no writer lived to see ends the stream when it is taken over', async () => {
+test('a cancel that no writer received ends the stream at the takeover', async () => {
   const server = await started();
   const reader = readStream(server.client(), TOPIC);
   const dead = server.client();
@@ -253,7 +253,7 @@ test('two writers of one epoch are never mixed', async () => {
   await server.stop();
 });
 
-test('a model that throws, and a block that is left, abort the stream', async () => {
+test('a model that throws aborts the stream, and so does an exception in the block', async () => {
   const server = await started();
   async function* broken() {
     yield 'half';
@@ -290,7 +290,7 @@ for (const [name, bad, code] of [
   });
 }
 
-test('who may not cancel is told, and a cancel that is not allowed ends nothing', async () => {
+test('a cancel without permission is an error, and does not end the stream', async () => {
   const server = await started();
   const reader = readStream(server.client({ token: server.token('mallory') }), TOPIC);
   await assert.rejects(reader.cancel(), { code: 'usage' });

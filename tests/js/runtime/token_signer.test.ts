@@ -70,7 +70,7 @@ test('a token has the claims that were named and no empty ones', async () => {
   assert.ok(Number(iat) <= Number(exp) && typeof jti === 'string');
 });
 
-test('the key set holds public keys of all signers alone', async () => {
+test('the key set contains only the public keys of all signers', async () => {
   const [first, ...others] = await Promise.all(
     Object.entries(KEYS).map(([keyId, { privateKey }]) =>
       TokenSigner.create(privateKey, { keyId }),

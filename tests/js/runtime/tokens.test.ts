@@ -28,7 +28,7 @@ test('no inspector and no serializer shows a token', async () => {
   await ps.close();
 });
 
-test('a token that lives for a second is renewed in time, again and again', async () => {
+test('a token with a lifetime of one second is renewed in time, repeatedly', async () => {
   const asked: string[] = [];
   const { ps, peer, clock } = virtualClient({
     getToken: ({ reason }) => {
@@ -51,7 +51,7 @@ test('a token that lives for a second is renewed in time, again and again', asyn
   await ps.close();
 });
 
-test('a token that ended while nobody could be reached is not tried', async () => {
+test('a token that expired while offline is not used', async () => {
   const asked: string[] = [];
   const { ps, peer, clock } = virtualClient({
     transport: 'websocket',
@@ -78,7 +78,7 @@ test('a token that ended while nobody could be reached is not tried', async () =
   await ps.close();
 });
 
-test('a token of two seconds outlives the server’s patience, and nothing is lost', async () => {
+test('tokens of two seconds are renewed for longer than the idle timeout, and nothing is lost', async () => {
   const reasons: string[] = [];
   const fifth = deferred<void>();
   const reader = server.client({
@@ -137,7 +137,7 @@ test('socket and HTTP share one call for a token', async () => {
   await ps.close();
 });
 
-test('a call for a token that nobody waits for any more is told so', async () => {
+test('the signal of a token request is aborted when no call waits for it', async () => {
   let given: AbortSignal | undefined;
   const { ps } = virtualClient({
     getToken: (_, { signal }) => {
@@ -158,7 +158,7 @@ test('a call for a token that nobody waits for any more is told so', async () =>
   assert.equal(given?.aborted, true);
 });
 
-test('what `getToken` throws is reported without its words, and asked for again', async () => {
+test('an exception of `getToken` is reported without its text, and retried', async () => {
   const errors: string[] = [];
   let calls = 0;
   const { ps, clock } = virtualClient({

@@ -51,7 +51,7 @@ async function connected() {
   return { ps, peer, clock, count: () => peer.sockets.length };
 }
 
-test('a network that is back makes a new connection at once', async () => {
+test('the client reconnects at once when the network is back', async () => {
   const { ps, clock, count } = await connected();
   page.happen('online');
   await clock.advance(0);
@@ -60,7 +60,7 @@ test('a network that is back makes a new connection at once', async () => {
   await ps.close();
 });
 
-test('a connection that answers outlasts what the platform says of the network', async () => {
+test('a connection that answers survives an `offline` event', async () => {
   const { ps, clock, count } = await connected();
   await clock.advance(1_000);
   page.happen('offline');
@@ -72,7 +72,7 @@ test('a connection that answers outlasts what the platform says of the network',
   await ps.close();
 });
 
-test('a connection that does not answer within three seconds of going offline is left', async () => {
+test('a connection that does not answer within three seconds of an `offline` event is closed', async () => {
   const { ps, peer, clock } = await connected();
   peer.silent.add('ping');
   await clock.advance(1_000);
@@ -84,7 +84,7 @@ test('a connection that does not answer within three seconds of going offline is
   await ps.close();
 });
 
-test('a network that is back before the answer came makes a new connection at once', async () => {
+test('the client reconnects at once if the network returns before the answer', async () => {
   const { ps, peer, clock, count } = await connected();
   peer.silent.add('ping');
   await clock.advance(1_000);
@@ -96,7 +96,7 @@ test('a network that is back before the answer came makes a new connection at on
   await ps.close();
 });
 
-test('an attempt that waits is made at once when the network is back', async () => {
+test('a waiting attempt starts at once when the network is back', async () => {
   const { ps, peer, clock, count } = await connected();
   peer.socket.drop();
   await turns();
@@ -108,7 +108,7 @@ test('an attempt that waits is made at once when the network is back', async () 
   await ps.close();
 });
 
-test('a page out of the cache does not trust its connection, one that was just loaded does', async () => {
+test('a page restored from the cache checks its connection, and a new page does not', async () => {
   const { ps, clock, count } = await connected();
   page.happen('pageshow', { persisted: false });
   await clock.advance(0);
@@ -120,7 +120,7 @@ test('a page out of the cache does not trust its connection, one that was just l
   await ps.close();
 });
 
-test('a page that is looked at again keeps a connection that was heard lately', async () => {
+test('a page that becomes visible keeps a connection with recent data', async () => {
   const { ps, peer, clock, count } = await connected();
   page.turn('hidden');
   page.turn('visible');
@@ -138,7 +138,7 @@ test('a page that is looked at again keeps a connection that was heard lately', 
   await ps.close({ timeout: 0 });
 });
 
-test('a machine that has slept makes a new connection, whichever clock went on', async () => {
+test('a machine that was suspended reconnects, whichever clock advanced', async () => {
   for (const [milliseconds, counted] of [
     [10_000, false],
     [3_600_000, true],
@@ -152,7 +152,7 @@ test('a machine that has slept makes a new connection, whichever clock went on',
   }
 });
 
-test('a hidden page whose timers are a minute late keeps its connection', async () => {
+test('a hidden page with timers a minute late keeps its connection', async () => {
   const { ps, clock, count } = await connected();
   for (let minute = 0; minute < 10; minute += 1) {
     clock.sleep(59_000, true);
@@ -163,7 +163,7 @@ test('a hidden page whose timers are a minute late keeps its connection', async 
   await ps.close();
 });
 
-test('a client that has ended hears nothing any more, and keeps no timer', async () => {
+test('a closed client has no listeners and no timers', async () => {
   const { ps, clock, count } = await connected();
   await ps.close();
   page.happen('online');
@@ -174,7 +174,7 @@ test('a client that has ended hears nothing any more, and keeps no timer', async
   assert.equal(clock.pending, 0);
 });
 
-test('a WebSocket that works again is taken in place of an event stream', async () => {
+test('a WebSocket that works again replaces the event stream', async () => {
   const clock = new VirtualClock();
   const dialed: string[] = [];
   let blocked = true;

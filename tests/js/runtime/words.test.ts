@@ -26,14 +26,14 @@ async function told(promise: Promise<unknown>): Promise<PubSubError> {
   );
 }
 
-test('a subscription that is handed out and iterated is wrong usage, and no wrong loop', async () => {
+test('iterating a subscription with a handler is a usage error', async () => {
   const { ps } = virtualClient();
   const sub = await ps.subscribe('a.b', { onMessage: () => {} });
   assert.throws(() => sub[Symbol.asyncIterator](), { code: 'usage' });
   await ps.close();
 });
 
-test('a client without a token says what the callback threw', async () => {
+test('a client without a token reports what the callback threw', async () => {
   const thrown = new TypeError('a secret');
   const { ps, clock } = virtualClient({
     getToken: () => {
@@ -51,7 +51,7 @@ test('a client without a token says what the callback threw', async () => {
   await ps.close({ timeout: 0 });
 });
 
-test('a token that is none is not said to be thrown', async () => {
+test('a missing token is not reported as an exception', async () => {
   const { ps, clock } = virtualClient({ getToken: () => 'two words' });
   const seen: Error[] = [];
   ps.on('error', (error) => void seen.push(error));
@@ -64,7 +64,7 @@ test('a token that is none is not said to be thrown', async () => {
   await ps.close({ timeout: 0 });
 });
 
-test('a connection that was lost or never came about has a code', async () => {
+test('a connection that was lost or could not be opened has a code', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   const changes: StateChange[] = [];
   ps.on('state', (change) => void changes.push(change));
@@ -80,7 +80,7 @@ test('a connection that was lost or never came about has a code', async () => {
   await ps.close({ timeout: 0 });
 });
 
-test('what the socket says of a failure is told', async () => {
+test('the error of the socket is part of the reason', async () => {
   const { WebSocket } = await import('ws');
   const ps = new PubSub({
     url: 'ws://127.0.0.1:1/ws',
@@ -102,7 +102,7 @@ test('what the socket says of a failure is told', async () => {
   await late;
 });
 
-test('a publish that could not be sent in time says why', async () => {
+test('a publish that could not be sent in time contains the reason', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   peer.isDown = true;
   const late = told(ps.publish('a.b', { data: 1 }, { timeout: 300 }));
@@ -116,7 +116,7 @@ test('a publish that could not be sent in time says why', async () => {
   await ps.close({ timeout: 0 });
 });
 
-test('each call of a client that failed has an error of its own, with its caller in the stack', async () => {
+test('each call of a failed client has its own error, with its caller in the stack', async () => {
   const { ps } = virtualClient({
     getToken: () => {
       throw new AuthRefused('Logged out.');
@@ -157,14 +157,14 @@ for (const [what, remedy, call] of REFUSED) {
   });
 }
 
-test('an option that nobody knows is shown those that there are, each once', async () => {
+test('the error for an unknown option lists the valid ones, each once', async () => {
   const { ps } = virtualClient();
   const { remedy } = await told(ps.subscribe('a.b', wrong({ colour: 1 })));
   assert.equal(remedy.match(/timeout/g)?.length, 1, remedy);
   await ps.close();
 });
 
-test('the beginning of time is a time', async () => {
+test('0 is a valid time', async () => {
   const { ps } = virtualClient();
   for (const since of [0, new Date(0), 1e11]) await ps.subscribe('a.b', { since });
   await ps.close();
@@ -180,7 +180,7 @@ function bare(t: TestContext, options: PubSubOptions): PubSub {
   return new PubSub({ url: 'ws://127.0.0.1:1/ws', token: 'x', logger: quiet, ...options });
 }
 
-test('a WebSocket where there is none is refused when the client connects, and not before', async (t) => {
+test('a missing WebSocket is an error when the client connects, and not before', async (t) => {
   const refusal = { code: 'invalid_option', field: 'WebSocket', remedy: /package `ws`/ };
   const ps = bare(t, { transport: 'websocket' });
   await assert.rejects(ps.connect(), refusal);
@@ -190,7 +190,7 @@ test('a WebSocket where there is none is refused when the client connects, and n
   assert.equal(ps.state, 'closed');
 });
 
-test('where there is no WebSocket, the event stream comes first and the log says so once', async (t) => {
+test('without WebSockets, the client starts with an event stream and logs this once', async (t) => {
   const said: unknown[] = [];
   const asked: unknown[] = [];
   const ps = bare(t, {
@@ -231,7 +231,7 @@ test('an answer that is nobody\u2019s names the address, and how it came about',
   assert.doesNotMatch((await told(named.presence('a.b'))).remedy, /derived/);
 });
 
-test('a server that refuses the connection has not published', async () => {
+test('a refused connection means that nothing was published', async () => {
   const ps = overHttp({ url: 'ws://localhost:24057/ws' }, refused);
   const error = await told(ps.publish('a.b', { data: 1 }, { via: 'rest' }));
   assert.ok(error instanceof ConnectionFailed);
@@ -239,7 +239,7 @@ test('a server that refuses the connection has not published', async () => {
   assert.match(error.remedy, /pass `restUrl`/);
 });
 
-test('a request that got no answer names whom it was sent to', async () => {
+test('the error for an unanswered request names the server', async () => {
   const ps = overHttp({ url: 'ws://localhost:24057/ws' }, async () => {
     throw new TypeError('fetch failed');
   });
@@ -248,7 +248,7 @@ test('a request that got no answer names whom it was sent to', async () => {
   assert.match(error.message, /^localhost:24057, which was derived from `url`, did not answer;/);
 });
 
-test('a history beyond what the server retains is hinted at, once for a subscription', async () => {
+test('a request for more history than the server retains is logged once per subscription', async () => {
   const said: string[] = [];
   const logger = { warn: (words: string) => said.push(words), error: () => {} };
   const { ps, peer, clock } = virtualClient({ logger, retry: { base: 10, cap: 10 } });

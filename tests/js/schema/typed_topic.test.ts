@@ -88,7 +88,7 @@ for (const [library, schema] of Object.entries(ORDERS)) {
   });
 }
 
-test('skip passes over what does not match, and reports it', async () => {
+test('`skip` skips and reports invalid payloads', async () => {
   const { sub, errors, send } = await subscribed({ onInvalid: 'skip' } as never);
   send({ sku: 1, count: 'x' }, { sku: 'a', count: 1 });
   const messages = sub[Symbol.asyncIterator]();
@@ -100,7 +100,7 @@ test('skip passes over what does not match, and reports it', async () => {
   );
 });
 
-test('raw delivers what does not match as it came', async () => {
+test('`raw` delivers invalid payloads unchanged', async () => {
   const { sub, errors, send } = await subscribed({ onInvalid: 'raw' } as never);
   send({ sku: 1 }, { sku: 'a', count: 1 });
   const messages = sub[Symbol.asyncIterator]();
@@ -147,7 +147,7 @@ test('a handler gets only payloads that match, in order, and errors go to the li
   );
 });
 
-test('what is received is what the schema makes of the payload, and what is published is the payload', async () => {
+test('a received payload is the output of the schema, and a published one is sent unchanged', async () => {
   const { ps, peer } = virtualClient();
   const schema = z.object({ at: z.iso.datetime().transform((at) => new Date(at)) });
   const times = typedTopic(ps, 'times', { schema });
@@ -162,7 +162,7 @@ test('what is received is what the schema makes of the payload, and what is publ
   assert.equal(value?.data.at.getTime(), Date.UTC(2026, 0, 1));
 });
 
-test('an error names the first fields at fault by their path, and counts the rest', async () => {
+test('an error names the first invalid fields by path, and counts the rest', async () => {
   const { ps } = virtualClient();
   const schema = z.object({ items: z.array(z.object({ sku: z.string() })), note: z.string() });
   const lists = typedTopic(ps, 'lists', { schema });

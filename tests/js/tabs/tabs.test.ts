@@ -94,7 +94,7 @@ test('tabs of one identity share one socket, and each gets every message', async
   assert.equal(wire.open, 0);
 });
 
-test('another tab goes on when the one with the socket is closed, and nothing is lost', async () => {
+test('if the tab with the socket closes, another tab continues, and nothing is lost', async () => {
   const wire = new Wire();
   const publisher = server.client({ token: service });
   const tabs = Array.from({ length: 21 }, () => tab(wire));
@@ -133,7 +133,7 @@ test('another tab goes on when the one with the socket is closed, and nothing is
   await publisher.close();
 });
 
-test('users do not share, nor do tabs that say so; a token that was issued anew does', async () => {
+test('different users and names do not share a connection; a renewed token does', async () => {
   const wire = new Wire();
   const tabs = [
     tab(wire),
@@ -149,7 +149,7 @@ test('users do not share, nor do tabs that say so; a token that was issued anew 
   await Promise.all(tabs.map((one) => one.close()));
 });
 
-test('the name that tabs share under holds no token', async () => {
+test('the name that tabs share under contains no token', async () => {
   const options = readOptions({ url: server.ws, token, shareTabs: true });
   const name = await groupOf(options, token);
   assert.match(name, /^hanzo-pubsub 1 [0-9,]+$/);
@@ -158,7 +158,7 @@ test('the name that tabs share under holds no token', async () => {
   assert.notEqual(name, await groupOf(options, forged(token, { scope: 'more' })));
 });
 
-test('tokens that name no subject are told apart by all they are', async () => {
+test('tokens without a subject are distinguished by their whole text', async () => {
   const options = readOptions({ url: server.ws, token, shareTabs: true });
   const encode = (payload: unknown): string =>
     `x.${Buffer.from(JSON.stringify(payload)).toString('base64url')}.x`;
@@ -182,7 +182,7 @@ test('tokens that name no subject are told apart by all they are', async () => {
   assert.equal(new Set(names).size, tokens.length);
 });
 
-test('the server is told of the end of a pattern by the last tab that has it', async () => {
+test('the last tab with a pattern unsubscribes it at the server', async () => {
   const wire = new Wire();
   const [one, two] = [tab(wire), tab(wire)];
   const first = await one.subscribe(['demo.both', 'demo.one']);
@@ -199,7 +199,7 @@ test('the server is told of the end of a pattern by the last tab that has it', a
   await Promise.all([one.close(), two.close()]);
 });
 
-test('a tab that is closed leaves what only it had', async () => {
+test('a closed tab ends the subscriptions that only it had', async () => {
   const wire = new Wire();
   const [one, two] = [tab(wire), tab(wire)];
   await one.connect();
@@ -212,7 +212,7 @@ test('a tab that is closed leaves what only it had', async () => {
   await one.close();
 });
 
-test('presence comes to a tab that wants it, whatever others say of the same topic', async () => {
+test('a tab receives presence if it asks for it, whatever other tabs ask for', async () => {
   const wire = new Wire();
   const [one, two] = [tab(wire), tab(wire)];
   const names = new Set<string>();
@@ -229,7 +229,7 @@ test('presence comes to a tab that wants it, whatever others say of the same top
   await Promise.all([one.close(), two.close(), bob.close()]);
 });
 
-test('a cut is healed by one new socket, and nothing is lost', async () => {
+test('after a cut, one new socket resumes, and nothing is lost', async () => {
   const wire = new Wire();
   const tabs = Array.from({ length: 5 }, () => tab(wire));
   const seen = tabs.map(() => collector(30));
@@ -247,7 +247,7 @@ test('a cut is healed by one new socket, and nothing is lost', async () => {
   await Promise.all([...tabs, publisher].map((one) => one.close()));
 });
 
-test('a new token goes to the server over the socket that stands', async () => {
+test('a new token is sent over the open socket', async () => {
   const wire = new Wire();
   let ttl = 3_600;
   const getToken = (): string => {
@@ -267,7 +267,7 @@ test('a new token goes to the server over the socket that stands', async () => {
   await Promise.all(tabs.map((one) => one.close()));
 });
 
-test('a new token that is refused concerns the tab that has it', async () => {
+test('a rejected token concerns only the tab that has it', async () => {
   const wire = new Wire();
   let bad = '';
   const getToken = (): string => bad || token;
@@ -288,7 +288,7 @@ test('a new token that is refused concerns the tab that has it', async () => {
   await Promise.all([one.close(), two.close()]);
 });
 
-test('another identity in the same tab leaves the others', async () => {
+test('a tab with another identity leaves the group', async () => {
   const wire = new Wire();
   let now = token;
   const one = tab(wire);
@@ -304,7 +304,7 @@ test('another identity in the same tab leaves the others', async () => {
   await Promise.all([one.close(), two.close()]);
 });
 
-test('one sign of life is enough for all tabs', async () => {
+test('one ping is enough for all tabs', async () => {
   const wire = new Wire();
   const tabs = Array.from({ length: 10 }, () =>
     tab(wire, { pingInterval: 60, pongTimeout: 5_000 }),
@@ -317,7 +317,7 @@ test('one sign of life is enough for all tabs', async () => {
   await Promise.all(tabs.map((one) => one.close()));
 });
 
-test('a connection that is silent is given up, and one takes its place', async () => {
+test('a silent connection is closed, and replaced by one new connection', async () => {
   const wire = new Wire();
   const tabs = [1, 2, 3].map(() => tab(wire, { pingInterval: 50, pongTimeout: 200 }));
   for (const one of tabs) await one.connect();
@@ -345,7 +345,7 @@ test('a tab that does not answer loses the lock', async () => {
   await one.close();
 });
 
-test('what a tab had that died without a word is given up', async () => {
+test('the subscriptions of a crashed tab are ended', async () => {
   const wire = new Wire();
   const one = tab(wire);
   await one.connect();
@@ -367,12 +367,12 @@ test('what a tab had that died without a word is given up', async () => {
   await one.close();
 });
 
-test('nothing is held when all tabs are closed', () => {
+test('no lock is held when all tabs are closed', () => {
   const ours = locks.held.filter((name) => !name.endsWith('ghost'));
   assert.deepEqual(ours, []);
 });
 
-test('a server that does not say which answer is whose gets a socket from every tab', async () => {
+test('with a server without `ref`, every tab opens its own socket', async () => {
   const plain = new WebSocketServer({ port: 0, host: '127.0.0.1' });
   await once(plain, 'listening');
   plain.on('connection', (socket) => {
@@ -392,7 +392,7 @@ test('a server that does not say which answer is whose gets a socket from every 
   await once(plain, 'close');
 });
 
-test('without locks or channels every tab has a socket of its own', async () => {
+test('without locks or channels, every tab has its own socket', async () => {
   const wire = new Wire();
   Object.defineProperty(globalThis, 'navigator', { value: {}, configurable: true });
   try {
@@ -408,7 +408,7 @@ test('without locks or channels every tab has a socket of its own', async () => 
   }
 });
 
-test('where the platform refuses locks every tab has a socket of its own', async () => {
+test('if the platform refuses locks, every tab has its own socket', async () => {
   const wire = new Wire();
   const refusing = { request: () => Promise.reject(new DOMException('no', 'SecurityError')) };
   Object.defineProperty(globalThis, 'navigator', {

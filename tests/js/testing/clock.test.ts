@@ -25,7 +25,7 @@ test('timers fire in the order of their times, and what they wake runs in betwee
   await asleep;
 });
 
-test('waiting until something happens says how long it took, or gives up', async () => {
+test('`until` returns how long it took, or fails at its limit', async () => {
   const clock = new VirtualClock();
   const done: number[] = [];
   clock.callLater(7_000, () => done.push(1));
@@ -36,14 +36,14 @@ test('waiting until something happens says how long it took, or gives up', async
   assert.equal(clock.now(), 7_000);
 });
 
-test('timers that start one another for ever are found', async () => {
+test('timers that start each other endlessly are detected', async () => {
   const clock = new VirtualClock();
   const again = (): void => void clock.callLater(0, again);
   again();
   await assert.rejects(() => clock.settle(), /without any time passing/);
 });
 
-test('a machine that sleeps has another time of day, and nothing else', async () => {
+test('suspending the machine changes only the wall clock', async () => {
   const clock = new VirtualClock(0);
   let hasFired = false;
   clock.callLater(1_000, () => {
@@ -60,7 +60,7 @@ test('time that goes back is refused', async () => {
   }
 });
 
-test('a clock moves although the platform has another idea of time', async () => {
+test('a clock works although a test runner replaced the timers of the platform', async () => {
   const { setImmediate: immediate, setTimeout: timeout, MessageChannel: Channel } = globalThis;
   const never = (() => {}) as never;
   Object.assign(globalThis, { setImmediate: never, setTimeout: never, MessageChannel: never });

@@ -34,7 +34,7 @@ async function take<T>(values: AsyncIterable<T>, count: number): Promise<T[]> {
   return taken;
 }
 
-test('what was lost while the network was down is told in its place', async () => {
+test('messages lost while the network was down are reported in their place', async () => {
   await using server = await new MemoryServer().start();
   const ps = server.client();
   const sub = await ps.subscribe('chat.1');
@@ -51,7 +51,7 @@ test('what was lost while the network was down is told in its place', async () =
   assert.deepEqual(told, ['hello', 'history_trimmed 1', 'kept', 'hello again']);
 });
 
-test('a log that begins anew is told', async () => {
+test('a restarted log is reported', async () => {
   await using server = await new MemoryServer().start();
   const ps = server.client();
   const sub = await ps.subscribe('chat.1');
@@ -65,7 +65,7 @@ test('a log that begins anew is told', async () => {
   assert.deepEqual((await take(sub.events(), 2)).map(tell), ['log_reset undefined', 2]);
 });
 
-test('a token that ends is renewed in time, and one that cannot be ends the client', async () => {
+test('an expiring token is renewed in time, and the client ends if it cannot be renewed', async () => {
   await using server = await new MemoryServer().start();
   const reasons: string[] = [];
   const renewed = server.client({
@@ -88,7 +88,7 @@ test('a token that ends is renewed in time, and one that cannot be ends the clie
   await assert.rejects(server.client({ token: 'made-up', ...QUIET }).connect(), AuthError);
 });
 
-test('a server refuses with code, reason and a time to wait', async () => {
+test('a server rejects connections with code, reason and a time to wait', async () => {
   await using server = await new MemoryServer().start();
   const ps = server.client();
   const waits: (number | undefined)[] = [];
@@ -105,7 +105,7 @@ test('a server refuses with code, reason and a time to wait', async () => {
   assert.ok(waits.some((wait) => wait !== undefined && wait >= 90_000));
 });
 
-test('where no WebSocket gets through, an event stream does the same', async () => {
+test('if no WebSocket can be opened, an event stream works the same', async () => {
   await using server = await new MemoryServer().start();
   using _blocked = server.refusing(undefined, 'no sockets here', { transport: 'websocket' });
   const ps = server.client();
@@ -138,7 +138,7 @@ test('a frozen server answers nothing, and then everything', async () => {
   assert.equal(positions.length, 1);
 });
 
-test('a client finds out that nothing comes any more, and connects anew', async () => {
+test('a client detects a silent connection, and reconnects', async () => {
   await using server = await new MemoryServer().start();
   const ps = server.client();
   await ps.connect();
@@ -149,7 +149,7 @@ test('a client finds out that nothing comes any more, and connects anew', async 
   assert.deepEqual(server.attempts.slice(0, 2), ['websocket', 'websocket']);
 });
 
-test('a lost answer leads to no second message', async () => {
+test('a lost answer does not cause a second message', async () => {
   await using server = await new MemoryServer().start();
   const ps = server.client();
   const sub = await ps.subscribe('a.b');
@@ -166,7 +166,7 @@ test('a lost answer leads to no second message', async () => {
   assert.deepEqual([server.stats.published, server.stats.duplicates], [2, 1]);
 });
 
-test('an id of one user is free for another', async () => {
+test('two users can use the same message id', async () => {
   await using server = await new MemoryServer().start();
   const [alice, bob] = ['alice', 'bob'].map((user) =>
     server.client({ token: server.token(user) }),
@@ -180,7 +180,7 @@ test('an id of one user is free for another', async () => {
   assert.deepEqual((await take(sub.events(), 2)).map(tell), [1, 1]);
 });
 
-test('a client that comes back in time has never left', async () => {
+test('a client that reconnects within the grace period does not leave', async () => {
   await using server = await new MemoryServer().start();
   const seen: string[] = [];
   const alice = server.client({ token: server.token('alice') });
@@ -212,7 +212,7 @@ test('a client that comes back in time has never left', async () => {
   assert.equal(seen.at(-1), 'leave alice');
 });
 
-test('a client that does not come back leaves after the grace', async () => {
+test('a client that does not reconnect leaves after the grace period', async () => {
   await using server = await new MemoryServer({ presenceGrace: 3_000 }).start();
   const watcher = server.client();
   const bob = server.client({ token: server.token('bob') });
@@ -228,7 +228,7 @@ test('a client that does not come back leaves after the grace', async () => {
   assert.deepEqual(await members(), []);
 });
 
-test('what the rules deny is refused with typed errors', async () => {
+test('operations that the rules deny are rejected with typed errors', async () => {
   await using server = await new MemoryServer({
     rules: {
       maySubscribe: (_, topic) => !topic.startsWith('secret.'),
@@ -251,7 +251,7 @@ test('what the rules deny is refused with typed errors', async () => {
   await assert.rejects(server.publish('user.*', { data: 1 }), InvalidTopic);
 });
 
-test('what cannot be published is refused with typed errors', async () => {
+test('invalid messages are rejected with typed errors', async () => {
   await using server = await new MemoryServer({ maxPayload: 100 }).start();
   for (const [message, code] of [
     [{ data: Number.NaN }, 'invalid_payload'],
@@ -270,7 +270,7 @@ test('what cannot be published is refused with typed errors', async () => {
   assert.deepEqual(first?.data, { words: ['one'] });
 });
 
-test('history, topics and batches are there', async () => {
+test('history, topics and batches work', async () => {
   await using server = await new MemoryServer({ historyMaxMessages: 3 }).start();
   const ps = server.client({ historyPage: 2 });
   const results = await ps.publishMany([1, 2, 3, 4].map((data) => ['list.1', { data }] as const));
@@ -284,7 +284,7 @@ test('history, topics and batches are there', async () => {
   for await (const message of ps.history('list.1')) assert.fail(String(message.data));
 });
 
-test('who publishes too often waits, or is told', async () => {
+test('publishes above the rate wait, or are rejected', async () => {
   await using server = await new MemoryServer({ publishRateUser: 10 }).start();
   const ps = server.client({ token: server.token('alice') });
   const all = Promise.all(Array.from({ length: 30 }, (_, data) => ps.publish('a.b', { data })));
@@ -306,7 +306,7 @@ test('who publishes too often waits, or is told', async () => {
   assert.ok(refused[0] instanceof RateLimited);
 });
 
-test('a machine that has slept connects anew at once', async () => {
+test('a machine that was suspended reconnects at once', async () => {
   await using server = await new MemoryServer().start();
   const ps = server.client();
   await ps.connect();
@@ -316,7 +316,7 @@ test('a machine that has slept connects anew at once', async () => {
   assert.deepEqual(server.attempts.slice(), ['websocket', 'websocket']);
 });
 
-test('the server shows what clients sent, without their tokens', async () => {
+test('the server records what clients sent, without their tokens', async () => {
   await using server = await new MemoryServer().start();
   await server.client({ token: server.token('alice') }).publish('a.b', { data: 1 });
   assert.deepEqual(
@@ -329,7 +329,7 @@ test('the server shows what clients sent, without their tokens', async () => {
   assert.equal(server.stats.published, 1);
 });
 
-test('the same seed makes the same run', async () => {
+test('the same seed gives the same run', async () => {
   const run = async (seed: number): Promise<unknown> => {
     await using server = await new MemoryServer({ seed }).start();
     const ps = server.client();
@@ -363,7 +363,7 @@ test('nothing is left when the server has ended', async () => {
   await assert.rejects(server.publish('a.b', { data: 1 }), UsageError);
 });
 
-test('a client that a program makes itself needs nothing but the options', async () => {
+test('a program can create its own client with `server.options`', async () => {
   await using server = await new MemoryServer({ clock: new SystemClock() }).start();
   await using ps = new PubSub(server.options);
   const sub = await ps.subscribe('a.b');
@@ -378,7 +378,7 @@ test('an unknown setting, and one out of range, are refused', () => {
   }
 });
 
-test('a log that begins anew in the same millisecond has other positions', async () => {
+test('a log that restarts in the same millisecond has other positions', async () => {
   await using server = await new MemoryServer().start();
   const first = await server.publish('a.b', { data: 1 });
   server.forgetHistory('a.b', { positions: true });
@@ -386,7 +386,7 @@ test('a log that begins anew in the same millisecond has other positions', async
   assert.ok(Number(second.seq) > Number(first.seq) + 1);
 });
 
-test('what a pattern replays is in the order of its times', async () => {
+test('the replay of a pattern is in the order of timestamps', async () => {
   await using server = await new MemoryServer().start();
   for (const [topic, data] of [
     ['a.1', 1],
@@ -400,7 +400,7 @@ test('what a pattern replays is in the order of its times', async () => {
   assert.deepEqual((await take(sub.events(), 3)).map(tell), [1, 2, 3]);
 });
 
-test('a broken connection loses what is under way, and one that the server closes does not', async () => {
+test('a broken connection loses frames in flight, and one that the server closes does not', async () => {
   await using server = await new MemoryServer().start();
   const ps = server.client();
   const sub = await ps.subscribe('a.b');
@@ -425,7 +425,7 @@ test('an administrator may do what the rules deny', async () => {
   assert.deepEqual((await take(sub.events(), 1)).map(tell), [1]);
 });
 
-test('a quiet socket is pinged, and a stream that nobody wants any more is gone', async () => {
+test('an idle socket receives pings, and an aborted stream is removed', async () => {
   await using server = await new MemoryServer().start();
   const { WebSocket: Socket, fetch: ask, token } = server.options;
   assert.ok(Socket && ask);
