@@ -1,4 +1,4 @@
-"""Arguments that cannot mean anything are refused by name, with what would be right."""
+"""Invalid arguments are rejected by name, with a valid alternative."""
 
 from __future__ import annotations
 

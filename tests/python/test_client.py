@@ -1,4 +1,4 @@
-"""The asyncio client, end to end against the hub in memory."""
+"""The asyncio client, end to end with the hub in memory."""
 
 from __future__ import annotations
 

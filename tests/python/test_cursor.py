@@ -1,4 +1,4 @@
-"""The cursor by itself; what a whole session makes of it is in spec/traces and tests/simulation."""
+"""The cursor alone; spec/traces and tests/simulation test it in a whole session."""
 
 from __future__ import annotations
 

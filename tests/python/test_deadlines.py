@@ -1,4 +1,4 @@
-"""One timer gives up each publish whose time has passed."""
+"""One timer ends all publishes whose timeout has elapsed."""
 
 from __future__ import annotations
 

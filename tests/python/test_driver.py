@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 
 class ScriptedSession(Session):
-    """Answers each call with calls of the ports that the test laid down."""
+    """Answers each call with the port calls that the test has prepared."""
 
     def __init__(self, ports: Ports) -> None:
         super().__init__(SessionOptions(), ports, lambda: 0.5)
@@ -133,7 +133,7 @@ class ScriptedSession(Session):
 
 
 def perform(ports: Ports, effect: Effect) -> None:
-    """Make the call of a port that an effect stands for."""
+    """Call the port's method for an effect."""
     match effect:
         case effects.StateChanged():
             ports.state_changed(effect)

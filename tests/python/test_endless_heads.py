@@ -1,4 +1,4 @@
-"""Heads of responses that do not end: the client gives them up by size, on every transport."""
+"""Endless response headers: the client stops reading at a size limit, on every transport."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine
 
 LONG = 300
-"""Seconds. No timeout of the client ends within a test, so only a limit of size can end a head."""
+"""Seconds. Timeouts of the client are longer than a test, so only the size limit can end a head."""
 BOUND = 60
 LINE = b"X-Filler: " + b"y" * 500 + b"\r\n"
 
 
 @asynccontextmanager
 async def endless(status: bytes) -> AsyncGenerator[tuple[int, asyncio.Event]]:
-    """A server whose heads do not end: its port, and whether a client has closed a connection."""
+    """Run a server with endless headers; yield its port and whether a client has disconnected."""
     given_up = asyncio.Event()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -39,7 +39,7 @@ CODES: dict[str, dict[str, Any]] = yaml.safe_load(
 def test_every_code_builds_its_class_with_meaning_and_remedy(code: str) -> None:
     row = CODES[code]
     error = from_code(code)
-    # The names of the SDK are marked there, for each language to spell.
+    # The specification marks SDK names, and each language spells them in its own way.
     meaning, remedy = (re.sub(r"\{(.+?)\}", r"`\1`", row[name]) for name in ("meaning", "remedy"))
     assert type(error).__name__ == row["error"]
     assert (error.code, error.message, error.remedy, error.retryable) == (

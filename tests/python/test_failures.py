@@ -1,4 +1,4 @@
-"""What a program and its log learn of a server that cannot be reached, and of refusals."""
+"""Errors and log lines about an unreachable server, and about rejections."""
 
 from __future__ import annotations
 

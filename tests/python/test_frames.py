@@ -1,4 +1,4 @@
-"""Whole frames taken out of a stream of bytes: cut anywhere, the result is the same."""
+"""Whole frames from a byte stream: the result does not depend on where the stream is split."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def wire(
 
 
 class Taken:
-    """What came out: the messages, and of other frames also after how many messages."""
+    """The output: the messages, and other frames with the number of messages before them."""
 
     def __init__(self) -> None:
         self.messages: list[bytes] = []

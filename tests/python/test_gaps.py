@@ -1,4 +1,4 @@
-"""Gaps of a program that does not ask for them: logged, or raised."""
+"""Gaps in a program that does not handle them: they are logged or raised."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def soon(awaitable: Awaitable[T]) -> T:
 
 
 async def flood(server: MemoryServer, *topics: str, count: int = 100) -> None:
-    """Publish more than a small queue takes."""
+    """Publish more messages than a small queue can hold."""
     clock = server.clock
     assert isinstance(clock, VirtualClock)
     for number in range(count):
@@ -46,7 +46,7 @@ async def flood(server: MemoryServer, *topics: str, count: int = 100) -> None:
 
 
 async def drain(sub: Subscription) -> list[Message]:
-    """Read what waits."""
+    """Read the waiting messages."""
     found: list[Message] = []
     while sub.stats.queued:
         found.append(await soon(anext(sub)))

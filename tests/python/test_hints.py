@@ -1,4 +1,4 @@
-"""A payload that is not plain JSON names the call that makes it so, and the call works."""
+"""The error for a payload that is not JSON names a call that converts it, and the call works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ways of a message through the client are as short as docs/architecture.md shows them."""
+"""The call paths of a message in the client are as short as docs/architecture.md shows."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 PACKAGE = str(ROOT / "python" / "hanzoai" / "pubsub")
 RECEIVE = 10
-"""Functions that a received message may pass."""
+"""Maximum functions on the path of a received message."""
 
 PUBLISH = 15
-"""Functions until the first byte of a publish is written."""
+"""Maximum functions until the first byte of a publish is written."""
 
 SOMETIMES = (
     "IdMaker._begin",
@@ -34,7 +34,7 @@ SOMETIMES = (
     "Driver.cancel_timer",
     "SystemClock.",
 )
-"""Run with few publishes."""
+"""Functions that run for only few publishes."""
 
 WAITS = {
     "Subscription._wait_entry",
@@ -43,11 +43,11 @@ WAITS = {
     "Inbox.wait",
     "WebsocketsConnection.more",
 }
-"""Run before a message comes, or after it."""
+"""Functions that run before or after a message."""
 
 
 def shown(way: str) -> list[str]:
-    """The functions of a way, as docs/architecture.md lists them."""
+    """Return the functions of a path, from docs/architecture.md."""
     text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     [line] = re.findall(rf"^\*\*{way}\*\*: (.+)$", text, re.MULTILINE)
     return re.findall(r"`([\w.]+)`", line)
@@ -55,7 +55,7 @@ def shown(way: str) -> list[str]:
 
 @contextmanager
 def traced() -> Generator[list[str]]:
-    """The functions of the package that this thread enters, each named once, in order."""
+    """Record the functions of the package that this thread enters, each once, in order."""
     names: dict[str, None] = {}
 
     def note(frame: FrameType, event: str, _: object) -> None:
@@ -89,7 +89,7 @@ async def test_a_message_passes_few_functions_on_its_way_to_the_program(
             await anext(sub)
             with traced() as found:
                 reading = asyncio.ensure_future(anext(sub))
-                await asyncio.sleep(0)  # the program waits before the message comes
+                await asyncio.sleep(0)  # the program waits before the message arrives
                 begun = sys.getprofile()
                 sys.setprofile(None)
                 published = asyncio.ensure_future(publish(1))
@@ -110,7 +110,7 @@ async def test_a_publish_passes_the_shown_functions_until_it_is_written(
         with traced() as found:
             await ps.publish("hops", {"type": "t", "data": {"n": 1, "text": "one"}})
     way = found[: found.index("WebsocketsConnection.write_all") + 1]
-    # An id of another millisecond begins with other characters, and a timer of the rate may be due.
+    # An id of another millisecond has another prefix, and a timer of the rate limit may be due.
     way = [name for name in way if not name.startswith(SOMETIMES)]
     assert way == shown("Publish, Python")
     assert len(way) <= PUBLISH

@@ -1,4 +1,4 @@
-"""The version of httpx is checked where the client imports it."""
+"""The client checks the version of httpx when it imports it."""
 
 from __future__ import annotations
 

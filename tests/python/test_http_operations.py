@@ -1,4 +1,4 @@
-"""What a client does over HTTP: pages, order, and finding out whether there is an HTTP API."""
+"""HTTP operations of a client: pages, order, and the detection of an HTTP API."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Peer:
-    """An HTTP API that answers as the test says."""
+    """An HTTP API with prepared responses."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()

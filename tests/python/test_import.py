@@ -1,4 +1,4 @@
-"""What an import of the package costs is bounded: nothing is built that a program may not use."""
+"""The cost of importing the package is bounded: nothing is built before it is used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every task of a client is kept until it has ended."""
+"""Every task of a client is referenced until it has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Chains, models and tools of the real LangChain write into a stream by a callback."""
+"""Chains, models and tools of the real LangChain write to a stream through a callback."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ USAGE: Any = {"input_tokens": 7, "output_tokens": 12, "total_tokens": 19}
 
 @tool
 async def weather(city: str) -> str:
-    """What the weather is."""
+    """Return the weather."""
     return f"Rain in {city}."
 
 

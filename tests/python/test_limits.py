@@ -1,4 +1,4 @@
-"""What the server allows, and a `history` beyond what it retains."""
+"""The limits of the server, and a `history` that exceeds its retention."""
 
 from __future__ import annotations
 

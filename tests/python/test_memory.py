@@ -1,4 +1,4 @@
-"""The transport without a socket."""
+"""The in-memory transport."""
 
 from __future__ import annotations
 

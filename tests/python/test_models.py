@@ -1,4 +1,4 @@
-"""The real clients of models read recorded answers; a writer publishes what they give."""
+"""The real model clients read recorded responses, and a writer publishes their output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.testing import MemoryServer
 
-# The clients take seconds to import: a process that runs none of these tests must not pay for them.
+# Importing the clients takes seconds, so import them only in processes that run these tests.
 pytestmark = pytest.mark.slow
 
 RECORDED = Path(__file__).parents[2] / "spec" / "models"

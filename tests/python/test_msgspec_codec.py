@@ -1,4 +1,4 @@
-"""The codec of the extra `speed` reads and writes what the other one does, byte for byte."""
+"""The codec of the extra `speed` has the same results as the default codec, byte for byte."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def frame(**changes: Any) -> bytes:
 
 
 def read(data: bytes) -> object:
-    """What a transport with the codec hands out."""
+    """Return the output of a transport with the codec."""
     chosen = fast_codec()
     try:
         return chosen.read_message(data)
@@ -58,7 +58,7 @@ def same(data: bytes) -> None:
         expected = frame.message
         found = read(data)
         assert isinstance(found, Envelope)
-        if expected.id.encode() not in data:  # it had none, and got one of its own
+        if expected.id.encode() not in data:  # it had no id, and got a new one
             found = found.model_copy(update={"id": expected.id})
         assert found == expected
         assert repr(found) == repr(expected)

@@ -1,4 +1,4 @@
-"""Operations in their loop: what only shows there."""
+"""Operations in their event loop: cases that occur only there."""
 
 from __future__ import annotations
 

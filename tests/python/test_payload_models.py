@@ -1,4 +1,4 @@
-"""Topics with a model: what is published and received are objects of the program's classes."""
+"""Topics with a model: programs publish and receive objects of their own classes."""
 
 from __future__ import annotations
 

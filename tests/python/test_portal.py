@@ -1,4 +1,4 @@
-"""The way from threads into an event loop."""
+"""Calls from threads into an event loop."""
 
 from __future__ import annotations
 
@@ -151,4 +151,4 @@ def test_a_handler_that_ends_the_client_is_not_waited_for(portal: Portal) -> Non
     go_on.set()
     assert finished.wait(5)
     with contextlib.suppress(Exception):
-        portal.release_handler()  # outside of a handler it does nothing
+        portal.release_handler()  # has no effect outside of a handler

@@ -1,4 +1,4 @@
-"""What the package shows to the world."""
+"""The public names of the package."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program learns where the publish rate of its token is used up."""
+"""The information for a program that exceeds the publish rate of its token."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_publishes_that_wait_over_a_second_are_counted_and_logged_once(
         publishing = asyncio.gather(*(ps.publish(TOPIC, {"data": n}) for n in range(40)))
         await clock.advance_until(publishing.done, 60)
         await publishing
-        assert 15 <= ps.slowed <= 25  # 9 go at once, 10 more each second
+        assert 15 <= ps.slowed <= 25  # 9 are sent immediately, then 10 per second
         (said,) = warnings(caplog)
         assert "10 messages per second" in said
         assert server.stats.refused.get("rate_limited", 0) == 0

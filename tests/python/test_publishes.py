@@ -1,4 +1,4 @@
-"""The publishes of a session alone; for whole sessions see spec/traces and tests/simulation."""
+"""The publishes of a session alone; spec/traces and tests/simulation test whole sessions."""
 
 from __future__ import annotations
 

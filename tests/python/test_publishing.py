@@ -1,4 +1,4 @@
-"""What a program hands to `publish`, batches, and the backpressure of the policy `block`."""
+"""The arguments of `publish`, batches, and the backpressure of the policy `block`."""
 
 from __future__ import annotations
 

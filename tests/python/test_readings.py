@@ -1,4 +1,4 @@
-"""The readings of `spec/readings.json`; the same file is run in each language."""
+"""The cases of `spec/readings.json`, which each language runs."""
 
 from __future__ import annotations
 

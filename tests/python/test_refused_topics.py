@@ -1,4 +1,4 @@
-"""Every way to be refused a topic names it in the text of the error."""
+"""Every error about a denied topic names the topic."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests and replies over topics, against the hub in memory and in virtual time."""
+"""Requests and replies over topics, with the hub in memory and in virtual time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def clock_of(server: MemoryServer) -> VirtualClock:
 
 
 async def within(server: MemoryServer, awaitable: Awaitable[T], seconds: float = 60) -> T:
-    """What comes of something while time passes."""
+    """Return the result of an awaitable while virtual time advances."""
     task = asyncio.ensure_future(awaitable)
     await clock_of(server).advance_until(task.done, seconds)
     return await task

@@ -1,4 +1,4 @@
-"""Any events in any order: a session never raises, ends once, and leaves nothing behind."""
+"""Any events in any order: a session never raises, ends once, and releases everything."""
 
 from __future__ import annotations
 
@@ -187,7 +187,7 @@ options = st.builds(
 
 
 class Watched:
-    """A session whose effects are checked as they come."""
+    """A session whose effects are checked immediately."""
 
     def __init__(self, options: SessionOptions) -> None:
         self.session = LoggedSession(options, lambda: 0.5)
@@ -301,7 +301,7 @@ def connected(**options: Any) -> LoggedSession:
 def test_every_close_code_leads_where_the_table_says(code: int | None) -> None:
     session = connected()
     if code == 4409:
-        # The first one may concern a connection that the client has lost already.
+        # The first one may belong to a connection that the client has already lost.
         session.handle(events.Dropped(code, "closed"))
         assert session.state == "waiting"
         for event in [events.TimerFired("retry", 0), *usual[-1:], events.Received(ok, 1000)]:

@@ -1,4 +1,4 @@
-"""`SignedTopic` against the server, on a socket of its own and inside a HIP-56 topic."""
+"""`SignedTopic` with the server, on a separate socket and inside a HIP-56 topic."""
 
 from __future__ import annotations
 

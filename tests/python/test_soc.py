@@ -1,4 +1,4 @@
-"""Signed frames: the vectors of spec/signed.json, and what no vector says."""
+"""Signed frames: the vectors of spec/signed.json, and cases without vectors."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_a_changed_byte_is_never_accepted(payload: bytes, at: int, change: int) 
         found = soc.verify(bytes(frame), ID, TOPIC)
     except InvalidPayload:
         return
-    # v says the same in two ways: for a plain and for a compressed key.
+    # v has two equivalent values: for an uncompressed and for a compressed key.
     assert at == 64
     assert found == (OWNER, payload)
 

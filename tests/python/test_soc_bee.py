@@ -1,4 +1,4 @@
-"""Signed frames beside bee-js, the client library of Bee itself."""
+"""Signed frames compared with bee-js, Bee's own client library."""
 
 from __future__ import annotations
 

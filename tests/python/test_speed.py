@@ -1,4 +1,4 @@
-"""The extra `speed`: which libraries a client uses, and when."""
+"""The extra `speed`: the libraries that a client uses, and when."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def read(environ: Mapping[str, str] | None = None, url: str = URL, **more: Any) 
 
 
 def without(*packages: str) -> Callable[[str], object]:
-    """`find_spec` where packages are not installed."""
+    """Replace `find_spec` to simulate packages that are not installed."""
     return lambda name: None if name in packages else importlib.util.find_spec(name)
 
 

@@ -1,4 +1,4 @@
-"""A test that waits for virtual time says so; what the server closes needs no end of its own."""
+"""A test that waits for virtual time is reported; objects that the server closes need no close."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytest_plugins = ["pytester"]
 
 
 class RealTime:
-    """What an event loop would call later; a test lets it pass."""
+    """Delayed calls of an event loop; the test runs them."""
 
     def __init__(self) -> None:
         self.waiting: list[Callable[[], None]] = []
@@ -42,7 +42,7 @@ async def test_a_standstill_is_told_once_and_another_one_again() -> None:
     watch.start()
     for _ in range(3):
         real.passes()
-    assert said == []  # nothing waits for time
+    assert said == []  # nothing waits for virtual time
     clock.call_later(5, lambda: None)
     clock.call_later(5, lambda: None)
     for _ in range(4):

@@ -1,4 +1,4 @@
-"""Changes of state, as a program reads them."""
+"""State changes that a program reads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writers and readers of streams, against the reference server in virtual time."""
+"""Writers and readers of streams, with the reference server in virtual time."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def clock_of(server: MemoryServer) -> VirtualClock:
 
 
 async def within(server: MemoryServer, awaitable: Awaitable[T], seconds: float = 60) -> T:
-    """What comes of something while time passes."""
+    """Return the result of an awaitable while virtual time advances."""
     task = asyncio.ensure_future(awaitable)
     await clock_of(server).advance_until(task.done, seconds)
     return await task
@@ -79,7 +79,7 @@ async def collect(reader: StreamReader) -> list[StreamEvent]:
 
 
 def amount(events: list[StreamEvent]) -> str:
-    """The text that a program shows after these events."""
+    """Return the text that a program shows after these events."""
     text = ""
     for event in events:
         if isinstance(event, Delta):
@@ -339,7 +339,7 @@ async def test_a_writer_that_died_is_taken_over_where_it_stopped(
     await dead.open()
     await dead.write(TEXT[:20])
     await clock_of(pubsub_memory).advance(1)
-    dead._stop()  # as a process that is killed
+    dead._stop()  # like a killed process
     await clock_of(pubsub_memory).advance(11)
     async with stream_writer(ps, TOPIC, id="r1", take_over=True) as writer:
         assert writer.epoch == 1
@@ -363,7 +363,7 @@ async def test_a_cancel_that_no_writer_lived_to_see_ends_the_stream_when_it_is_t
     await dead.open()
     await dead.write("one ")
     await clock_of(pubsub_memory).advance(1)
-    dead._stop()  # as a process that is killed
+    dead._stop()  # like a killed process
     await within(pubsub_memory, reader.cancel("enough"))
     async with stream_writer(ps, TOPIC, id="r1", take_over=True) as writer:
         with pytest.raises(StreamCancelled):
@@ -382,7 +382,7 @@ async def test_what_a_reader_sends_while_a_stream_is_taken_over_reaches_the_writ
     await dead.open()
     await dead.write("one ")
     await clock_of(pubsub_memory).advance(1)
-    dead._stop()  # as a process that is killed
+    dead._stop()  # like a killed process
     history, heard, joined = ps.history, list[object](), list[object]()
 
     async def slow(*arguments: Any, **options: Any) -> AsyncIterator[Message]:
@@ -700,7 +700,7 @@ async def test_beside_a_stream_a_cursor_stays_fresh_and_chat_does_not_wait() -> 
                 await writer.pipe(model(server, TEXT * 6))
 
         busy = [asyncio.create_task(write(f"chat.session.{n}")) for n in range(3)]
-        await clock.advance(1)  # what the rate allows at once is used up
+        await clock.advance(1)  # the burst of the rate limit is used up
         began = clock.now()
         for n in range(480):
             busy.append(asyncio.create_task(say("cursor", "cursor")))

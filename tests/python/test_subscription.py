@@ -1,4 +1,4 @@
-"""What a program holds of what it subscribed to."""
+"""The subscription object of a program."""
 
 from __future__ import annotations
 

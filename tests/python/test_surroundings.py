@@ -1,4 +1,4 @@
-"""What a client stands on."""
+"""The environment of a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What programs get for their own tests: TEST-1."""
+"""The test helpers for programs: TEST-1."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Times as programs give them."""
+"""Times in the forms that programs pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Backends sign tokens that a server accepts, by its key set or in development."""
+"""Backends sign tokens that a server accepts, with its key set or in development."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def serving(document: dict[str, Any]) -> Generator[str]:
 
 
 async def acts_as(ps: PubSubClient, user: str) -> bool:
-    """Whether the server takes the client for this user, whose topics are closed to others."""
+    """Whether the server identifies the client as this user, whose topics are private."""
     async with asyncio.timeout(60):
         async with await ps.subscribe(f"user.{user}.inbox"):
             pass

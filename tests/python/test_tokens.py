@@ -1,4 +1,4 @@
-"""Asking the program for tokens."""
+"""Token callbacks of the program."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ def _slow_match(pattern: tuple[str, ...], topic: tuple[str, ...]) -> bool:
 
 
 def slow_match(pattern: list[str], topic: list[str]) -> bool:
-    """The definition of HIP-56, as plainly as it can be said."""
+    """The definition of HIP-56 in its simplest form."""
     return _slow_match(tuple(pattern), tuple(topic))
 
 
@@ -165,7 +165,7 @@ class _Counted(dict[str, Any]):
 
 
 def _count(trie: TopicTrie[int], topic: str) -> int:
-    """Look-ups of nodes that a match takes."""
+    """Count the node look-ups of a match."""
     stack = [trie._root]
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""Receivers check webhooks: signature, age, repetition."""
+"""Receivers verify webhooks: signature, age, repetition."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_a_known_request_has_the_known_signature() -> None:
         id="msg_p5jX",
         sent_at=1614265330,
     )["webhook-signature"].startswith("v1,")
-    # From the documents of Standard Webhooks.
+    # From the documentation of Standard Webhooks.
     headers = sign(
         b'{"test": 2432232314}',
         "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
@@ -175,7 +175,7 @@ async def test_webhooks_of_a_real_server_are_verified() -> None:
         with ThreadedServer(webhooks=[{**hook, "events": ["publish"]}]) as server:
             async with PubSubClient(**server.options, token=server.token()) as ps:
                 await ps.publish("demo.orders", {"data": {"amount": 5}})
-                # To leave a ThreadedServer blocks this loop, which the receiver needs.
+                # Leaving a ThreadedServer blocks this loop, which the receiver needs.
                 delivery = await asyncio.wait_for(deliveries.get(), 30)
     finally:
         await runner.cleanup()

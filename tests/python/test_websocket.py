@@ -52,7 +52,7 @@ def speed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> st
 
 
 def count_writes(transport: WebSocketTransport) -> list[int]:
-    """The sizes of what is written to the network from now on."""
+    """Record the sizes of writes to the network from now on."""
     writes: list[int] = []
 
     class Counting:
@@ -139,7 +139,7 @@ async def raw_server(
 
 
 def shaken(head: bytes) -> bytes:
-    """The answer of a server to the head of a handshake."""
+    """Return the server's response to a handshake."""
     key = head.split(b"Sec-WebSocket-Key: ")[1].split(b"\r\n")[0].decode()
     return (
         b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -177,7 +177,7 @@ async def to_the_end(transport: WebSocketTransport) -> tuple[list[Incoming], Tra
 
 
 def messages(frames: Sequence[Incoming]) -> list[Envelope]:
-    """The live messages, with or without their frames."""
+    """Return the live messages, with or without their frames."""
     bare = [frame.message if isinstance(frame, MessageFrame) else frame for frame in frames]
     return [message for message in bare if isinstance(message, Envelope)]
 
@@ -240,7 +240,7 @@ async def test_a_frame_that_waits_for_no_other_is_written_at_once() -> None:
         await collect(transport, 1)
         writes = count_writes(transport)
         transport.send(PingFrame())
-        assert len(writes) == 1  # before the loop has turned
+        assert len(writes) == 1  # before the next turn of the loop
         transport.send(PingFrame())
         assert len(writes) == 1
         await collect(transport, 2)
@@ -276,7 +276,7 @@ async def test_where_several_frames_go_between_two_arrivals_they_share_a_write()
             writes = count_writes(transport)
             for _ in range(3):
                 transport.send(PingFrame())
-            assert writes == []  # until the loop has turned
+            assert writes == []  # until the next turn of the loop
             await collect(transport, 1)
             assert len(writes) == 1
 

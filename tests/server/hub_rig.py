@@ -1,4 +1,4 @@
-"""A hub in virtual time, with clients that are lists of frames."""
+"""A hub in virtual time, with clients that record frames in lists."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ ANNA = Identity(user_id="anna", kind="admin")
 
 
 class People:
-    """A token is `name`, `name:kind` or `name:kind:expires_ms`; `bad` is refused."""
+    """A token is `name`, `name:kind` or `name:kind:expires_ms`; `bad` is rejected."""
 
     def __init__(self) -> None:
         self.gate: asyncio.Event | None = None
@@ -54,7 +54,7 @@ class People:
 
 
 class Rules:
-    """Everything is allowed but what a test forbids."""
+    """Allows everything that a test does not forbid."""
 
     def __init__(self) -> None:
         self.unreadable: Callable[[Identity, str], bool] = lambda identity, topic: False
@@ -77,7 +77,7 @@ class Rules:
 
 
 class FakeSink:
-    """Remembers what the hub does to a connection."""
+    """Records the actions of the hub on a connection."""
 
     def __init__(self, encoder: Encoder) -> None:
         self.encoder = encoder
@@ -143,23 +143,23 @@ class Peer:
         return frames
 
     def hear_one(self, kind: str) -> dict[str, Any]:
-        """The one frame that came."""
+        """Return the only new frame."""
         (frame,) = self.hear()
         assert frame["type"] == kind, frame
         return frame
 
     def messages(self) -> list[dict[str, Any]]:
-        """Envelopes of the application that came; presence is left out."""
+        """Return the new application envelopes, without presence."""
         found = [f["message"] for f in self.hear() if f["type"] == "message"]
         return [m for m in found if not m["type"].startswith("presence.")]
 
     def presence(self) -> list[tuple[str, str]]:
-        """Presence messages that came: type and user."""
+        """Return type and user of the new presence messages."""
         found = [f["message"] for f in self.hear() if f["type"] == "message"]
         return [(m["type"], m["data"]["user_id"]) for m in found]
 
     def subscribe(self, *topics: str, **fields: Any) -> dict[str, Any]:
-        """Subscribe and return the answer; what came with it is dropped."""
+        """Subscribe and return the answer; ignore other frames."""
         self.hear()
         self.say("subscribe", topics=list(topics), ref="sub", **fields)
         return next(frame for frame in self.hear() if frame["type"] == "subscribed")
@@ -168,7 +168,7 @@ class Peer:
         self.say("publish", message={"topic": topic, "type": "t", "data": data, **fields})
 
     def ending(self) -> tuple[int, str] | None:
-        """Close code and reason that the hub gave, if it did."""
+        """The hub's close code and reason, if it has closed the connection."""
         return self.sink.ended
 
     def close(self, code: int | None = None) -> None:
@@ -197,7 +197,7 @@ def events(data: bytes) -> list[dict[str, Any]]:
 
 
 class Rig:
-    """A hub whose time stands still until it is moved. Settings as those of `config.Settings`."""
+    """A hub with a clock that the test controls. Accepts the settings of `config.Settings`."""
 
     def __init__(self, *, backplane: Backplane | None = None, **settings: Any) -> None:
         self.now = 1000.0
@@ -230,26 +230,26 @@ class Rig:
         return START_MS + int((self.now - 1000) * 1000)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass, deadline by deadline."""
+        """Advance the time, deadline by deadline."""
         end = self.now + seconds
         while self.now < end:
             self.now = min(end, self.now + 0.05)
             self.hub.core.wheel.run()
 
     async def settle(self) -> None:
-        """Until no task of the hub is left."""
+        """Wait until no task of the hub is left."""
         async with asyncio.timeout(60):
             while tasks := list(self.hub._tasks):
                 await asyncio.wait(tasks)
 
     def stranger(self, encoder: Encoder = SOCKET) -> Peer:
-        """A connection that has not authenticated."""
+        """Open a connection that has not authenticated."""
         return Peer(self, encoder)
 
     async def client(
         self, token: str, encoder: Encoder = SOCKET, client_id: str | None = None
     ) -> Peer:
-        """An authenticated connection."""
+        """Open an authenticated connection."""
         peer = Peer(self, encoder)
         await self.hub.authenticate(peer.connection, token, client_id=client_id)
         return peer

@@ -1,4 +1,4 @@
-"""Clients that mean harm, or behave as if they did: what they cost, and that others go on."""
+"""Malicious or misbehaving clients: their cost, and that other clients are not affected."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ async def test_fragments_without_end_are_refused_though_they_are_empty() -> None
 
 
 class Orgs:
-    """A token is a user and its organizations: `alice acme globex`."""
+    """A token contains a user and its organizations: `alice acme globex`."""
 
     async def authenticate(self, token: str) -> Identity:
         user, *orgs = token.split()
@@ -228,7 +228,7 @@ async def test_a_redis_that_cannot_be_reached_is_said_at_the_start_without_its_p
 async def events(
     http: httpx.AsyncClient, headers: dict[str, str], until: Callable[[str], bool]
 ) -> list[str]:
-    """Lines of a stream up to the first that will do."""
+    """Return the lines of a stream up to the first matching one."""
     lines: list[str] = []
     async with (
         asyncio.timeout(BOUND),
@@ -271,7 +271,7 @@ async def test_many_topics_are_searched_piece_by_piece_and_none_is_missed() -> N
     alice.say("ping", ref="2")
     assert alice.hear() == []
     assert alice.sink.holds == [True]
-    # The search has begun; this topic comes in the middle of it.
+    # This topic is created during the search.
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     writer.publish("org.new.topic", "in between")
@@ -327,7 +327,7 @@ async def test_subscriptions_that_come_all_at_once_take_turns_in_their_order() -
     mallory.say("unsubscribe", topics=["a"], ref="last")
     done = len(mallory.hear())
     assert done * 1000 <= turns.UNITS + 1000
-    # Nothing heavy begins before those that wait, of whomever it is.
+    # No expensive request starts before those that wait, of any user.
     bob.say("subscribe", topics=["b"], ref="b", presence=False)
     bob.say("ping", ref="p")
     assert bob.hear() == []

@@ -1,4 +1,4 @@
-"""Who may come in, joined from the settings: keys fetched over HTTP while the server runs."""
+"""Authentication from the settings: keys that a running server fetches over HTTP."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which authenticator checks a token, and what is remembered of it."""
+"""The authenticator that checks a token, and the cached result."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pubsub_server.errors import ServiceError
 
 
 class Inner:
-    """Knows the tokens that begin with `good`, and counts."""
+    """Accepts tokens that start with `good`, and counts the checks."""
 
     def __init__(self, expires_at: int | None = None) -> None:
         self.seen: list[str] = []

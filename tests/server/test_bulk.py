@@ -1,4 +1,4 @@
-"""Who publishes in bulk: a budget for batches beside that of everything else."""
+"""Bulk publishers: a separate rate limit for batches."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import httpx
 
-# Budgets that fill up so slowly that they do not while a test runs.
+# Rate limits that refill too slowly to matter during a test.
 SLOW: dict[str, object] = {"publish_rate_service": 0.001, "publish_rate_bulk": 3.0}
 
 
@@ -60,7 +60,7 @@ async def test_without_bulk_batches_and_single_publishes_share_one_budget() -> N
     ):
         assert accepted(await batch(rest, 2)) == 2
         assert [(await single(rest)).status_code for _ in range(2)] == [201, 429]
-        # Item by item, as ever.
+        # Each item counts, as usual.
         assert accepted(await batch(rest, 2)) == 0
 
 

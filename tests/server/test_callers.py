@@ -1,4 +1,4 @@
-"""Whose a connection is."""
+"""The identity of a connection."""
 
 from __future__ import annotations
 

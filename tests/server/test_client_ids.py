@@ -1,4 +1,4 @@
-"""Client ids show for whom they were issued."""
+"""Client ids prove for which user they were issued."""
 
 from __future__ import annotations
 

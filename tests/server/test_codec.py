@@ -37,7 +37,7 @@ def refused(data: object) -> ServiceError:
 
 
 def outcome(data: bytes | str) -> str | None:
-    """The code of the error, if there is one; anything but a `ServiceError` fails the test."""
+    """Return the error code, or None; any exception except a `ServiceError` fails the test."""
     try:
         decode(data)
     except ServiceError as error:

@@ -29,7 +29,7 @@ class _Keeper:
 
 
 class Sink:
-    """Takes bytes until `room` is used up, and pauses then."""
+    """Accepts bytes until `room` is used up, and then pauses."""
 
     def __init__(self, lab: Lab, room: int = 10**9) -> None:
         self.lab = lab

@@ -1,4 +1,4 @@
-"""The console page: what is served, to whom, and who is signed in without a token."""
+"""The console page: its contents, its access rules, and sign-in without a token."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def browser(server: RunningServer) -> AsyncIterator[httpx.AsyncClient]:
 
 
 def from_page(server: RunningServer, **changes: str | None) -> dict[str, str]:
-    """Headers as the page itself sends them, but for changes; None leaves one out."""
+    """Return the headers of the page, with changes; None removes a header."""
     headers = {
         "Host": server.http.removeprefix("http://"),
         "Origin": server.http,
@@ -74,7 +74,7 @@ async def test_the_page_runs_its_own_scripts_only_and_reaches_only_its_server(
     assert policy["frame-ancestors"] == policy["base-uri"] == policy["form-action"] == "'none'"
     assert page.headers["x-content-type-options"] == "nosniff"
     assert page.headers["referrer-policy"] == "no-referrer"
-    # Nothing that the policy would not let run.
+    # The page contains nothing that its content security policy blocks.
     assert not re.search(r"<script(?![^>]*\bsrc=)|<style|\son\w+=|\sstyle=|https?://", page.text)
 
 

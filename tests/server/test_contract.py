@@ -1,4 +1,4 @@
-"""Topic contracts: read, enforced, and made into code."""
+"""Topic contracts: reading, enforcement, and code generation."""
 
 from __future__ import annotations
 

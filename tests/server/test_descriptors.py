@@ -1,4 +1,4 @@
-"""A server that has used up its file descriptors, in a process of its own that may have few."""
+"""A server that runs out of file descriptors, in a separate process with a low limit."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def test_a_server_without_file_descriptors_says_so_once(tmp_path: Path) ->
     finally:
         process.terminate()
         await process.wait()
-    # The loop of asyncio has words of its own, as text.
+    # asyncio's event loop writes its own message as plain text.
     said = log.read_text(encoding="utf-8").splitlines()
     lines = [json.loads(line) for line in said if line.startswith("{")]
     assert [each for each in lines if each["level"] == "warning"] == []

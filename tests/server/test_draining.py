@@ -1,4 +1,4 @@
-"""Shutting down: ends are spread over time, and what was published is answered before."""
+"""Shutdown: connections close at different times, after pending publishes are answered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOUR = 3600.0
 
 
 class Slow(MemoryBackplane):
-    """Answers a publish when its gate is opened."""
+    """Answers a publish when its gate opens."""
 
     def __init__(self) -> None:
         store = memory_store()
@@ -71,7 +71,7 @@ async def test_connections_end_one_after_the_other_and_hurry_ends_the_rest() -> 
     errors = [peer.hear()[-1] for peer in peers if peer is not first]
     assert {error["code"] for error in errors} == {"going_away"}
     waits = sorted(error["retry_after_ms"] for error in errors)
-    # Each is told to stay away for what is left of its share of the hour.
+    # Each client gets the remaining part of its share of the hour as the wait.
     assert all(abs(wait - 360_000 * (n + 1)) < 10_000 for n, wait in enumerate(waits))
     assert "retry_after_ms" not in first.hear()[-1]
 
@@ -114,7 +114,7 @@ async def test_what_a_server_would_take_with_it_is_not_accepted_when_it_ends() -
     async with asyncio.timeout(60):
         draining = asyncio.create_task(rig.hub.drain(2 * HOUR, HOUR, hurry))
         await until(lambda: ended([alice, bob]), 1)
-        # Who is still there is read no more, so that nothing of it is acknowledged.
+        # The server stops reading from open connections, so it acknowledges nothing more.
         assert [each.sink.holds[-1:] for each in (alice, bob)] == [[True], [True]]
         (answer,) = await rig.hub.publish(Identity("carol", "service"), [draft])
         hurry.set()
@@ -136,7 +136,7 @@ async def test_what_a_store_keeps_is_accepted_until_the_server_has_ended() -> No
 
 
 class Ending(MemoryBackplane):
-    """Notes what it is asked for, when all nodes end."""
+    """Records the calls at the shutdown of all nodes."""
 
     lasting = True
 
@@ -195,7 +195,7 @@ async def test_who_is_accepted_while_the_server_ends_is_not_left_hanging(
     async with running_server(drain_timeout=0) as server:
         address = urlsplit(getattr(server, door))
         client = socket.create_connection((address.hostname, address.port))
-        # The loop takes some turns from hearing of a connection to telling the server.
+        # The event loop needs some turns to pass a new connection to the server.
         for _ in range(turns):
             await asyncio.sleep(0)
     with client:

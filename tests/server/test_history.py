@@ -32,7 +32,7 @@ def memory_store(
     ids: int = 1000,
     ids_age: int = 600,
 ) -> MemoryStore:
-    """A store with these limits; ages in seconds."""
+    """Create a store with these limits; ages are in seconds."""
     retention = Retention(Keep(max_messages, max_age * 1000), classes)
     memory = IdMemory(ids, ids_age * 1000)
     return MemoryStore(retention, memory, max_bytes=max_bytes, max_topics=max_topics)
@@ -55,7 +55,7 @@ class Lab:
         return self.store.append(draft, ("user", sender), self.now)
 
     def fill(self, count: int, topic: str = "t", **fields: Any) -> list[int]:
-        """Appends so many, a millisecond apart; answers their positions."""
+        """Append this number of messages, one per millisecond; return their positions."""
         seqs: list[int] = []
         for _ in range(count):
             entry = self.append(topic, **fields)
@@ -418,7 +418,7 @@ def test_a_page_says_whether_a_position_up_to_its_end_is_missing() -> None:
     lab.fill(1, ttl=1)
     numbers += [numbers[-1] + 1, *lab.fill(2)]
     lab.now += 1_000
-    # Retained: the second to the fourth, and the last two; one before has expired, one is trimmed.
+    # Retained are the second to the fourth and the last two; one has expired, and one is trimmed.
     whole = lab.page(after=numbers[0], limit=3)
     assert (whole.truncated, whole.has_more) == (False, True)
     holed = lab.page(after=numbers[3], limit=3)

@@ -39,7 +39,7 @@ def document(*algorithms: str, **more: object) -> dict[str, Any]:
 
 @dataclass
 class World:
-    """A clock, and a JWKS that can change and fail."""
+    """A clock, and a JWKS that can change or fail."""
 
     served: object = field(default_factory=lambda: document("RS256", "ES256", "EdDSA"))
     now: float = NOW
@@ -64,7 +64,7 @@ class World:
         return JwksAuthenticator(keys or self.keys(), clock=lambda: self.now, **more)
 
     async def fetched(self, count: int) -> None:
-        """Wait until so many fetches have begun, and what came of the last one is in use."""
+        """Wait until this number of fetches has started, and the last result is in use."""
         async with asyncio.timeout(60):
             while self.fetches < count:
                 self.begun.clear()
@@ -173,7 +173,7 @@ async def test_an_issuer_has_to_be_the_same_text(other: object) -> None:
 
 @pytest.mark.parametrize("critical", [["x"], ["exp"], [], "x", 1])
 async def test_a_token_with_critical_extensions_is_invalid(critical: object) -> None:
-    # RFC 7515, 4.1.11: what is critical has to be understood, and the list is not empty.
+    # RFC 7515, 4.1.11: critical extensions must be understood, and the list must not be empty.
     headers = {"kid": "EdDSA", "crit": critical, "x": 1}
     text = jwt.api_jws.encode(json.dumps(CLAIMS).encode(), ED, "EdDSA", headers=headers)
     assert (await refusal(World().authenticator(), text)).code == "token_invalid"
@@ -240,7 +240,7 @@ async def test_unknown_keys_fetch_no_oftener_than_the_interval() -> None:
 
 async def test_a_known_key_answers_at_once_however_iam_behaves() -> None:
     world = World()
-    # Only a test that fails waits so long.
+    # Only a failing test waits this long.
     authenticator = world.authenticator(world.keys(patience=60))
     long = token(exp=NOW + 9_999)
     await authenticator.authenticate(long)
@@ -251,7 +251,7 @@ async def test_a_known_key_answers_at_once_however_iam_behaves() -> None:
             assert (await authenticator.authenticate(long)).user_id == "alice"
     await world.fetched(2)
     assert world.fetches == 2
-    # An unknown key makes nobody else wait either.
+    # An unknown key does not delay other tokens either.
     stranger = asyncio.create_task(authenticator.authenticate(token(kid="other")))
     async with asyncio.timeout(60):
         assert (await authenticator.authenticate(long)).user_id == "alice"
@@ -339,7 +339,7 @@ async def test_an_unknown_key_is_unavailable_not_invalid_while_iam_does_not_answ
     world.served = document("RS256", "ES256")
     world.now += 10
     assert (await authenticator.authenticate(token("ES256"))).user_id == "alice"
-    # IAM has answered: it does not publish this one.
+    # IAM has answered without this key.
     assert (await refusal(authenticator, token(kid="other"))).code == "token_invalid"
     await authenticator.close()
 

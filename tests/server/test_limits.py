@@ -1,4 +1,4 @@
-"""Publish rates and numbers of connections."""
+"""Publish rates and connection limits."""
 
 from __future__ import annotations
 

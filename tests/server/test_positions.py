@@ -1,4 +1,4 @@
-"""`POST /v1/positions` of a real server: where logs stand, and who is told when they move."""
+"""`POST /v1/positions` of a real server: positions of logs, and waiting requests."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def ask(rest: httpx.AsyncClient, *topics: str, **more: Any) -> dict[str, d
 
 
 async def held(server: RunningServer, count: int) -> None:
-    """Wait until so many requests are held."""
+    """Wait until the server holds this number of requests."""
 
     def reading() -> object:
         (found,) = (each for each in server.hub.instruments() if each.name == "held_requests")
@@ -116,7 +116,7 @@ async def test_a_time_is_the_position_of_the_first_message_that_is_not_older(
         answer = await rest.post("/v1/topics/demo.x/messages", json={"data": n})
         seqs.append(answer.json()["seq"])
         times.append(answer.json()["timestamp"])
-        # Times of a millisecond are equal; these are to differ.
+        # Wait, because messages of the same millisecond have equal timestamps.
         await until(lambda: time.time_ns() // 1_000_000 > times[-1])
     for seq, then in zip(seqs, times, strict=True):
         assert (await ask(rest, "demo.x", at=then))["demo.x"]["at"] == seq
@@ -184,7 +184,7 @@ async def test_a_client_that_goes_away_is_held_no_more(
         waiting.cancel()
         await asyncio.wait([waiting])
         await held(server, 0)
-    # What it waited for is waited for by others all the same.
+    # Other requests still wait for the same topics.
     waiting_ = asyncio.create_task(ask(rest, "demo.x", after={"demo.x": 0}, wait_ms=30_000))
     await held(server, 1)
     await publish(rest, "demo.x")
@@ -216,7 +216,7 @@ async def test_a_caller_has_so_many_held_requests_and_no_more() -> None:
         answer = await rest.post(PATH, json={"topics": ["demo.x"], **more})
         assert problem(answer, 429, "connection_limit")["field"] == "wait_ms"
         assert answer.headers["Retry-After"] == "1"
-        # Without waiting it is answered, and so are others.
+        # A request without a wait is answered, and so are others.
         await ask(rest, "demo.x")
         waiting.append(asyncio.create_task(ask(other, "demo.x", **more)))
         await held(server, 3)

@@ -1,4 +1,4 @@
-"""Limits of connections that have not authenticated, by address; over HTTP."""
+"""Limits on unauthenticated connections per address, over HTTP."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_each_address_has_slots_and_bytes_of_its_own() -> None:
     assert one.hold(60)
     assert other.hold(60)
     assert not two.hold(60)
-    # Less than before is never refused.
+    # A smaller amount than before is never rejected.
     assert two.hold(50)
     one.leave()
     assert two.hold(100)
@@ -126,7 +126,7 @@ async def test_http_connections_before_authentication_are_bounded_for_each_addre
                 async with connected(server) as (second, _):
                     assert (await head(second)).startswith(b"HTTP/1.1 429 ")
                     assert await head(second) == b"Retry-After: 1\r\n"
-                # A connection that has authenticated goes on.
+                # An authenticated connection continues.
                 writer.write(request(server))
                 async with asyncio.timeout(BOUND):
                     await known.readuntil(b"HTTP/1.1 200 ")

@@ -1,4 +1,4 @@
-"""The only decoder of what is published: every reading, and what is wrong with a message."""
+"""The only decoder of publishes: every form, and the errors in a message."""
 
 from __future__ import annotations
 

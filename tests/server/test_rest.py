@@ -34,7 +34,7 @@ def api(server: RunningServer, token: str | None = None) -> httpx.AsyncClient:
 
 @pytest.fixture
 async def rest(server: RunningServer) -> AsyncIterator[httpx.AsyncClient]:
-    """As a service that owns the session."""
+    """A client with the token of a service that owns the session."""
     async with api(server, server.service_token(sessions_owned=["abc"])) as client:
         yield client
 

@@ -1,6 +1,6 @@
-"""The REST API fuzzed by schemathesis, judged by the bundled description.
+"""Fuzzes the REST API with schemathesis, and checks the responses with the bundled description.
 
-With HANZO_PUBSUB_SOAK set ten times as many requests.
+Set HANZO_PUBSUB_SOAK to send ten times as many requests.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ SECONDS = 30
 
 @dataclass(frozen=True)
 class Target:
-    """A server in a thread of its own, and a key that it takes."""
+    """Run a server in a separate thread; yield it with a key that it accepts."""
 
     url: str
     key: str
@@ -90,22 +90,22 @@ def serve(folder: Path, rules: list[object]) -> Iterator[Target]:
 
 @pytest.fixture(scope="module")
 def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """Takes everything from its admin."""
+    """Allows everything to the admin."""
     rule = {"pattern": "**", "require": {"authenticated": True}}
     yield from serve(tmp_path_factory.mktemp("open"), [rule])
 
 
 @pytest.fixture(scope="module")
 def shut(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
-    """Lets nobody read anything, so that no stream stays open."""
+    """Denies all reads, so that no stream stays open."""
     yield from serve(tmp_path_factory.mktemp("shut"), [])
 
 
 def judge(case: Case[Any], target: Target) -> None:
     headers = {"Authorization": f"Bearer {target.key}"}
     hurry(case)
-    # Null stands for absent, which the schema of an optional field does not say; test_rest.py lists
-    # what is refused.
+    # Null means absent, which the schema of an optional field does not express; test_rest.py lists
+    # the rejected values.
     excluded: list[CheckFunction] = [negative_data_rejection]
     if contradicts(case):
         excluded.append(positive_data_acceptance)
@@ -115,7 +115,7 @@ def judge(case: Case[Any], target: Target) -> None:
 
 
 def hurry(case: Case[Any]) -> None:
-    """Answers that the case lets the server hold back for half a minute come soon."""
+    """Shorten the wait of requests that the server may hold for half a minute."""
     body = case.body
     if isinstance(body, dict):
         wait = body.get("wait_ms")
@@ -124,7 +124,7 @@ def hurry(case: Case[Any]) -> None:
 
 
 def contradicts(case: Case[Any]) -> bool:
-    """What is valid by each field and not together, which a schema cannot say."""
+    """Whether the fields are valid one by one but not together, which a schema cannot express."""
     body = case.body if isinstance(case.body, dict) else {}
     two_ids = "id" in body and "Idempotency-Key" in (case.headers or {})
     return two_ids or {"before", "after"} <= set(case.query or {})

@@ -1,4 +1,4 @@
-"""The program: starting, saying where, refusing to start, draining; and what is joined in it."""
+"""The program: start, ready line, start errors, draining; and the integration of its parts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def environ(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
-    """The environment of a user who has set nothing."""
+    """The environment of a user without any settings."""
     for name in list(os.environ):
         if name.startswith("HANZO_PUBSUB_"):
             monkeypatch.delenv(name)
@@ -536,7 +536,7 @@ async def test_a_server_is_not_ready_for_a_while_before_it_takes_nothing_new() -
         async with asyncio.timeout(PATIENCE):
             answer = await client.get("/readyz")
             assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
-            # Whoever keeps a connection goes elsewhere with the next request.
+            # A client with a persistent connection sends its next request to another node.
             assert answer.headers["connection"] == "close"
             async with PubSubClient(server.ws, token=server.service_token()) as ps:
                 await ps.publish("demo.x", {"data": 1})

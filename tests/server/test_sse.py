@@ -34,7 +34,7 @@ class Stream:
 
     async def next(self) -> ServerSentEvent:
         async with asyncio.timeout(PATIENCE):
-            # httpx-sse makes an empty event of a comment that comes after an id.
+            # httpx-sse returns an empty event for a comment after an id.
             while not (event := await anext(self.events)).data:
                 pass
             return event
@@ -215,7 +215,7 @@ async def test_a_stream_gets_the_id_that_the_session_named(server: RunningServer
             assert opened.response.headers["Client-Id"] == named
             members = (await opened.until("presence"))["members"]
             assert [member["client_id"] for member in members] == [named]
-        # An id is resumed by the identity that it was issued to, and by no other.
+        # Only the identity to which an id was issued can resume it.
         assert await session(reader(server), client_id=named) == named
         assert await session(server.token("mallory"), client_id=named) != named
         assert await session(reader(server), client_id="cl_made_up") != "cl_made_up"

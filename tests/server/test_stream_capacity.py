@@ -1,4 +1,4 @@
-"""What a server says of token streams when it starts."""
+"""The messages about token streams at the start of a server."""
 
 from __future__ import annotations
 

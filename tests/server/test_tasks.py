@@ -1,4 +1,4 @@
-"""The one place that starts tasks: what ends unexpectedly is said, counted, and run again."""
+"""The only place that starts tasks: unexpected ends are logged, counted, and restarted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STARTERS = frozenset(
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Waits that a test need not sit through."""
+    """Skip the waits."""
     monkeypatch.setattr(tasks_module, "AGAIN_AFTER", 0.001)
     monkeypatch.setattr(tasks_module, "CANCEL_EVERY", 0.01)
 

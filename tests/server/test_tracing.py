@@ -1,4 +1,4 @@
-"""Traces from the publisher over the nodes to the subscriber."""
+"""Traces from the publisher through the nodes to the subscriber."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
 @pytest.fixture
 def spans(monkeypatch: pytest.MonkeyPatch) -> InMemorySpanExporter:
-    """What everything in this process that traces has told."""
+    """The spans of everything in this process."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))

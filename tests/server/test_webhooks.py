@@ -1,4 +1,4 @@
-"""Webhooks against a real receiver."""
+"""Webhooks with a real receiver."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PATIENCE = 60
 
 @dataclass
 class Receiver:
-    """Answers with `answers` in turn, then 204."""
+    """Sends `answers` one after the other, then 204."""
 
     answers: list[int] = field(default_factory=list)
     got: list[tuple[dict[str, str], bytes]] = field(default_factory=list)

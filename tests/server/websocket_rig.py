@@ -1,4 +1,4 @@
-"""The WebSocket listener on a real port, a client that speaks JSON, one that writes bytes."""
+"""The WebSocket listener on a real port, a JSON client, and a client that writes raw bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ BOUND = 60.0
 
 
 class Watched(WebSocketListener):
-    """Says when a connection has ended."""
+    """Reports when a connection has ended."""
 
     changed: asyncio.Event
 
@@ -41,7 +41,7 @@ class Watched(WebSocketListener):
 
 
 class Server:
-    """A hub and its WebSocket listener, in this loop."""
+    """A hub and its WebSocket listener in this event loop."""
 
     def __init__(self, settings: dict[str, Any], tls: ssl.SSLContext | None = None) -> None:
         self.settings = Settings.model_validate({"ws_port": 0, "publish_rate_user": 1e6} | settings)
@@ -76,7 +76,7 @@ class Server:
         await self.hub.close()
 
     async def until_gone(self, rest: int = 0) -> None:
-        """Until the server holds no more connections than these."""
+        """Wait until the server has only this number of connections."""
         async with asyncio.timeout(BOUND):
             while len(self.listener.protocols) > rest:
                 self.listener.changed.clear()
@@ -95,7 +95,7 @@ async def serving(tls: ssl.SSLContext | None = None, **settings: Any) -> AsyncGe
 
 
 class Client:
-    """A client of the `websockets` library that speaks JSON."""
+    """A JSON client that uses the `websockets` library."""
 
     def __init__(self, socket: ClientConnection) -> None:
         self.socket = socket
@@ -109,7 +109,7 @@ class Client:
             return frame
 
     async def hear_kind(self, kind: str) -> dict[str, Any]:
-        """The next frame of this kind; others are passed over."""
+        """Return the next frame of this type; ignore others."""
         while (frame := await self.hear())["type"] != kind:
             pass
         return frame
@@ -119,7 +119,7 @@ class Client:
         return await self.hear()
 
     async def ended(self) -> tuple[int, str]:
-        """Close code and reason; what came before is passed over."""
+        """Return close code and reason; ignore earlier frames."""
         async with asyncio.timeout(BOUND):
             try:
                 while True:
@@ -140,7 +140,7 @@ async def client(
 
 
 class Raw:
-    """A client that writes bytes as it likes."""
+    """A client that writes arbitrary bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -157,7 +157,7 @@ class Raw:
             return await self.reader.readline()
 
     async def rest(self) -> bytes:
-        """Everything until the server closes."""
+        """Return all data until the server closes."""
         async with asyncio.timeout(BOUND):
             with contextlib.suppress(ConnectionError):
                 return await self.reader.read()
@@ -174,7 +174,7 @@ class Raw:
         assert head.startswith(b"HTTP/1.1 101 ")
 
     async def hear(self) -> tuple[int, bytes]:
-        """Opcode and payload of the next frame."""
+        """Return opcode and payload of the next frame."""
         async with asyncio.timeout(BOUND):
             first, length = await self.reader.readexactly(2)
             if length == 126:

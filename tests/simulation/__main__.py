@@ -1,4 +1,4 @@
-"""`python -m tests.simulation SEED` prints the events of a run; `… SEED TO` counts for many."""
+"""`python -m tests.simulation SEED` prints the events of a run; `… SEED TO` counts many runs."""
 
 from __future__ import annotations
 

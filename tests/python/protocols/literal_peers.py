@@ -1,6 +1,6 @@
-"""A broker of the event stream and a hub, made from the bytes alone.
+"""A broker of the event stream and a hub, written from the wire format.
 
-They use none of the product's code. `chop` makes them write one byte at a time.
+They do not use the product's code. With `chop`, they write one byte at a time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Writers = dict[asyncio.StreamWriter, bytes]
 
 
 class Listener:
-    """Accepts connections, and can cut them all."""
+    """Accepts connections, and can close them all."""
 
     def __init__(self, *, chop: bool = False, tls: ssl.SSLContext | None = None) -> None:
         self.chop = chop
@@ -52,7 +52,7 @@ class Listener:
         await self.stop()
 
     async def until(self, count: int) -> None:
-        """Wait until so many connections have subscribed since the start."""
+        """Wait until this number of connections has subscribed since the start."""
         async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(lambda: self.opened >= count)
 

@@ -1,4 +1,4 @@
-"""A peer of SP made from the bytes alone, and the URLs of every transport."""
+"""An SP peer written from the wire format, and the URLs of every transport."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _names = itertools.count()
 
 
 def url(scheme: str, folder: Path) -> str:
-    """An address to listen at that nobody else uses."""
+    """Return a free address to listen at."""
     name = f"sp-{folder.name}-{next(_names)}"
     return {
         "ipc": f"ipc://{folder}/{name}",
@@ -33,7 +33,7 @@ def url(scheme: str, folder: Path) -> str:
 
 
 class Bare:
-    """A stream connection whose bytes the test writes and reads itself."""
+    """A stream connection on which the test writes and reads raw bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -62,7 +62,7 @@ class Bare:
             return await self.reader.readexactly(size)
 
     async def rest(self) -> bytes:
-        """Everything until the other side closes."""
+        """Return all data until the other side closes."""
         async with asyncio.timeout(60):
             try:
                 return await self.reader.read()

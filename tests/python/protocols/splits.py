@@ -1,4 +1,4 @@
-"""Bytes cut into pieces anywhere, and a decoder fed with them."""
+"""Splits bytes at arbitrary positions, and feeds them to a decoder."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Decoder(Protocol[T_co]):
 
 
 def pieces(data: bytes, cuts: Sequence[int]) -> list[bytes]:
-    """Cut `data` at the positions that `cuts` name, modulo its length."""
+    """Split `data` at the positions in `cuts`, modulo its length."""
     places = sorted({cut % (len(data) + 1) for cut in cuts} | {0, len(data)})
     return [data[a:b] for a, b in pairwise(places)]
 
@@ -35,7 +35,7 @@ CUTS = st.lists(st.integers(0, 1 << 16), max_size=12)
 
 
 def decode(decoder: Decoder[T], parts: Sequence[bytes], limit: int = -1) -> list[T]:
-    """Everything that comes out of a decoder fed piece by piece."""
+    """Return the output of a decoder that is fed piece by piece."""
     found: list[T] = []
     for part in parts:
         decoder.feed(part)
@@ -47,7 +47,7 @@ def decode(decoder: Decoder[T], parts: Sequence[bytes], limit: int = -1) -> list
 
 
 def reason_or_all(decoder: Decoder[T], parts: Sequence[bytes]) -> str | list[T]:
-    """The reason of the error that the pieces cause, or else everything that comes out."""
+    """Return the reason of the error that the pieces cause, or the output of the decoder."""
     try:
         return decode(decoder, parts)
     except FrameError as error:

@@ -1,4 +1,4 @@
-"""A timedelta wherever the clients of the byte protocols take seconds."""
+"""The clients of the byte protocols accept a timedelta instead of seconds."""
 
 from __future__ import annotations
 

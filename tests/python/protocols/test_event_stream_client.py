@@ -1,4 +1,4 @@
-"""The client of the event stream against a broker made from the bytes alone."""
+"""The client of the event stream with a broker that does not use the product's code."""
 
 from __future__ import annotations
 

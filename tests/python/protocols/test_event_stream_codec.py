@@ -1,4 +1,4 @@
-"""The bytes of the event stream; the captures are of Pilot 1.18."""
+"""The bytes of the event stream, with captures from Pilot 1.18."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of the hub protocol against a hub made from the bytes alone."""
+"""The client of the hub protocol with a hub that does not use the product's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of the hub protocol; the captures are of pub0sub's `0hub`."""
+"""The bytes of the hub protocol, with captures from pub0sub's `0hub`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""PUB and SUB sockets for programs of threads."""
+"""PUB and SUB sockets for programs with threads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bytes of SP; the captures are of NNG 1.11."""
+"""The bytes of SP, with captures from NNG 1.11."""
 
 from __future__ import annotations
 

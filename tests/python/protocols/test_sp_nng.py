@@ -1,6 +1,6 @@
-"""Interoperation with NNG 1.11, as pynng brings it, in both roles and directions.
+"""Interoperation with NNG 1.11, which pynng contains, in both roles and directions.
 
-`HANZO_PUBSUB_SOAK=1` sends 100,000 messages each way over each transport.
+`HANZO_PUBSUB_SOAK=1` sends 100,000 messages in each direction over each transport.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 SCHEMES = ("tcp", "ipc", "abstract", "ws", "tls+tcp", "wss")
 COUNT = 100_000 if os.environ.get("HANZO_PUBSUB_SOAK") else 300
 STEP = 100
-"""Messages on their way at most: NNG drops what exceeds its queues."""
+"""Maximum messages in flight: NNG drops messages that exceed its queues."""
 
 pytestmark = [pytest.mark.timeout(0 if COUNT > 300 else 60), pytest.mark.statement("N-40")]
 
 
 def body(n: int) -> bytes:
-    """Every length from 1 byte on, and now and then a large one."""
+    """Return message `n`: its length grows from 1 byte, and occasionally it is large."""
     return b"t%07d" % n + bytes([n % 256]) * (n % 300 if n % 50 else 70_000)
 
 

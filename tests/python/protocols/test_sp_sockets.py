@@ -36,7 +36,7 @@ UPGRADE = (
 
 
 class Tls:
-    """What listens has a certificate, what dials trusts it."""
+    """The TLS contexts: the listening side has a certificate, and the dialing side trusts it."""
 
     def __init__(self) -> None:
         authority = trustme.CA()
@@ -76,7 +76,7 @@ async def join(pub: PubSocket, *subs: SubSocket, folder: Path, scheme: str = "ip
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Let the loop run until something is so; counters announce nothing."""
+    """Run the loop until a condition holds, because counters send no notification."""
     async with asyncio.timeout(60):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
@@ -264,12 +264,12 @@ async def test_a_peer_that_does_not_read_costs_its_queue_and_nobody_else(
             for body in bodies:
                 await pub.send(body)
                 assert all(peer.queued <= 4 for peer in pub.stats.peers)
-                # The queue of this one is as short.
+                # This queue is equally short.
                 assert await sub.recv(timeout=60) == body
             (slow,) = [peer for peer in pub.stats.peers if peer.dropped]
             assert slow.sent + slow.dropped + slow.queued == 200
             assert pub.stats.dropped_by_peer == slow.dropped
-            # What waits is the newest: the oldest made room.
+            # The newest messages wait: the oldest were dropped.
             stuck.writer.transport.resume_reading()  # type: ignore[attr-defined]
             if web:
                 async with asyncio.timeout(60):
@@ -281,7 +281,7 @@ async def test_a_peer_that_does_not_read_costs_its_queue_and_nobody_else(
                 (await stuck.read(head + len(bodies[0])))[head : head + 3]
                 for _ in range(slow.sent + slow.queued)
             ]
-            # In order, whatever the buffers of the system let through in between.
+            # In order, no matter how many messages fit into the buffers of the system.
             assert got == sorted(set(got))
             assert got[0] == b"000"
             assert got[-4:] == [b"%03d" % n for n in range(196, 200)]
@@ -392,7 +392,7 @@ async def test_closing_while_a_peer_connects_leaves_nothing_open(
             await asyncio.sleep(0)
         await pub.close(linger=0)
         await sub.close(linger=0)
-    gc.collect()  # what is still open warns, and a warning fails the test
+    gc.collect()  # open resources cause a warning, which fails the test
 
 
 @pytest.mark.statement("N-13")

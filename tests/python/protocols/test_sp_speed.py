@@ -1,4 +1,4 @@
-"""What the speed of SP sockets rests on; `make bench` measures the speed itself."""
+"""The causes of the speed of SP sockets; `make bench` measures the speed itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls of the HTTP API: what they are made with, and answers to them."""
+"""Helpers for calls of the HTTP API and their responses."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ENVELOPE = {"id": "m1", "topic": "a.b", "type": "t", "data": {"x": 1}, "timestam
 
 
 class QuickClock(SystemClock):
-    """Sleeps not at all, and keeps what it was asked for."""
+    """A clock that does not sleep, and records the requested waits."""
 
     def __init__(self) -> None:
         self.slept: list[float] = []

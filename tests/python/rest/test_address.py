@@ -1,4 +1,4 @@
-"""An address of the HTTP API that was derived, and where somebody else answers, or nobody."""
+"""A derived address of the HTTP API at which another service answers, or none."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from tests.python.rest.rig import QuickClock, Tokens, make_options, one
 
 
 class Mute(httpx.AsyncBaseTransport):
-    """Takes requests and answers when it is told to."""
+    """Accepts requests, and answers when the test requests it."""
 
     def __init__(self) -> None:
         self.taken = asyncio.Event()

@@ -1,4 +1,4 @@
-"""The transport of event streams, and a server whose answers the test chooses."""
+"""The transport of event streams, and a server with prepared responses."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def message(number: int, topic: str = "a.b", **more: Any) -> bytes:
 
 
 class Clock(SystemClock):
-    """Sleeps not at all; its time is set by hand."""
+    """A clock that does not sleep; the test sets its time."""
 
     def __init__(self) -> None:
         self.time = 100.0
@@ -63,7 +63,7 @@ class Clock(SystemClock):
 
 
 class Stream(httpx.AsyncByteStream):
-    """The body of one event stream, written by the test."""
+    """The body of one event stream, which the test writes."""
 
     def __init__(self, request: httpx.Request) -> None:
         self.request = request
@@ -104,7 +104,7 @@ Answer = httpx.Response | Exception | Callable[[httpx.Request], httpx.Response]
 
 
 class Peer:
-    """A server whose answers the test chooses; what has no answer is answered well."""
+    """A server with prepared responses; other requests succeed."""
 
     def __init__(self) -> None:
         self.answers: dict[str, list[Answer]] = {}
@@ -112,7 +112,7 @@ class Peer:
         self.streams: asyncio.Queue[Stream] = asyncio.Queue()
         self.plain = False
         self.bare_stream: int | httpx.Response = 400
-        """What a stream of no topic is answered with."""
+        """Return the response to a stream without topics."""
         self.gate: asyncio.Event | None = None
 
     def answer(self, path: str, *answers: Answer) -> None:
@@ -151,7 +151,7 @@ class Peer:
 
 
 class Client:
-    """A transport and what came out of it."""
+    """A transport and its events."""
 
     def __init__(self, peer: Peer, **settings: Any) -> None:
         self.clock = Clock()

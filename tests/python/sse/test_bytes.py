@@ -139,7 +139,7 @@ async def test_an_event_of_an_id_and_a_comment_is_no_message(
 
 
 def bomb(megabytes: int, start: bytes = b"") -> bytes:
-    """Gzip of many equal bytes: a thousandth of what it stands for."""
+    """Return many equal bytes compressed by gzip, to a thousandth of their size."""
     made = zlib.compressobj(9, wbits=31)
     packed = made.compress(start)
     for _ in range(megabytes):

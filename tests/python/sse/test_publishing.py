@@ -153,7 +153,7 @@ async def test_what_of_a_large_run_got_no_answer_is_left_to_be_sent_again(peer: 
         client = Client(peer, operation_timeout=5)
         await client.transport.open()
         await client.authenticate()
-        count = 30  # of 250 KB each: more than one request takes
+        count = 30  # of 250 KB each: more than one request can carry
 
         def first(request: httpx.Request) -> httpx.Response:
             ids = [one["id"] for one in json.loads(request.content)["messages"]]

@@ -127,7 +127,7 @@ async def test_the_stream_takes_the_id_that_the_session_named(client: Client, pe
     opened = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
     assert opened.body["client_id"] == "cl_1"
     opened.write(event("subscribed", {"topics": ["a.b"], "ref": "s1"}))
-    # Nothing is corrected: the stream got the id that `auth.ok` said.
+    # No correction is needed: the stream has the id of `auth.ok`.
     (answer,) = await client.next()
     assert isinstance(answer, SubscribedFrame)
     await client.authenticate("another token")

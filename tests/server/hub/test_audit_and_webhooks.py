@@ -25,13 +25,13 @@ class Ears:
         self, identity: Identity | None, caller: Caller | None, *,
         client_id: str | None = None, refused: str | None = None,
     ) -> None:  # fmt: skip
-        """Another file has those."""
+        """Other files test this."""
 
     def cut(
         self, identity: Identity, caller: Caller | None, *,
         client_id: str, refused: str | None = None,
     ) -> None:  # fmt: skip
-        """Another file has those."""
+        """Other files test this."""
 
     def wants(self, event: str, topic: str) -> bool:
         return topic != "quiet"

@@ -1,4 +1,4 @@
-"""A listener brings its own wire format, and the hub serves it as any other."""
+"""A listener with its own wire format works with the hub like any other."""
 
 from __future__ import annotations
 

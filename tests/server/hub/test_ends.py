@@ -49,7 +49,7 @@ async def test_a_socket_that_answers_for_a_program_that_hangs_is_given_up() -> N
         for peer in (hangs, hidden):
             rig.hub.heard(peer.connection)
         if second % 60 == 59:
-            # The timers of a hidden tab run once a minute.
+            # In a hidden tab, timers run once a minute.
             hidden.say("ping")
     assert hangs.ending() is None
     hidden.hear()

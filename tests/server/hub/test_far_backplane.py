@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class FarBackplane(MemoryBackplane):
-    """Answers later, as one behind a network does."""
+    """Answers with a delay, like a backplane behind a network."""
 
     def __init__(self, wall: Callable[[], int]) -> None:
         store = memory_store()

@@ -1,4 +1,4 @@
-"""What a node delivers a second time, or late, to connections that have it from a replay."""
+"""Repeated or late messages of a node, for connections that already have them from a replay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPIC = "demo.x"
 
 
 class Unsure(FarBackplane):
-    """Does not know what of its replays it still delivers."""
+    """A backplane that does not know which replayed messages it will still deliver."""
 
     def __init__(self) -> None:
         super().__init__(lambda: START_MS)
@@ -40,7 +40,7 @@ class Unsure(FarBackplane):
         return unsure()
 
     def put(self, topic: str = TOPIC) -> int:
-        """Publish, and give the position."""
+        """Publish, and return the position."""
         drafts = [Draft(topic, "t", b"1", None, None, None)]
         (answer,) = self.append(drafts, ("user", "u"))
         seq = getattr(answer, "seq", None)
@@ -91,7 +91,7 @@ async def test_a_message_without_a_position_goes_to_everyone() -> None:
 
 
 async def begin(rig: Rig, backplane: Unsure, *topics: str) -> Peer:
-    """A connection whose replay is being read."""
+    """Create a connection whose replay is being read."""
     backplane.gate.clear()
     peer = await rig.client("bob")
     peer.say("subscribe", topics=list(topics), presence=False)

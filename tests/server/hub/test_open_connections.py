@@ -1,4 +1,4 @@
-"""Administrators see who is connected, how far each connection lags, and can cut one."""
+"""Administrators see all connections with their lag, and can close one."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class CutLog:
         self.heard: list[tuple[str, str, str | None]] = []
 
     def record(self, *about: object, **more: object) -> None:
-        """Other files test those."""
+        """Other files test this."""
 
     def auth(self, *about: object, **more: object) -> None:
-        """Other files test those."""
+        """Other files test this."""
 
     def cut(
         self, identity: Identity, caller: Caller | None, *,
@@ -111,7 +111,7 @@ async def test_a_cut_connection_is_told_to_reconnect_and_is_audited() -> None:
     error = alice.hear()[-1]
     assert (error["type"], error["code"]) == ("error", "going_away")
     assert error["message"] == CUT
-    # The client comes back within the grace, so nobody sees it leave.
+    # The client reconnects within the grace period, so no leave is reported.
     assert bob.presence() == []
     assert audit.heard == [("anna", alice.connection.client_id, None)]
     (report,), _ = await rig.hub.connections(ANNA)

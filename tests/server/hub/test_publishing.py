@@ -56,7 +56,7 @@ async def test_nobody_can_take_an_id_before_another_publishes_under_it() -> None
     mallory.publish("a", 1, id="m")
     alice.say("publish", ref="1", message={"topic": "a", "data": 1, "id": "m"})
     assert alice.hear_one("published")["duplicate"] is False
-    # She repeats it after a reconnect.
+    # She repeats the publish after a reconnect.
     again = await rig.client("alice")
     again.say("publish", ref="2", message={"topic": "a", "data": 1, "id": "m"})
     assert again.hear_one("published")["duplicate"] is True

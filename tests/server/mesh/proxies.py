@@ -1,4 +1,4 @@
-"""TCP proxies in front of nodes: they know who dials, split the network, and count each forward."""
+"""TCP proxies in front of nodes: they identify dialers, split the network, and count forwards."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Network:
     """All connections between nodes, by the ids of both.
 
     Attributes:
-        forwards: Every forward that has passed: from, to, topic, bytes with the frame.
+        forwards: Every forward: source, destination, topic, bytes including the frame.
         apart: Whether two nodes cannot reach each other.
     """
 
@@ -30,7 +30,7 @@ class Network:
         self._open: dict[asyncio.Task[None], tuple[str, str]] = {}
 
     def split(self, apart: Callable[[str, str], bool]) -> None:
-        """Cut the connections between nodes that are apart from now on."""
+        """Close the connections between nodes that are now apart."""
         self.apart = apart
         for task, (one, other) in list(self._open.items()):
             if apart(one, other):
@@ -42,7 +42,7 @@ class Network:
 
 
 class Proxy:
-    """What other nodes dial instead of the node itself."""
+    """The address that other nodes dial instead of the node."""
 
     def __init__(self, network: Network) -> None:
         self.address = ""
@@ -70,7 +70,7 @@ class Proxy:
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([task])
         finally:
-            # A task that is cancelled before its first step closes nothing.
+            # If the task is cancelled before its first step, it cannot close the writer.
             writer.transport.abort()
 
     async def _join(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

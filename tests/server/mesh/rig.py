@@ -1,4 +1,4 @@
-"""Nodes of a mesh in this process, their clients, and waits for what they come to know."""
+"""Nodes of a mesh in this process, their clients, and helpers that wait for their state."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ QUICK: dict[str, Any] = {
 
 
 class MeshNode:
-    """A node that runs."""
+    """A running node."""
 
     def __init__(self, server: RunningServer) -> None:
         self.server = server
@@ -61,7 +61,7 @@ class MeshNode:
 
 @asynccontextmanager
 async def node(*peers: MeshNode | str, **settings: Any) -> AsyncGenerator[MeshNode]:
-    """A node that dials these."""
+    """Run a node that dials these addresses."""
     addresses = tuple(each if isinstance(each, str) else each.address for each in peers)
     async with running_server(**{**QUICK, "mesh_peer": addresses, **settings}) as server:
         yield MeshNode(server)
@@ -69,7 +69,7 @@ async def node(*peers: MeshNode | str, **settings: Any) -> AsyncGenerator[MeshNo
 
 @asynccontextmanager
 async def nodes(count: int, **settings: Any) -> AsyncGenerator[list[MeshNode]]:
-    """Nodes of which each knows the first alone."""
+    """Run nodes that each know only the first one."""
     async with AsyncExitStack() as stack:
         found: list[MeshNode] = []
         for _ in range(count):

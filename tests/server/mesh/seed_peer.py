@@ -1,4 +1,4 @@
-"""A peer that speaks opcodes 1 to 6 and nothing else, written from the proposal's bytes alone."""
+"""A peer that supports only opcodes 1 to 6, without the product's code."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class SeedPeer:
         self.write(6, bytes((len(topics),)) + names(*topics) + len(data).to_bytes(4, "big") + data)
 
     async def frame(self) -> tuple[int, bytes]:
-        """The next frame of the six, with pings answered."""
+        """Return the next frame of the six opcodes; answer pings."""
         async with asyncio.timeout(BOUND):
             while True:
                 opcode, body = await self.raw()
@@ -47,19 +47,19 @@ class SeedPeer:
                     return opcode, body
 
     async def raw(self) -> tuple[int, bytes]:
-        """The next frame, whatever it is."""
+        """Return the next frame of any opcode."""
         opcode = (await self.reader.readexactly(1))[0]
         size = int.from_bytes(await self.reader.readexactly(4), "big")
         return opcode, await self.reader.readexactly(size)
 
     async def expect(self, opcode: int) -> bytes:
-        """The body of the next frame, which has this opcode."""
+        """Return the body of the next frame, which must have this opcode."""
         found, body = await self.frame()
         assert found == opcode, (found, body)
         return body
 
     async def ended(self) -> None:
-        """Wait until the other side closes; what comes meanwhile is thrown away."""
+        """Wait until the other side closes; discard data meanwhile."""
         async with asyncio.timeout(BOUND):
             with suppress(ConnectionError):
                 while await self.reader.read(65_536):
@@ -72,13 +72,13 @@ class SeedPeer:
 
 
 def names(*topics: bytes) -> bytes:
-    """`[length u8][topic]` each."""
+    """Encode topics as `[length u8][topic]`."""
     return b"".join(bytes((len(topic),)) + topic for topic in topics)
 
 
 @asynccontextmanager
 async def seed_peer(url: str) -> AsyncGenerator[SeedPeer]:
-    """Dial a node by the address of its ready line."""
+    """Dial a node at the address in its ready line."""
     host, port = url.removeprefix("mesh://").rsplit(":", 1)
     peer = SeedPeer(*await asyncio.open_connection(host.strip("[]"), int(port)))
     try:
@@ -89,7 +89,7 @@ async def seed_peer(url: str) -> AsyncGenerator[SeedPeer]:
 
 @asynccontextmanager
 async def seed_listener() -> AsyncGenerator[tuple[str, asyncio.Queue[SeedPeer]]]:
-    """A peer that waits to be dialed: its address, and the connections that come."""
+    """Run a listening peer; yield its address and a queue of connections."""
     peers: asyncio.Queue[SeedPeer] = asyncio.Queue()
     came: list[SeedPeer] = []
 
@@ -102,6 +102,6 @@ async def seed_listener() -> AsyncGenerator[tuple[str, asyncio.Queue[SeedPeer]]]
         yield f"127.0.0.1:{server.sockets[0].getsockname()[1]}", peers
     finally:
         server.close()
-        # A node dials again: not every connection was taken from the queue.
+        # A node reconnects, so the queue may still contain connections.
         for peer in came:
             peer.writer.transport.abort()

@@ -1,4 +1,4 @@
-"""Peers that break rules, lie, flood or stand still: they are refused, and nobody else notices."""
+"""Peers that violate rules, lie, flood or stall are rejected without affecting other nodes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pack = msgspec.msgpack.encode
 
 
 def hello(one: MeshNode, **changes: Any) -> bytes:
-    """What a node of our own says first."""
+    """Return the first frame of a full node."""
     said = {
         "version": 1,
         "node": "z" * 16,
@@ -38,7 +38,7 @@ def hello(one: MeshNode, **changes: Any) -> bytes:
 
 
 def proof(one: MeshNode, mine: bytes, its: bytes) -> bytes:
-    """What a dialer proves with, by the nonces of both hellos."""
+    """Return the proof of a dialer for the nonces of both hellos."""
     key = one.mesh.terms.key
     assert key is not None
     parts = (LABEL, b"dialer", mine, its, b"z" * 16, one.id.encode())
@@ -46,7 +46,7 @@ def proof(one: MeshNode, mine: bytes, its: bytes) -> bytes:
 
 
 async def greet(one: MeshNode, peer: SeedPeer, **changes: Any) -> None:
-    """Be a node with a high id, which is welcomed."""
+    """Connect as a node with a high id, which is accepted."""
     peer.write(7, hello(one, **changes))
     while (await peer.raw())[0] != 9:
         pass
@@ -104,7 +104,7 @@ async def test_nodes_with_another_key_or_none_do_not_connect() -> None:
                 assert not one.mesh.peers
                 assert not three.mesh.peers
             refused = one.mesh.counts.refused
-        # A peer that speaks the six opcodes alone cannot show that it has the key.
+        # A peer with only the six opcodes cannot prove that it has the key.
         async with seed_peer(one.url) as peer:
             peer.subscribe(b"demo.a")
             await peer.ended()
@@ -117,7 +117,7 @@ async def test_a_proof_that_is_played_back_is_refused() -> None:
         opcode, body = await peer.raw()
         assert opcode == 7
         mine = msgspec.msgpack.decode(body)
-        # The same nonce, in the hope that the node's own proof is what it waits for.
+        # Reflect the nonce, to try the node's own proof as the answer.
         peer.write(7, hello(one, nonce=mine["nonce"]))
         opcode, proof = await peer.raw()
         assert opcode == 8
@@ -152,7 +152,7 @@ async def test_two_nodes_with_one_id_are_not_taken_for_one() -> None:
         second.write(7, hello(one, start="another"))
         await second.ended()
         assert one.mesh.counts.refused == 1
-        # And one with the id of the node itself.
+        # Then a peer with the node's own id.
         async with seed_peer(one.url) as third:
             third.write(7, hello(one, node=one.id))
             await third.ended()
@@ -230,7 +230,7 @@ async def test_an_envelope_that_would_break_clients_is_dropped(record: list[Any]
         async with asyncio.timeout(BOUND):
             got = await anext(aiter(subscription))
         assert (got.id, got.data) == ("m1", {"n": 1})
-        # A clock that is ahead does not reach into the future of this node.
+        # A peer's clock that is ahead does not move this node's time ahead.
         assert got.timestamp < 2**50
         await until(lambda: one.mesh.counts.duplicates == 1)
         assert one.mesh.counts.refused + one.mesh.counts.unwanted == one.mesh.peers == 1
@@ -365,7 +365,7 @@ async def test_a_peer_that_connects_while_a_node_ends_is_disconnected_without_a_
     async with node() as one:
         host, port = one.address.rsplit(":", 1)
         client = socket.create_connection((host, int(port)))
-        # The loop takes some turns from hearing of a connection to telling the node.
+        # The event loop needs some turns to pass a new connection to the node.
         for _ in range(turns):
             await asyncio.sleep(0)
         await one.mesh.close()

@@ -1,4 +1,4 @@
-"""Nodes of our own: who finds whom, who is sent what, and what a client sees of it."""
+"""Full nodes: discovery, forwarding, and the view of clients."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ async def test_messages_of_one_publisher_keep_their_order_across_nodes() -> None
 async def test_nodes_that_know_one_find_all_others_with_one_connection_a_pair() -> None:
     async with nodes(5) as found:
         assert [each.mesh.peers for each in found] == [4] * 5
-        # One connection for each pair, even where both dialed.
+        # One connection per pair, even if both sides dialed.
         await until(lambda: all(len(each.mesh.links) == 4 for each in found))
 
 
@@ -151,7 +151,7 @@ async def test_a_node_that_is_lost_shows_a_gap_of_unknown_size_in_the_topics_it_
         assert got[1].missed is None
         assert not isinstance(got[0], Gap)
         assert not isinstance(got[2], Gap)
-        # And the two find each other again.
+        # Then the two reconnect.
         await until(lambda: one.mesh.peers == two.mesh.peers == 1)
 
 
@@ -167,14 +167,14 @@ async def test_an_event_source_that_moves_to_another_node_is_told_of_a_gap_in_al
 
         @asynccontextmanager
         async def source(at: MeshNode, last: str = "") -> AsyncGenerator[Stream]:
-            """What a browser sends that has no SDK."""
+            """Send the frames of a browser without an SDK."""
             server = at.server
             token = server.service_token()
             headers = {"Last-Event-ID": last} if last else {}
             async with stream(server, token, topics=topics, headers=headers) as opened:
                 yield opened
 
-        # The other node has had a subscriber, so its log of the topic is whole, and begins with a
+        # The other node had a subscriber, so its log of the topic is complete, and starts with a
         # message that is older than the last one of the reader.
         kept = await there.subscribe("demo.a")
         known = await there.publish("demo.a", {"type": "n", "data": "known"})

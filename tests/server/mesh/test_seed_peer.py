@@ -1,4 +1,4 @@
-"""A peer that knows the six opcodes of the proposal and nothing else, beside nodes of our own."""
+"""A peer that supports only the six opcodes of the proposal, together with full nodes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def test_the_frames_of_the_proposal_are_exact_to_the_byte_both_ways() -> N
         # One request of two topics is one forward of two topics: 31 bytes.
         await client.publish(b"hello", b"topic_1", b"topic_2")
         assert await peer.expect(6) == b"\x02" + TWO + b"\0\0\0\x05hello"
-        # And the interest of a client in two topics is one frame of 21 bytes.
+        # The interest of a client in two topics is one frame of 21 bytes.
         subscribed = asyncio.ensure_future(client.subscribe(b"topic_1", b"topic_2"))
         assert await peer.expect(2) == TWO
         peer.write(3, b"\x01")
@@ -90,7 +90,7 @@ async def test_an_unwanted_forward_is_dropped_and_answered_by_another_unsubscrip
         await ready
         for n, topics in enumerate(((b"demo.b", b"demo.a"), (b"demo.c",))):
             peer.forward(b"x%d" % n, *topics)
-            # The answer comes with the next tick of the node, and so before the second ping.
+            # The answer arrives with the next tick of the node, so before the second ping.
             before = peer.pings
             while (frame := await peer.raw()) == (1, b"ping") and peer.pings - before < 2:
                 peer.pings += 1
@@ -116,7 +116,7 @@ async def test_a_subscription_is_sent_four_times_and_then_the_connection_ends() 
         for _ in range(4):
             assert await peer.expect(2) == b"\x06demo.a"
         await peer.ended()
-        # The subscriber has waited for one window, and is told of what it may have missed.
+        # The subscriber has waited for one window, and gets a gap for possibly missed messages.
         await ready
         await client.publish("demo.a", {"type": "n", "data": 1})
         events = aiter(subscription.events())
@@ -137,7 +137,7 @@ async def test_an_unsubscription_is_never_sent_again() -> None:
         await ready
         await subscription.unsubscribe()
         assert await peer.expect(4) == b"\x06demo.a"
-        # Not acknowledged; two heartbeats later nothing has come again.
+        # Not acknowledged, but not repeated within two heartbeats either.
         before = peer.pings
         while peer.pings < before + 2:
             opcode, body = await peer.raw()

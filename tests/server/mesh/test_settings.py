@@ -1,4 +1,4 @@
-"""What a mesh is set to: what goes together, who may come in, and what `--check-config` says."""
+"""Settings of a mesh: valid combinations, allowed nodes, and the output of `--check-config`."""
 
 from __future__ import annotations
 

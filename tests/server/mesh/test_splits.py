@@ -1,4 +1,4 @@
-"""Five nodes under joins, leaves, kills and splits of the network: what must hold all the time.
+"""Invariants of five nodes during joins, leaves, kills and network splits.
 
 `HANZO_PUBSUB_SOAK=1` runs 200 topics for 60 seconds. The seed comes from `HANZO_PUBSUB_TEST_SEED`.
 """
@@ -25,7 +25,7 @@ SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
 SECONDS = 60 if SOAK else 4
 TOPICS = [f"demo.t{n}" for n in range(200 if SOAK else 40)]
 MARK = "demo.mark"
-"""Every station subscribes to it all the time: what it brings shows that all before has come."""
+"""Every station subscribes to it: its messages show that all earlier messages have arrived."""
 NODES = 5
 
 
@@ -59,7 +59,7 @@ class Station:
 
 
 class World:
-    """All stations, and the faults that are done to them."""
+    """All stations, and their faults."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
@@ -69,7 +69,7 @@ class World:
         self.count = 0
 
     async def add(self) -> None:
-        """Start a node that knows all that run: one alone could die before it names the others."""
+        """Start a node that knows all running nodes: a single known node could die too early."""
         stack = AsyncExitStack()
         proxy = Proxy(self.network)
         await proxy.start()
@@ -93,7 +93,7 @@ class World:
         self.stations.append(station)
 
     async def kill(self, station: Station) -> None:
-        """End a node without a word to the others."""
+        """Kill a node without notifying the others."""
         self.stations.remove(station)
         self.gone.append(station)
         for link in station.node.mesh.links:
@@ -106,7 +106,7 @@ class World:
             await station.stack.aclose()
 
     async def step(self) -> None:
-        """Something happens somewhere."""
+        """Cause a random fault."""
         dice = self.random.random()
         station = self.random.choice(self.stations)
         topic = self.random.choice(TOPICS)
@@ -130,7 +130,7 @@ class World:
             await self.add()
 
     async def settle(self) -> None:
-        """Heal everything, and wait until every node knows what every other wants."""
+        """Undo all faults, and wait until every node knows the topics of every other."""
         self.network.split(lambda one, other: False)
         while len(self.stations) < NODES:
             await self.add()
@@ -158,7 +158,7 @@ class World:
         )
 
     def check_order(self) -> None:
-        """Per publisher and topic in order, and nothing twice."""
+        """Check the order per publisher and topic, and that there are no duplicates."""
         for station in (*self.stations, *self.gone):
             newest: dict[tuple[str, str], int] = {}
             for topic, publisher, n in station.heard:
@@ -167,7 +167,7 @@ class World:
                 newest[topic, publisher] = n
 
     async def check_forwards(self) -> None:
-        """One message a topic and node: what passes the network is what somebody wants."""
+        """Publish one message per topic and node: the network carries only wanted messages."""
         self.network.forwards.clear()
         before = {each.name: len(each.heard) for each in self.stations}
         wanted = {

@@ -1,4 +1,4 @@
-"""docs/mesh.md answers the statements of the proposal, and a test shows each answer."""
+"""docs/mesh.md answers the statements of the proposal, and a test proves each answer."""
 
 from __future__ import annotations
 

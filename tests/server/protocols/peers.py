@@ -1,4 +1,4 @@
-"""Peers of the byte protocols, written from the bytes alone: none of the product's code."""
+"""Peers of the byte protocols, written from the wire format, without the product's code."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
 BOUND = float(os.environ.get("FAULT_PATIENCE", "60"))
-"""Seconds within which anything happens; fewer where a fault is planted, for then nothing may."""
+"""Maximum seconds to wait for an event; fewer with a planted fault, which may prevent it."""
 
 
 class Peer:
@@ -30,7 +30,7 @@ class Peer:
             return await self.reader.readexactly(size)
 
     async def ended(self) -> bytes:
-        """What comes until the server closes."""
+        """Return the data until the server closes."""
         async with asyncio.timeout(BOUND):
             try:
                 return await self.reader.read()
@@ -42,7 +42,7 @@ class Peer:
 
 
 class EventPeer(Peer):
-    """`[length u16][topic][length u32][payload]`, both ways."""
+    """`[length u16][topic][length u32][payload]` in both directions."""
 
     def event(self, topic: bytes, payload: bytes = b"") -> None:
         self.write(len(topic).to_bytes(2, "big") + topic)
@@ -54,7 +54,7 @@ class EventPeer(Peer):
 
 
 class HubPeer(Peer):
-    """Requests `[opcode][length u32][body]`; answers and pushes `[opcode]` and their fields."""
+    """Requests are `[opcode][length u32][body]`; answers and pushes are `[opcode]` and fields."""
 
     def request(self, opcode: int, body: bytes) -> None:
         self.write(bytes((opcode,)) + len(body).to_bytes(4, "big") + body)
@@ -86,7 +86,7 @@ class HubPeer(Peer):
 
 
 def names(*topics: bytes) -> bytes:
-    """`[n u8]`, then `[length u8][topic]` each."""
+    """Encode topics as `[n u8]`, then `[length u8][topic]` each."""
     return bytes((len(topics),)) + b"".join(bytes((len(each),)) + each for each in topics)
 
 
@@ -94,7 +94,7 @@ def names(*topics: bytes) -> bytes:
 async def events(
     url: str, topic: bytes | None = None, tls: ssl.SSLContext | None = None
 ) -> AsyncGenerator[EventPeer]:
-    """An event stream; with a topic, one that is subscribed."""
+    """Connect to an event stream; with a topic, subscribe to it."""
     async with _opened(url, tls) as streams:
         peer = EventPeer(*streams)
         if topic is not None:
@@ -104,7 +104,7 @@ async def events(
 
 @asynccontextmanager
 async def hub(url: str) -> AsyncGenerator[HubPeer]:
-    """A client of the hub protocol."""
+    """Connect a client of the hub protocol."""
     async with _opened(url) as streams:
         yield HubPeer(*streams)
 

@@ -1,4 +1,4 @@
-"""The SDK's clients of the byte protocols, on the server's listeners."""
+"""The SDK's clients of the byte protocols with the server's listeners."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""What goes in by one protocol comes out by every other; docs/protocols.md has the matrix.
+"""A message from one protocol arrives over every other; docs/protocols.md has the matrix.
 
-`HANZO_PUBSUB_WRITE=1 pytest tests/server/protocols/test_crossing.py` writes it.
+`HANZO_PUBSUB_WRITE=1 pytest tests/server/protocols/test_crossing.py` writes the matrix.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MESH: dict[str, Any] = {"backplane": "mesh", "mesh_listen": "0"}
 
 
 class Town:
-    """A server with a client of every protocol, all of the same user."""
+    """A server with a client of every protocol, all for the same user."""
 
     def __init__(self, server: RunningServer, ps: PubSubClient, http: httpx.AsyncClient) -> None:
         self.server = server
@@ -145,7 +145,7 @@ async def signed_values(
     far: PubSubClient,
     cells: dict[tuple[str, str], int],
 ) -> None:
-    """Signed messages from and to every protocol; what they carry is proved at the end."""
+    """Signed messages from and to every protocol; the receiver verifies them."""
     before = here.server.stats.subscriptions
     opened = await stack.enter_async_context(here.ps.subscribe(SIGNED))
     streamed = await stack.enter_async_context(streaming.subscribe(SIGNED))
@@ -200,7 +200,7 @@ async def send(peer: EventPeer, data: bytes) -> None:
 
 
 async def denials(here: Town, stack: AsyncExitStack) -> tuple[dict[str, str], dict[str, str]]:
-    """What each protocol says where the rules deny."""
+    """The answers of each protocol if the rules deny access."""
     topic = SECRET.encode()
     writing: dict[str, str] = {}
     reading: dict[str, str] = {}
@@ -235,7 +235,7 @@ async def denials(here: Town, stack: AsyncExitStack) -> tuple[dict[str, str], di
             await stack.enter_async_context(connect(here.signed_url + ADDRESS + rest))
         except InvalidStatus as error:
             table["signed"] = f"status {error.response.status_code}"
-    # The rules of a node judge its own clients: what another node forwards has been allowed there.
+    # A node applies its rules to its own clients: the other node has already checked its forwards.
     reading["mesh"] = writing["mesh"] = "by the other node"
     return writing, reading
 
@@ -256,7 +256,7 @@ def matrix(cells: dict[tuple[str, str], int], denied: tuple[dict[str, str], dict
 
 
 def written(table: str) -> None:
-    """Compare with the page; or write it."""
+    """Compare the matrix with the page, or write it."""
     page = PAGE.read_text(encoding="utf-8")
     head, _, rest = page.partition(BEGIN)
     shown, _, tail = rest.partition(END)

@@ -1,4 +1,4 @@
-"""The event stream, by a peer that knows only its bytes."""
+"""The event stream with a peer that does not use the product's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The hub protocol, by a peer that knows only its bytes."""
+"""The hub protocol with a peer that does not use the product's code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SP subscribers of the server, by a peer that knows only the bytes of NNG."""
+"""SP subscribers of the server: a peer that only implements the wire format of NNG."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Peers of signed topics that know only the bytes, and none of the product's code."""
+"""Peers of signed topics, written from the wire format, without the product's code."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SUBSCRIBER = bytes.fromhex(
     "a88df3e73f90891a7a2e4e0a100a0b7075627375622d6d6f64651201010a150a107075627375622d7265616477726974"
     "65120100"
 )
-"""The headers of a subscriber of this topic, as captured in the study of the protocol."""
+"""The headers of a subscriber of this topic, captured from a real node."""
 
 
 def _field(key: str, value: bytes) -> bytes:
@@ -47,7 +47,7 @@ def headers(
     owner: bytes = OWNER,
     id: bytes = ID,
 ) -> bytes:
-    """What opens a stream."""
+    """Return the bytes that open a stream."""
     body = _field("pubsub-topic-address", topic) + _field("pubsub-mode", bytes((mode,)))
     body += _field("pubsub-readwrite", bytes((writes,)))
     if writes:
@@ -75,7 +75,7 @@ class Stream:
             return await self.reader.readexactly(size)
 
     async def headers(self) -> bytes:
-        """A headers message with its length."""
+        """Read a headers message, and return it with its length."""
         size, head = 0, b""
         while True:
             byte = await self.read(1)
@@ -85,7 +85,7 @@ class Stream:
                 return head + await self.read(size)
 
     async def ended(self) -> bytes:
-        """What else comes before the other side closes."""
+        """Return the remaining data until the other side closes."""
         async with asyncio.timeout(BOUND):
             try:
                 return await self.reader.read()
@@ -98,7 +98,7 @@ class Stream:
 
 @asynccontextmanager
 async def stream(url: str, opening: bytes = b"") -> AsyncGenerator[Stream]:
-    """A stream to a broker."""
+    """Open a stream to a broker."""
     host, _, port = url.removeprefix("tcp://").rpartition(":")
     end = Stream(*await asyncio.open_connection(host, int(port)))
     end.write(opening)
@@ -109,7 +109,7 @@ async def stream(url: str, opening: bytes = b"") -> AsyncGenerator[Stream]:
 
 
 class Broker:
-    """A broker node: accepts streams, and does what its test says."""
+    """A broker node: accepts streams; the test controls it."""
 
     def __init__(self) -> None:
         self.streams: asyncio.Queue[Stream] = asyncio.Queue()
@@ -126,7 +126,7 @@ class Broker:
         self.streams.put_nowait(end)
 
     async def next(self) -> Stream:
-        """The next stream, its headers read and answered; `opening` is what it sent."""
+        """Return the next stream after answering its headers; `opening` has its first bytes."""
         async with asyncio.timeout(BOUND):
             end = await self.streams.get()
         end.opening = await end.headers()

@@ -1,4 +1,4 @@
-"""Topics of a Bee node that a node publishes on `signed.*`, under its own access rules."""
+"""Topics of a Bee node that a node publishes on `signed.*`, with its own access rules."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ PUBLISHER = {"signed": {"user": "bee", "kind": "service"}}
 
 @asynccontextmanager
 async def mirror(upstream: Bee, **settings: Any) -> AsyncGenerator[RunningServer]:
-    """A node that publishes the topic of the Bee node on its own."""
+    """Run a node that mirrors the topic of the Bee node."""
     given = {"signed_upstream": upstream.url, "signed_upstream_topics": [LISTED], **settings}
     async with node(**{"listener_identities": PUBLISHER, **given}) as server:
         yield server
 
 
 async def opened(upstream: Bee) -> ServerConnection:
-    """The next socket that is opened on the Bee node."""
+    """Return the next socket that opens on the Bee node."""
     async with asyncio.timeout(BOUND):
         return await upstream.sockets.get()
 
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No pause before a topic is opened again."""
+    """Disable the wait before a topic is opened again."""
     monkeypatch.setattr("pubsub_server.listeners.signed.mirrors.FIRST_PAUSE", 0.01)
 
 
@@ -63,7 +63,7 @@ async def test_a_topic_of_a_bee_node_reaches_clients_with_a_token_proved_and_wit
     async with bee() as upstream, mirror(upstream) as server, reader(server) as client:
         theirs = await opened(upstream)
         assert theirs.request is not None
-        # It only reads.
+        # The mirror only reads.
         assert "gsoc" not in theirs.request.path
         await theirs.send(HELLO)
         await until(lambda: server.stats.published == 1)
@@ -73,7 +73,7 @@ async def test_a_topic_of_a_bee_node_reaches_clients_with_a_token_proved_and_wit
             assert first.data["payload"] == "hello"
             assert first.sender is not None
             assert first.sender.id == "bee"
-            # Id and owner come with each message: the address of the topic is enough.
+            # Each message contains id and owner, so the address of the topic is enough.
             async with SignedTopic(client=client, topic=TOPIC) as proved:
                 await theirs.send(EMPTY)
                 message = await anext(aiter(proved))

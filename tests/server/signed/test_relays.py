@@ -1,4 +1,4 @@
-"""Relayed topics: one upstream a topic, to a literal broker node or to the WebSocket of a Bee."""
+"""Relayed topics: one upstream per topic, to a broker node or to the WebSocket of a Bee node."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ HEAD = b"\0" + ID + OWNER
 
 
 def opened(opening: bytes) -> set[bytes]:
-    """The header pairs of an opening; their order is random at a Bee node."""
+    """Return the header pairs of an opening; a Bee node sends them in random order."""
     body = opening[2:] if opening[0] > 127 else opening[1:]
     found, at = set[bytes](), 0
     while at < len(body):
@@ -75,7 +75,7 @@ def relay(server: RunningServer, broker: Broker, *, writes: bool = False) -> con
 async def both(
     server: RunningServer, broker: Broker, *, writes: bool = False
 ) -> AsyncGenerator[tuple[ClientConnection, Stream]]:
-    """A socket, and the stream that it made this node open."""
+    """Open a socket; return it with the stream that this node opens for it."""
     task = asyncio.ensure_future(broker.next())
     async with relay(server, broker, writes=writes) as ws:
         yield ws, await task
@@ -95,7 +95,7 @@ async def test_sockets_of_a_topic_share_one_stream_that_ends_with_the_last_of_th
             assert await next_of(one) == HELLO
         assert await stream.ended() == b""
         assert len(broker.open) == 1
-        # At once again, by a stream of its own.
+        # Opened again immediately, with a separate stream.
         async with both(server, broker) as (again, other):
             other.write(b"\2" + ID + OWNER + HELLO + b"\1\3" + EMPTY)
             assert [await next_of(again), await next_of(again)] == [HELLO, EMPTY]
@@ -192,7 +192,7 @@ async def test_when_the_stream_ends_its_sockets_end_and_a_new_one_gets_a_fresh_s
 
 
 class Ending:
-    """An upstream that ends when it is told to."""
+    """An upstream that ends when the test requests it."""
 
     def __init__(self) -> None:
         self.end = asyncio.Event()

@@ -225,7 +225,7 @@ async def test_topics_that_may_not_be_read_are_not_listed() -> None:
         await subscribed(server, 1)
         url = server.server.others["signed"].replace("ws://", "http://")
         assert len((await http.get(url)).json()["topics"]) == 1
-        # Streams may act as the identity of their certificate, which may read more.
+        # Streams use the identity of their certificate, which may have more permissions.
         endpoint = server.server._signed
         assert endpoint is not None
         endpoint.identity = replace(endpoint.identity, kind="user", anonymous=True)

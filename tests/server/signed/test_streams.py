@@ -1,4 +1,4 @@
-"""The stream between nodes: this node is the broker, and its peers know only the bytes."""
+"""The stream between nodes: this node is the broker; its peers do not use the product's code."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class Wire:
         self.closed = False
 
     def get_extra_info(self, name: str) -> None:
-        """Nobody knows who is at the other end."""
+        """Return no information about the peer."""
 
     def write(self, data: bytes) -> None:
         self.sent += data
@@ -55,7 +55,7 @@ def plugged(server: Server) -> tuple[SocketProtocol, Wire]:
 
 
 def heard(wire: Wire) -> list[Frame]:
-    """Frames that the server has sent since the handshake."""
+    """Return the frames that the server has sent since the handshake."""
     parser = Protocol(CLIENT, max_size=None)
     parser.receive_data(bytes(wire.sent).partition(b"\r\n\r\n")[2])
     return [event for event in parser.events_received() if isinstance(event, Frame)]

@@ -1,4 +1,4 @@
-"""What a WebSocket may take before it has authenticated."""
+"""The resources that a WebSocket may use before it has authenticated."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HEAD = (
 
 
 async def held(server: Server, at_least: int) -> None:
-    """Until the server holds so many bytes for sockets that have not authenticated."""
+    """Wait until the server holds this number of bytes for unauthenticated sockets."""
     async with asyncio.timeout(BOUND):
         while server.listener.pre_auth.held < at_least:  # noqa: ASYNC110
             await asyncio.sleep(0)
@@ -32,7 +32,7 @@ async def held(server: Server, at_least: int) -> None:
 
 @contextlib.asynccontextmanager
 async def forwarded(server: Server, address: str) -> AsyncGenerator[tuple[Raw, bytes]]:
-    """A socket that a proxy opens for a client, and the head of the answer."""
+    """Open a socket like a proxy for a client; return it with the head of the response."""
     async with raw(server, shake=False) as peer:
         peer.write(HEAD + f"X-Forwarded-For: {address}\r\n\r\n".encode())
         async with asyncio.timeout(BOUND):
@@ -48,7 +48,7 @@ async def test_a_socket_is_not_read_while_its_token_is_checked(server: Server) -
         async with asyncio.timeout(BOUND):
             while transport.is_reading():  # noqa: ASYNC110
                 await asyncio.sleep(0)
-        # All of this waits in the network, and is read when it is known who sends it.
+        # All of this waits in the network until the sender has authenticated.
         for number in range(5):
             frame = {"type": "publish", "topic": "a", "data": "x" * 200_000, "ref": str(number)}
             peer.frame(orjson.dumps(frame))
@@ -103,7 +103,7 @@ async def test_bytes_before_authentication_are_bounded_for_each_address(way: str
             assert ((4429).to_bytes(2, "big") in data) is whole
             assert data.startswith(b"HTTP/1.1 429 ") is not whole
             assert server.listener.pre_auth.refused == 1
-            # The address may still come in: this one waits for its turn alone.
+            # The address may still connect: only this socket waits for its turn.
             server.people.gate.set()
             async with client(server, "bob") as bob:
                 assert (await bob.ask("ping"))["type"] == "pong"
@@ -120,7 +120,7 @@ async def test_sockets_before_authentication_are_bounded_for_each_address() -> N
             assert caught.value.response.status_code == 429
             assert caught.value.response.headers["Retry-After"] == "1"
             assert (await one.ask("auth", token="alice"))["type"] == "auth.ok"
-            # Its slot is free, and the other still has its own.
+            # Its slot is free, and the other socket still has its own.
             async with client(server, "bob"), client(server, "carol"):
                 assert (await two.ask("auth", token="dan"))["type"] == "auth.ok"
         await server.until_gone()

@@ -46,7 +46,7 @@ async def test_a_client_that_answers_pings_lives_on() -> None:
     ):
         peer.frame(b'{"type":"auth","token":"alice"}')
         await peer.hear()
-        for _ in range(4):  # a ping comes every half of the timeout
+        for _ in range(4):  # a ping arrives every half of the timeout
             assert await peer.hear() == (Opcode.PING, b"")
             peer.frame(b"", Opcode.PONG)
 

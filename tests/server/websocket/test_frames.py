@@ -64,7 +64,7 @@ async def test_the_middle_of_a_frame_is_not_taken_for_a_pong(server: Server) -> 
         text = b'{"type":"ping","ref":"12"}'
         begin = len(text) - 6
         assert begin % 4 == 0
-        # With this mask the last six bytes are on the wire what a pong begins with, and four more.
+        # With this mask, the last six bytes on the wire are the start of a pong and four bytes.
         mask = bytes((text[begin] ^ 0x8A, text[begin + 1] ^ 0x80, 0, 0))
         wire = bytes(byte ^ mask[place % 4] for place, byte in enumerate(text))
         assert wire[begin:].startswith(b"\x8a\x80")
