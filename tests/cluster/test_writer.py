@@ -12,16 +12,22 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, OutOfMemoryError, ReadOnlyError
 
 from pubsub_server.backplanes.redis.layout import Parts
-from pubsub_server.backplanes.redis.writer import LINEAGE_EVERY, Item, Lane, Load, Memory
+from pubsub_server.backplanes.redis.writer import (
+    LINEAGE_EVERY,
+    REFUSED_FOR,
+    Item,
+    Lane,
+    Load,
+    Memory,
+)
 from pubsub_server.backplanes.retention import Keep
+from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
 from pubsub_server.shared.answers import Answer
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
-
-    from pubsub_server.errors import ServiceError
 
 PATIENCE = 5.0
 
@@ -176,6 +182,36 @@ async def test_what_a_publisher_sent_behind_a_refused_message_is_refused_too() -
     assert (load.messages, load.bytes) == (0, 0)
     # Publishes after the rejection are accepted.
     assert isinstance((await publish(lane, [item("id4", "ana")]))[0], Published)
+    await lane.close()
+    await tasks.stop()
+
+
+async def test_what_arrives_behind_a_refused_message_is_refused_while_its_publisher_waits() -> None:
+    # The publisher has left, and the server does not know it yet.
+    loop = asyncio.get_running_loop()
+    store, load = Store(), Load()
+    tasks = Tasks(loop, logging.getLogger("test"), "writer")
+    lane = lane_to(store, load, tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    former = Publisher()
+    first = publish(lane, [item("id1", "ana")], former)
+    await store.asked.wait()
+    clock.now += PATIENCE
+    assert getattr((await first)[0], "code", "") == "unavailable"
+    store.away = False
+    behind = publish(lane, [item("id2", "ana")], former)
+    repeated = [publish(lane, [item(id, "ana")], Publisher()) for id in ("id1", "id2")]
+    (error,) = await behind
+    assert isinstance(error, ServiceError)
+    assert (error.code, error.retry_after_ms) == ("unavailable", REFUSED_FOR)
+    for each in repeated:
+        assert isinstance((await each)[0], Published)
+    assert store.taken == ["id1", "id2"]
+    # It has not left: it waited as long as the error says.
+    clock.now += REFUSED_FOR / 1000
+    assert isinstance((await publish(lane, [item("id3", "ana")], former))[0], Published)
+    assert (load.messages, load.bytes) == (0, 0)
     await lane.close()
     await tasks.stop()
 

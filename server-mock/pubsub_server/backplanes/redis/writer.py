@@ -241,6 +241,8 @@ class Lane:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
+        # By connection with a refused publish: until when its later publishes are refused, too.
+        self._behind: dict[Origin, float] = {}
         self._tell_again = 0.0
 
     def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
@@ -250,8 +252,12 @@ class Lane:
         if self._closed:
             done([refused("the server is shutting down", item) for item in items])
             return
+        if self._behind and origin is not None and self._is_behind(origin):
+            done([refused("an earlier publish of this connection was refused", i) for i in items])
+            return
         if load.messages + len(items) > WAITING_MESSAGES or load.bytes + size > WAITING_BYTES:
             done([refused("too many publishes wait for Redis", item) for item in items])
+            self._refuse_next(origin)
             return
         deadline = self._loop.time() + self._patience
         self._waiting.append(_Group(items, size, deadline, done, origin))
@@ -350,6 +356,23 @@ class Lane:
                 size += group.size
         return groups
 
+    def _refuse_next(self, origin: Origin | None) -> None:
+        """Reject what this connection sends until its publisher may try again.
+
+        A publisher that has left without reading the refusal repeats the refused publish on its
+        next connection. What it sent behind that publish may still arrive on this one, and must not
+        be in the log before the repeat.
+        """
+        if origin is not None:
+            self._behind[origin] = self._loop.time() + REFUSED_FOR / 1000
+
+    def _is_behind(self, origin: Origin) -> bool:
+        now = self._loop.time()
+        self._behind = {
+            each: until for each, until in self._behind.items() if until > now and not each.closed
+        }
+        return origin in self._behind
+
     def _forsaken(self, group: _Group) -> bool:
         """Reject a publish whose connection is gone: its publisher repeats all unanswered ones.
 
@@ -412,7 +435,7 @@ class Lane:
         """Reject publishes that have waited too long, and later ones of the same publisher.
 
         A publisher whose connection is gone repeats all of them in order, so a later one must not
-        be in the log before an earlier one.
+        be in the log before an earlier one; see `_refuse_next`.
         """
         now = self._loop.time()
         late = {
@@ -427,10 +450,13 @@ class Lane:
         rest: list[_Group] = []
         behind: deque[_Group] = deque()
         for group in groups:
-            if not _refuse(group, late, said):
+            if _refuse(group, late, said):
+                self._refuse_next(group.origin)
+            else:
                 rest.append(group)
         for group in self._waiting:
             if _refuse(group, late, said):
+                self._refuse_next(group.origin)
                 self._load.messages -= len(group.items)
                 self._load.bytes -= group.size
             else:
