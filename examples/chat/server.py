@@ -1,4 +1,4 @@
-"""A development server of the examples: a process of its own, on free ports."""
+"""A development server for the examples, in its own process and on free ports."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ test('the score is right after a reconnect that lost something', async () => {
   await server.publish('demo.score', { data: { points: 3 } });
   const down = server.refusing(); // the network is down
   await server.publish('demo.score', { data: { points: 4 } });
-  server.forgetHistory(); // the server has kept none of it
+  server.forgetHistory(); // the server retains none of it
   down.end();
   await server.clock.advanceUntil(() => score.total === 7);
   await server.publish('demo.score', { data: { points: 1 } });

@@ -23,7 +23,7 @@ async function read({ text, event }: Reading): Promise<Decoded> {
   return event === undefined ? await decode(text) : decodeEvent(event, text);
 }
 
-describe('a text is read as the spec says', () => {
+describe('a text is read as specified', () => {
   for (const reading of readings) {
     test(reading.why, async () => {
       const got = await read(reading);

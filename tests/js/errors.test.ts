@@ -73,7 +73,7 @@ test('an inspector shows the class of an error', () => {
   }
 });
 
-test('every class has a code of its own name in the table', () => {
+test('every class has a code with its name in the table', () => {
   const names = new Set(Array.from(CODES.values(), (row) => row.error));
   for (const name of names) {
     const error = new CLASSES[name]();

@@ -27,7 +27,7 @@ export const FAULTS: readonly LossFault[] = [
     becomes: 'this._answered = true;',
   },
   {
-    breaks: 'A stream that is cut often never gives way to a WebSocket.',
+    breaks: 'A stream that is cut often is never replaced by a WebSocket.',
     file: 'traces.test.ts',
     tests: ['cuts-of-a-stream-do-not-put-off-the-websocket'],
     source: 'js/src/session/transport_choice.ts',
@@ -35,7 +35,7 @@ export const FAULTS: readonly LossFault[] = [
     becomes: ') return;',
   },
   {
-    breaks: 'A client gives up when it is replaced for the first time.',
+    breaks: 'A client stops when it is replaced for the first time.',
     file: 'traces.test.ts',
     tests: ['replaced-once-is-retried'],
     source: 'js/src/session/lifecycle.ts',
@@ -51,7 +51,7 @@ export const FAULTS: readonly LossFault[] = [
     becomes: 'if (gap) return;',
   },
   {
-    breaks: 'With `onGap: raise` an iteration passes over gaps.',
+    breaks: 'With `onGap: raise`, an iteration ignores gaps.',
     file: 'runtime/gaps.test.ts',
     tests: [
       'with `raise`, the iteration throws in the place of the gap, and can continue after it',
@@ -61,7 +61,7 @@ export const FAULTS: readonly LossFault[] = [
     becomes: "if (onGap === 'raise') return;",
   },
   {
-    breaks: 'The next page is another client that starts over.',
+    breaks: 'The next page is a new client that starts again.',
     file: 'runtime/recovery.test.ts',
     tests: ['the next page resumes the same client, after the messages that the last one received'],
     source: 'js/src/runtime/recovery.ts',
@@ -101,7 +101,7 @@ export const FAULTS: readonly LossFault[] = [
     becomes: 'false',
   },
   {
-    breaks: 'A component does not see that the token is refused.',
+    breaks: 'A component does not show that the token is rejected.',
     file: 'react/topic_store.test.ts',
     tests: ['a token that the server refuses is shown as the error until the server takes one'],
     source: 'js/src/react/topic_store.ts',
@@ -109,7 +109,7 @@ export const FAULTS: readonly LossFault[] = [
     becomes: '',
   },
   {
-    breaks: 'A history beyond what the server retains is not hinted at.',
+    breaks: 'A request for more history than the server retains is not logged.',
     file: 'runtime/words.test.ts',
     tests: ['a request for more history than the server retains is logged once per subscription'],
     source: 'js/src/runtime/subscribing.ts',

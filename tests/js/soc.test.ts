@@ -85,7 +85,7 @@ describe('a frame that the owner has not signed is refused', () => {
   }
 });
 
-describe('a payload travels as JSON that every language writes alike', () => {
+describe('a payload is sent as JSON that every language encodes alike', () => {
   for (const { why, json, payload } of spec.data) {
     test(why, () => {
       const frame = sign(KEY, ID, bytes(payload));
@@ -98,13 +98,13 @@ describe('a payload travels as JSON that every language writes alike', () => {
   }
 });
 
-describe('data that is no signed message is refused', () => {
+describe('data that is not a signed message is rejected', () => {
   for (const { why, data, field } of spec.bad_data) {
     test(why, () => assert.equal(refusal(() => fromData(data)).field, field));
   }
 });
 
-test('hex is read in upper case and behind 0x', () => {
+test('hex may be upper case and start with 0x', () => {
   const { owner, id, signature, payload } = toData(sign(KEY, ID, Uint8Array.of(7)), ID, OWNER);
   const [loudOwner, loudId] = [owner, id].map((each) => `0x${each.toUpperCase()}`);
   assert.deepEqual(fromData({ owner: loudOwner, id: loudId, signature, payload }).owner, OWNER);
@@ -117,7 +117,7 @@ test('an invalid private key is rejected', () => {
   }
 });
 
-test('the recovery id of a wallet becomes that of a frame', () => {
+test('the recovery id of a wallet is converted', () => {
   for (let n = 0; n < 8; n++) {
     const frame = sign(KEY, ID, Uint8Array.of(n));
     const signature = frame.slice(0, 65);

@@ -11,7 +11,7 @@ describe('writer and reader of a stream do exactly what the trace says', () => {
   }
 });
 
-describe('the runner notices a wrong trace of a stream', () => {
+describe('the runner detects a wrong trace of a stream', () => {
   for (const name of names('traces', 'streams', 'invalid')) {
     test(name, () => {
       const trace = load<StreamTrace>('traces', 'streams', 'invalid', `${name}.json`);

@@ -34,25 +34,25 @@ function plainly(pattern: readonly string[], topic: readonly string[]): boolean 
   return topic.length > 0 && [topic[0], '*'].includes(first) && plainly(rest, topic.slice(1));
 }
 
-describe('a name is valid as the spec says', () => {
+describe('a name is valid as specified', () => {
   for (const { topic, valid, why } of spec.topics) {
     test(why, () => assert.equal(isValid(validateTopic, topic), valid));
   }
 });
 
-describe('a pattern is valid as the spec says', () => {
+describe('a pattern is valid as specified', () => {
   for (const { pattern, valid, why } of spec.patterns) {
     test(why, () => assert.equal(isValid(validatePattern, pattern), valid));
   }
 });
 
-describe('a pattern matches as the spec says', () => {
+describe('a pattern matches as specified', () => {
   for (const { pattern, topic, matches: expected, why } of spec.matches) {
     test(why, () => assert.equal(matches(pattern, topic), expected));
   }
 });
 
-test('an invalid topic is named with its problem and place, in the words of every SDK', () => {
+test('the error for an invalid topic has the problem and its position, in the same words in every SDK', () => {
   const said = (name: unknown) => {
     try {
       return validateTopic(name);
@@ -128,7 +128,7 @@ test('a trie finds each value of a matching pattern once, after any insertions a
   }
 });
 
-test('the order of values is that of their insertion', () => {
+test('values are in the order of insertion', () => {
   const trie = new TopicTrie<string>();
   for (const value of ['third', 'first', 'second']) {
     trie.insert('a.b', value);

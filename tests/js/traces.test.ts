@@ -12,7 +12,7 @@ describe('the session does exactly what the trace says', () => {
   }
 });
 
-describe('the runner notices a wrong trace', () => {
+describe('the runner detects a wrong trace', () => {
   for (const name of names('traces', 'invalid')) {
     test(name, () => {
       assert.throws(() => run(loadTrace('invalid', `${name}.json`)), TraceFailed);

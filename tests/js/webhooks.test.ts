@@ -25,7 +25,7 @@ function refused(field: string, status = 401) {
 }
 
 describe('webhooks', () => {
-  test('a genuine request gives its events in order', async () => {
+  test('a genuine request returns its events in order', async () => {
     const delivery = await verify(BODY, await signed(), SECRET, { now: NOW });
     assert.deepEqual(delivery, { id: 'wh_1', sentAt: NOW, events: EVENTS });
   });
@@ -39,7 +39,7 @@ describe('webhooks', () => {
     assert.equal(headers['webhook-signature'], 'v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=');
   });
 
-  test('headers are those of fetch, of Node, or in any case', async () => {
+  test('headers may be those of fetch or of Node, in any case', async () => {
     const headers = await signed();
     const titles = Object.entries(headers).map(([name, value]) => [name.toUpperCase(), [value]]);
     for (const each of [new Headers(headers), headers, Object.fromEntries(titles)])

@@ -139,7 +139,7 @@ async function watch(): Promise<void> {
     try {
       published = Math.max(published, (await progress()).published);
     } catch {
-      return; // The show is over.
+      return; // The demonstration has ended.
     }
     await new Promise((resolve) => setTimeout(resolve, 250));
   }

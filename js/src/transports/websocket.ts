@@ -99,7 +99,7 @@ export class WebSocketTransport implements Transport {
     const { message, ...others } = events;
     for (const [name, listener] of Object.entries(others)) socket.addEventListener(name, listener);
     if (!DEVELOPMENT || !socket.on) {
-      socket.addEventListener('message', message); // browsers answer pings in silence
+      socket.addEventListener('message', message); // browsers answer pings without an event
       return;
     }
     socket.on('ping', hear);
@@ -132,7 +132,7 @@ export class WebSocketTransport implements Transport {
     } catch {
       // The socket has not opened far enough to be closed.
     }
-    if (!DEVELOPMENT || !socket.terminate) return; // browsers cut it themselves
+    if (!DEVELOPMENT || !socket.terminate) return; // browsers drop the connection themselves
     const cut = this._clock.callLater(LINGER, () => socket.terminate?.(), true);
     socket.addEventListener('close', () => cut.cancel());
   }

@@ -29,7 +29,7 @@ test('publishes that wait over a second are counted and logged once', async () =
   assert.equal(ps.slowed, 0);
   const publishes = Array.from({ length: 40 }, (_, n) => ps.publish(TOPIC, { data: n }));
   await within(server, Promise.all(publishes));
-  assert.ok(ps.slowed >= 15 && ps.slowed <= 25, `${ps.slowed}`); // 9 go at once, 10 more each second
+  assert.ok(ps.slowed >= 15 && ps.slowed <= 25, `${ps.slowed}`); // sends 9 at once, then 10 per second
   assert.equal(warnings.length, 1);
   assert.match(warnings[0] ?? '', /10 messages per second/);
   await server.stop();

@@ -63,7 +63,7 @@ test('an update that is not answered in time reports it, and is sent again', asy
   await ps.subscribe('a.b');
   peer.silent.add('presence.update');
   const late = ps.updatePresence('a.b', { status: 'x' }, { timeout: 300 }).then(
-    () => assert.fail('nobody answered'),
+    () => assert.fail('no answer is expected'),
     (error: PubSubError) => error,
   );
   await clock.advance(301);

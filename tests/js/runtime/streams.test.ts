@@ -366,7 +366,7 @@ test('beside a stream a cursor stays fresh, and chat does not wait', async () =>
     const writer = await writeStream(ps, `chat.session.${n}`);
     await writer.pipe(model(server, TEXT.repeat(6)));
   });
-  await clock.advance(1_000); // what the rate allows at once is used up
+  await clock.advance(1_000); // uses up the burst
   const began = clock.now();
   for (let n = 0; n < 480; n += 1) {
     busy.push(say('cursor', 'cursor'));

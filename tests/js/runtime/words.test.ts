@@ -221,7 +221,7 @@ const refused = async (): Promise<Response> => {
   throw new TypeError('fetch failed', { cause: { code: 'ECONNREFUSED' } });
 };
 
-test('an answer that is nobody\u2019s names the address, and how it came about', async () => {
+test('the error for an answer of another service names the address and the cause', async () => {
   const ps = overHttp({ url: 'ws://localhost:24057/ws' }, nothing);
   const error = await told(ps.presence('a.b'));
   assert.ok(error instanceof NotFound);

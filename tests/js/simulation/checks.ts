@@ -58,7 +58,7 @@ export function checkStream(
     let { since } = event;
     const granted = begun !== undefined && covers(begun.granted, topic);
     if (begun && !granted) {
-      start = all.length; // refused for now: asked for by its time
+      start = all.length; // denied for now: requested by time later
       since ??= begun.at - server.profile.options.overlap;
     }
     const after = event.after?.get(topic);
@@ -91,7 +91,7 @@ export function checkStream(
     // Messages that expired by their own ttl before the first answer are not missed.
     excuse(records, ({ message, index }) => message.ttl !== undefined && (index < start || plain));
     if (limited) {
-      excuse(all, ({ index }) => index < start); // of what there was, as much as was offered
+      excuse(all, ({ index }) => index < start); // of the earlier messages, only the offered ones
       for (const id of offered) excused.delete(id);
     }
     // A plain peer cannot always report messages that it dropped before the first answer.
@@ -145,7 +145,7 @@ function covered(
     if (missing.length) throw new Violation(`${ids(missing)} are missing, silently`);
     return;
   }
-  if (missing.length < index - at) return; // who is excused may have been told of it
+  if (missing.length < index - at) return; // the gap may include excused messages
   const resets = gaps.filter(({ reason }) => reason === 'log_reset' || reason === 'unproven');
   if (resets.length) {
     if (resets.some(({ missed }) => missed !== undefined)) {
@@ -208,7 +208,7 @@ function walkPlain(
     if (seen.has(id)) throw new Violation(`${id} came twice`);
     seen.add(id);
     const index = place.get(id) ?? -1;
-    if (index < at) continue; // from before the subscription began: its clock cannot tell
+    if (index < at) continue; // from before the subscription, which a plain peer cannot know
     proceed(index);
     gap = false;
     at = index + 1;

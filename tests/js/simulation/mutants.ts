@@ -18,37 +18,37 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     from: "return 'known';",
     to: "return 'new';",
   },
-  'a jump is passed over': {
+  'a jump of positions is ignored': {
     file: 'session/cursor.ts',
     from: 'seq > mark._seq + 1) {',
     to: 'seq > mark._seq + 1e15) {',
   },
-  'positions are not asked for': {
+  'positions are not requested': {
     file: 'session/cursor.ts',
     from: 'after: after.size ? Object.fromEntries(after) : undefined',
     to: 'after: undefined',
   },
-  'a topic that comes later is replayed from now': {
+  'a topic that appears later is not replayed from its start': {
     file: 'session/cursor.ts',
     from: 'Math.max(0, began - this._overlap)',
     to: 'began + this._overlap',
   },
-  'a log that begins anew is no gap': {
+  'a restarted log causes no gap': {
     file: 'session/cursor.ts',
     from: 'for (const topic of new Set(replay.reset)) {',
     to: 'for (const topic of []) {',
   },
-  'a replay is taken from its end': {
+  'a replay is delivered in reverse order': {
     file: 'session/cursor.ts',
     from: 'for (const message of history) take(message, true);',
     to: 'for (const message of [...history].reverse()) take(message, true);',
   },
-  'what is missing is counted wrong': {
+  'missing messages are counted wrong': {
     file: 'session/cursor.ts',
     from: 'known ? last - mark._seq : undefined',
     to: 'known ? last - mark._seq + 1 : undefined',
   },
-  'a mark does not move with the position that an answer names': {
+  'a mark does not move with the position in an answer': {
     file: 'session/cursor.ts',
     from: 'for (const [topic, position] of pending) reach(topic, position);',
     to: '',
@@ -59,97 +59,97 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     from: 'one.held.push(message);',
     to: '',
   },
-  'what could not be held is forgotten': {
+  'messages that could not be held are forgotten': {
     file: 'session/subscriptions.ts',
     from: 'one.whole = false;',
     to: 'one.whole = true;',
   },
-  'a subscription stays live over a drop': {
+  'a subscription stays live after a lost connection': {
     file: 'session/subscription_state.ts',
     from: "this.phase = 'pending';",
     to: '',
   },
-  'a pattern that others have is given up': {
+  'a pattern that others use is unsubscribed': {
     file: 'session/subscriptions.ts',
     from: 'patterns.filter((pattern) => !others.has(pattern))',
     to: 'patterns',
   },
-  'a way that was found is not looked for again': {
+  'a cached route is not updated': {
     file: 'session/routes.ts',
     from: 'add(one));\n    }\n    this.known.clear();',
     to: 'add(one));\n    }',
   },
 
   // ---------------------------------------------------------------- errors and parts
-  'a subscription refused for now is not asked for again': {
+  'a temporarily denied subscription is not requested again': {
     file: 'session/subscriptions.ts',
     from: "phase === 'pending' || again",
     to: 'again',
   },
-  'a refusal for now is one for good': {
+  'a temporary denial is permanent': {
     file: 'session/subscriptions.ts',
     from: 'if (forNow({ code })) {',
     to: 'if (false) {',
   },
-  'a pattern refused for now is forgotten': {
+  'a temporarily denied pattern is forgotten': {
     file: 'session/subscriptions.ts',
     from: 'this.doubt(one);',
     to: '',
   },
-  'what comes beside a pattern refused for now is delivered': {
+  'messages of a temporarily denied pattern are delivered': {
     file: 'session/subscriptions.ts',
     from: 'this.routes.remove(one, [...later]);',
     to: '',
   },
-  'a hole of a pattern refused for now is a gap': {
+  'a hole in a temporarily denied pattern is a gap': {
     file: 'session/subscriptions.ts',
     from: 'seq === undefined || this.routes.find(topic).includes(one)',
     to: 'true',
   },
-  'the first frame of an answer counts as all': {
+  'the first frame of an answer counts as the whole': {
     file: 'session/subscriptions.ts',
     from: 'if (!frame.more) return whole;',
     to: 'return whole;',
   },
-  'the last frame of an answer counts as all': {
+  'the last frame of an answer counts as the whole': {
     file: 'session/subscriptions.ts',
     from: '(before.history ?? []).concat(frame.history ?? [])',
     to: '[...(frame.history ?? [])]',
   },
 
   // ---------------------------------------------------------------- publishes
-  'in flight is forgotten on a drop': {
+  'publishes in flight are forgotten when the connection is lost': {
     file: 'session/publishes.ts',
     from: 'this._requeue(flight);',
     to: 'for (const entry of flight) this._flight._delete(entry);',
   },
-  'sent again after what waits': {
+  'a repeated publish is sent after waiting ones': {
     file: 'session/publishes.ts',
     from: '.sort((a, b) => a._number - b._number)',
     to: '',
   },
-  'the end settles nothing': {
+  'the end does not settle publishes': {
     file: 'session/publishes.ts',
     from: 'settleAll(unsent: Rejected): void {',
     to: 'settleAll(unsent: Rejected): void {\n    return;',
   },
-  'the queue has no bound': {
+  'the queue is not bounded': {
     file: 'session/publishes.ts',
     from: 'if (this.hasRoom(messages.length, size)) {',
     to: 'if (true) {',
     silent: true,
   },
-  'rate limited is an answer': {
+  '`rate_limited` settles a publish': {
     file: 'session/batches.ts',
     from: 'if (error?.code === RATE_LIMITED) return',
     to: 'if (false) return',
   },
-  'a batch is sent again whole': {
+  'a batch is repeated as a whole': {
     file: 'session/publishes.ts',
     from: 'filter(([slot]) => !_results[slot])',
     to: 'filter(() => true)',
   },
-  'the oldest goes from a queue that has room': {
+  'the oldest message is dropped from a queue that has room': {
     file: 'session/send_policies.ts',
     from: "while (policy === 'drop_oldest' && !publishes.hasRoom(messages.length, size)) {",
     to: "while (policy === 'drop_oldest') {",
@@ -163,22 +163,22 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
 
   // ---------------------------------------------------------------- presence
-  'who left while nobody looked stays': {
+  'a member that left during an outage stays': {
     file: 'session/members.ts',
     from: 'room.proven || (room.complete && named(topic))',
     to: 'room.complete',
   },
-  'who leaves stays': {
+  'a member that leaves stays': {
     file: 'session/members.ts',
     from: 'room.members.delete(member.client_id);',
     to: '',
   },
-  'a snapshot does not say who left': {
+  'a snapshot does not report who left': {
     file: 'session/members.ts',
     from: 'if (!fresh.has(clientId) && !mayReturn) out',
     to: 'if (false) out',
   },
-  'who comes later is not told what others know': {
+  'a later subscription does not receive known members': {
     file: 'session/presence.ts',
     from: 'if (one.takes(topic)) this._showOne(one, change);',
     to: '',
@@ -188,7 +188,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     from: 'for (const [topic, data] of this._own.items()) this._later.update(topic, data);',
     to: '',
   },
-  'the newest key is the only one': {
+  'a new update drops earlier keys': {
     file: 'session/own_presence.ts',
     from: '{ ...said, ...data }',
     to: '{ ...data }',
@@ -200,17 +200,17 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     from: "if (this._near.get(message.topic)?.has(message.id)) return 'known';",
     to: '',
   },
-  'nothing before the mark is asked for': {
+  'a replay has no overlap before the mark': {
     file: 'dialects/plain/id_cursor.ts',
     from: 'newest - this._overlap, this._start ?? 0',
     to: 'newest, this._start ?? 0',
   },
-  'a plain gap is kept secret': {
+  'a gap with a plain peer is not reported': {
     file: 'dialects/plain/id_cursor.ts',
     from: 'steps.push(...this._holes(replay, since ?? 0));',
     to: '',
   },
-  'sent again to one who cannot tell': {
+  'a publish is sent again to a peer that cannot detect duplicates': {
     file: 'session/publishes.ts',
     from: "if (entry._sent) this._settle(entry, { kind: 'unknown' });",
     to: '',
@@ -237,7 +237,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     from: 'if (this._call || (expiring && !options.renewable)) return;',
     to: 'if (expiring && !options.renewable) return;',
   },
-  'an answer to another call is taken': {
+  'the answer of another call is accepted': {
     file: 'session/credentials.ts',
     from: 'if (call !== this._call) return false;',
     to: '',
@@ -249,7 +249,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: '',
     silent: true,
   },
-  'attempts are counted from the first for ever': {
+  'the counter of attempts never restarts': {
     file: 'session/lifecycle.ts',
     from: 'this._attempts._failed = this._attempts._outage = 0;',
     to: '',

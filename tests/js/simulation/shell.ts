@@ -264,7 +264,7 @@ export class Shell {
 
   private _fetched(id: number, event: Event): void {
     this._fetches.delete(id);
-    this.feed(event); // an answer that nobody waits for any more comes all the same
+    this.feed(event); // the answer arrives even if no call waits for it
   }
 
   private _blocked(): boolean {

@@ -45,17 +45,17 @@ const filled = (topic: string): Step[] => [
 ];
 
 export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
-  'who authenticates is told limits and features': [
+  '`auth.ok` has limits and features': [
     ['alice', 'sends', auth('alice', { version: 1, client: { name: 'test' } })],
   ],
-  'an unknown token is refused, and the connection closed': [
+  'an unknown token is rejected, and the connection is closed': [
     ['alice', 'sends', { type: 'auth', token: 'nonsense', ref: 'a' }],
   ],
-  'before authentication nothing is done': [
+  'before authentication, no request is performed': [
     ['alice', 'sends', subscribe(['demo.early'])],
     ['alice', 'sends', { type: 'nothing known', ref: 'x' }],
   ],
-  'another token of the same user is taken, one of somebody else is not': [
+  'another token of the same user is accepted, one of another user is not': [
     ['alice', 'sends', auth('alice')],
     ['alice', 'sends', auth('alice', { ref: 'b' })],
     ['alice', 'sends', auth('bob', { ref: 'c' })],
@@ -73,13 +73,13 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
     ['alice', 'sends', { type: 'unsubscribe', topics: ['demo.**', 'demo.none'], ref: 'u' }],
     ['bob', 'sends', publish('demo.reach', 4, { id: 'four' })],
   ],
-  'a flat publish of HIP-56 is taken, and answered where it has a ref': [
+  'a flat publish of HIP-56 is accepted, and answered if it has a ref': [
     ['alice', 'sends', auth('alice')],
     ['alice', 'sends', subscribe(['demo.flat'], { presence: false })],
     ['alice', 'sends', { type: 'publish', topic: 'demo.flat', data: { a: 1 }, message_type: 'x' }],
     ['alice', 'sends', { type: 'publish', topic: 'demo.flat', data: [null], ref: 'r', id: 'i' }],
   ],
-  'a batch has one answer an item': [
+  'a batch has one result per item': [
     ['alice', 'sends', auth('alice')],
     [
       'alice',
@@ -97,7 +97,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
       },
     ],
   ],
-  'an id is published once, and for one message alone': [
+  'an id is published once, and only for one message': [
     ['alice', 'sends', auth('alice')],
     ['bob', 'sends', auth('bob')],
     ['alice', 'sends', publish('demo.once', 1, { id: 'one' })],
@@ -115,7 +115,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
     ['alice', 'sends', subscribe(['demo.newest'])],
     ['alice', 'sends', subscribe(['demo.nothing'], { history: 5 })],
   ],
-  'what follows a position is replayed, and what is missing is told': [
+  'messages after a position are replayed, and missing ones are reported': [
     ...filled('demo.position'),
     ['alice', 'sends', auth('alice')],
     ['alice', 'sends', subscribe(['demo.position'], { after: { 'demo.position': 5 } })],
@@ -126,7 +126,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
     ['alice', 'sends', subscribe(['demo.*'], { after: { 'demo.position': 3 }, history: 2 })],
     ['alice', 'sends', subscribe(['demo.position'], { since: 1 })],
   ],
-  'what is refused stands beside what is granted': [
+  'denied topics are listed beside granted ones': [
     ['alice', 'sends', auth('alice')],
     ['alice', 'sends', subscribe(['user.bob.inbox', 'demo.ok', 'not..valid', 'user.alice.inbox'])],
     ['alice', 'sends', { type: 'subscribe', topics: ['user.bob.inbox'] }],
@@ -134,14 +134,14 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
     ['alice', 'sends', publish('not..valid', 2)],
     ['alice', 'sends', publish('demo.*', 3)],
   ],
-  'a pattern brings what may be read, and nothing else': [
+  'a pattern delivers only topics that may be read': [
     ['alice', 'sends', auth('alice')],
     ['worker', 'sends', auth('worker')],
     ['alice', 'sends', subscribe(['**'], { presence: false })],
     ['worker', 'sends', publish('user.bob.inbox', 1, { id: 'one' })],
     ['worker', 'sends', publish('user.alice.inbox', 2, { id: 'two' })],
   ],
-  'frames that nobody can read are refused by themselves': [
+  'an invalid frame is rejected alone': [
     ['alice', 'sends', auth('alice')],
     ['alice', 'sends', 'no JSON'],
     ['alice', 'sends', '[1]'],
@@ -161,7 +161,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
     ['alice', 'sends', publish('demo.large', 'x'.repeat(2_000))],
     ['alice', 'sends', publish('demo.large', 'é'.repeat(600))],
   ],
-  'who publishes too often is told when to try again': [
+  'a publish above the rate is rejected with a time to wait': [
     ['alice', 'sends', auth('alice')],
     [
       'alice',
@@ -177,7 +177,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
       },
     ],
   ],
-  'those on a topic hear of each other': [
+  'members of a topic are informed of each other': [
     ['alice', 'sends', auth('alice')],
     ['bob', 'sends', auth('bob')],
     ['carol', 'sends', auth('carol')],
@@ -202,7 +202,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
     ['bob', 'ends', 1000],
     ['alice', 'sends', { type: 'unsubscribe', topics: ['demo.room'], ref: 'u' }],
   ],
-  'who asks for no presence hears of none': [
+  'a subscription without presence receives none': [
     ['alice', 'sends', auth('alice')],
     ['bob', 'sends', auth('bob')],
     ['alice', 'sends', subscribe(['demo.quiet'], { presence: false })],
@@ -210,7 +210,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
     ['alice', 'sends', subscribe(['demo.quiet'])],
     ['bob', 'ends', 1000],
   ],
-  'the HTTP API publishes, and tells history, presence and topics': [
+  'the HTTP API publishes, and returns history, presence and topics': [
     ['alice', 'asks', 'GET', '/v1/session'],
     ['alice', 'asks', 'POST', '/v1/topics/demo.http/messages', { data: 1, id: 'one', type: 't' }],
     ['alice', 'asks', 'POST', '/v1/topics/demo.http/messages', { data: 1, id: 'one', type: 't' }],
@@ -246,7 +246,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
     ['alice', 'asks', 'GET', '/v1/elsewhere'],
     ['nobody', 'asks', 'GET', '/v1/session'],
   ],
-  'an event stream brings what a socket does': [
+  'an event stream delivers the same as a socket': [
     ...filled('demo.stream'),
     [
       'alice',
@@ -270,7 +270,7 @@ export const SCENARIOS: Readonly<Record<string, readonly Step[]>> = {
     ['alice', 'streams', 'GET', '/v1/subscribe?topics=demo.query,demo.other&since=1'],
     ['writer', 'sends', publish('demo.other', 9, { id: 'nine' })],
   ],
-  'an event stream that would stay empty is refused': [
+  'an event stream without an allowed topic is rejected': [
     ['alice', 'streams', 'GET', '/v1/subscribe?topics=user.bob.inbox'],
     ['alice', 'streams', 'GET', '/v1/subscribe?topics=a..b'],
     ['alice', 'streams', 'GET', '/v1/subscribe'],

@@ -13,30 +13,33 @@ const replaced = (file: string, from: string, to = ''): Fault => ({ file, from, 
 /** The faults by description. */
 export const FAULTS: Readonly<Record<string, Fault>> = {
   // ---------------------------------------------------------------- attempts
-  'the wait that the server asked for is left out': replaced(
+  'the wait that the server asks for is ignored': replaced(
     'attempts.ts',
     'Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._stayAway))',
     '0',
   ),
-  'a server may impose any wait': replaced(
+  'a wait that the server asks for has no maximum': replaced(
     'attempts.ts',
     'Math.min(MAX_RETRY_AFTER, ',
     'Math.max(',
   ),
   'a wait does not double': replaced('attempts.ts', '* 2 ** Math.min(attempt, 30)', ''),
   'the outage is forgotten': replaced('attempts.ts', 'this._outage += this._wait;'),
-  'a late opening is no outage': replaced('attempts.ts', 'this._outage += late;'),
-  'a publish that waits does not keep attempts close': replaced(
+  'a timed-out opening does not count as outage': replaced('attempts.ts', 'this._outage += late;'),
+  'an unsettled publish does not shorten the waits': replaced(
     'attempts.ts',
     'unsettled ? 0 : ',
     '',
   ),
-  'a call cuts any wait': replaced(
+  'a call of the program shortens any wait': replaced(
     'attempts.ts',
     'this._sleeping = this._wait > this._firm;',
     'this._sleeping = true;',
   ),
-  'a call never cuts a wait': replaced('attempts.ts', 'this._sleeping = this._wait > this._firm;'),
+  'a call of the program never shortens a wait': replaced(
+    'attempts.ts',
+    'this._sleeping = this._wait > this._firm;',
+  ),
   'a call counts for the next wait': replaced(
     'attempts.ts',
     'this._called = false;\n    this',
@@ -44,18 +47,18 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
 
   // ---------------------------------------------------------------- credentials
-  'each notice leads to a call': replaced('credentials.ts', 'if (wait) {', 'if (false) {'),
-  'a fixed token is asked for again': replaced(
+  'each notice causes a call': replaced('credentials.ts', 'if (wait) {', 'if (false) {'),
+  'a fixed token is requested again': replaced(
     'credentials.ts',
     'if (this._call || (expiring && !options.renewable)) return;',
     'if (this._call) return;',
   ),
-  'the callback does not hear of a refusal': replaced(
+  'the callback does not receive the reason `rejected`': replaced(
     'credentials.ts',
     "this._rejected ? 'rejected' : ",
     '',
   ),
-  'a call given up is no failure': replaced('credentials.ts', 'this._failed += 1;'),
+  'a call that timed out is no failure': replaced('credentials.ts', 'this._failed += 1;'),
   'failures are never forgotten': replaced('credentials.ts', 'this._failed = 0;\n    this', 'this'),
   'a token never ends': replaced('credentials.ts', "timers.limit('expiry', left);"),
   'a token of the callback never ends': replaced(
@@ -104,24 +107,20 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
 
   // ---------------------------------------------------------------- timers, causes, the server
   'a timer may be too long': replaced('timers.ts', ' && after <= MAX_TIMER', ''),
-  'a timer that stopped runs out': replaced(
-    'timers.ts',
-    'if (this._running.delete(name)) this',
-    'this',
-  ),
-  'each end hides a middlebox': replaced(
+  'a stopped timer fires': replaced('timers.ts', 'if (this._running.delete(name)) this', 'this'),
+  'every end is attributed to a proxy': replaced(
     'causes.ts',
     'retryAfter === undefined && UNEXPLAINED.includes(code)',
     'true',
   ),
-  'an error that ends the connection is not known as one': replaced(
+  'an error that ends the connection is not recognized': replaced(
     'causes.ts',
     'ref === undefined && CODES.get(code)?.close !== undefined',
     'false',
   ),
   'a close code has no name': replaced('causes.ts', 'close && close === closeCode', 'false'),
-  'the end of a token is read by the wrong clock': replaced('peer.ts', 'end - now', 'end'),
-  'the budget is all that the server allows': replaced(
+  'the expiry of a token is read with the wrong clock': replaced('peer.ts', 'end - now', 'end'),
+  'the publish budget leaves no reserve': replaced(
     'peer.ts',
     'burst: rate - ',
     'burst: rate - 0 * ',
@@ -137,34 +136,30 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'lifecycle.ts',
     'this._pongLimit = this._context.options.checkTimeout;',
   ),
-  'a connection counts as short that was of use': replaced(
+  'a useful connection counts as short': replaced(
     'lifecycle.ts',
     'if (!this._stable && !this._works) this',
     'this',
   ),
-  'HTTP is asked twice at once': replaced('lifecycle.ts', 'choice._asking || ', ''),
-  'a long name is sent back': replaced('lifecycle.ts', '.slice(0, 64)', ''),
-  'a token outlives any sleep': replaced('lifecycle.ts', 'this._forgetToken({});'),
+  'two HTTP probes run at once': replaced('lifecycle.ts', 'choice._asking || ', ''),
+  'a long client id is sent back': replaced('lifecycle.ts', '.slice(0, 64)', ''),
+  'a token does not expire during sleep': replaced('lifecycle.ts', 'this._forgetToken({});'),
   'a suspended session forgets its outage': replaced(
     'lifecycle.ts',
     'attempts._outage = Math.max(attempts._outage, this._context.options.suspendAfter);',
   ),
-  'a session that ends says that it returns': replaced(
+  'a session that ends reports that it will reconnect': replaced(
     'lifecycle.ts',
     'const NORMAL = 1000;',
     'const NORMAL = 4000;',
   ),
-  'what ends says nothing of its remedy': replaced(
-    'lifecycle.ts',
-    'message, remedy });',
-    'message });',
-  ),
+  'the final error has no remedy': replaced('lifecycle.ts', 'message, remedy });', 'message });'),
   'a closed session subscribes': replaced(
     'session.ts',
     'return this.lifecycle._draining || this.lifecycle.over;',
     'return false;',
   ),
-  'nothing is drained': replaced(
+  'closing does not wait for publishes': replaced(
     'session.ts',
     'if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, occasion);',
   ),
@@ -172,7 +167,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'session.ts',
     'if (lifecycle._attempts._called) onCalled(lifecycle, occasion);',
   ),
-  'an error while authenticating is one of many': replaced(
+  'an error during authentication is treated as any other': replaced(
     'session.ts',
     "lifecycle.state === 'authenticating' && actionOf(cause) !== 'retry'",
     'false',
@@ -181,23 +176,23 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'session.ts',
     'lifecycle._incremental = incremental;',
   ),
-  'the wait of an error before the end is forgotten': replaced(
+  'the wait in an error before the end is forgotten': replaced(
     'session.ts',
     'lifecycle._attempts._stayAway = retryAfter ?? 0',
     'undefined',
   ),
-  'a refusal without a ref pauses nothing': replaced(
+  'a `rate_limited` without a ref does not pause': replaced(
     'session.ts',
     'if (context.peer && code === RATE_LIMITED) publishes.pause(retryAfter);',
   ),
 
   // ---------------------------------------------------------------- publishes
-  'a pause may be any': replaced(
+  'a pause has no maximum': replaced(
     'publishes.ts',
     'Math.min(MAX_PAUSE, milliseconds || PAUSE)',
     'milliseconds || PAUSE',
   ),
-  'a pause leaves the budget': replaced(
+  'a pause keeps the budget': replaced(
     'publishes.ts',
     'this._budget = Math.min(this._budget, (burst - rate) * 1000);',
   ),
@@ -206,7 +201,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'Math.min(burst * 1000, this._budget + rate * options.paceInterval)',
     'this._budget + rate * options.paceInterval',
   ),
-  'what is in flight has no bound': replaced(
+  'publishes in flight are not bounded': replaced(
     'publishes.ts',
     'if (!this.hasRoom(count, size, this._flight)) break;',
   ),
@@ -214,7 +209,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'publishes.ts',
     "this._giveUp(entry, 'timeout', 'It could not be sent in time.');",
   ),
-  'a refused publish that was in flight before is refused': replaced(
+  'a rejected publish that was sent before is rejected, not unknown': replaced(
     'publishes.ts',
     'entry._sent = entry._doubted || left < entry._publish.messages.length;',
     'entry._sent = false;',

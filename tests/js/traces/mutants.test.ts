@@ -56,7 +56,7 @@ describe('a trace fails on', () => {
   }
 });
 
-describe('a trace notices that', () => {
+describe('a trace detects that', () => {
   for (const [name, { file, from, to }] of Object.entries(FAULTS)) {
     test(name, async () => {
       const path = join('session', file);
