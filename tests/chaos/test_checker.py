@@ -397,7 +397,7 @@ def test_what_is_published_while_the_answer_is_on_its_way_may_come_or_not() -> N
     assert check(history) == []
 
 
-def test_a_publish_without_an_answer_may_come_to_everybody_or_to_nobody() -> None:
+def test_a_publish_without_an_answer_may_reach_all_subscribers_or_none() -> None:
     history = good()
     one = history.publications["writer-5"]
     one.outcome, one.seq = "unknown", None

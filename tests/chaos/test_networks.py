@@ -129,7 +129,7 @@ async def test_a_network_that_refuses_takes_connections_again_afterwards() -> No
             assert await after.says(b"b") == b"b"
 
 
-async def test_what_a_blackhole_had_stays_dead_and_is_not_told() -> None:
+async def test_connections_in_a_blackhole_stay_dead_without_notice() -> None:
     async with network() as made, line(made) as before:
         assert await before.says(b"a") == b"a"
         async with suffering(made, "blackhole"), line(made) as meanwhile:

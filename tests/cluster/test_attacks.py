@@ -80,7 +80,7 @@ async def test_half_open_sockets_are_cut_and_others_are_served_meanwhile(store: 
         assert all(sum(node.stats.connections.values()) == 0 for node in fleet)
 
 
-async def test_a_flood_of_bad_tokens_lets_nobody_in_and_is_not_remembered(store: Store) -> None:
+async def test_a_flood_of_bad_tokens_is_rejected_and_not_cached(store: Store) -> None:
     async with asyncio.timeout(BOUND), nodes(store) as fleet:
         good = fleet[0].token("ann")
         head, body, seal = good.split(".")
@@ -104,7 +104,7 @@ async def test_a_flood_of_bad_tokens_lets_nobody_in_and_is_not_remembered(store:
 FOREIGN = ("org.globex.plans", "user.bob.inbox", "agent.spy.events", "chat.session.secret")
 
 
-async def test_topics_of_another_tenant_are_told_by_no_wildcard_on_any_node(store: Store) -> None:
+async def test_no_wildcard_on_any_node_reveals_topics_of_another_tenant(store: Store) -> None:
     async with (
         asyncio.timeout(BOUND),
         nodes(store) as (a, b),
@@ -151,7 +151,7 @@ async def test_topics_of_another_tenant_are_told_by_no_wildcard_on_any_node(stor
         assert listed.status_code == 403 or not [t for t in FOREIGN if t in listed.text]
 
 
-async def test_a_sender_is_who_it_is_wherever_it_is_heard(store: Store) -> None:
+async def test_a_sender_cannot_be_forged_on_any_node(store: Store) -> None:
     forged: dict[str, Any] = {
         "sender": {"type": "admin", "id": "root"},
         "timestamp": 1,

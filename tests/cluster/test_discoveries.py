@@ -89,7 +89,7 @@ async def test_a_node_that_has_missed_nothing_asks_no_log() -> None:
         assert node.seen == [START, START + 1]
 
 
-async def test_a_topic_that_a_node_discovers_too_late_is_said_to_lack_messages_first() -> None:
+async def test_a_topic_that_a_node_discovers_too_late_starts_with_a_gap() -> None:
     async with room() as node:
         node.shelf.put(START + 140, START + 142, lost=SINCE + 1)
         await node.deliveries.discover(TOPIC, SINCE)
@@ -126,7 +126,9 @@ async def test_a_topic_that_a_node_discovers_whole_lacks_nothing() -> None:
 
 
 @pytest.mark.parametrize("stood", [0, 7, START + 3], ids=["fresh", "another log", "behind"])
-async def test_a_hole_that_the_log_cannot_fill_is_told_before_what_follows_it(stood: int) -> None:
+async def test_a_hole_that_the_log_cannot_fill_is_reported_before_the_next_message(
+    stood: int,
+) -> None:
     async with room() as node:
         node.tracks.join(TOPIC)
         track = node.tracks.get(TOPIC)
@@ -177,7 +179,7 @@ async def test_what_a_node_holds_and_the_log_has_lost_is_delivered_and_is_no_hol
         assert node.seen == [START + 1, START + 2, START + 3]
 
 
-async def test_a_hole_behind_what_a_node_holds_is_told() -> None:
+async def test_a_hole_behind_held_messages_is_reported() -> None:
     async with room() as node:
         await fresh(node)
         track = node.tracks.get(TOPIC)
@@ -214,7 +216,7 @@ async def test_a_replay_takes_from_the_log_what_a_node_does_not_deliver_of_it() 
         assert node.tracks.unread(journal, {TOPIC: START + 2, "demo.y": 0}) == set()
 
 
-async def test_a_hole_is_not_filled_for_those_who_came_after_all_others_had_left() -> None:
+async def test_a_hole_is_not_filled_for_subscribers_that_came_after_all_others_had_left() -> None:
     async with room() as node:
         await fresh(node)
         node.shelf.put(START, START + 2)
@@ -231,7 +233,7 @@ async def test_a_hole_is_not_filled_for_those_who_came_after_all_others_had_left
         assert node.seen == [START + 3]
 
 
-async def test_a_log_that_began_anew_and_is_whole_is_no_hole() -> None:
+async def test_a_complete_log_that_started_again_has_no_hole() -> None:
     async with room() as node:
         node.tracks.join(TOPIC)
         track = node.tracks.get(TOPIC)
@@ -243,7 +245,7 @@ async def test_a_log_that_began_anew_and_is_whole_is_no_hole() -> None:
         assert node.seen == [START, START + 1]
 
 
-async def test_a_hole_sends_away_subscribers_by_pattern_who_cannot_see_it() -> None:
+async def test_a_hole_disconnects_pattern_subscribers_that_cannot_see_it() -> None:
     async with asyncio.timeout(60), running_server() as server:
         token = server.service_token()
         async with peer(server, token) as wild, peer(server, token) as named:

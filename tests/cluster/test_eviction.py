@@ -42,7 +42,7 @@ async def evict(store: Store, key: str) -> None:
         assert await redis.delete(*keys) == 1
 
 
-async def test_a_log_that_was_evicted_is_said_to_lack_in_replays_by_time_and_position(
+async def test_an_evicted_log_is_reported_in_replays_by_time_and_position(
     store: Store,
 ) -> None:
     async with asyncio.timeout(BOUND), nodes(store, 1, **NODES) as (a,), client(a) as ps:
@@ -61,7 +61,7 @@ async def test_a_log_that_was_evicted_is_said_to_lack_in_replays_by_time_and_pos
             assert answer["truncated"] == ["demo.x"]
 
 
-async def test_a_numbering_that_was_evicted_begins_anew_behind_the_old_one(store: Store) -> None:
+async def test_an_evicted_numbering_starts_again_above_the_old_one(store: Store) -> None:
     heard: dict[str, list[object]] = {}
     async with (
         asyncio.timeout(BOUND),
@@ -157,7 +157,7 @@ async def test_a_full_store_refuses_what_comes_and_keeps_what_it_has(tmp_path: P
         ("64mb", "volatile-ttl", False),
     ],
 )
-async def test_it_is_said_at_the_start_that_the_store_may_evict_any_key(
+async def test_a_node_warns_at_its_start_if_the_store_may_evict_any_key(
     memory: str, policy: str, warned: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with small(tmp_path, memory, policy) as store:

@@ -123,7 +123,7 @@ async def test_a_socket_whose_replay_fails_stays_open_and_may_ask_again(
         assert (await socket.subscribe(TOPIC, since=1, ref="2"))["ref"] == "2"
 
 
-async def test_of_a_subscription_that_failed_nothing_comes_until_it_is_asked_for_again(
+async def test_a_failed_subscription_gets_nothing_until_it_is_requested_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (

@@ -142,7 +142,7 @@ async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_a_topic(
         assert await history(a, "demo.x", after=positions[3]) == ([7, 8, 9], False)
 
 
-async def test_what_a_promoted_replica_has_is_said_to_be_incomplete_before_anything_comes(
+async def test_the_log_of_a_promoted_replica_is_reported_as_incomplete_before_any_message(
     tmp_path: Path,
 ) -> None:
     async with (

@@ -153,7 +153,7 @@ async def test_a_flood_of_unknown_key_ids_asks_for_the_keys_once_a_node_and_keep
         assert resident() - before < 30_000_000
 
 
-async def test_while_the_keys_are_waited_for_who_is_known_comes_in_and_each_node_asks_once(
+async def test_known_users_get_in_while_each_node_fetches_the_keys_once(
     store: Store,
 ) -> None:
     async with trusting(store, jwks_min_interval=0) as (keys, good, fleet):

@@ -118,7 +118,7 @@ async def server(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerat
         yield found
 
 
-async def test_what_is_lost_of_a_topic_that_a_socket_has_seen_nothing_of_is_told(
+async def test_a_loss_in_a_topic_without_received_messages_is_reported_to_a_socket(
     server: Place,
 ) -> None:
     began = await server.subscribe()
@@ -131,7 +131,7 @@ async def test_what_is_lost_of_a_topic_that_a_socket_has_seen_nothing_of_is_told
 
 
 @pytest.mark.parametrize("since", [[TOPIC, OTHER], [THIRD]], ids=["used", "not used"])
-async def test_what_is_lost_of_topics_that_a_stream_has_seen_nothing_of_is_told(
+async def test_a_loss_in_topics_without_received_messages_is_reported_to_a_stream(
     server: Place, since: list[str]
 ) -> None:
     async with server.stream(None, TOPIC, OTHER) as stream:
@@ -147,7 +147,9 @@ async def test_what_is_lost_of_topics_that_a_stream_has_seen_nothing_of_is_told(
     assert replayed(event) == [2 for topic in since if topic != THIRD]
 
 
-async def test_a_topic_that_begins_while_its_reader_is_away_has_no_gap(server: Place) -> None:
+async def test_a_topic_that_starts_while_its_reader_is_disconnected_has_no_gap(
+    server: Place,
+) -> None:
     began = await server.subscribe()
     async with server.stream(None, TOPIC, OTHER) as stream:
         mark = (await stream.event("subscribed")).id
@@ -163,7 +165,7 @@ async def test_a_topic_that_begins_while_its_reader_is_away_has_no_gap(server: P
     assert replayed(event) == [1, 1]
 
 
-async def test_a_client_that_has_seen_nothing_of_a_topic_is_told_of_one_gap_and_no_more(
+async def test_a_client_without_messages_of_a_topic_gets_exactly_one_gap(
     server: Place,
 ) -> None:
     heard: dict[str, list[object]] = {}

@@ -46,7 +46,7 @@ async def test_a_node_does_not_start_on_what_another_release_laid_out(store: Sto
                 pass
 
 
-async def test_a_store_that_was_flushed_is_laid_out_by_who_comes_back(
+async def test_a_returning_node_writes_the_layout_of_a_flushed_store(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with (
@@ -67,7 +67,7 @@ async def test_a_store_that_was_flushed_is_laid_out_by_who_comes_back(
         )
 
 
-async def test_nodes_that_differ_in_their_timeout_are_told_so(
+async def test_nodes_with_different_timeouts_are_reported(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     def said() -> list[str]:
@@ -84,7 +84,7 @@ async def test_nodes_that_differ_in_their_timeout_are_told_so(
 @pytest.mark.parametrize(
     ("off", "said"), [(90, "is 90 s ahead of the clock of"), (-90, "behind the clock of"), (0, "")]
 )
-async def test_a_node_with_another_time_than_redis_says_so_at_its_start(
+async def test_a_node_whose_clock_differs_from_redis_warns_at_its_start(
     store: Store,
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,

@@ -110,7 +110,7 @@ async def test_what_clients_left_behind_does_not_take_their_places_later(
         assert await members(y) == USERS
 
 
-async def test_of_two_connections_of_a_client_the_newer_one_stays_whoever_writes_first(
+async def test_the_newer_of_two_connections_of_a_client_stays_in_any_order_of_writes(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for first in (0, 1):

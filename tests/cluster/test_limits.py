@@ -125,7 +125,7 @@ async def test_a_node_counts_alone_while_the_store_is_away_and_tells_it_afterwar
             assert await refusal(b, b.token("ann")) is not None
 
 
-async def test_a_store_that_forgets_everything_is_told_the_counts(store: Store) -> None:
+async def test_a_store_that_lost_its_data_gets_the_counts_again(store: Store) -> None:
     async with (
         asyncio.timeout(BOUND),
         nodes(store) as (a, b),
@@ -174,7 +174,7 @@ async def test_a_budget_that_is_used_up_comes_back(store: Store) -> None:
         await until(lambda: _some(b), True)
 
 
-async def test_a_connection_has_a_budget_of_its_own(store: Store) -> None:
+async def test_each_connection_has_its_own_budget(store: Store) -> None:
     async with (
         asyncio.timeout(BOUND),
         nodes(store, publish_rate_service=0.01, publish_burst="100s") as (a, b),
@@ -193,7 +193,7 @@ async def _sum(store: Store, name: str) -> int:
     return sum(await counted(store, name))
 
 
-async def test_batches_of_who_publishes_in_bulk_share_a_budget_of_their_own_on_all_nodes(
+async def test_bulk_batches_share_a_separate_budget_on_all_nodes(
     store: Store,
 ) -> None:
     settings: dict[str, Any] = {

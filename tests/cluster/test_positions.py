@@ -92,7 +92,7 @@ async def test_what_one_node_publishes_answers_what_another_holds(store: Store) 
         assert "demo.more.x" in await waiting
 
 
-async def test_a_topic_is_joined_by_who_waits_for_it_and_by_nobody_else(
+async def test_only_a_waiting_request_makes_a_node_join_a_topic(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def channels() -> set[str]:
@@ -115,7 +115,7 @@ async def test_a_topic_is_joined_by_who_waits_for_it_and_by_nobody_else(
         await until(channels, set())
 
 
-async def test_who_waits_and_who_subscribes_do_not_disturb_each_other(store: Store) -> None:
+async def test_waiting_requests_and_subscriptions_do_not_affect_each_other(store: Store) -> None:
     async with (
         asyncio.timeout(BOUND),
         nodes(store) as (a, b),
@@ -146,7 +146,7 @@ async def test_who_waits_and_who_subscribes_do_not_disturb_each_other(store: Sto
         assert (await waiting)["demo.y"]["last"] == after["demo.y"] + 1
 
 
-async def test_a_lost_store_is_a_refusal_and_a_new_log_is_told(store: Store) -> None:
+async def test_a_lost_store_rejects_requests_and_a_new_log_is_reported(store: Store) -> None:
     async with asyncio.timeout(2 * BOUND), nodes(store, 1) as (node,), rest(node) as ps:
         last = (await publish(ps, "demo.x"))[-1]
         more: dict[str, Any] = {"after": {"demo.x": last}, "wait_ms": 30_000}

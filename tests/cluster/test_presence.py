@@ -134,7 +134,7 @@ async def test_an_event_stream_is_shown_the_list_when_it_changes_elsewhere(store
         assert (await events.event("presence")).json["members"] == []
 
 
-async def test_who_comes_back_to_another_node_within_the_grace_is_not_noticed(
+async def test_a_reconnect_to_another_node_within_the_grace_period_is_invisible(
     store: Store,
 ) -> None:
     async with meeting(store, there=["bob"], presence_grace=1_000) as ((a, b), (bob,)):
@@ -163,7 +163,7 @@ async def test_who_comes_back_to_another_node_within_the_grace_is_not_noticed(
             assert update["joined_at"] == joined["joined_at"]
 
 
-async def test_who_does_not_come_back_leaves_after_the_grace(store: Store) -> None:
+async def test_a_client_that_does_not_reconnect_leaves_after_the_grace_period(store: Store) -> None:
     async with meeting(store, there=["bob"]) as ((a, _), (bob,)):
         await bob.subscribe(TOPIC)
         await snapshot(bob)
@@ -174,7 +174,9 @@ async def test_who_does_not_come_back_leaves_after_the_grace(store: Store) -> No
         assert (await change(bob, "leave"))["user_id"] == "ann"
 
 
-async def test_nobody_resumes_somebody_else_on_another_node(store: Store) -> None:
+async def test_a_user_cannot_resume_the_connection_of_another_user_on_another_node(
+    store: Store,
+) -> None:
     async with (
         asyncio.timeout(BOUND),
         nodes(store) as (a, b),
@@ -238,7 +240,7 @@ async def test_a_node_that_dies_leaves_no_ghosts(store: Store) -> None:
                     assert users(await present(node, TOPIC, node.token("x"))) == ["bob", "sam"]
 
 
-async def test_a_node_that_was_given_up_and_lives_comes_back_with_its_members(
+async def test_a_live_node_that_was_removed_returns_with_its_members(
     store: Store,
 ) -> None:
     async with (
@@ -279,7 +281,7 @@ async def test_members_outlast_an_outage_of_the_store(store: Store) -> None:
         await shown(bob, ["ann", "bob"])
 
 
-async def test_a_store_that_forgets_everything_is_told_who_is_there(store: Store) -> None:
+async def test_a_store_that_lost_its_data_gets_the_members_again(store: Store) -> None:
     async with meeting(store, ["ann"], ["bob"]) as ((a, b), (ann, bob)):
         await ann.subscribe(TOPIC)
         await bob.subscribe(TOPIC)
@@ -411,7 +413,7 @@ async def test_a_topic_has_so_many_members_on_all_nodes_together(store: Store) -
         assert ("leave", "eve") not in changes(await ann.fence())
 
 
-async def test_a_node_is_told_of_topics_that_its_clients_listen_to_and_no_others(
+async def test_a_node_is_notified_only_of_topics_that_its_clients_use(
     store: Store,
 ) -> None:
     async with meeting(store, ["ann"], ["bob"]) as ((_, b), (ann, bob)):

@@ -160,7 +160,7 @@ async def test_a_slot_that_moves_amid_traffic_loses_and_repeats_nothing(
     assert (differences(heard, traffic), differences(heard, rest)) == ({}, {})
 
 
-async def test_who_asks_while_a_slot_moves_is_refused_after_a_while(cluster: Cluster) -> None:
+async def test_a_request_during_a_slot_move_is_rejected_after_a_while(cluster: Cluster) -> None:
     async with (
         asyncio.timeout(BOUND),
         nodes(cluster, 1, **on()) as (a,),

@@ -69,7 +69,7 @@ async def test_publishes_that_redis_refuses_for_now_may_be_tried_again(
     assert [each for each in caplog.records if each.exc_info] == []
 
 
-async def test_a_publish_that_redis_refuses_goes_out_when_that_is_mended(store: Store) -> None:
+async def test_a_publish_that_redis_rejects_is_sent_when_redis_recovers(store: Store) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
         backplane: Any = node.hub.core.backplane
         failures = backplane._link.failures
@@ -88,7 +88,7 @@ async def test_a_publish_that_redis_refuses_goes_out_when_that_is_mended(store: 
         (("~*", "&*", "+@read", "+@write", "+@connection"), "info"),
     ],
 )
-async def test_a_user_of_redis_without_all_rights_is_told_at_the_start(
+async def test_missing_permissions_of_the_redis_user_are_reported_at_the_start(
     store: Store, rights: tuple[str, ...], said: str
 ) -> None:
     url = await allow(store, *rights)
@@ -106,7 +106,7 @@ async def test_the_rights_that_the_manual_names_are_enough(store: Store) -> None
         assert (await publish(node)).status_code == 201
 
 
-async def test_a_node_that_may_not_listen_any_more_says_so_and_hears_again_when_it_may(
+async def test_a_node_that_loses_the_permission_to_listen_reports_it_and_recovers(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     rights = ("~hanzo-pubsub*", *COMMANDS.split())

@@ -34,7 +34,7 @@ def test_what_lacks_behind_a_position_of_a_former_numbering_has_no_known_size() 
     assert behind(former, between, between, START) == ([between], between, True, True)
 
 
-def test_of_a_former_numbering_nothing_comes_that_the_subscriber_may_know() -> None:
+def test_a_former_numbering_repeats_nothing_that_the_subscriber_may_know() -> None:
     former, between = 3_000_000, 6_000_000
     assert behind(former, between, former + 1, between, START) == ([between], between, True, True)
     assert behind(former, between, former + 1, START) == ([], between, True, True)
@@ -45,7 +45,7 @@ def test_what_lacks_within_one_numbering_is_counted_though_another_has_begun() -
     assert behind(5, 5 + LEAP - 1, START) == ([], 5 + LEAP - 1, True, False)
 
 
-def test_a_numbering_that_is_yet_to_be_delivered_is_told_when_it_comes() -> None:
+def test_a_numbering_without_deliveries_is_reported_with_its_first_message() -> None:
     assert behind(7, 9, 8, 9, START, START + 1) == ([8, 9], 9, False, False)
 
 
@@ -53,7 +53,7 @@ def test_a_subscriber_that_has_all_of_a_former_numbering_is_moved_to_the_new_one
     assert behind(9, 9, START, START + 1) == ([], START - 1, False, True)
 
 
-def test_a_subscriber_that_is_ahead_of_its_node_is_told_of_a_new_numbering_once() -> None:
+def test_a_subscriber_ahead_of_its_node_learns_of_a_new_numbering_once() -> None:
     assert behind(9, 7, START, START + 1) == ([], START - 1, False, True)
 
 
@@ -64,7 +64,7 @@ def test_a_subscriber_that_is_ahead_of_its_node_gets_nothing_that_it_has() -> No
     assert behind(START - 1, START, *log) == ([START], START, False, False)
 
 
-def test_a_log_that_is_lost_with_messages_that_were_delivered_here_is_told() -> None:
+def test_a_lost_log_with_messages_that_were_delivered_here_is_reported() -> None:
     former, between = 3_000_000, 6_000_000
     wanted = Wanted(None, {"demo.x": former}, None)
     choice = choose_without_log("demo.x", wanted, between)
@@ -80,7 +80,7 @@ def test_a_log_that_is_lost_with_messages_that_were_delivered_here_is_told() -> 
     assert choose_without_log("demo.x", Wanted(0, {}, None), between) is None
 
 
-def test_a_replay_by_time_over_two_numberings_says_so_and_lacks_nothing() -> None:
+def test_a_replay_by_time_over_two_numberings_is_complete_and_reports_the_reset() -> None:
     wanted = Wanted(0, {"demo.other": 1}, None)
     assert told(chosen(wanted, None, 7, 8, START, START + 1)) == (
         [7, 8, START, START + 1],

@@ -98,7 +98,7 @@ async def test_a_subscriber_whose_log_was_read_before_that_of_another_lacks_noth
 
 
 @pytest.mark.parametrize("known", [False, True])
-async def test_what_comes_while_a_topic_is_opened_by_name_reaches_those_who_match_it_by_pattern(
+async def test_a_message_during_the_opening_of_a_topic_reaches_pattern_subscribers(
     store: Store, monkeypatch: pytest.MonkeyPatch, *, known: bool
 ) -> None:
     async with (
@@ -150,7 +150,7 @@ async def heard(socket: Socket, last: int) -> list[int]:
     return found
 
 
-async def test_what_a_node_finds_in_a_log_reaches_only_those_who_have_it_from_no_replay(
+async def test_messages_found_in_a_log_reach_only_subscribers_without_a_replay_of_them(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (
@@ -225,7 +225,7 @@ async def test_what_a_node_finds_in_a_log_during_a_replay_comes_once(
 
 @pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
 @pytest.mark.parametrize("early", [False, True], ids=["found first", "log read first"])
-async def test_what_a_node_finds_in_a_log_comes_to_no_one_who_resumes_behind_it(
+async def test_messages_found_in_a_log_do_not_reach_subscribers_that_resume_behind_them(
     store: Store, monkeypatch: pytest.MonkeyPatch, pattern: str, *, early: bool
 ) -> None:
     async with (
@@ -261,7 +261,7 @@ async def test_what_a_node_finds_in_a_log_comes_to_no_one_who_resumes_behind_it(
 
 
 @pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
-async def test_messages_of_a_lost_log_that_come_late_come_to_no_one_who_has_them(
+async def test_late_messages_of_a_lost_log_do_not_reach_subscribers_that_have_them(
     store: Store, pattern: str
 ) -> None:
     async with (
@@ -398,7 +398,7 @@ async def test_an_older_subscription_of_a_connection_gets_what_a_newer_one_has_f
 
 
 @pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
-async def test_a_numbering_that_was_delivered_and_is_lost_is_told_to_who_knows_the_one_before(
+async def test_the_loss_of_a_delivered_numbering_is_reported_to_subscribers_of_the_one_before(
     store: Store, pattern: str
 ) -> None:
     async with (

@@ -92,9 +92,7 @@ async def test_the_newest_ids_of_a_part_are_remembered_and_twice_as_many_at_most
 
 
 @pytest.mark.parametrize("halves", ["i", "j", "ij"])
-async def test_of_ids_that_were_evicted_those_of_retained_messages_are_known(
-    store: Store, halves: str
-) -> None:
+async def test_evicted_ids_of_retained_messages_are_still_known(store: Store, halves: str) -> None:
     settings: dict[str, object] = {
         "redis_url": store.url,
         "redis_shards": 1,

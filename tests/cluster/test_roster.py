@@ -101,7 +101,7 @@ async def test_a_member_of_another_node_is_neither_changed_nor_taken_out(store: 
         assert await a.members() == {"cl_1": (True, shown("of a")), "cl_2": (False, shown("of b"))}
 
 
-async def test_of_a_node_that_is_given_up_only_its_own_members_leave(store: Store) -> None:
+async def test_only_the_own_members_of_a_removed_node_leave(store: Store) -> None:
     async with two(store) as (a, b):
         await a.enter("cl_1", "of a")
         layout = a.backplane._layout
@@ -117,7 +117,7 @@ async def test_of_a_node_that_is_given_up_only_its_own_members_leave(store: Stor
         assert await b.members() == {"cl_1": (False, shown("of a")), "cl_2": (True, shown("of b"))}
 
 
-async def test_a_node_that_begins_anew_tells_nobody_of_members_that_are_as_they_were(
+async def test_a_node_that_starts_again_does_not_report_unchanged_members(
     store: Store,
 ) -> None:
     async with two(store) as (a, b):
@@ -133,7 +133,7 @@ async def test_a_node_that_begins_anew_tells_nobody_of_members_that_are_as_they_
         assert b.told[:2] == [("join", "cl_1"), ("join", "cl_2")]
 
 
-async def test_a_node_that_learns_from_a_change_that_it_was_given_up_begins_anew_with_all(
+async def test_a_node_that_learns_of_its_removal_from_a_change_registers_all_members_again(
     store: Store,
 ) -> None:
     # The node must not learn it from a heartbeat, so heartbeats are longer than the test.
@@ -154,7 +154,7 @@ async def test_a_node_that_learns_from_a_change_that_it_was_given_up_begins_anew
         assert a.name != former
 
 
-async def test_who_is_one_too_many_is_refused_and_told_to_nobody(store: Store) -> None:
+async def test_a_member_above_the_limit_is_rejected_and_not_reported(store: Store) -> None:
     async with two(store, presence_max_members=1) as (a, b):
         await a.enter("cl_1", "first")
         await b.enter("cl_2", "second")
@@ -164,7 +164,9 @@ async def test_who_is_one_too_many_is_refused_and_told_to_nobody(store: Store) -
         assert await b.members() == {}
 
 
-async def test_a_node_that_began_anew_and_was_cut_may_have_missed_anything(store: Store) -> None:
+async def test_a_node_that_started_again_and_was_disconnected_may_have_missed_anything(
+    store: Store,
+) -> None:
     async with two(store) as (a, b):
         await a.enter("cl_1", "first")
         async with store.client() as redis:

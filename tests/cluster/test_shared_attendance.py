@@ -71,7 +71,7 @@ async def one(store: Store) -> AsyncGenerator[tuple[RunningServer, Reading, Sock
         yield node, Reading(node), bob, ann
 
 
-async def test_nobody_hears_of_its_own_coming_and_going(store: Store) -> None:
+async def test_a_client_is_not_notified_of_its_own_join_and_leave(store: Store) -> None:
     async with one(store) as (_, _, bob, ann):
         await bob.subscribe(TOPIC)
         await ann.subscribe("demo.*")
@@ -83,7 +83,7 @@ async def test_nobody_hears_of_its_own_coming_and_going(store: Store) -> None:
         assert changes(await ann.fence()) == []
 
 
-async def test_a_change_that_comes_before_a_snapshot_is_read_is_told_by_that_alone(
+async def test_a_change_before_the_snapshot_is_read_is_only_in_the_snapshot(
     store: Store,
 ) -> None:
     async with one(store) as (_, reading, bob, ann):
@@ -97,7 +97,7 @@ async def test_a_change_that_comes_before_a_snapshot_is_read_is_told_by_that_alo
         assert changes(await bob.fence()) == []
 
 
-async def test_a_change_that_comes_after_a_snapshot_was_read_is_told_behind_it(
+async def test_a_change_after_the_snapshot_was_read_is_sent_after_it(
     store: Store,
 ) -> None:
     async with one(store) as (_, reading, bob, ann):
@@ -112,7 +112,7 @@ async def test_a_change_that_comes_after_a_snapshot_was_read_is_told_behind_it(
         assert changes(await bob.fence()) == []
 
 
-async def test_a_change_that_comes_late_and_was_in_the_snapshot_is_not_told_again(
+async def test_a_late_change_that_was_in_the_snapshot_is_not_sent_again(
     store: Store,
 ) -> None:
     async with one(store) as (node, reading, bob, ann):
@@ -128,7 +128,7 @@ async def test_a_change_that_comes_late_and_was_in_the_snapshot_is_not_told_agai
             assert changes(await bob.fence()) == told
 
 
-async def test_a_list_that_was_read_before_a_change_that_is_told_is_not_shown_after_it(
+async def test_a_list_older_than_a_reported_change_is_not_sent_after_it(
     store: Store,
 ) -> None:
     async with one(store) as (_, reading, bob, ann):
@@ -177,7 +177,7 @@ async def test_a_list_that_a_pattern_got_late_is_shown_again_after_the_store_los
         assert users(await snapshot(bob)) == ["ann"]
 
 
-async def test_more_changes_than_are_held_while_one_is_greeted_bring_the_list_anew(
+async def test_too_many_changes_during_a_subscription_send_the_list_again(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(shared_attendance, "HELD_MAX", 1)
@@ -197,7 +197,7 @@ async def test_more_changes_than_are_held_while_one_is_greeted_bring_the_list_an
             assert users(await snapshot(bob)) == ["bob", "ann", "eve"]
 
 
-async def test_who_is_just_coming_to_this_node_is_not_sent_away_for_having_been_elsewhere(
+async def test_a_client_that_is_joining_this_node_is_not_disconnected_because_of_another_node(
     store: Store,
 ) -> None:
     async with one(store) as (_, reading, _, ann):

@@ -80,7 +80,7 @@ async def test_answers_are_given_in_order_and_pushes_apart_from_them(
     wire.close()
 
 
-async def test_who_waits_learns_that_the_connection_is_lost_and_the_next_call_dials(
+async def test_waiting_calls_fail_when_the_connection_is_lost_and_the_next_call_reconnects(
     fake: tuple[Fake, Redis],
 ) -> None:
     server, client = fake

@@ -278,7 +278,7 @@ async def test_a_worker_that_ends_with_the_others_waits_until_each_is_quiet_or_g
         sys.stdin.close()
 
 
-async def test_a_bus_that_dies_is_replaced_and_what_it_lost_is_told(tmp_path: Path) -> None:
+async def test_a_dead_bus_is_replaced_and_its_loss_is_reported(tmp_path: Path) -> None:
     async with (
         asyncio.timeout(BOUND),
         workers(tmp_path) as node,
@@ -316,7 +316,7 @@ async def test_a_port_that_others_listen_on_is_one_clear_line(tmp_path: Path) ->
         assert said.startswith(f"port {node.http_port} of 127.0.0.1 is in use")
 
 
-async def test_what_keeps_a_worker_from_starting_is_said_once(tmp_path: Path) -> None:
+async def test_the_reason_that_prevents_the_start_of_workers_is_logged_once(tmp_path: Path) -> None:
     node = Node("node", tmp_path, "--workers", "3", "--redis-url", "redis://127.0.0.1:1")
     with pytest.raises(AssertionError):
         await node.start()
@@ -377,7 +377,7 @@ async def test_a_server_on_path_is_the_bus_where_no_package_has_one(
     assert not any(alive(pid) for pid in pids)
 
 
-def test_counts_are_added_up_and_processes_told_apart() -> None:
+def test_metrics_are_summed_and_process_metrics_are_labelled_by_worker() -> None:
     text = (
         "# TYPE hanzo_pubsub_published_total counter\nhanzo_pubsub_published_total 2\n"
         '# TYPE hanzo_pubsub_connections gauge\nhanzo_pubsub_connections{form="socket"} 3\n'

@@ -171,7 +171,9 @@ async def test_unsubscribe_ends_only_the_named_pattern(node: Node) -> None:
 
 
 @pytest.mark.statement("H-050")
-async def test_an_unknown_frame_type_gets_an_error_and_the_connection_goes_on(node: Node) -> None:
+async def test_an_unknown_frame_type_gets_an_error_and_the_connection_stays_open(
+    node: Node,
+) -> None:
     async with node.socket(node.iam.token()) as socket:
         await socket.send({"type": "teleport"})
         error = await socket.until("error")

@@ -139,5 +139,5 @@ async def test_a_stream_announces_that_its_token_expires_and_then_ends(start: St
             await stream.event("never")
 
 
-def test_comments_come_every_fifteen_seconds_unless_told_otherwise() -> None:
+def test_comments_arrive_every_fifteen_seconds_by_default() -> None:
     assert Settings().sse_keepalive == 15_000

@@ -316,7 +316,7 @@ async def test_auth_6_a_callback_that_blocks_holds_up_nothing(
 # ---------------------------------------------------------------- AUTH-7
 
 
-async def test_auth_7_after_three_token_lives_offline_everything_is_back_without_an_auth_error(
+async def test_auth_7_a_client_recovers_after_three_token_lifetimes_offline_without_an_auth_error(
     server: MemoryServer, clock: VirtualClock
 ) -> None:
     issuer = Issuer(server, ttl=100)

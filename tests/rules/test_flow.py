@@ -26,7 +26,7 @@ def assert_sums(sub: Subscription) -> None:
 # ---------------------------------------------------------------- FLOW-1
 
 
-async def test_flow_1_a_slow_reader_costs_its_queue_and_no_more_and_is_told_what_it_missed(
+async def test_flow_1_a_slow_reader_costs_only_its_queue_and_gets_a_gap_for_missed_messages(
     server: MemoryServer, clock: VirtualClock
 ) -> None:
     ps = server.client()
@@ -280,7 +280,7 @@ async def test_flow_2_a_slow_handler_holds_up_neither_others_nor_the_connection(
 
 
 @pytest.mark.parametrize("asynchronous", [False, True])
-async def test_err_1_after_a_handler_raised_the_next_message_still_comes_and_on_error_is_told(
+async def test_err_1_after_an_error_in_a_handler_the_next_message_arrives_and_on_error_is_called(
     asynchronous: bool, server: MemoryServer, clock: VirtualClock
 ) -> None:
     got: list[int] = []

@@ -78,7 +78,7 @@ async def test_life_1_every_change_of_state_says_from_to_code_reason_retry_and_a
     assert max(change.attempt for change in refused) >= 2
 
 
-async def test_life_1_a_client_that_fails_says_so_and_why(server: MemoryServer) -> None:
+async def test_life_1_a_client_that_fails_reports_the_reason(server: MemoryServer) -> None:
     ps = server.client(token="not-a-token")
     changes = ps.states()
     with pytest.raises(PubSubError):

@@ -155,7 +155,7 @@ async def test_rec_2_each_topic_that_lost_something_has_exactly_one_gap_in_its_p
     await sub.unsubscribe()
 
 
-async def test_rec_2_a_log_that_began_anew_is_one_gap(
+async def test_rec_2_a_log_that_started_again_is_one_gap(
     server: MemoryServer, clock: VirtualClock
 ) -> None:
     gaps: list[Gap] = []
@@ -271,7 +271,7 @@ async def test_rec_4_the_state_loader_is_called_once_a_gap_with_the_positions_fr
     await sub.unsubscribe()
 
 
-async def test_rec_4_an_iteration_loads_the_state_before_it_goes_on(
+async def test_rec_4_an_iteration_loads_the_state_before_it_continues(
     server: MemoryServer, clock: VirtualClock
 ) -> None:
     order: list[object] = []

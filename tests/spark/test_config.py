@@ -79,7 +79,7 @@ def test_topics_of_a_config_are_topics() -> None:
         PubSubConfig(URL, on_error="deadletter:jobs..x")
 
 
-def test_a_token_goes_unencrypted_to_this_machine_only() -> None:
+def test_a_token_is_sent_unencrypted_only_to_this_machine() -> None:
     with pytest.raises(InsecureUrl):
         PubSubConfig("http://pubsub.example.com")
     assert PubSubConfig("http://pubsub.example.com", allow_insecure=True)
@@ -150,7 +150,9 @@ def test_a_provider_is_asked_once_until_its_token_is_refused() -> None:
     assert credentials.token(refused="one") == "two"
 
 
-def test_what_a_credential_lacks_is_told_without_its_secret(tmp_path: Path) -> None:
+def test_the_error_about_an_incomplete_credential_does_not_contain_its_secret(
+    tmp_path: Path,
+) -> None:
     empty = tmp_path / "empty"
     empty.touch()
     wheres: tuple[dict[str, Any], ...] = (

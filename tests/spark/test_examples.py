@@ -32,7 +32,7 @@ def reached(server: ServerProcess) -> dict[str, str]:
     return {"url": server.url, "tokenFile": str(server.token_file)}
 
 
-def test_each_row_of_a_table_goes_to_its_user_and_once_however_often_it_runs(
+def test_each_row_of_a_table_reaches_its_user_once_even_if_the_job_runs_again(
     spark: SparkSession, server: ServerProcess
 ) -> None:
     for _ in range(2):

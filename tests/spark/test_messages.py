@@ -198,7 +198,7 @@ def test_a_letter_holds_the_row_and_the_reason_and_has_a_lasting_id() -> None:
     }
 
 
-def test_a_pace_is_unlimited_until_the_server_says_so() -> None:
+def test_a_pace_is_unlimited_until_the_server_limits_it() -> None:
     pace = Pace()
     assert (pace.take(10_000, 0.0), pace.most(10_000)) == (0.0, 10_000)
     pace.limited(100, 1.0)

@@ -62,7 +62,7 @@ def test_a_first_batch_that_is_repeated_after_a_restart_reads_the_same_rows() ->
     assert ranges(initial(a=20, b=9), found.end) == [Range("a", 10, 12)]
 
 
-def test_a_topic_that_appears_later_begins_at_its_first_retained_row() -> None:
+def test_a_topic_that_appears_later_starts_at_its_first_retained_row() -> None:
     start = Offset({"a": 10})
     found = advance(start, {"a": Standing(1, 10), "b": Standing(41, 50)})
     assert ranges(start, found.end) == [Range("b", 40, 50)]
@@ -80,14 +80,14 @@ def test_a_topic_without_a_log_is_no_news() -> None:
     assert not found.losses
 
 
-def test_rows_that_were_trimmed_are_a_loss_and_reading_goes_on_behind_them() -> None:
+def test_trimmed_rows_are_a_loss_and_reading_continues_after_them() -> None:
     start = Offset({"a": 80})
     found = advance(start, {"a": Standing(231, 330)})
     assert found.losses == (Loss("a", 81, 230),)
     assert ranges(start, found.end) == [Range("a", 230, 330)]
 
 
-def test_a_log_that_began_anew_is_a_loss_and_its_rows_are_read() -> None:
+def test_a_log_that_started_again_is_a_loss_and_its_rows_are_read() -> None:
     start = Offset({"a": 1_000_000})
     found = advance(start, {"a": Standing(9_000_000_000_000, 9_000_000_000_004)})
     assert found.losses == (Loss("a", 1_000_001, 8_999_999_999_999),)
@@ -195,7 +195,7 @@ def test_tasks_cover_each_row_once_and_keep_to_the_limits(
     assert split(found, tasks=tasks, most=most) == parts
 
 
-def test_a_range_that_begins_at_an_unknown_place_is_one_task() -> None:
+def test_a_range_with_an_unknown_start_is_one_task() -> None:
     far = Range("b", UNKNOWN, 1_740_307_200_000_042)
     parts = split([Range("a", 0, 4), far], tasks=2, most=10)
     assert parts == [(Range("a", 0, 2),), (Range("a", 2, 4),), (far,)]

@@ -50,7 +50,7 @@ def test_a_batch_job_tells_its_stages_and_tasks(spark: SparkSession, server: Ser
     assert progress.stats.failed == 0
 
 
-def test_a_job_shorter_than_the_interval_is_told_from_beginning_to_end(
+def test_a_job_shorter_than_the_interval_is_reported_from_start_to_end(
     spark: SparkSession, server: ServerProcess
 ) -> None:
     with PubSubProgress(spark, "progress.short", config(server), interval=60.0):
@@ -88,7 +88,7 @@ def test_a_running_job_tells_before_it_ends(
     assert end["data"]["done"] == end["data"]["tasks"]
 
 
-def test_a_stream_tells_its_micro_batches_and_its_jobs_are_not_told_as_well(
+def test_a_stream_reports_its_micro_batches_but_not_their_jobs(
     spark: SparkSession,
     server: ServerProcess,
     tmp_path: Path,
@@ -117,7 +117,7 @@ def test_a_stream_tells_its_micro_batches_and_its_jobs_are_not_told_as_well(
     assert told(server, "progress.stream", "spark.job") == []
 
 
-def test_a_job_that_fails_is_told_as_such_without_the_text_of_its_error(
+def test_a_failed_job_is_reported_without_the_text_of_its_error(
     spark: SparkSession, server: ServerProcess
 ) -> None:
     def fail(rows: Any) -> Any:
@@ -146,7 +146,7 @@ def test_a_server_out_of_reach_stops_no_job(
     assert "t0ken" not in caplog.text
 
 
-def test_what_is_wrong_with_a_topic_or_an_interval_is_said_at_once(spark: SparkSession) -> None:
+def test_an_invalid_topic_or_interval_is_rejected_immediately(spark: SparkSession) -> None:
     settings = PubSubConfig("http://127.0.0.1:9")
     with pytest.raises(InvalidTopic):
         PubSubProgress(spark, "jobs.*", settings)

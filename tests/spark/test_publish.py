@@ -109,7 +109,7 @@ def test_a_number_that_no_json_parser_takes_spoils_its_row_alone(server: Threade
     assert letter["row"]["data"] == "1e999"
 
 
-def test_who_may_not_publish_is_told_which_topic(server: ThreadedServer) -> None:
+def test_the_error_of_a_denied_publish_names_the_topic(server: ThreadedServer) -> None:
     tokens[:] = [lambda: server.token("mallory")]
     with pytest.raises(PermissionDenied) as caught:
         publish_partition(rows(3), config(server))

@@ -171,12 +171,12 @@ def test_a_log_that_was_lost_since_the_plan_fails_the_task() -> None:
         assert (caught.value.first, caught.value.last) == (3, 10)
 
 
-def test_a_range_that_begins_at_an_unknown_place_begins_at_the_first_retained_row() -> None:
+def test_a_range_with_an_unknown_start_starts_at_the_first_retained_row() -> None:
     peer = Peer({"a": [9_000, 9_001, 9_002]})
     assert read(peer, Range("a", UNKNOWN, 9_001)) == [("a", 9_000), ("a", 9_001)]
 
 
-def test_who_stops_reading_leaves_nothing_on_its_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reader_that_stops_leaves_no_request_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
     peer = Peer({"a": list(range(1, 1_001))})
     fetcher = peer.fetcher()
     stops: set[threading.Event] = set()
@@ -259,7 +259,7 @@ def test_a_token_that_is_refused_is_read_again(tmp_path: Any) -> None:
         (httpx.Response(200, json={}), ProtocolError),
     ],
 )
-def test_what_stays_wrong_is_told_without_the_token(
+def test_a_permanent_error_does_not_contain_the_token(
     answer: httpx.Response | Exception, error: type[Exception]
 ) -> None:
     peer = Peer(answers=[answer] * 100)

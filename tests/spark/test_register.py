@@ -19,11 +19,11 @@ def spark(error: Exception | None) -> Any:
     return SimpleNamespace(dataSource=SimpleNamespace(register=take))
 
 
-def test_a_spark_that_found_the_source_by_itself_need_not_be_told() -> None:
+def test_register_does_nothing_if_spark_has_found_the_source() -> None:
     register(spark(RuntimeError("[DATA_SOURCE_ALREADY_EXISTS] Data source 'hanzo-pubsub' …")))
 
 
-def test_whatever_else_spark_says_is_told() -> None:
+def test_other_errors_of_spark_are_passed_on() -> None:
     with pytest.raises(RuntimeError, match="stopped"):
         register(spark(RuntimeError("the session is stopped")))
 

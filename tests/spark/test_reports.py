@@ -63,7 +63,7 @@ def test_a_backlog_is_the_sum_of_what_offsets_differ_by(
     assert backlog(end, latest) == behind
 
 
-def test_a_query_is_told_with_its_figures_and_nothing_that_may_be_secret() -> None:
+def test_a_query_is_reported_with_its_figures_and_without_secrets() -> None:
     standing = QueryStanding("q1", "r1")
     standing.progressed(PROGRESS)
     report = standing.progressed(PROGRESS)
@@ -97,7 +97,7 @@ def test_the_newest_report_of_a_query_is_enough_to_draw_it() -> None:
     assert end.last
 
 
-def test_a_backlog_that_one_source_does_not_tell_is_not_told() -> None:
+def test_a_backlog_that_one_source_does_not_report_is_left_out() -> None:
     sources = [*PROGRESS["sources"], {"endOffset": None, "latestOffset": None}]
     report = QueryStanding("q1", "r1").progressed({**PROGRESS, "sources": sources})
     assert report.data["backlog"] is None
@@ -177,7 +177,7 @@ def test_few_reports_go_at_once_and_the_others_wait(monkeypatch: pytest.MonkeyPa
     assert out.stats.published == AT_ONCE + 2
 
 
-def test_who_may_not_publish_is_told_once_and_is_not_asked_at_every_turn(
+def test_a_denied_publish_is_reported_once_and_not_repeated(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     server, stop, now = Server(*[403] * 5), threading.Event(), [0.0]

@@ -295,7 +295,7 @@ def test_what_is_no_such_server_fails_the_task_at_once(
     assert len(peer.batches) == 1
 
 
-def test_who_has_stopped_sends_nothing_more(peer: Peer) -> None:
+def test_a_stopped_sender_sends_nothing_more(peer: Peer) -> None:
     stop = threading.Event()
     stop.set()
     sender = peer.sender(PubSubConfig(URL))

@@ -57,7 +57,7 @@ def test_a_batch_is_cut_into_tasks(lab: Lab) -> None:
     assert frame.option("maxRowsPerPartition", "8").load().rdd.getNumPartitions() == 5
 
 
-def test_a_stream_goes_on_exactly_where_its_checkpoint_is(lab: Lab) -> None:
+def test_a_stream_continues_exactly_at_its_checkpoint(lab: Lab) -> None:
     options = {"topicsPattern": "dev.on.*", "startingOffsets": "earliest"}
     got = Batches()
     lab.run(got, **options)

@@ -78,7 +78,7 @@ def test_rows_that_are_gone_fail_the_query_or_are_left_out(lab: Lab, log: bool) 
     assert got.all == of(topic, kept)
 
 
-def test_a_batch_that_begins_before_what_is_retained_fails_or_leaves_it_out(lab: Lab) -> None:
+def test_a_batch_that_starts_before_the_retained_rows_fails_or_skips_them(lab: Lab) -> None:
     seqs = lab.server.publish("dev.early.a", 10)
     lab.server.forget("dev.early.a")
     kept = lab.server.publish("dev.early.a", 3, begin=10)

@@ -110,7 +110,7 @@ def test_a_task_that_dies_after_it_published_publishes_nothing_twice(
     assert by_number(server.data("jobs.dies")) == numbers(1_000)
 
 
-def test_each_action_publishes_equal_rows_anew(spark: SparkSession, server: ServerProcess) -> None:
+def test_each_action_publishes_equal_rows_again(spark: SparkSession, server: ServerProcess) -> None:
     frame = spark.createDataFrame([('{"n": 1}',)] * 3, "data STRING").coalesce(1)
     publish = foreach_partition(config(server, topic="jobs.equal"))
     frame.foreachPartition(publish)

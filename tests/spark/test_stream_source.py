@@ -108,7 +108,7 @@ LIMIT = SimpleNamespace()
 """The relevant part of `ReadAllAvailable`."""
 
 
-def test_a_query_begins_at_the_newest_position_and_waits_for_news(service: Service) -> None:
+def test_a_query_starts_at_the_newest_position_and_waits_for_new_rows(service: Service) -> None:
     service.standings = {"a.x": Standing(1, 9)}
     service.news = [{"a.x": Standing(1, 12)}]
     reader = stream()
@@ -159,7 +159,7 @@ def test_available_now_ends_where_topics_stood_when_it_began(service: Service) -
     assert service.now == begin
 
 
-def test_without_arguments_a_batch_begins_where_the_one_before_ended(service: Service) -> None:
+def test_without_arguments_a_batch_starts_at_the_end_of_the_previous_one(service: Service) -> None:
     service.standings = {"a.x": Standing(1, 9)}
     reader = stream(startingOffsets="earliest")
     start = reader.initialOffset()
@@ -188,7 +188,7 @@ def test_a_topic_that_is_gone_for_long_leaves_the_offsets(service: Service) -> N
     assert reader.latestOffset(start, LIMIT) == {"a.x": 10}
 
 
-def test_a_loss_says_whether_the_log_began_anew(service: Service) -> None:
+def test_a_loss_reports_whether_the_log_started_again(service: Service) -> None:
     service.standings = {"a.x": Standing(50, 60)}
     with pytest.raises(DataLossError, match="restarted at position 50") as caught:
         stream().latestOffset({"a.x": 10}, LIMIT)
@@ -206,7 +206,7 @@ def test_an_error_travels_with_all_that_it_says(service: Service) -> None:
     assert (str(copy), copy.first, copy.topic) == (str(caught.value), 11, "a.x")
 
 
-def test_what_is_wrong_is_said_by_the_first_call(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_call_reports_invalid_options(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = [
         stream(endingOffsets="latest"),
         stream(maxOffsetsPerTrigger="none"),
@@ -228,7 +228,7 @@ def test_a_batch_without_rows_has_no_tasks_and_spark_s_own_task_reads_nothing(
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_a_batch_that_begins_at_a_time_ends_where_it_is_told(service: Service) -> None:
+def test_a_batch_that_starts_at_a_time_ends_at_the_given_position(service: Service) -> None:
     service.standings = {"a.x": Standing(5, 20, 11), "a.none": Standing(1, 0, 1)}
     reader = BatchSource(
         planned(options(startingTimestamp="1771840800000", endingOffsets='{"a.x": 15}'), COLUMNS)
