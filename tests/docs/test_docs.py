@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.testing import ThreadedServer
 from tests.docs.blocks import PACKAGE_PAGE, PAGES, ROOT, WHOLE, anchors, blocks, links
+from tests.docs.model import model_api
 from tests.docs.page import Page, environment
 
 if TYPE_CHECKING:
@@ -40,6 +41,12 @@ def server(key_file: Path) -> Iterator[ThreadedServer]:
     settings = {"publish_rate_user": 10_000, "publish_rate_service": 10_000, "faults": True}
     with ThreadedServer(dev_key_file=key_file, **settings) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def model() -> Iterator[dict[str, str]]:
+    with model_api() as variables:
+        yield variables
 
 
 @pytest.fixture
@@ -68,9 +75,10 @@ async def test_the_programs_of_a_page_run(
     server: ThreadedServer,
     folder: Path,
     key_file: Path,
+    model: dict[str, str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    environ = environment(server, folder, key_file)
+    environ = {**environment(server, folder, key_file), **model}
     for name, value in environ.items():
         if name.startswith("HANZO_PUBSUB_"):
             monkeypatch.setenv(name, value)

@@ -1,7 +1,8 @@
-"""The applications of docs/integrations.md publish and sign tokens in their frameworks."""
+"""The applications of docs/integrations.md and docs/streams.md work in their frameworks."""
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import sys
@@ -14,15 +15,21 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from hanzoai.pubsub import PubSub
+from hanzoai.pubsub.streams import stream_reader
 from hanzoai.pubsub.testing import ThreadedServer
 from tests.docs.blocks import ROOT, blocks
+from tests.docs.model import model_api
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-PAGE = ROOT / "docs" / "integrations.md"
-SHOWN = {block.title: block.text for block in blocks(PAGE) if block.title}
+SHOWN = {
+    block.title: block.text
+    for page in ("integrations.md", "streams.md")
+    for block in blocks(ROOT / "docs" / page)
+    if block.title
+}
 
 
 @pytest.fixture
@@ -39,7 +46,9 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Threaded
     with ThreadedServer() as running:
         monkeypatch.setenv("HANZO_PUBSUB_URL", running.ws)
         monkeypatch.setenv("HANZO_PUBSUB_REST_URL", running.http)
-        monkeypatch.setenv("HANZO_PUBSUB_TOKEN", running.token("shop", kind="service"))
+        monkeypatch.setenv(
+            "HANZO_PUBSUB_TOKEN", running.token("shop", kind="service", sessions_owned=["abc"])
+        )
         yield running
 
 
@@ -105,3 +114,30 @@ def test_django_publishes_once_and_after_the_commit(
     module.pubsub().close()
     assert before == [[], [{"order": "9"}]]
     assert shipped(server) == [{"order": "9"}]
+
+
+async def test_fastapi_streams_an_answer_of_a_model_and_serves_it_over_http(
+    server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with model_api() as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        route = application("route", tmp_path, monkeypatch)
+        question = {"id": "abc", "messages": [{"parts": [{"text": "Weather?"}]}]}
+        async with (
+            route.lifespan(route.app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app=route.app)) as http,
+        ):
+            stream = (await http.post("http://app/api/chat", json=question)).json()["stream"]
+            async with asyncio.timeout(10), stream_reader(route.ps, "chat.session.abc") as reader:
+                final = await reader.final()
+                followed = reader.id
+        answers = application("answers", tmp_path, monkeypatch)
+        async with (
+            answers.lifespan(answers.app),
+            httpx.AsyncClient(transport=httpx.ASGITransport(app=answers.app)) as http,
+        ):
+            events = (await http.get("http://app/answers/abc")).text
+    assert (followed, final.status) == (stream, "complete")
+    assert final.text
+    assert final.text in events
