@@ -16,6 +16,8 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,12 +27,12 @@ PAGE = ROOT / "CONTRIBUTING.md"
 BEGIN, END = "<!-- coverage -->", "<!-- end of coverage -->"
 LEAST = 10
 SMALL = 20
-"""Modules with fewer statements are not listed: their coverage has little meaning."""
+"""Modules with fewer statements or lines are not listed: their coverage has little meaning."""
 
 
 @dataclass(frozen=True)
 class Module:
-    """A source file and its coverage."""
+    """A source file and its coverage: statements of Python, lines of TypeScript."""
 
     path: str
     total: int
@@ -38,7 +40,7 @@ class Module:
 
     @property
     def reached(self) -> float:
-        """Percentage of statements that the tests run."""
+        """Percentage that the tests run."""
         return 100.0 * (self.total - self.missed) / max(1, self.total)
 
 
@@ -67,7 +69,8 @@ def python_modules(folder: Path) -> list[Module]:
 
 
 def typescript_modules(folder: Path) -> list[Module]:
-    """Combine the results of V8 from all Node processes; c8 maps them to the sources."""
+    """Combine the results of V8 from Node and Chromium; c8 maps them to the sources."""
+    name_sources_by_path(folder / "node")
     program = ROOT / "scripts" / "v8_coverage" / "node_modules" / ".bin" / "c8"
     command = [program, "report", "--temp-directory", folder / "node", "--src", "js/src", "--all"]
     command += ["--include", "js/src", "--exclude", "**/generated/**", "--exclude-after-remap"]
@@ -85,6 +88,19 @@ def typescript_modules(folder: Path) -> list[Module]:
     ]
 
 
+def name_sources_by_path(folder: Path) -> None:
+    """Replace the URLs of sources by paths: c8 counts all lines of a `file:` URL as covered."""
+    for file in folder.glob("*.json"):
+        counts = json.loads(file.read_bytes())
+        for cached in counts.get("source-map-cache", {}).values():
+            if data := cached["data"]:
+                data["sources"] = [
+                    url2pathname(urlsplit(each).path) if each.startswith("file:") else each
+                    for each in data["sources"]
+                ]
+        file.write_text(json.dumps(counts), encoding="utf-8")
+
+
 def _has_code(path: str) -> bool:
     """Whether a TypeScript file contains more than types."""
     program = ROOT / "node_modules" / ".bin" / "esbuild"
@@ -94,7 +110,7 @@ def _has_code(path: str) -> bool:
 
 def table(languages: Sequence[tuple[str, Sequence[Module]]]) -> str:
     """Return Markdown: a row for each distribution, then the least covered modules."""
-    lines = ["| part | statements | covered |", "|---|--:|--:|"]
+    lines = ["| part | statements or lines | covered |", "|---|--:|--:|"]
     for name, modules in languages:
         parts: defaultdict[str, list[Module]] = defaultdict(list)
         for module in modules:
@@ -104,7 +120,7 @@ def table(languages: Sequence[tuple[str, Sequence[Module]]]) -> str:
             lines.append(f"| {name}, `{part}/` | {whole.total:,} | {whole.reached:.1f} % |")
     everything = [module for _, modules in languages for module in modules if module.total >= SMALL]
     lines += ["", f"The {LEAST} least covered modules:", ""]
-    lines += ["| module | statements | covered |", "|---|--:|--:|"]
+    lines += ["| module | statements or lines | covered |", "|---|--:|--:|"]
     for module in sorted(everything, key=lambda each: each.reached)[:LEAST]:
         lines.append(f"| `{module.path}` | {module.total} | {module.reached:.1f} % |")
     return "\n".join(lines)

@@ -37,6 +37,7 @@ import type {
 
 import { BOUND, Server } from '../js/runtime/server.js';
 import { launchChromium, launchHideable } from './chromium.js';
+import { measure } from './coverage.js';
 import { atEnd } from './ending.js';
 import { type Site, type SiteOptions, serveSite } from './site.js';
 
@@ -155,6 +156,7 @@ export async function openPage(
   atEnd(t, () => {
     if (!options.mayFail) assert.deepEqual(wrong, [], 'the page reported errors');
   });
+  atEnd(t, await measure(page));
   await page.goto(new URL(options.path ?? '', site.url).href);
   return page;
 }

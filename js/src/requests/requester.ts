@@ -59,7 +59,6 @@ interface Settle {
 interface Inbox {
   readonly subscription: Promise<Subscription>;
   readonly waiting: Map<string, Settle>;
-  isOver: boolean;
 }
 
 const requesters = new WeakMap<Client, Requester>();
@@ -139,11 +138,10 @@ class Requester {
 
   private _inbox(topic: string): Inbox {
     let inbox = this._inboxes.get(topic);
-    if (!inbox || inbox.isOver) {
+    if (!inbox) {
       inbox = {
         subscription: this._client.subscribe(topic),
         waiting: new Map(),
-        isOver: false,
       };
       void this._read(topic, inbox);
     }
@@ -168,7 +166,6 @@ class Requester {
     } catch (error) {
       failure = error;
     }
-    inbox.isOver = true;
     if (this._inboxes.get(topic) === inbox) this._inboxes.delete(topic);
     for (const { reject } of inbox.waiting.values()) reject(failure);
   }

@@ -6,6 +6,7 @@ import {
   InvalidOption,
   InvalidTopic,
   OperationTimeout,
+  PermissionDenied,
   ReplyError,
   RequestTimeout,
 } from '../../../js/src/errors.js';
@@ -143,6 +144,127 @@ test('a retry gets the late reply, and the work is done once', async () => {
   go();
   assert.equal((await within(server, retry)).data, 'done');
   assert.equal(calls, 1);
+  await server.stop();
+});
+
+test('a retry returns a reply that arrived between the two calls, without a second request', async () => {
+  const server = await started();
+  let answer = (): void => {};
+  await respond(
+    server.client(),
+    TOPIC,
+    ({ data }) =>
+      new Promise((resolve, reject) => {
+        answer =
+          data === 'fail' ? () => reject(new ReplyError('Sold out.')) : () => resolve('done');
+      }),
+  );
+  const client = server.client();
+  const ask = (id: string, data: string) =>
+    within(server, request(client, TOPIC, data, { timeout: 1_000, id }));
+  const requests = () => server.received.filter(({ type }) => type === 'publish').length;
+
+  await assert.rejects(ask('r1', 'succeed'), RequestTimeout);
+  answer();
+  await server.clock.advance(1_000);
+  const before = requests();
+  assert.equal((await ask('r1', 'succeed')).data, 'done');
+  assert.equal(requests(), before);
+
+  await assert.rejects(ask('r2', 'fail'), RequestTimeout);
+  answer();
+  await server.clock.advance(1_000);
+  await assert.rejects(ask('r2', 'fail'), { name: 'ReplyError', message: 'Sold out.' });
+  await server.stop();
+});
+
+test('late replies to the last hundred requests are kept, and older ones are forgotten', async () => {
+  const server = await started();
+  let calls = 0;
+  const answers: (() => void)[] = [];
+  await respond(
+    server.client(),
+    TOPIC,
+    ({ data }) => {
+      calls += 1;
+      return new Promise((resolve) => answers.push(() => resolve(data)));
+    },
+    { concurrency: 1_000 },
+  );
+  const client = server.client();
+  const ask = (n: number) => request(client, TOPIC, n, { timeout: 1_000, id: `r${n}` });
+  const all = Array.from({ length: 101 }, (_, n) => ask(n).catch((error) => error));
+  for (const error of await within(server, Promise.all(all))) {
+    assert.ok(error instanceof RequestTimeout);
+  }
+  assert.equal(calls, 101);
+  for (const answer of answers) answer();
+  await server.clock.advance(1_000);
+  assert.equal((await within(server, ask(1))).data, 1);
+  assert.equal((await within(server, ask(100))).data, 100);
+  await assert.rejects(within(server, ask(0)), RequestTimeout);
+  await server.stop();
+});
+
+test('an id that still waits for its reply is refused for a second request', async () => {
+  const server = await started();
+  const client = server.client();
+  const first = request(client, TOPIC, 1, { id: 'r1', timeout: 1_000 });
+  first.catch(() => {});
+  await assert.rejects(request(client, TOPIC, 2, { id: 'r1' }), (error) => {
+    assert.ok(error instanceof InvalidOption);
+    assert.equal(error.field, 'id');
+    return true;
+  });
+  await assert.rejects(within(server, first), RequestTimeout);
+  await server.stop();
+});
+
+test('a client stays subscribed to the hundred reply topics that it used last', async () => {
+  const server = await started();
+  await respond(server.client(), 'demo.*', add, { allow: () => true });
+  const client = server.client();
+  const ask = (n: number) =>
+    within(server, request(client, TOPIC, [n], { replyTo: `replies.${n}` }));
+  const left = () =>
+    server.received.filter(({ type }) => type === 'unsubscribe').flatMap(({ topics }) => topics);
+  for (let n = 0; n < 100; n += 1) await ask(n);
+  await ask(0);
+  assert.deepEqual(left(), []);
+  assert.equal((await ask(100)).data, 100);
+  await server.clock.advance(1_000);
+  assert.deepEqual(left(), ['replies.1']);
+  // The topic that it left is subscribed to again when it is needed.
+  assert.equal((await ask(1)).data, 1);
+  await server.stop();
+});
+
+test('a reply topic with a request that waits is kept, however long it has not been used', async () => {
+  const server = await started();
+  await respond(server.client(), 'demo.*', add, { allow: () => true });
+  const client = server.client();
+  const unanswered = request(client, 'other.sum', [], { replyTo: 'replies.old', timeout: 600_000 });
+  unanswered.catch(() => {});
+  for (let n = 0; n < 100; n += 1) {
+    await within(server, request(client, TOPIC, [n], { replyTo: `replies.${n}` }));
+  }
+  await server.clock.advance(1_000);
+  assert.deepEqual(
+    server.received.filter(({ type }) => type === 'unsubscribe').flatMap(({ topics }) => topics),
+    ['replies.0'],
+  );
+  await server.stop();
+});
+
+test('a request whose reply topic may not be read is refused, and can be made again', async () => {
+  let mayRead = false;
+  const rules = { maySubscribe: (_: unknown, topic: string) => mayRead || topic === TOPIC };
+  const server = await new MemoryServer({ rules }).start();
+  await respond(server.client(), TOPIC, add);
+  const client = server.client();
+  await assert.rejects(within(server, request(client, TOPIC, [1])), PermissionDenied);
+  mayRead = true;
+  assert.equal((await within(server, request(client, TOPIC, [1, 2]))).data, 3);
   await server.stop();
 });
 

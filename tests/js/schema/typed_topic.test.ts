@@ -36,7 +36,7 @@ async function subscribed(options: Partial<TypedTopicOptions<StandardSchema<Orde
   const send = (...payloads: unknown[]): void => {
     for (const data of payloads) peer.socket.receive(peer.message('orders', data));
   };
-  return { ps, orders, sub, errors, send };
+  return { ps, peer, orders, sub, errors, send };
 }
 
 for (const [library, schema] of Object.entries(ORDERS)) {
@@ -180,6 +180,41 @@ test('a change of presence is published without a check', async () => {
   const orders = typedTopic(ps, 'orders', { schema: zod });
   await orders.publish({ type: 'presence.update', data: { status: 'typing' } as never });
   assert.equal(peer.sockets.length, 1);
+});
+
+test('a typed subscription shows the state of the subscription behind it', async () => {
+  const { sub, send } = await subscribed();
+  send({ sku: 'a', count: 1 }, { sku: 'b', count: 'many' }, { sku: 'c', count: 3 });
+  const messages = sub[Symbol.asyncIterator]();
+  assert.equal((await messages.next()).value?.data.sku, 'a');
+  await assert.rejects(messages.next(), SchemaError);
+  assert.deepEqual([sub.topics, sub.denied, sub.active], [['orders'], [], true]);
+  assert.deepEqual(sub.positions, { orders: 2 });
+  const { received, handled, queued } = sub.stats;
+  assert.deepEqual([received, handled, queued], [3, 2, 1]);
+});
+
+test('leaving the loop or the block unsubscribes a typed subscription', async () => {
+  const { orders, sub, peer, send } = await subscribed();
+  send({ sku: 'a', count: 1 }, { sku: 'b', count: 2 });
+  for await (const { data } of sub) {
+    assert.deepEqual(data, { sku: 'a', count: 1 });
+    break;
+  }
+  assert.equal(sub.active, false);
+  assert.deepEqual(await sub[Symbol.asyncIterator]().next(), { done: true, value: undefined });
+
+  const pending = orders.subscribe();
+  await turns();
+  const other = await pending;
+  assert.ok(other.active);
+  await other[Symbol.asyncDispose]();
+  assert.equal(other.active, false);
+  await turns();
+  assert.deepEqual(
+    peer.socket.frames('unsubscribe').map(({ topics }) => topics),
+    [['orders'], ['orders']],
+  );
 });
 
 test('other schemas and policies are refused', () => {
