@@ -7,7 +7,7 @@ import type { Subscribe } from '../session/requests.js';
 import type { Gap, GapReason } from '../values.js';
 
 const REASONS: Readonly<Record<GapReason, string>> = {
-  history_trimmed: 'the server no longer retains them',
+  history_trimmed: 'the history of the server no longer reaches that far back',
   log_reset: 'the server lost its history, or messages of other nodes',
   node_changed: 'the client moved to a node that has its own history',
   slow_consumer: 'the program reads too slowly, and the queue of the subscription was full',

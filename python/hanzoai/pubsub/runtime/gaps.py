@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("hanzoai.pubsub")
 
 _REASONS: Final[Mapping[str, str]] = {
-    "history_trimmed": "the server no longer retains them",
+    "history_trimmed": "the history of the server no longer reaches that far back",
     "log_reset": "the server lost its history, or messages of other nodes",
     "node_changed": "the client moved to a node that has its own history",
     "slow_consumer": "the program reads too slowly, and the queue of the subscription was full",
