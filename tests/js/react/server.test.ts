@@ -5,10 +5,13 @@ import { test } from 'node:test';
 import { createElement, type ReactNode } from 'react';
 import { renderToString } from 'react-dom/server';
 
+import { InvalidTopic, UsageError } from '../../../js/src/index.js';
 import {
   PubSubProvider,
+  type StreamView,
   useConnectionState,
   usePresence,
+  useStream,
   useTopic,
 } from '../../../js/src/react/index.js';
 import { keyOf, openStore } from '../../../js/src/react/stores.js';
@@ -65,4 +68,44 @@ test('rendering on a platform without WebSockets logs nothing and throws nothing
   }
   await turns();
   assert.deepEqual(said, []);
+});
+
+/** What a hook returns where it is rendered on a server. */
+function rendered<View>(hook: () => View): View {
+  const seen: View[] = [];
+  const Component = (): ReactNode => {
+    seen.push(hook());
+    return null;
+  };
+  const { ps } = virtualClient();
+  renderToString(createElement(PubSubProvider, { client: ps }, createElement(Component)));
+  return seen[0] as View;
+}
+
+test('a component outside of a provider fails with a usage error', () => {
+  const room = createElement(Room, { topic: 'a.b' });
+  assert.throws(
+    () => renderToString(room),
+    (error) => {
+      assert.ok(error instanceof UsageError);
+      assert.match(error.remedy, /PubSubProvider/);
+      return true;
+    },
+  );
+});
+
+test('a stream is idle before anything is known, and cannot be cancelled or steered', async () => {
+  const stream: StreamView = rendered(() => useStream('a.b'));
+  assert.deepEqual([stream.status, stream.text], ['idle', '']);
+  for (const call of [stream.cancel('enough'), stream.steer({ slower: true })]) {
+    await assert.rejects(call, UsageError);
+  }
+});
+
+test('a component that is not mounted cannot send, and one without a topic cannot publish', async () => {
+  const view = rendered(() => useTopic('a.b', { reduce: (n: number) => n + 1, initial: 7 }));
+  assert.equal(view.value, 7);
+  assert.throws(() => view.send({ data: 1 }), UsageError);
+  await assert.rejects(rendered(() => useTopic(null)).publish({ data: 1 }), InvalidTopic);
+  await assert.rejects(rendered(() => usePresence(null)).update({}), InvalidTopic);
 });

@@ -51,6 +51,22 @@ test('a client without a token reports what the callback threw', async () => {
   await ps.close({ timeout: 0 });
 });
 
+test('an HTTP request without a token reports what the callback threw', async () => {
+  const thrown = new TypeError('a secret');
+  const { ps } = virtualClient({
+    getToken: () => {
+      throw thrown;
+    },
+  });
+  const error = await told(ps.presence('a.b'));
+  assert.ok(error instanceof AuthError);
+  assert.equal(error.code, 'token_unavailable');
+  assert.match(error.message, /getToken threw TypeError/);
+  assert.doesNotMatch(error.message, /secret/);
+  assert.equal(error.cause, thrown);
+  await ps.close({ timeout: 0 });
+});
+
 test('a missing token is not reported as an exception', async () => {
   const { ps, clock } = virtualClient({ getToken: () => 'two words' });
   const seen: Error[] = [];
@@ -138,6 +154,16 @@ const NOW = Date.UTC(2026, 0, 1);
 const REFUSED: readonly [string, RegExp, (ps: PubSub) => Promise<unknown>][] = [
   ['seconds for milliseconds', /milliseconds/, (ps) => ps.subscribe('a.b', { since: NOW / 1_000 })],
   ['seconds in history', /milliseconds/, (ps) => ps.history('a.b', { since: NOW / 1_000 }).next()],
+  [
+    'a time as text',
+    /^Pass Unix milliseconds or a Date/,
+    (ps) => ps.subscribe('a.b', { since: wrong('2026-01-01') }),
+  ],
+  [
+    'a date that is none',
+    /^Pass Unix milliseconds/,
+    (ps) => ps.subscribe('a.b', { since: new Date('tomorrow') }),
+  ],
   [
     'a handler in lower case',
     /^Write `onMessage`/,

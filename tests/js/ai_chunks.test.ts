@@ -1,0 +1,83 @@
+/** How the parts of an answer become chunks of the AI SDK. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+
+import { Chunks } from '../../js/src/ai-sdk/chunks.js';
+
+const text = (text: string) => ({ type: 'text', text }) as const;
+const call = (text: string) => ({ type: 'tool-call', id: 'c1', name: 'weather', text }) as const;
+
+test('an answer that starts again is closed and follows under new ids', () => {
+  const chunks = new Chunks('r1');
+  chunks.show([text('The answer is 4')]);
+  assert.deepEqual(chunks.show([text('It is 5')]), [
+    { type: 'text-end', id: 'r1-0-0' },
+    { type: 'text-start', id: 'r1-1-0' },
+    { type: 'text-delta', id: 'r1-1-0', delta: 'It is 5' },
+  ]);
+  // The new answer grows as the first one did.
+  assert.deepEqual(chunks.show([text('It is 5.')]), [
+    { type: 'text-delta', id: 'r1-1-0', delta: '.' },
+  ]);
+});
+
+test('arguments of a tool that are not whole JSON end the call with an error', () => {
+  const chunks = new Chunks('r1');
+  chunks.show([call('{"city": "K')]);
+  assert.deepEqual(chunks.show([call('{"city": "K'), text('Sorry.')]).slice(0, 1), [
+    {
+      type: 'tool-input-error',
+      toolCallId: 'c1',
+      toolName: 'weather',
+      input: '{"city": "K',
+      errorText: 'The arguments are not whole.',
+    },
+  ]);
+});
+
+test('images are files, citations are sources, and parts of your own are data', () => {
+  const chart = { type: 'chart', points: [1, 2] };
+  const log = { type: 'log', text: 'started' };
+  const parts = [
+    { type: 'image', url: 'https://example.com/a.png' },
+    { type: 'citation', url: 'https://example.com/' },
+    { type: 'citation', url: 'https://example.com/b', title: 'B' },
+    chart,
+    log,
+  ];
+  assert.deepEqual(new Chunks('r1').show(parts), [
+    { type: 'file', url: 'https://example.com/a.png', mediaType: 'image/*' },
+    { type: 'source-url', sourceId: 'r1-0-1', url: 'https://example.com/' },
+    { type: 'source-url', sourceId: 'r1-0-2', url: 'https://example.com/b', title: 'B' },
+    { type: 'data-chart', id: 'r1-0-3', data: chart },
+    { type: 'data-log', id: 'r1-0-4', data: log },
+  ]);
+});
+
+test('a part of your own is sent whole each time its text grows', () => {
+  const chunks = new Chunks('r1');
+  chunks.show([{ type: 'log', text: 'one' }]);
+  const log = { type: 'log', text: 'one, two' };
+  assert.deepEqual(chunks.show([log]), [{ type: 'data-log', id: 'r1-0-0', data: log }]);
+});
+
+test('an answer that is complete, cancelled or broken ends with its reason', () => {
+  const ended = (end: object) => {
+    const chunks = new Chunks('r1');
+    chunks.show([text('a')]);
+    return chunks.end(end as never).slice(1);
+  };
+  const done = (reason: string) => ended({ kind: 'done', reason });
+  assert.deepEqual(done('tool_calls'), [{ type: 'finish', finishReason: 'tool-calls' }]);
+  assert.deepEqual(done('max_rounds'), [{ type: 'finish', finishReason: 'other' }]);
+  assert.deepEqual(ended({ kind: 'aborted', reason: 'enough', by: 'alice' }), [
+    { type: 'abort', reason: 'enough' },
+  ]);
+  assert.deepEqual(ended({ kind: 'aborted', reason: 'cancelled' }), [
+    { type: 'abort', reason: 'cancelled' },
+  ]);
+  assert.deepEqual(ended({ kind: 'aborted', reason: 'error' }), [
+    { type: 'error', errorText: 'The answer ended early: error' },
+  ]);
+});
