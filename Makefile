@@ -33,7 +33,7 @@ help: ## list the targets
 # ---------------------------------------------------------------- use it
 
 .PHONY: demo chat serve
-demo: packages ## the main job, on the terminal and in a browser, then Spark; KEEP=1 waits for the browser and stays
+demo: packages ## run the demonstration, then a Spark job; KEEP=1 starts it when a browser opens the page, and keeps serving
 	@$(BIN)/python examples/demo --spark $(if $(KEEP),--stay)
 
 chat: packages ## a chat in the browser whose answers a service streams; open it in two tabs

@@ -1,1 +1,1 @@
-"""The main job, shown: a text streamed word by word, while all goes wrong that can."""
+"""The demonstration: a text is streamed word by word while connections fail and tokens expire."""

@@ -1,4 +1,4 @@
-"""Who takes part: the service that writes, those who read, and those who come and go."""
+"""The participants: the service that writes, the readers, and the users who join and leave."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ TOPIC = f"chat.session.{SESSION}"
 ANSWER = "the-text"
 """Id of the stream."""
 FINALE = 0.92
-"""From this share on the service waits until all that was to go wrong has gone wrong."""
+"""Share of the text after which the service waits for the remaining cuts and rotations."""
 
 SHORT = 2.0
-"""Seconds of a token that is to be renewed at once; one that is left less is not used again."""
+"""Lifetime in seconds of a token to renew immediately. With less left, a token isn't reused."""
 
 AGAIN = 8.0
-"""Seconds after which a cut without a reconnection is repeated."""
+"""Seconds to wait for a reconnection before a cut is repeated."""
 
 
 @dataclass(slots=True)
 class Tokens:
-    """Gives the reader its tokens: two that end during the stream, then one that does not.
+    """Provides the reader's tokens: two that expire during the stream, then one that does not.
 
     Attributes:
-        lives: Seconds of the first tokens, in order. The server asks for another one when half of
-            them have passed.
+        lives: Lifetimes of the first tokens in seconds, in order. The server asks for the next
+            token after half of the lifetime.
     """
 
     server: Server
@@ -50,7 +50,7 @@ class Tokens:
     _present: Token | None = None
 
     async def get(self, context: TokenContext) -> Token:
-        """The present token for a new connection, another one when the server asks for it."""
+        """Return the current token for a new connection, or a new one if the server asks."""
         reading = self.stage.reader
         if context.reason == "expiring":
             reading.rotations += 1
@@ -65,14 +65,14 @@ class Tokens:
         return self._present
 
     def _ends_soon(self) -> bool:
-        """Whether the server would ask for another before the connection has settled."""
+        """Whether the server would ask for a new token while the client is still connecting."""
         ends = self._present.expires_ms if self._present else None
         return ends is not None and ends / 1000 - time.time() < SHORT
 
 
 @dataclass(slots=True)
 class Reader:
-    """The reader in the middle of it: asyncio over a WebSocket."""
+    """The reader whose connection is cut: asyncio over a WebSocket."""
 
     server: Server
     stage: Stage
@@ -132,7 +132,7 @@ async def follow(stage: Stage, reading: Reading, reader: StreamReader) -> None:
 
 
 def take(stage: Stage, reading: Reading, text: str) -> None:
-    """Note what a reader shows now."""
+    """Record the text that a reader shows now."""
     now = time.perf_counter()
     late = reading is stage.latecomer
     new = stage.ledger.take(reading, text, None if late else now)
@@ -151,7 +151,7 @@ async def observe(server: Server, stage: Stage, ready: asyncio.Event) -> None:
 
 async def come_late(server: Server, stage: Stage) -> None:
     """Wait for the end of the stream, which contains the whole text."""
-    stage.tell("people", "a latecomer asks for all of it")
+    stage.tell("people", "a latecomer reads the whole text")
     client = PubSubClient(server.ws, server.token("late"), rest_url=server.http)
     async with client as ps, stream_reader(ps, TOPIC, id=ANSWER) as reader:
         await follow(stage, stage.latecomer, reader)
@@ -167,15 +167,15 @@ async def speak(
     seed: int,
     finale: Callable[[], bool],
 ) -> None:
-    """Write the words, one by one, at the speed of a model.
+    """Write the words one by one, at the speed of a model.
 
     Args:
-        server: Where.
+        server: The server.
         stage: The state of the demonstration.
-        words: What.
-        rate: Words a second.
-        seed: Of the rhythm.
-        finale: Whether the last words may be said.
+        words: The words to write.
+        rate: Words per second.
+        seed: Seed of the pauses between words.
+        finale: Whether the last words may be written.
     """
     token = server.token("llm-gateway", service=True)
     async with (
@@ -199,7 +199,7 @@ async def speak(
 
 
 async def visit(server: Server, stage: Stage, name: str, *, come: float, leave: float) -> None:
-    """Join, type now and then, and leave; at these shares of the text."""
+    """Join, type now and then, and leave, at these shares of the text."""
     await stage.reach(come)
     async with PubSubClient(server.ws, server.token(name), rest_url=server.http) as ps:
         async with ps.subscribe(TOPIC, on_message=lambda _message: None):
@@ -219,11 +219,11 @@ async def sabotage(
     """Cut the reader's connection at these shares of the text.
 
     Args:
-        server: Where its fault door is.
+        server: The server, which injects the faults.
         stage: The state of the demonstration.
-        reader: Whom to cut.
-        shares: When.
-        lose: Also empty the history while the reader is away.
+        reader: The reader to cut.
+        shares: Shares of the text at which to cut.
+        lose: Also empty the history while the reader is disconnected.
     """
     for number, share in enumerate(shares):
         await stage.reach(share)
@@ -243,7 +243,7 @@ async def sabotage(
                 async with asyncio.timeout(AGAIN):
                     await stage.until(partial(_came_back, stage.reader, back))
                 break
-            except TimeoutError:  # the reader was between two connections
+            except TimeoutError:  # The reader had no connection that could be cut.
                 await server.fault("drop", user="reader")
 
 
@@ -259,5 +259,5 @@ def _came_back(reading: Reading, times: int) -> bool:
 
 
 def _may_be_cut(stage: Stage, seen: int) -> bool:
-    """The reader reads on; or it cannot, for the last words wait until it has been cut."""
+    """Whether the reader has received more words, or the last words wait for this cut."""
     return stage.reader.count > seen or stage.progress >= FINALE

@@ -1,4 +1,4 @@
-"""What was written, what each reader shows, and where the two differ. Pure."""
+"""What was written, what each reader shows, and where the two differ. Without I/O."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ WORD: Final = re.compile(r"\S+\s*")
 
 @dataclass(slots=True)
 class Reading:
-    """What one reader shows.
+    """The text of one reader and its counters.
 
     Attributes:
-        name: Of the reader.
-        transport: How it reads.
-        text: What its events amount to.
-        count: Words of the text.
-        latencies: Seconds from the writing of a word to the reader.
-        gaps: Times at which tokens were missing until the next snapshot.
-        altered: Times at which the text was not the beginning of what was written.
-        reconnects: How often the client was connected again.
-        rotations: How often the token was renewed on the open connection.
-        finished: Whether the end of the stream was seen.
+        name: Name of the reader.
+        transport: The transport that it uses.
+        text: The text that its events add up to.
+        count: Number of words in the text.
+        latencies: Seconds from writing a word to its arrival at the reader.
+        gaps: Number of gaps: tokens that were missing until the next snapshot.
+        altered: How often the reader's text was not a prefix of what was written.
+        reconnects: How often the client reconnected.
+        rotations: How often the token was renewed on an open connection.
+        finished: Whether the reader received the end of the stream.
     """
 
     name: str
@@ -65,22 +65,22 @@ class Ledger:
     _ends: list[int] = field(default_factory=list[int])
 
     def write(self, word: str, at: float) -> None:
-        """A word is about to be written."""
+        """Record a word that is about to be written."""
         self.words.append(word)
         self.written_at.append(at)
         self.text += word
         self._ends.append(len(self.text))
 
     def take(self, reading: Reading, text: str, now: float | None) -> range:
-        """A reader shows this text.
+        """Record the text that a reader shows.
 
         Args:
-            reading: Of the reader.
-            text: All of it.
-            now: The time, for the latencies; None where they mean nothing.
+            reading: The reader's record.
+            text: Its whole text.
+            now: The time, for the latencies; None to record none.
 
         Returns:
-            Which words are new.
+            The indexes of the new words.
         """
         if not self.text.startswith(text):
             reading.altered += 1
@@ -104,7 +104,7 @@ class Ledger:
 
 
 def percentile(values: list[float], share: float) -> float:
-    """The nearest-rank percentile; 0 of nothing."""
+    """The nearest-rank percentile; 0 if there are no values."""
     if not values:
         return 0.0
     return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]
@@ -113,14 +113,14 @@ def percentile(values: list[float], share: float) -> float:
 def judge(
     ledger: Ledger, words: int, readings: list[Reading], *, reconnects: int, rotations: int
 ) -> list[str]:
-    """What differs from what the demonstration promises; nothing when it kept its word.
+    """List what went wrong; empty if the demonstration succeeded.
 
     Args:
-        ledger: What was written.
-        words: How many words there were to write.
-        readings: The reader that is cut first, then the others.
-        reconnects: Times the first reader had to come back.
-        rotations: Times its token had to be renewed.
+        ledger: The words that were written.
+        words: Number of words that had to be written.
+        readings: The reader that is cut, then the others.
+        reconnects: Expected reconnections of the first reader.
+        rotations: Expected token rotations of the first reader.
     """
     wrong: list[str] = []
     if len(ledger.words) != words:
@@ -132,11 +132,11 @@ def judge(
             "seen twice": account.twice,
             "altered": account.altered,
         }
-        told = ", ".join(f"{count:,} {what}" for what, count in found.items() if count)
-        if told:
-            wrong.append(f"{reading.name}: {told}")
+        counts = ", ".join(f"{count:,} {what}" for what, count in found.items() if count)
+        if counts:
+            wrong.append(f"{reading.name}: {counts}")
         if not reading.finished:
-            wrong.append(f"{reading.name}: did not see the end of the stream")
+            wrong.append(f"{reading.name}: did not receive the end of the stream")
     first = readings[0]
     if first.reconnects != reconnects:
         wrong.append(f"{first.name}: {_times(first.reconnects, 'reconnect')}, not {reconnects}")
@@ -150,7 +150,7 @@ def _times(count: int, what: str) -> str:
 
 
 def summary(ledger: Ledger, reading: Reading) -> str:
-    """The last line, from what was counted."""
+    """Return the last line: the counted figures."""
     account = ledger.account(reading)
     figures = {
         "published": len(ledger.words),

@@ -42,13 +42,13 @@ CUTS = (0.12, 0.46, 0.8)
 ROTATIONS = (0.3, 0.64)
 """Where its token is renewed."""
 RATE, FAST = 54.0, 240.0
-"""Words a second: a quick model, and with --fast."""
+"""Words per second: the speed of a fast model, and the speed with --fast."""
 NOTICE = 3.0
-"""Seconds before the end of a token at which a button of the page lets the server ask for one."""
+"""Seconds left on a tab's token after its user has selected the button to expire it."""
 FEWEST = 100
-"""Words below which there is no time for all that is to happen."""
+"""Fewest words: a shorter text leaves no time for the cuts and rotations."""
 PATIENCE = 30.0
-"""Seconds over the expected time after which the demonstration is stopped."""
+"""Seconds after the expected end at which the demonstration is stopped."""
 COLUMNS = [
     "reader",
     "over",
@@ -68,8 +68,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the demonstration.
 
     Returns:
-        0 where every reader saw every word once and in order, and everything that was to happen
-        happened; else 1.
+        0 if every reader received every word once and in order, with the planned number of cuts
+        and rotations; otherwise 1.
     """
     args = _parser().parse_args(argv)
     try:
@@ -83,37 +83,44 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="make demo", description="The main job, shown on a terminal in under a minute."
+        prog="make demo",
+        description="Stream a text while connections fail and tokens expire. Takes a minute.",
     )
-    parser.add_argument("--fast", action="store_true", help="four times the speed of a model")
-    parser.add_argument("--plain", action="store_true", help="lines instead of a picture")
-    parser.add_argument("--words", type=int, metavar="N", help="only the first N; default: all")
-    parser.add_argument("--seed", type=int, default=56, metavar="N", help="of the rhythm")
+    parser.add_argument("--fast", action="store_true", help="write at four times the usual speed")
+    parser.add_argument(
+        "--plain", action="store_true", help="print lines instead of drawing on the terminal"
+    )
+    parser.add_argument(
+        "--words", type=int, metavar="N", help="stream only the first N words (default: all)"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=56, metavar="N", help="seed of the pauses between words"
+    )
     parser.add_argument(
         "--lose",
         action="store_true",
-        help="also empty the history during the first cut: the next snapshot repairs the text",
+        help="empty the history during the first cut; the next snapshot repairs the text",
     )
     parser.add_argument(
-        "--spark", action="store_true", help="afterwards a Spark job that reports its progress"
+        "--spark", action="store_true", help="then run a Spark job that reports its progress"
     )
     parser.add_argument(
         "--stay",
         action="store_true",
-        help="begin when a browser has opened the page, and keep it until Ctrl-C",
+        help="start when a browser opens the page, and serve the page until Ctrl-C",
     )
     return parser
 
 
 async def perform(args: argparse.Namespace) -> int:
-    """One demonstration, from the start of the server to the result."""
+    """Run one demonstration, from the start of the server to the result."""
     task = asyncio.current_task()
     if task is not None and sys.platform != "win32":
         # Stop the server also if the demonstration is interrupted.
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
     words = load_words(args.words)
     if len(words) < FEWEST or (args.words and args.words > len(words)):
-        print(f"--words is from {FEWEST} to {len(load_words()):,}", file=sys.stderr)
+        print(f"--words must be from {FEWEST} to {len(load_words()):,}", file=sys.stderr)
         return 2
     stage = Stage(TOPIC, len(words))
     console = Console()
@@ -133,7 +140,7 @@ async def perform(args: argparse.Namespace) -> int:
                     await _play(server, stage, page, words, args)
             except TimeoutError:
                 wrong.append(
-                    f"not finished {PATIENCE:.0f} s after it should have been; "
+                    f"still running {PATIENCE:.0f} s after the expected end; "
                     f"the reader is {stage.state}"
                 )
             except ExceptionGroup as failures:
@@ -160,15 +167,15 @@ async def perform(args: argparse.Namespace) -> int:
 async def _open_chat(
     stack: AsyncExitStack, server: Server, args: argparse.Namespace
 ) -> sites.Site | None:
-    """The chat during the demonstration: `examples/chat` on this server."""
+    """Serve `examples/chat` on this server during the demonstration."""
     try:
         site = await stack.enter_async_context(sites.serve(server, rate=_rate(args)))
         async with asyncio.timeout(START):
             await site.writer.ready()
     except PageFailed:
-        return None  # The page of the demonstration shows the reason.
+        return None  # The page of the demonstration fails for the same reason and reports it.
     except TimeoutError:
-        print("no chat: the process that answers did not start", file=sys.stderr)
+        print("no chat: the process that writes the answers did not start", file=sys.stderr)
         return None
     print(f"chat: {site.url}", flush=True)
     return site
@@ -181,7 +188,7 @@ async def _open(
     length: float,
     args: argparse.Namespace,
 ) -> pages.Page | None:
-    """The page for browsers; without one, the demonstration continues, unless it must stay."""
+    """Serve the page for browsers. Without it, the demonstration continues unless --stay is set."""
     life = max(2 * NOTICE, 0.7 * length)
     serving = pages.serve(server, stage, life=life, notice=NOTICE, stays=args.stay)
     try:
@@ -200,7 +207,7 @@ async def _open(
 
 
 async def _stay(stage: Stage) -> None:
-    print(f"The page stays at {stage.page} until Ctrl-C.", flush=True)
+    print(f"The page stays at {stage.page}. Press Ctrl-C to stop.", flush=True)
     try:
         await asyncio.Event().wait()
     except asyncio.CancelledError:

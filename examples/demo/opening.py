@@ -1,4 +1,4 @@
-"""The start of the demonstration: an answer in the chat survives the end of its writer."""
+"""The start of the demonstration: an answer in the chat survives the loss of its writer."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 QUESTION: Final = "Why did the relay make the post fast?"
 WORDS: Final = 30
-"""Words of the answer after which its writer is killed, and again until a reader steers."""
+"""Words of the answer before its writer is killed, and between that and the reader's request."""
 LIMIT: Final = 60.0
 """Seconds that the opening may take."""
 
 
 async def play(server: Server, site: Site, stage: Stage) -> list[str]:
-    """Ask, kill the writer during the answer, and steer the next one.
+    """Ask a question, kill the writer during the answer, and steer the next writer.
 
     Returns:
-        What differs from what the chat promises; empty where two readers have the same answer.
+        What went wrong; empty if both readers have the same answer.
     """
     ana = PubSubClient(server.ws, server.token("ana"), rest_url=server.http)
     ben = PubSubClient(server.ws, server.token("ben"), rest_url=server.http)
@@ -42,18 +42,18 @@ async def play(server: Server, site: Site, stage: Stage) -> list[str]:
                 await _break(site, stage, second)
                 ends = [await reader.final() for reader in (first, second)]
     except TimeoutError:
-        return [f"the chat did not end its answer within {LIMIT:.0f} s"]
+        return [f"the chat did not finish its answer within {LIMIT:.0f} s"]
     texts = [end.text for end in ends]
     if texts[0] != texts[1]:
         return ["the readers of the chat ended with different texts"]
     if site.writer.started < 2:
-        return ["no other process took over the answer of the chat"]
-    stage.tell("stream", f"both have the same {len(texts[0].split())} words")
+        return ["no other process took over the answer in the chat"]
+    stage.tell("stream", f"both readers have the same {len(texts[0].split())} words")
     return []
 
 
 async def _break(site: Site, stage: Stage, reader: StreamReader) -> None:
-    """Kill the writer, and steer the one that takes over."""
+    """Kill the writer, and steer the writer that takes over."""
     killed_at = 0
     async for _event in reader:
         words = len(reader.text.split())

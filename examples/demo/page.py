@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MAIN: Final = Path(__file__).parent / "browser" / "main.ts"
 TABS: Final = 100
-"""Tabs that may take part."""
+"""Maximum number of tabs that take part."""
 
 
 @dataclass(slots=True)
@@ -33,11 +33,11 @@ class Page:
     Attributes:
         server: The server.
         stage: The state of the demonstration.
-        life: Seconds that the token of a tab lives.
-        notice: Seconds before its end at which the server asks for another.
-        stays: Whether all is there after the end.
-        url: Where the page is.
-        opened: Set when someone has opened it.
+        life: Lifetime of a tab's token in seconds.
+        notice: Seconds left on a tab's token after its user has selected the button to expire it.
+        stays: Whether the server keeps running after the end.
+        url: Address of the page.
+        opened: Set when a browser has opened the page.
     """
 
     server: Server
@@ -56,7 +56,7 @@ class Page:
             await self.server.fault("drop", user=user)
 
     def routes(self) -> list[web.RouteDef]:
-        """What the site answers beside its files."""
+        """The site's routes besides its files."""
         return [
             web.get("/show", self._show),
             web.get("/progress", self._progress),
@@ -119,12 +119,12 @@ async def serve(
     Args:
         server: The server.
         stage: The state of the demonstration.
-        life: Seconds that the token of a tab lives.
-        notice: Seconds before its end at which the server asks for another.
-        stays: Whether all is there after the end.
+        life: Lifetime of a tab's token in seconds.
+        notice: Seconds left on a tab's token after its user has selected the button to expire it.
+        stays: Whether the server keeps running after the end.
 
     Raises:
-        PageFailed: It could not be bundled.
+        PageFailed: The page could not be bundled.
     """
     page = Page(server, stage, life, notice, stays)
     async with local_site.serve(MAIN, page.routes()) as page.url:

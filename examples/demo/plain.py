@@ -1,4 +1,4 @@
-"""The show as lines, where there is no terminal."""
+"""Prints the demonstration as lines, for output that is not a terminal."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ BEAT = 5.0
 
 @asynccontextmanager
 async def show(stage: Stage) -> AsyncGenerator[None]:
-    """Print what happens until the block ends."""
-    told = 0
+    """Print the events until the block ends."""
+    printed = 0
 
     def tell() -> None:
-        nonlocal told
-        for event in stage.happenings[told:]:
+        nonlocal printed
+        for event in stage.happenings[printed:]:
             print(f"{event.at:5.1f}s {SYMBOLS[event.kind]} {event.text}", flush=True)
-        told = len(stage.happenings)
+        printed = len(stage.happenings)
 
     async def play() -> None:
         beat = BEAT
@@ -56,7 +56,7 @@ def figures(stage: Stage) -> str:
 
 
 def result(rows: list[list[str]], columns: list[str]) -> None:
-    """The table at the end."""
+    """Print the table at the end."""
     texts = [columns, *rows]
     widths = [max(len(row[i]) for row in texts) for i in range(len(columns))]
     for row in texts:

@@ -1,4 +1,4 @@
-"""The show on a terminal, from 80 x 24 upwards."""
+"""Draws the demonstration on a terminal of at least 80 x 24."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Iterable
 
 FRAMES = 12
-"""Pictures a second."""
+"""Pictures per second."""
 ENCORE = 1.5
 """Seconds that the last picture stays."""
 STYLES: dict[Kind, str] = {
@@ -62,7 +62,7 @@ async def show(stage: Stage, console: Console) -> AsyncGenerator[None]:
 
 
 def draw(stage: Stage, width: int, height: int) -> RenderableType:
-    """One picture."""
+    """Draw one picture."""
     side = 46 if width >= 110 else 36
     present = min(max(len(stage.members), 1), 4)
     layout = Layout()
@@ -176,7 +176,7 @@ def _latency(stage: Stage, width: int) -> Panel:
 
 
 def sparkline(lag: Iterable[tuple[float, float]], now: float, width: int) -> list[str]:
-    """The slowest word of each half second, 1 ms to 1 s on a logarithmic scale."""
+    """Bars for the slowest word of each half second, 1 ms to 1 s on a logarithmic scale."""
     step = 0.5
     first = max(0, math.floor(now / step) - width + 1)
     slowest: dict[int, float] = {}
@@ -210,7 +210,7 @@ def _connection(stage: Stage, width: int, height: int) -> Panel:
 
 
 def _track(stage: Stage, width: int) -> Text:
-    """The connection from the beginning of the show to now: a line, its cuts and rotations."""
+    """The connection from the start until now: a line with its cuts and rotations."""
     span = max(stage.elapsed, 1.0)
     track = [("━", "green")] * width
     down_since: float | None = None
@@ -238,7 +238,7 @@ def _track(stage: Stage, width: int) -> Text:
 
 
 def result(console: Console, rows: list[tuple[Reading, list[str]]], columns: list[str]) -> None:
-    """The table at the end."""
+    """Print the table at the end."""
     table = Table(
         box=box.SIMPLE_HEAD, header_style="bold", pad_edge=False, padding=0, show_edge=False
     )

@@ -1,4 +1,4 @@
-"""After the demonstration: a Spark job that reports its progress, if Spark can run."""
+"""Runs a Spark job that reports its progress, if Spark can run on this machine."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 JOB = Path(__file__).parent.parent / "spark" / "watched_job.py"
 TOPIC = "demo.jobs.nightly"
 LIMIT = 120.0
-"""Seconds that Spark may take to start, work and end."""
+"""Seconds that Spark may take to start, run and exit."""
 
 
 def missing() -> str | None:
-    """What Spark lacks on this machine, in one line; None where it can run."""
+    """Return what Spark needs on this machine, in one line, or None if Spark can run."""
     if find_spec("pyspark") is None:
-        return "no Spark: `pip install 'hanzoai.pubsub[spark]'` brings it"
+        return "no Spark: install it with `pip install 'hanzoai.pubsub[spark]'`"
     home = os.environ.get("JAVA_HOME")
     if not (home and Path(home, "bin", "java").exists()) and shutil.which("java") is None:
         return "no Spark: it needs Java 17 (Debian: `apt-get install openjdk-17-jre-headless`)"
@@ -33,12 +33,12 @@ def missing() -> str | None:
 
 
 async def show(server: Server) -> None:
-    """Run the job and print its output, or in one line why it cannot run."""
+    """Run the job and print its output, or print in one line why it cannot run."""
     lacking = missing()
     if lacking:
         print(lacking, flush=True)
         return
-    print(f"a job on Spark, watched on {TOPIC}:", flush=True)
+    print(f"a Spark job, watched on {TOPIC}:", flush=True)
     client = PubSubClient(server.ws, server.token("watcher", service=True), rest_url=server.http)
     async with client as ps, ps.subscribe(TOPIC) as messages:
         watching = asyncio.create_task(_watch(messages))
@@ -46,17 +46,17 @@ async def show(server: Server) -> None:
             async with asyncio.timeout(LIMIT):
                 code = await _run(server)
                 if code:
-                    print(f"  Spark could not run it here (exit {code})", flush=True)
+                    print(f"  Spark could not run the job (exit code {code})", flush=True)
                 else:
                     await watching
         except TimeoutError:
-            print(f"  Spark takes longer than {LIMIT:.0f} s here", flush=True)
+            print(f"  the Spark job did not end within {LIMIT:.0f} s", flush=True)
         finally:
             watching.cancel()
 
 
 async def _run(server: Server) -> int:
-    """Run the job; it ends with the task that waits for it."""
+    """Run the job. Cancelling the task that waits for the job terminates the job."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, str(JOB), "4000000"),
         env={

@@ -1,4 +1,4 @@
-"""The state of the show: the roles write it, the screen reads it."""
+"""The state of the demonstration: the participants update it, the screen reads it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SYMBOLS: dict[Kind, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something worth a line.
+    """An event that is printed as a line.
 
     Attributes:
-        at: Seconds since the show began.
-        kind: What it was.
-        text: In words.
+        at: Seconds since the start.
+        kind: Kind of the event.
+        text: Description.
     """
 
     at: float
@@ -47,16 +47,16 @@ class Shown:
 
 @dataclass(slots=True)
 class Stage:
-    """Everything there is to see.
+    """The state of the demonstration.
 
     Attributes:
-        topic: Where all of it happens.
-        total: Words to write.
-        ledger: What was written.
+        topic: Topic of the stream.
+        total: Number of words to write.
+        ledger: The words that were written.
         reader: The reader that is cut, over a WebSocket.
         observer: The reader of server-sent events.
         latecomer: The reader that joins at the end.
-        page: Where a browser can watch; empty where it cannot.
+        page: Address of the page for browsers; empty if there is none.
     """
 
     topic: str
@@ -81,34 +81,34 @@ class Stage:
 
     @property
     def elapsed(self) -> float:
-        """Seconds since the show began."""
+        """Seconds since the start."""
         return (self.ended or time.perf_counter()) - self.began
 
     @property
     def progress(self) -> float:
-        """How much of the text is written, 0 to 1."""
+        """Share of the text that has been written, 0 to 1."""
         return len(self.ledger.words) / self.total
 
     @property
     def rate(self) -> float:
-        """Words a second over the last two seconds or so."""
+        """Words per second over about the last two seconds."""
         if len(self.pace) < 2:
             return 0.0
         return (len(self.pace) - 1) / max(self.pace[-1] - self.pace[0], 1e-6)
 
     async def until(self, reached: Callable[[], bool]) -> None:
-        """Wait until a condition is true; it is checked whenever the demonstration advances."""
+        """Wait until a condition is true. It is checked after each change of the state."""
         if not reached():
             future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
             self._waiting.append((reached, future))
             await future
 
     async def reach(self, share: float) -> None:
-        """Wait until this share of the text is written."""
+        """Wait until this share of the text has been written."""
         await self.until(lambda: self.progress >= share)
 
     def go_on(self) -> None:
-        """Something has changed."""
+        """Check the conditions that tasks wait for."""
         waiting, self._waiting = self._waiting, []
         for reached, future in waiting:
             if future.done():
@@ -119,12 +119,12 @@ class Stage:
                 self._waiting.append((reached, future))
 
     def tell(self, kind: Kind, text: str) -> None:
-        """Something happened."""
+        """Record an event."""
         self.happenings.append(Happening(self.elapsed, kind, text))
         self.go_on()
 
     def show(self, new: range, now: float) -> None:
-        """The reader got these words."""
+        """Record that the reader received these words."""
         for index in new:
             written = self.ledger.written_at[index]
             self.words.append(Shown(self.ledger.words[index], healed=written < self.connected_at))

@@ -116,7 +116,7 @@ async def test_a_show_that_stays_waits_for_a_browser_and_ends_well_when_told(nam
         assert b"when you open the page" in await process.stdout.readline()
         async with httpx.AsyncClient(base_url=url, trust_env=False) as browser:
             page = await browser.get("")
-            assert "the main job" in page.text
+            assert "Hanzo PubSub demonstration" in page.text
             assert (await browser.get("page.js")).status_code == 200
             shown = (await browser.get("show")).json()
             assert shown["total"] == 300
@@ -208,7 +208,7 @@ publish_partition(rows, PubSubConfig())
     ("job", "shown"),
     [
         (JOB, ["  job 0 running: 3/24", "  job 0 succeeded: 24/24", "  ended after 7 s"]),
-        ("raise SystemExit(3)", ["  Spark could not run it here (exit 3)"]),
+        ("raise SystemExit(3)", ["  Spark could not run the job (exit code 3)"]),
     ],
 )
 async def test_a_job_on_spark_is_watched_at_the_end(
@@ -224,7 +224,7 @@ async def test_a_job_on_spark_is_watched_at_the_end(
     async with start() as server:
         await spark_job.show(server)
     lines = [line.removesuffix(" tasks") for line in capsys.readouterr().out.splitlines()]
-    assert lines == ["a job on Spark, watched on demo.jobs.nightly:", *shown]
+    assert lines == ["a Spark job, watched on demo.jobs.nightly:", *shown]
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 36), (200, 60)])

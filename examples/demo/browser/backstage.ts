@@ -1,15 +1,15 @@
-/** Events of the demonstration for its page, and requests of the page. */
+/** The page's requests to the demonstration. */
 
-/** The show. */
+/** Addresses and settings of the demonstration. */
 export interface Show {
   readonly ws: string;
   readonly http: string;
   readonly topic: string;
   /** Id of the stream on the topic. */
   readonly stream: string;
-  /** Words of the text. */
+  /** Number of words in the text. */
   readonly total: number;
-  /** The name of this tab among those present. */
+  /** The user id of this tab. */
   readonly user: string;
   /** Whether the server keeps running after the end. */
   readonly stays: boolean;
@@ -27,7 +27,7 @@ async function ask<Answer>(path: string, method = 'GET'): Promise<Answer> {
   return (await answer.json()) as Answer;
 }
 
-/** A tab keeps its name when it is loaded again. */
+/** Join the demonstration. A tab keeps its user id when you reload it. */
 export async function enter(): Promise<Show> {
   const user = sessionStorage.getItem('user');
   const show = await ask<Show>(user ? `show?user=${encodeURIComponent(user)}` : 'show');
@@ -37,10 +37,10 @@ export async function enter(): Promise<Show> {
 
 export const progress = (): Promise<Progress> => ask('progress');
 
-/** A token that ends soon. */
+/** A token that expires soon. */
 export const token = (user: string): Promise<{ value: string; expiresAt: number }> =>
   ask(`token?user=${encodeURIComponent(user)}`, 'POST');
 
-/** Have the connections of a tab cut, or their token end. */
+/** Cut the connections of a tab, or let its token expire. */
 export const disturb = (how: 'cut' | 'renew', user: string): Promise<unknown> =>
   ask(`${how}?user=${encodeURIComponent(user)}`, 'POST');

@@ -1,25 +1,25 @@
-/** What this page shows of the text: which words are new, what is missing, what differs. Pure. */
+/** The words that this page shows: which are new, missing or different. Without I/O. */
 
 const WORD = /\S+\s*/g;
 
 export class Ledger {
-  /** Words that are shown. */
+  /** Number of words shown. */
   received = 0;
-  /** Times at which the text did not continue what was shown before. */
+  /** How often the text did not continue the text shown before. */
   altered = 0;
-  /** Times at which tokens were missing until the next snapshot. */
+  /** Number of gaps: tokens that were missing until the next snapshot. */
   gaps = 0;
-  /** The number of words that were written, once that is known for certain. */
+  /** The number of words written, once it is known. */
   total: number | undefined;
   private _text = '';
   private readonly _latencies: number[] = [];
 
-  /** The answer has grown; gives the words that are new. */
+  /** Append to the text; returns the new words. */
   grow(text: string): string[] {
     return this.replace(this._text + text);
   }
 
-  /** The answer is this text now; gives the words that are new. */
+  /** Replace the text; returns the new words. */
   replace(text: string): string[] {
     if (!text.startsWith(this._text)) this.altered += 1;
     this._text = text;
@@ -29,7 +29,7 @@ export class Ledger {
     return fresh;
   }
 
-  /** A message came so many milliseconds after the server's stamp. */
+  /** Record the latency of a message: milliseconds since the server's timestamp. */
   late(latency: number): void {
     this._latencies.push(latency);
   }
@@ -46,7 +46,7 @@ export class Ledger {
     return !(this.lost || this.twice || this.altered);
   }
 
-  /** Milliseconds from the server's stamp to this page; 0 of nothing. */
+  /** Percentile of the latencies in milliseconds; 0 if there are none. */
   percentile(share: number): number {
     const sorted = this._latencies.toSorted((a, b) => a - b);
     return sorted[Math.max(0, Math.ceil(share * sorted.length) - 1)] ?? 0;

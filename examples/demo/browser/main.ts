@@ -1,4 +1,4 @@
-/** The main job, watched in a browser: a text streamed word by word while all goes wrong that can. */
+/** The page of the demonstration: it follows a stream while connections fail and tokens expire. */
 
 import { type Message, PubSub, type StateChange } from '@hanzoai/pubsub';
 import { readStream } from '@hanzoai/pubsub/streams';
@@ -10,7 +10,7 @@ import { Rotations } from './rotations.js';
 import { TextView } from './text_view.js';
 import { Track } from './track.js';
 
-/** Everybody may publish here on a development server; to the text only the service may. */
+/** Every user may publish on this topic of a development server; only the service writes the text. */
 const TALK = 'demo.talk';
 
 const began = Date.now();
@@ -75,17 +75,17 @@ ps.on('state', ({ from, to }: StateChange) => {
   }
 });
 
-/** How late a message of the stream is: events of a reader have no time. */
+/** Measure a message's latency here: events of a stream reader have no timestamp. */
 function measure({ type, timestamp }: Message): void {
   const now = Date.now();
-  // Of what was said before this page came, the delay says nothing.
+  // The age of a message that is older than the page is not a latency.
   if (type !== 'token' || timestamp < began) return;
   const late = Math.max(0, now - timestamp);
   ledger.late(late);
   track.late(now, late);
 }
 
-/** Put words on the page; those of the first event after a cut were written during the cut. */
+/** Show words. The words of the first event after a cut were written during the cut. */
 function write(words: readonly string[]): void {
   if (!words.length) return;
   for (const word of words) text.word(word, isBack);
@@ -104,7 +104,7 @@ async function conclude(): Promise<void> {
   const count = words.toLocaleString('en');
   verdict.textContent = ledger.whole
     ? `All ${count} words, in order: none lost, none twice, through ${reconnects} reconnects and ${rotations.count} token rotations.`
-    : `Of ${count} words ${ledger.lost} were lost, ${ledger.twice} came twice; the text was altered ${ledger.altered} times.`;
+    : `Of ${count} words, ${ledger.lost} were lost and ${ledger.twice} came twice. The text was altered ${ledger.altered} times.`;
   verdict.classList.toggle('wrong', !ledger.whole);
   verdict.hidden = false;
   document.documentElement.dataset['verdict'] = ledger.whole ? 'whole' : 'wrong';
@@ -145,7 +145,7 @@ async function watch(): Promise<void> {
   }
 }
 
-// -------------------------------------------------------------------- the person at this page
+// -------------------------------------------------------------------- the user of this page
 
 let status = 'watching';
 async function appear(next: string): Promise<void> {

@@ -62,9 +62,9 @@ function initials(name: string): string {
   return `${name.charAt(0).toUpperCase()}${/\d+$/.exec(name)?.[0] ?? ''}`;
 }
 
-/** Everybody present, with what they do. */
+/** List the members with their status. */
 export function drawPeople(list: Element, members: readonly PresenceMember[], self: string): void {
-  // Who came back within the grace of a lost connection may be there twice for a moment.
+  // A member who has just reconnected may be listed twice until the lost connection times out.
   const people = new Map(members.map((member) => [member.user_id, member]));
   list.replaceChildren(
     ...[...people.values()].map(({ user_id, name, status }) => {
@@ -88,7 +88,7 @@ export function drawPeople(list: Element, members: readonly PresenceMember[], se
   );
 }
 
-/** How much is left of the token in use. */
+/** The remaining lifetime of the current token. */
 export class TokenRing {
   private _from = 0;
   private _until = 0;

@@ -1,19 +1,19 @@
-/** How often the token of an open connection was renewed. Pure. */
+/** Counts the token renewals of an open connection. Without I/O. */
 
-/** Ends of two tokens that are closer than this, in milliseconds, are of one renewal. */
+/** Milliseconds: tokens whose expiries are closer than this belong to one renewal. */
 const SAME = 1_000;
 
-/** Counts a renewal once, however often the client asks for its token. */
+/** Counts each renewal once, even if the client asks for its token several times. */
 export class Rotations {
   count = 0;
   private _end = 0;
 
   /**
-   * Take note of a token that was fetched.
+   * Record a token that was fetched.
    *
    * @param reason Why the client asked for it.
-   * @param end When the token ends, Unix ms.
-   * @returns Whether it begins a renewal that was not counted before.
+   * @param end Expiry of the token, Unix ms.
+   * @returns Whether this is a new renewal.
    */
   fetched(reason: string, end: number): boolean {
     const isNew = reason === 'expiring' && end - this._end > SAME;

@@ -1,4 +1,4 @@
-/** The text as it comes: paragraphs of words, replayed ones marked, cuts in their places. */
+/** The text as it arrives: paragraphs of words, with replayed words and cuts marked. */
 
 export class TextView {
   private _paragraph: HTMLElement | undefined;
@@ -8,7 +8,7 @@ export class TextView {
   private _follow = true;
 
   constructor(private readonly _root: HTMLElement) {
-    // A reader who scrolled up stays there.
+    // Don't scroll for a reader who has scrolled up.
     _root.addEventListener('scroll', () => {
       this._follow = _root.scrollHeight - _root.scrollTop - _root.clientHeight < 80;
     });
@@ -41,7 +41,7 @@ export class TextView {
     this._waiting.push(sign);
   }
 
-  /** Put what came since the last picture on the page; the end stays in sight. */
+  /** Show the words that arrived since the last frame, and keep the end in view. */
   draw(): void {
     if (!this._waiting.length && this._paragraph) return;
     this._flush();

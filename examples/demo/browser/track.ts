@@ -1,4 +1,4 @@
-/** The connection over time: how late the slowest word of each half second was, cuts, rotations. */
+/** The connection over time: the slowest word of each half second, cuts and rotations. */
 
 const SVG = 'http://www.w3.org/2000/svg';
 const HEIGHT = 74;
@@ -23,7 +23,7 @@ export class Track {
     private readonly _began: number,
   ) {}
 
-  /** A word came so many milliseconds after it was published. */
+  /** Record the latency of a word in milliseconds. */
   late(at: number, latency: number): void {
     const slot = Math.floor((at - this._began) / STEP);
     this._slowest.set(slot, Math.max(latency, this._slowest.get(slot) ?? 0));
@@ -43,7 +43,7 @@ export class Track {
     this._marks.push({ at, kind: 'rotated' });
   }
 
-  /** From here on nothing moves. */
+  /** Stop the time axis. */
   end(at: number): void {
     this._end ??= at;
   }
