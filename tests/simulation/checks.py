@@ -106,7 +106,9 @@ def _walk(records: list[Record], steps: Iterable[Deliver | Gap], excused: set[st
         if index < 0 and step.message.id in excused:
             continue  # in transit when its log was lost and the subscription started
         if index < at:
-            raise Violation(f"{step.message.id} came twice, out of order, or unasked")
+            raise Violation(
+                f"{step.message.id} was delivered twice, out of order, or without a request"
+            )
         _covered(records, at, index, pending, excused)
         pending = []
         at = index + 1
@@ -121,36 +123,36 @@ def _covered(
     resets = [gap for gap in gaps if gap.reason in ("log_reset", "unproven")]
     if not gaps:
         if missing:
-            raise Violation(f"{[r.message.id for r in missing]} are missing, silently")
+            raise Violation(f"{[r.message.id for r in missing]} are missing without a gap")
         return
     if len(missing) < index - at:
         return  # an excused subscription may have received the gap
     if resets:
         if any(gap.missed is not None for gap in resets):
-            raise Violation(f"{resets} pretend to know")
+            raise Violation(f"{resets} must not have a count")
         lost = bool(missing) and all(record.gone for record in missing)
         crossed = at == 0 or index >= len(records) or records[at - 1].log != records[index].log
         if not (lost or crossed):
-            raise Violation(f"{resets} within one log")
+            raise Violation(f"{resets} lie within one log")
         return
     if not missing:
         if gaps[0].from_ is None and index < len(records) and records[index].gone:
             return  # delivered live, but no longer in the log: more messages may be lost
-        raise Violation(f"{gaps} where nothing is missing")
+        raise Violation(f"{gaps} although nothing is missing")
     if any(not record.gone for record in missing):
-        raise Violation(f"{gaps} although history had it")
+        raise Violation(f"{gaps} although history has the messages")
     for before, gap in pairwise(gaps):
         if gap.from_ is None or before.to is None or gap.from_ != before.to + 1:
-            raise Violation(f"{before} and {gap} do not meet")
+            raise Violation(f"{before} and {gap} are not adjacent")
     first, last = missing[0].message.seq, missing[-1].message.seq
     if gaps[0].from_ is None and len(gaps) == 1 and (gaps[0].to or 0) >= (last or 0):
         return  # requested by time, which need not match the order of the numbers
     if gaps[0].from_ not in (None, first) or gaps[-1].to != last:
-        raise Violation(f"{gaps} for {first} to {last}")
+        raise Violation(f"{gaps} although {first} to {last} are missing")
     for gap in gaps:
         count = gap.to - gap.from_ + 1 if gap.from_ is not None and gap.to is not None else None
         if gap.missed != count:
-            raise Violation(f"{gap} counts wrong")
+            raise Violation(f"{gap} has a wrong count")
 
 
 def _walk_plain(records: list[Record], steps: Iterable[Deliver | Gap], excused: set[str]) -> None:
@@ -166,19 +168,19 @@ def _walk_plain(records: list[Record], steps: Iterable[Deliver | Gap], excused: 
         if step.message.ttl == 0:
             continue
         if step.message.id in seen:
-            raise Violation(f"{step.message.id} came twice")
+            raise Violation(f"{step.message.id} was delivered twice")
         seen.add(step.message.id)
         index = place.get(step.message.id, -1)
         if index < at:
             continue  # from before the subscription started: the clock is too coarse
         missing = [r.message.id for r in records[at:index] if r.message.id not in excused]
         if missing and not gap:
-            raise Violation(f"{missing} are missing, silently")
+            raise Violation(f"{missing} are missing without a gap")
         gap = False
         at = index + 1
     missing = [r.message.id for r in records[at:] if r.message.id not in excused]
     if missing and not gap:
-        raise Violation(f"{missing} are missing at the end, silently")
+        raise Violation(f"{missing} are missing at the end without a gap")
 
 
 def check_publishes(
@@ -208,9 +210,9 @@ def check_publishes(
                 isinstance(outcome, Acked) and outcome.results[n].error is not None
             )
             if acked and found != 1 and server.profile.acks and not server.profile.plain:
-                raise Violation(f"{message.id} was acknowledged and is nowhere")
+                raise Violation(f"{message.id} was acknowledged but is not in the log")
             if refused and found:
-                raise Violation(f"{message.id} was refused and is published")
+                raise Violation(f"{message.id} was rejected but is in the log")
             if found and ordered:
                 topic, index = places[message.id]
                 lane = "background" if event.background else event.key or ""
@@ -276,10 +278,10 @@ class Said:
 def check_end(shell: Shell) -> None:
     """No timer, task or transport is left."""
     if len(shell.finished) != 1:
-        raise Violation(f"ended {len(shell.finished)} times")
+        raise Violation(f"the session ended {len(shell.finished)} times")
     if shell.timers:
         raise Violation(f"timers left: {sorted(shell.timers)}")
     if shell.link is not None:
         raise Violation("the transport is still open")
     if shell.session.state not in ("closed", "failed"):
-        raise Violation(f"ended as {shell.session.state}")
+        raise Violation(f"the state at the end is {shell.session.state}")

@@ -123,7 +123,8 @@ function walk(
     const index = place.get(id) ?? -1;
     // It was in flight when its log was lost and the subscription started.
     if (index < 0 && excused.has(id)) continue;
-    if (index < at) throw new Violation(`${id} came twice, out of order, or unasked`);
+    if (index < at)
+      throw new Violation(`${id} was delivered twice, out of order, or without a request`);
     covered(records, at, index, pending, excused);
     pending = [];
     at = index + 1;
@@ -142,31 +143,32 @@ function covered(
   const missing = records.slice(at, index).filter(({ message }) => !excused.has(message.id));
   const told = canonical(gaps);
   if (!gaps.length) {
-    if (missing.length) throw new Violation(`${ids(missing)} are missing, silently`);
+    if (missing.length) throw new Violation(`${ids(missing)} are missing without a gap`);
     return;
   }
   if (missing.length < index - at) return; // the gap may include excused messages
   const resets = gaps.filter(({ reason }) => reason === 'log_reset' || reason === 'unproven');
   if (resets.length) {
     if (resets.some(({ missed }) => missed !== undefined)) {
-      throw new Violation(`${told} pretend to know`);
+      throw new Violation(`${told} must not have a count`);
     }
     const lost = missing.length > 0 && missing.every(({ gone }) => gone);
     const log = records[at - 1]?.log;
     const crossed = at === 0 || index >= records.length || log !== records[index]?.log;
-    if (!lost && !crossed) throw new Violation(`${told} within one log`);
+    if (!lost && !crossed) throw new Violation(`${told} lie within one log`);
     return;
   }
   if (!missing.length) {
     // It arrived live and the log no longer has it, so it is unknown whether more were lost.
     if (gaps[0]?.from === undefined && records[index]?.gone) return;
-    throw new Violation(`${told} where nothing is missing`);
+    throw new Violation(`${told} although nothing is missing`);
   }
-  if (missing.some(({ gone }) => !gone)) throw new Violation(`${told} although history had it`);
+  if (missing.some(({ gone }) => !gone))
+    throw new Violation(`${told} although history has the messages`);
   for (const [n, gap] of gaps.entries()) {
     const before = gaps[n - 1];
     if (before && (before.to === undefined || gap.from !== before.to + 1)) {
-      throw new Violation(`${told} do not meet`);
+      throw new Violation(`${told} are not adjacent`);
     }
   }
   const first = missing[0]?.message.seq;
@@ -175,12 +177,12 @@ function covered(
   // The replay was requested by time, and messages need not be in the order of their numbers.
   if (from === undefined && gaps.length === 1 && (to ?? 0) >= (last ?? 0)) return;
   if ((from !== undefined && from !== first) || gaps.at(-1)?.to !== last) {
-    throw new Violation(`${told} for ${first} to ${last}`);
+    throw new Violation(`${told} although ${first} to ${last} are missing`);
   }
   for (const gap of gaps) {
     const known = gap.from !== undefined && gap.to !== undefined;
     const count = known ? Number(gap.to) - Number(gap.from) + 1 : undefined;
-    if (gap.missed !== count) throw new Violation(`${told} counts wrong`);
+    if (gap.missed !== count) throw new Violation(`${told} has a wrong count`);
   }
 }
 
@@ -196,7 +198,7 @@ function walkPlain(
   let at = 0;
   const proceed = (end: number) => {
     const missing = records.slice(at, end).filter(({ message }) => !excused.has(message.id));
-    if (missing.length && !gap) throw new Violation(`${ids(missing)} are missing, silently`);
+    if (missing.length && !gap) throw new Violation(`${ids(missing)} are missing without a gap`);
   };
   for (const step of steps) {
     if (step.kind === 'gap') {
@@ -205,7 +207,7 @@ function walkPlain(
     }
     const { id, ttl } = step.message;
     if (ttl === 0) continue;
-    if (seen.has(id)) throw new Violation(`${id} came twice`);
+    if (seen.has(id)) throw new Violation(`${id} was delivered twice`);
     seen.add(id);
     const index = place.get(id) ?? -1;
     if (index < at) continue; // from before the subscription, which a plain peer cannot know
@@ -263,10 +265,10 @@ export function checkPublishes(
       if (outcome.kind === 'acked' && !result) throw new Violation(`${id} has no result`);
       const acked = result !== undefined && !result.error;
       if (acked && found !== 1 && acks && !plain) {
-        throw new Violation(`${id} was acknowledged and is nowhere`);
+        throw new Violation(`${id} was acknowledged but is not in the log`);
       }
       if ((outcome.kind === 'rejected' || result?.error) && found) {
-        throw new Violation(`${id} was refused and is published`);
+        throw new Violation(`${id} was rejected but is in the log`);
       }
       const place = places.get(id);
       if (place && ordered) {
@@ -333,9 +335,9 @@ export class Said {
 /** No timer, transport or session is left. */
 export function checkEnd(shell: Shell): void {
   const { finished, timers, link, session } = shell;
-  if (finished.length !== 1) throw new Violation(`ended ${finished.length} times`);
+  if (finished.length !== 1) throw new Violation(`the session ended ${finished.length} times`);
   if (timers.size) throw new Violation(`timers left: ${[...timers.keys()].join()}`);
   if (link) throw new Violation('the transport is still open');
   if (session.lifecycle.state !== 'closed')
-    throw new Violation(`ended as ${session.lifecycle.state}`);
+    throw new Violation(`the state at the end is ${session.lifecycle.state}`);
 }
