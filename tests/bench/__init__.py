@@ -1,1 +1,1 @@
-"""Measurements beside named peers: `python -m tests.bench`. No tests; they print what they find."""
+"""Benchmarks beside other products: `python -m tests.bench`. Not tests: they print results."""

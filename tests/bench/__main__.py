@@ -1,11 +1,11 @@
-"""`python -m tests.bench [--quick] [ROOM …]`: measures, prints the tables, writes the page.
+"""`python -m tests.bench [--quick] [ROOM …]`: runs benchmarks, prints tables, writes the page.
 
-A full run takes some minutes a room and ends by itself; `--quick` takes some minutes in all and
-writes nothing. A run of all rooms writes `docs/performance.md` and
-`tests/bench/results/latest.json`; with `--keep`, most rooms run alone take their place among the
-results of the last one.
+A room is one benchmark. A full run takes some minutes per room and ends by itself. `--quick` takes
+some minutes in total and writes nothing. A run of all rooms writes `docs/performance.md` and
+`tests/bench/results/latest.json`. With `--keep`, most rooms can be run alone: their results replace
+those of the last run.
 
-`scale` measures nothing: it calculates the tables of `docs/scale.md` from the results of the last
+`scale` measures nothing. It calculates the tables of `docs/scale.md` from the results of the last
 run, and writes them with `--keep`.
 """
 
@@ -67,7 +67,7 @@ ROOMS = {
     "spark": spark.measure,
     "spark-engine": spark_engine.measure,
 }
-# Rooms that say themselves when and with what they were measured.
+# Rooms whose results contain the time and the machine of the measurement.
 SELF_CONTAINED = {
     "connections",
     "crossing",
@@ -88,7 +88,7 @@ SELF_CONTAINED = {
     "spark-engine",
 }
 LONG = {"fanout-large", "latency-large"}
-"""Left out of a quick run that names no rooms: opening ten thousand sockets takes minutes."""
+"""A quick run without room names omits them: opening ten thousand sockets takes minutes."""
 RESULTS = Path(__file__).with_name("results") / "latest.json"
 
 
@@ -127,7 +127,7 @@ def main() -> None:
         run[name]["run"] = {"date": run["date"], "load": loads}
         print(f"{name}: {time.monotonic() - begin:.0f} s", file=sys.stderr, flush=True)
     run["load"].append(round(os.getloadavg()[0], 2))
-    # Keys of JSON are texts; what is shown now and what is read back later shall be the same.
+    # JSON turns keys into strings. Printed results must equal those that are read back later.
     run = json.loads(json.dumps(run))
     print(report.render(run))
     if options.keep:

@@ -1,7 +1,7 @@
-"""Servers that acknowledge what is published to them: `python -m tests.bench.answerers PROTOCOL`.
+"""Servers that acknowledge publishes: `python -m tests.bench.answerers PROTOCOL`.
 
-Each speaks just enough of its protocol for a client to connect and publish; all publishes of one
-read are answered by one write, so that what is measured is the client.
+Each implements just enough of its protocol for a client to connect and publish. One write answers
+all publishes of one read, so that the client is the bottleneck.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def main(protocol: str) -> None:
 
 
 def _answer(connection: socket.socket, answers: Callable[[str], Iterator[Json]]) -> None:
-    """Reads WebSocket messages, answers each."""
+    """Reads WebSocket messages and answers each."""
     protocol = ServerProtocol()
     while data := connection.recv(PIECE):
         protocol.receive_data(data)

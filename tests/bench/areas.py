@@ -1,4 +1,4 @@
-"""Charts of docs/scale.md as SVG: stacked layers, and curves of shares."""
+"""Charts of docs/scale.md as SVG: stacked areas, and cumulative shares."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def page(panels: Sequence[str]) -> str:
 def layers(
     title: str, below: str, places: Sequence[float], heights: Mapping[str, Sequence[float]]
 ) -> str:
-    """Layers on top of each other."""
+    """Areas on top of each other."""
     sums = [0.0] * len(places)
     bands: list[tuple[str, list[float], list[float]]] = []
     for name, values in heights.items():
@@ -62,7 +62,7 @@ def curves(title: str, below: str, lines: Mapping[str, Sequence[tuple[float, flo
 
 
 class _Frame:
-    """Where a value is on the picture."""
+    """The position of a value in the picture."""
 
     def __init__(self, right: float, top: float) -> None:
         self.right = right or 1.0
@@ -89,7 +89,7 @@ class _Frame:
 
 
 def _marks(end: float) -> list[float]:
-    """Round numbers from 0 on, seven at most."""
+    """Round numbers from 0, at most seven."""
     size = 10.0 ** floor(log10(end))
     step = next(step for part in (0.2, 0.5, 1, 2) if (step := part * size) * 6 >= end)
     return [step * number for number in range(int(end / step + 1e-9) + 1)]

@@ -1,7 +1,7 @@
-"""Servers that send prepared messages as fast as they are read: `python -m tests.bench.blasters`.
+"""Servers that send prepared messages at full speed: `python -m tests.bench.blasters`.
 
-Each speaks just enough of its protocol for a client to subscribe, then writes the same number of
-messages in pieces of the same size, so that what is measured is the client.
+Each implements just enough of its protocol for a client to subscribe. Then each writes the same
+number of messages in pieces of the same size, so that the client is the bottleneck.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def main(protocol: str, count: int) -> None:
 
 
 def _frames(connection: socket.socket, protocol: ServerProtocol) -> Iterator[str]:
-    """What the client says after the handshake, frame by frame."""
+    """Yield the frames that the client sends after the handshake."""
     while data := connection.recv(PIECE):
         protocol.receive_data(data)
         for event in protocol.events_received():

@@ -1,4 +1,4 @@
-"""What a cluster needs, from what was measured: costs and the sizes that follow. Pure."""
+"""The resources that a cluster needs, calculated from measured costs. Without I/O."""
 
 from __future__ import annotations
 
@@ -15,38 +15,38 @@ if TYPE_CHECKING:
     from tests.bench.processes import Json
 
 BUSY: Final = 0.6
-"""Share of a core, of a node or of a shard, that a plan makes use of."""
+"""Share of a core, of a node or of a shard, that a plan uses."""
 PACKET: Final = 66
-"""Bytes of Ethernet, IP and TCP around what is sent at once."""
+"""Bytes of Ethernet, IP and TCP headers per write."""
 FRAME: Final = 290
-"""Bytes of a delivered message: an envelope of about 250 in its frame."""
+"""Bytes of a delivered message: an envelope of about 250 bytes in its frame."""
 PING: Final = LIMITS.server_ping_interval / 1000
 """Seconds between two pings of the server, its default."""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What one thing costs. CPU in µs, memory in KiB, traffic in bytes.
+    """Measured costs. CPU in µs, memory in KiB, traffic in bytes.
 
     Attributes:
-        memory: Of the server, for a connection that is idle, with presence.
-        kernel: Of the kernel, for one end of it.
-        redis_memory: Of Redis, for it.
-        idle: CPU a second.
-        accept: To let it in.
-        accept_redis: Of Redis, for that.
-        publish_turn: Of the publishing node, for what it has read at once.
-        publish: … for each message of it.
-        deliver_turn: Of a node with subscribers, for what it has heard at once.
-        channel: … for each topic of it.
-        hear: … for each message of it.
-        write: … for each connection that something is written to.
-        deliver: … for each message and connection.
-        redis_call: Of Redis, for what a node publishes at once.
-        redis_message: … for each message of it, with one node that hears it.
-        redis_listener: … for each further node that hears it.
-        to_redis: From the publishing node to Redis, for a message.
-        from_redis: From Redis to each node that hears it.
+        memory: Memory of the server per idle connection with presence.
+        kernel: Memory of the kernel per socket of such a connection.
+        redis_memory: Memory of Redis per such connection.
+        idle: CPU per second and idle connection.
+        accept: CPU of the server to accept a connection.
+        accept_redis: CPU of Redis to accept a connection.
+        publish_turn: CPU of the publishing node per read from its clients.
+        publish: CPU of the publishing node per message in that read.
+        deliver_turn: CPU of a node with subscribers per read from Redis.
+        channel: CPU of that node per topic in the read.
+        hear: CPU of that node per message in the read.
+        write: CPU of that node per connection that it writes to.
+        deliver: CPU of that node per message and connection.
+        redis_call: CPU of Redis per call of a publishing node.
+        redis_message: CPU of Redis per message in the call, with one receiving node.
+        redis_listener: CPU of Redis per message and additional receiving node.
+        to_redis: Traffic per message from the publishing node to Redis.
+        from_redis: Traffic per message from Redis to each receiving node.
     """
 
     memory: float
@@ -69,13 +69,13 @@ class Costs:
     from_redis: float
 
     def delivering(self, burst: float, channels: float, writes: float, deliveries: float) -> float:
-        """CPU of a node with subscribers, a message.
+        """CPU per message of a node with subscribers.
 
         Args:
-            burst: Messages that are heard at once.
-            channels: Topics that they are of, a message.
-            writes: Connections written to, a message.
-            deliveries: Connections that get it.
+            burst: Messages per read from Redis.
+            channels: Topics per message.
+            writes: Connections written to, per message.
+            deliveries: Connections that receive a message.
         """
         return (
             self.deliver_turn / burst
@@ -86,16 +86,16 @@ class Costs:
         )
 
     def publishing(self, burst: float) -> float:
-        """CPU of the publishing node, a message."""
+        """CPU of the publishing node per message."""
         return self.publish_turn / burst + self.publish
 
     def redis(self, burst: float, listeners: float) -> float:
-        """CPU of Redis, a message."""
+        """CPU of Redis per message."""
         return self.redis_call / burst + self.redis_message + self.redis_listener * (listeners - 1)
 
 
 def fit(results: Json) -> Costs:
-    """The costs behind the rooms `connections` and `crossing` of a run."""
+    """Derive the costs from the results of the rooms `connections` and `crossing`."""
     points: list[Json] = results["crossing"]["points"]
     held: Json = results["connections"]["held"]
     alone: Json = results["connections"]["single"]["contenders"]["memory"]["median"]
@@ -111,7 +111,7 @@ def fit(results: Json) -> Costs:
         memory=single["kib"],
         kernel=held["kernel_kib"] / 2,
         redis_memory=single["redis_kib"],
-        # A node's signs of life to Redis are not its connections'.
+        # A node's heartbeats to Redis are not a cost of its connections.
         idle=alone["idle_cpu_us"],
         accept=single["accept_cpu_us"],
         accept_redis=single["accept_redis_cpu_us"],
@@ -134,7 +134,7 @@ WAYS: Final = ("redis_us", "redis_in", "redis_out")
 
 
 def _of_another(points: Sequence[Json], way: str) -> float:
-    """What one more node that listens adds to bursts, all else being the same."""
+    """The cost per burst of one more receiving node, with everything else equal."""
     found = {(p["listening"], p["topics"], p["subscribers"]): p for p in points if p["burst"] > 1}
     differences: list[float] = [
         point[way] - found[1, topics, subscribers][way]
@@ -145,7 +145,7 @@ def _of_another(points: Sequence[Json], way: str) -> float:
 
 
 def _turns(points: Sequence[Json], name: str) -> tuple[float, float]:
-    """What a turn costs, and what a message costs beside it."""
+    """The cost of a turn, and the additional cost of each message."""
     many, one = (
         median(p[name] for p in points if (p["burst"] == 1) is alone) for alone in (False, True)
     )
@@ -155,7 +155,7 @@ def _turns(points: Sequence[Json], name: str) -> tuple[float, float]:
 
 
 def _least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> list[float]:
-    """Factors, none below zero, with the least sum of squared relative errors."""
+    """Non-negative factors that minimise the sum of squared relative errors."""
     left = list(range(len(rows[0])))
     while True:
         scaled = [[row[n] / value for n in left] for row, value in zip(rows, values, strict=True)]
@@ -169,12 +169,12 @@ def _least_squares(rows: Sequence[Sequence[float]], values: Sequence[float]) -> 
         if least >= 0:
             factors = dict(zip(left, found, strict=True))
             return [factors.get(n, 0.0) for n in range(len(rows[0]))]
-        # What would be negative cannot be told from nothing.
+        # A negative factor cannot be distinguished from 0.
         del left[found.index(least)]
 
 
 def _solve(matrix: list[list[float]]) -> list[float]:
-    """Linear equations by elimination; the last column is the right side."""
+    """Solve linear equations by elimination; the last column is the right side."""
     size = len(matrix)
     for column in range(size):
         pivot = max(range(column, size), key=lambda row: abs(matrix[row][column]))
@@ -193,14 +193,14 @@ def _solve(matrix: list[list[float]]) -> list[float]:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """What is asked of a cluster.
+    """The load of a cluster.
 
     Attributes:
-        name: For people.
-        connections: Open at a time, each a member of one topic.
-        published: Messages a second, all topics.
-        members: Connections of one topic: so many get each message.
-        batch: Messages of many topics that a publisher sends at once.
+        name: Name in the tables.
+        connections: Open connections. Each is a member of one topic.
+        published: Messages per second, on all topics.
+        members: Connections per topic, each of which receives every message of the topic.
+        batch: Messages of different topics that a publisher sends at once.
     """
 
     name: str
@@ -211,22 +211,22 @@ class Workload:
 
     @property
     def delivered(self) -> float:
-        """Messages a second that reach somebody."""
+        """Messages per second that have a receiver."""
         return self.published * self.members
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a workload needs, all nodes together; see `Costs` for the units.
+    """The resources that a workload needs on all nodes together.
 
     Attributes:
-        nodes: Processes of the server, a core each.
-        cores_idle: Cores for connections that do nothing.
-        cores_publishing: Cores that take messages.
-        cores_delivering: Cores that deliver.
+        nodes: Server processes, one core each.
+        cores_idle: Cores for idle connections.
+        cores_publishing: Cores that accept messages.
+        cores_delivering: Cores that deliver messages.
         memory: GiB of the processes.
         kernel: GiB of the kernel for the sockets.
-        shards: Redis processes, a core each.
+        shards: Redis processes, one core each.
         cores_redis: Cores of Redis.
         redis_memory: GiB of presence in Redis, without history.
         out: Gbit/s to clients.
@@ -247,17 +247,17 @@ class Needs:
 
 
 def listeners(nodes: int, members: float) -> float:
-    """Nodes on which at least one of so many members is, on average, where each is anywhere."""
+    """Average number of nodes with at least one member, if members connect to random nodes."""
     return nodes * (1 - float((1 - 1 / nodes) ** members))
 
 
 def plan(work: Workload, costs: Costs, *, per_node: int) -> Needs:
-    """The least cluster for a workload.
+    """Return the smallest cluster for a workload.
 
     Args:
-        work: What is asked.
-        costs: Of one thing each.
-        per_node: Connections of a node at most.
+        work: The workload.
+        costs: The measured costs.
+        per_node: Maximum connections per node.
     """
     nodes = max(1, ceil(work.connections / per_node))
     while True:
@@ -271,7 +271,7 @@ def plan(work: Workload, costs: Costs, *, per_node: int) -> Needs:
 def _needs(work: Workload, costs: Costs, nodes: int) -> Needs:
     hearing = listeners(nodes, work.members)
     here = work.members / hearing
-    # At the load of a plan a node mostly hears one message at a time.
+    # At the load of a plan, a node mostly receives one message per read.
     heard = costs.delivering(1, 1, here, here)
     redis = work.published * costs.redis(work.batch, hearing) / 1e6
     packets = work.delivered * (FRAME + PACKET) + work.connections / PING * (2 + PACKET)

@@ -1,4 +1,4 @@
-"""Small charts side by side, as SVG: both scales logarithmic, so that a power is a line."""
+"""Small charts side by side, as SVG. Both scales are logarithmic, so a power law is a line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ LINE: Final = "#0b6bcb"
 
 
 def panels(unit: str, data: Mapping[str, Sequence[tuple[float, float]]]) -> str:
-    """One panel for each series, two in a row, all with the same scale of costs."""
+    """One panel per series, two in a row, with the same scale of costs."""
     costs = [cost for points in data.values() for _, cost in points]
     low, high = _decades(min(costs), max(costs))
     rows = math.ceil(len(data) / 2)

@@ -1,4 +1,4 @@
-"""Time to connect, and time to replay a hundred messages, through the real server.
+"""Time to connect, and time to replay a hundred messages, with the real server.
 
 `python -m tests.bench.connecting NAME TIMES WS HTTP TOKEN` is the client of one round.
 """
@@ -51,7 +51,7 @@ def measure(*, quick: bool) -> Json:
 
 @dataclass(frozen=True)
 class Target:
-    """Where to connect."""
+    """The server to connect to."""
 
     ws: str
     http: str
@@ -67,7 +67,7 @@ async def _ask(connection: ClientConnection, frame: Json, kind: str) -> Json:
 
 
 async def connect_bare(target: Target) -> float:
-    """Dial, `auth.ok`, `subscribed`, with `websockets` alone."""
+    """Connect, `auth.ok`, `subscribed`, with `websockets` alone."""
     from websockets.asyncio.client import connect
 
     begin = time.perf_counter()
@@ -78,7 +78,7 @@ async def connect_bare(target: Target) -> float:
 
 
 async def connect_sdk(target: Target) -> float:
-    """Building the client, until its first subscription stands."""
+    """Build the client and wait for its first subscription."""
     from hanzoai.pubsub import PubSubClient
 
     begin = time.perf_counter()
@@ -102,7 +102,7 @@ async def replay_bare(target: Target) -> float:
 
 
 async def replay_sdk(target: Target) -> float:
-    """`subscribe(history=100)` on a connected client, until `async for` gave the last message."""
+    """`subscribe(history=100)` on a connected client, until `async for` returns the last one."""
     from hanzoai.pubsub import PubSubClient
 
     async with PubSubClient(target.ws, target.token, rest_url=target.http) as ps:

@@ -1,4 +1,4 @@
-"""Idle connections with presence: what one costs, how fast they come, and how many are held."""
+"""Idle connections with presence: cost per connection, connections per second, and maximum."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 BACKPLANES = ("memory", "Redis")
 WARM = 200
-"""Connections before the first that count: they pay for what is shared."""
+"""Connections opened before the measurement, so that shared memory is already allocated."""
 AT_ONCE = 64
-"""Of one process of clients, on their way at a time."""
+"""Connections that one client process opens at the same time."""
 WANTED = 95_000
 SETTLE = 2.0
-"""Seconds."""
+"""Time limit in seconds."""
 PING = LIMITS.server_ping_interval / 1000
 """Seconds between two pings of the server, its default."""
 
@@ -65,7 +65,7 @@ def _single(connections: int, rounds: int, turns: int) -> Json:
             pids = [pid, redis] if redis else [pid]
             before = [(resident_kib(pid), cpu_seconds(pid)) for pid in pids]
             opened = _open(crowd, server, key, WARM, connections)
-            # Of the server, and of Redis where there is one.
+            # Of the server, and of Redis if there is one.
             grown, used = [0.0, 0.0], [0.0, 0.0]
             for place, (process, (kib, cpu)) in enumerate(zip(pids, before, strict=True)):
                 grown[place] = (resident_kib(process) - kib) / connections
@@ -92,7 +92,7 @@ def _single(connections: int, rounds: int, turns: int) -> Json:
 
 
 def _held(processes: int, each: int, turns: int) -> Json:
-    """So many servers, each with a process of clients of its own."""
+    """Several servers, each with its own process of clients."""
     with ExitStack() as stack:
         servers = [stack.enter_context(served(auth_deadline=60_000)) for _ in range(processes)]
         crowds = [stack.enter_context(worker("tests.bench.crowd")) for _ in servers]
@@ -125,8 +125,8 @@ def _held(processes: int, each: int, turns: int) -> Json:
 
 
 def _idle(crowds: Sequence[Worker], pids: Sequence[int], turns: int) -> Json:
-    """What the connections cost while nothing happens but so many turns of pings."""
-    # What the last to come brought about passes first.
+    """The cost of the connections while only pings are sent, for some pings per connection."""
+    # First wait until the work of the last connections is done.
     _everybody(crowds, SETTLE)
     cpu = sum(map(cpu_seconds, pids))
     begin = time.monotonic()
@@ -171,7 +171,7 @@ def _open(crowd: Worker, server: Server, key: str, first: int, count: int, sourc
 
 @contextmanager
 def served(**settings: object) -> Generator[tuple[Server, str]]:
-    """The server, and the key that its tokens are signed with."""
+    """The server, and the key that signs its tokens."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "dev.key"
         key = load_key(file).decode()
@@ -181,7 +181,7 @@ def served(**settings: object) -> Generator[tuple[Server, str]]:
 
 @contextmanager
 def redis_server() -> Generator[tuple[str, int]]:
-    """A Redis that keeps everything in memory; its URL and its process."""
+    """A Redis without persistence: its URL and its process."""
     program = shutil.which("redis-server")
     if program is None:
         raise RuntimeError("redis-server is not installed (apt-get install redis-server)")
@@ -202,7 +202,7 @@ def redis_server() -> Generator[tuple[str, int]]:
 
 
 def _kernel_kib() -> int:
-    """What the kernel has allocated for itself, sockets among it: on the whole machine."""
+    """Memory that the kernel has allocated for itself, including sockets, on the whole machine."""
     lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
     found = dict(line.split(":") for line in lines)
     return int(found["Slab"].split()[0])

@@ -1,4 +1,4 @@
-"""What a message costs that is published on one node and delivered on others, over Redis."""
+"""The cost of a message that is published on one node and delivered on others, over Redis."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from tests.bench.servers import Server
 
 BURSTS = (50, 1)
-"""Messages that are on their way at most."""
+"""Maximum number of messages in transit."""
 SUBSCRIBERS = (1, 10, 100, 1_000)
-"""Of one topic, on one node."""
+"""Subscribers of one topic on one node."""
 SESSIONS = 50
-"""Topics with one subscriber each, published to in turn."""
+"""Topics with one subscriber each. The publisher uses them in turn."""
 CONTENT = "x" * 150
 SILENCE = 10.0
-"""Seconds."""
+"""Time limit in seconds."""
 
 
 def measure(*, quick: bool) -> Json:
@@ -57,7 +57,7 @@ def _case(
     case: tuple[int, int, int],
     messages: int,
 ) -> Iterator[Json]:
-    """The points of so many listening nodes, topics, and subscribers of each topic on each node."""
+    """The measurements for a number of receiving nodes, topics, and subscribers of each."""
     listening, topics, subscribers = case
     hearing = nodes[1 : 1 + listening]
     pids = [*(server.worker.pid for server, _ in (nodes[0], *hearing)), redis[1]]
@@ -86,7 +86,7 @@ def _case(
                 "topics": topics,
                 "subscribers": subscribers,
                 "burst": burst,
-                # Of what is read at once, a connection gets one write.
+                # All messages of one read are delivered in one write per connection.
                 "channels": min(topics, burst) / burst,
                 "writes": (min(topics, burst) * subscribers + 1) / burst,
                 "deliveries": subscribers + 1,
@@ -99,7 +99,7 @@ def _case(
 
 
 class Road:
-    """From a publisher on one node to a subscriber on another, which hears all that is sent."""
+    """From a publisher on one node to a subscriber on another, which receives all messages."""
 
     def __init__(
         self, near: Server, far: Server, topics: Sequence[str], crowds: Sequence[Worker]
@@ -113,10 +113,10 @@ class Road:
         self._said = time.monotonic()
 
     def travel(self, count: int, burst: int) -> int:
-        """Send about so many messages, the topics in turn, a burst when the last has come through.
+        """Send messages to the topics in turn, one burst after the previous one has arrived.
 
         Returns:
-            How many were sent: of the last one of each topic everybody waits.
+            The number sent. On each topic, every subscriber waits for the last message.
         """
         for crowd in self._crowds:
             crowd.ask(do="drain")
@@ -134,7 +134,7 @@ class Road:
 
     def _send(self, messages: Sequence[tuple[str, str]]) -> None:
         if time.monotonic() - self._said > SILENCE:
-            # Who only listens is taken for lost.
+            # The server cuts a client that never sends anything.
             self._said = time.monotonic()
             self._end.send({"type": "ping"})
         frames = [_frame(topic, content) for topic, content in messages]
@@ -145,7 +145,7 @@ class Road:
             self._end.until("message")
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connections."""
         self._publisher.close()
         self._end.close()
 

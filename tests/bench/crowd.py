@@ -1,7 +1,7 @@
 """Many idle clients in one process: `python -m tests.bench.crowd`.
 
-Takes JSON commands on standard input, one a line: `open`, `idle`, `drain`, `close`. Each client has
-a token and a user of its own and answers pings as browsers do.
+Reads JSON commands from standard input, one per line: `open`, `idle`, `drain`, `close`. Each client
+has its own token and user, and answers pings as browsers do.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ UPGRADE: Final = (
 )
 IP_BIND_ADDRESS_NO_PORT: Final = 24
 PATIENCE: Final = 120.0
-"""Seconds without any progress."""
+"""Seconds without progress before it gives up."""
 
 
 class Client:
-    """One connection on its way in; nothing of it is kept once it is in."""
+    """A connection that is being opened. The object is dropped once it is open."""
 
     __slots__ = ("began", "got", "number", "socket", "step")
 
@@ -68,21 +68,21 @@ class Crowd:
         members: int = 2,
         presence: bool = True,
     ) -> Json:
-        """Open so many, so many of them on their way at a time.
+        """Open connections, a limited number at a time.
 
         Args:
-            port: Of the server's WebSockets, on 127.0.0.1.
-            source: Address they come from.
-            key: Signs their tokens.
-            first: Number of the first.
-            count: How many.
-            at_once: On their way at a time.
-            name: Their topics are NAME.0, NAME.1, …
-            members: So many neighbours share a topic.
-            presence: Whether they ask for presence.
+            port: WebSocket port of the server on 127.0.0.1.
+            source: Source address of the connections.
+            key: Key that signs their tokens.
+            first: Number of the first client.
+            count: Number of clients.
+            at_once: Connections to open at the same time.
+            name: Prefix of their topics: NAME.0, NAME.1, …
+            members: Number of consecutive clients that share a topic.
+            presence: Whether they request presence.
 
         Returns:
-            Seconds for all, and milliseconds from dialing until one was in.
+            Seconds for all, and milliseconds per connection from connecting until it was open.
         """
         self._topic, self._members, self._presence = name, members, presence
         numbers = iter(range(first, first + count))
@@ -112,7 +112,7 @@ class Crowd:
         }
 
     def _step(self, client: Client, key: bytes) -> bool:
-        """What the socket is ready for; whether the client is in."""
+        """Handle what the socket is ready for; return whether the connection is open."""
         channel = client.socket
         if client.step == 0:
             channel.sendall(UPGRADE)
@@ -144,7 +144,7 @@ class Crowd:
         return (b'"presence.snapshot"' if self._presence else b'"subscribed"') in got
 
     def drain(self) -> Json:
-        """Throw away what comes until every client has seen the last message."""
+        """Discard incoming data until every client has received the last message."""
         tails = dict.fromkeys(self._sockets, b"")
         deadline = time.monotonic() + PATIENCE
         while tails:
@@ -163,7 +163,7 @@ class Crowd:
         return {"drained": len(self._sockets)}
 
     def idle(self, seconds: float) -> Json:
-        """Answer pings for so long; how many came, and the least and the most to a client."""
+        """Answer pings for some seconds; return the total, and minimum and maximum per client."""
         self._pings = dict.fromkeys(self._pings, 0)
         other = 0
         deadline = time.monotonic() + seconds
@@ -191,7 +191,7 @@ class Crowd:
         return False
 
     def close(self) -> Json:
-        """End them all, without a word."""
+        """Close all sockets without a closing handshake."""
         count = len(self._sockets)
         for channel in self._sockets.values():
             channel.close()
@@ -207,7 +207,7 @@ def _dial(numbers: Iterator[int], port: int, source: str) -> Client | None:
     channel = socket.socket()
     channel.setblocking(False)
     channel.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # The port is chosen when it is known where to: so each source has all ports for each server.
+    # Choose the port on connect, so that each source can use all ports for each server.
     channel.setsockopt(socket.IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, 1)
     channel.bind((source, 0))
     failed = channel.connect_ex(("127.0.0.1", port))
@@ -232,7 +232,7 @@ def main() -> None:
         what = _DO.fullmatch(command.pop("do"))
         assert what is not None
         if what[0] == "drain":
-            # Said before it begins, so that the publisher may.
+            # Print this before the loop starts, so that the publisher can start.
             print("{}", flush=True)
         print(json.dumps(getattr(crowd, what[0])(**command)), flush=True)
 

@@ -1,4 +1,4 @@
-"""What doubling subscribers, topics, patterns and payload does to the cost of a publish."""
+"""How the cost of a publish grows with subscribers, topics, patterns and payload."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 CHART = ROOT / "docs" / "assets" / "cost-curve.svg"
 FEW = 10
-"""Subscribers of the topic where something else is doubled."""
+"""Subscribers of the topic while another quantity is doubled."""
 POINTS = {
     "subscribers": tuple(2**n for n in range(11)),
     "topics": tuple(2**n for n in range(11)),
@@ -33,7 +33,7 @@ SAID = {
     "bytes": f"of an envelope, to {FEW} subscribers",
 }
 SECONDS = 120
-"""Of all rounds: on a busy machine there are fewer."""
+"""Time limit for all rounds in seconds. A busy machine does fewer rounds."""
 PATTERNS_EACH = 200
 """Patterns of one connection."""
 
@@ -51,7 +51,7 @@ def measure(*, quick: bool) -> Json:
 
 
 class _Publisher:
-    """Publishes one message at a time and waits for the answer; subscribed to nothing."""
+    """Publishes one message at a time and waits for the answer. Has no subscriptions."""
 
     def __init__(self, server: Server, readers: Worker) -> None:
         self._server = server
@@ -59,7 +59,7 @@ class _Publisher:
         self._connection = Connection(server.ws, server.token)
 
     def cost(self, topics: list[str], size: int, publishes: int) -> float:
-        """CPU µs of the server for each publish, over the topics in turn."""
+        """CPU µs of the server per publish, over the topics in turn."""
         frames = [publication("hanzo", each, content(each, size), ref="1") for each in topics]
         self._readers.ask(do="drain")
         for topic in topics:
@@ -89,7 +89,7 @@ def _subscribers(server: Server, readers: Worker, publishes: int) -> Iterator[tu
     for point in POINTS["subscribers"]:
         _open(server, readers, ["demo.curve"], point - opened)
         opened = point
-        # Few readers cost little: more of them are needed to see it.
+        # With few subscribers the cost is small, so more messages are needed to measure it.
         times = publishes * 4 if point <= 64 else publishes
         yield point, publisher.cost(["demo.curve"], ENVELOPE_BYTES, times)
 
@@ -159,7 +159,7 @@ def render(room: Json) -> str:
 
 
 def draw(room: Json) -> None:
-    """Writes the picture of this room."""
+    """Write the picture of this room."""
     panels = {
         f"{axis} {said}": [
             (float(point), cost) for point, cost in room["axes"][axis]["median"].items()

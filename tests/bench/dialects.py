@@ -1,6 +1,6 @@
-"""How a subscriber and a publisher speak to each server: HIP-56, NATS over WebSocket, Redis, SSE.
+"""Subscribers and publishers of each protocol: HIP-56, NATS over WebSocket, Redis, SSE.
 
-A delivery is known by the mark in its content, so that nobody decodes what is measured.
+A mark in the content identifies a delivery, so that nothing measured needs to be decoded.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     Step = tuple[bytes, bytes]
-    """What is sent, and what is in the answer."""
+    """A request, and a part of its answer."""
 
 MARK: Final = b"@M@"
 END: Final = b"@M@END@"
 ENVELOPE_BYTES: Final = 250
 AT_ONCE: Final = 200
-"""Connections that are opened side by side."""
+"""Connections that are opened at the same time."""
 UPGRADE: Final = (
     "GET {path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
     "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\nSec-WebSocket-Version: 13\r\n\r\n"
@@ -31,7 +31,7 @@ UPGRADE: Final = (
 
 
 def steps(dialect: str, url: str, token: str, topic: str) -> Sequence[Step]:
-    """From a fresh connection to a subscription of the topic."""
+    """The requests from a new connection to a subscription of the topic."""
     parts = urlsplit(url)
     upgrade = UPGRADE.format(path=parts.path or "/", host=parts.netloc).encode()
     match dialect:
@@ -66,7 +66,7 @@ def steps(dialect: str, url: str, token: str, topic: str) -> Sequence[Step]:
 def publication(
     dialect: str, topic: str, content: str, *, ref: str | None = None, stamp: int = 42
 ) -> bytes:
-    """The bytes that publish one message; the real server answers one with a ``ref``."""
+    """The bytes that publish one message; the real server answers each with a ``ref``."""
     if dialect == "hanzo":
         data = {"content": content, "stamp": stamp}
         message: dict[str, object] = {"topic": topic, "type": "token", "data": data}
@@ -86,7 +86,7 @@ def publication(
 
 
 def envelope(topic: str, content: str, stamp: int = 42) -> bytes:
-    """What the real server makes of a message; to the others it is given ready made."""
+    """The envelope that the real server makes of a message. Other servers receive it ready-made."""
     return _compact(
         {
             "id": "msg_01JMZ3X8Q20000000000000000",
@@ -101,7 +101,7 @@ def envelope(topic: str, content: str, stamp: int = 42) -> bytes:
 
 
 def content(topic: str, size: int = ENVELOPE_BYTES) -> str:
-    """A marked content with which the envelope has this size."""
+    """Marked content that gives the envelope this size."""
     rest = size - len(envelope(topic, MARK.decode()))
     return MARK.decode() + "x" * max(0, rest)
 
@@ -109,7 +109,7 @@ def content(topic: str, size: int = ENVELOPE_BYTES) -> str:
 def dial(
     dialect: str, url: str, token: str, topics: Sequence[str]
 ) -> list[tuple[socket.socket, bytes]]:
-    """Connections that are subscribed, one a topic, and what each has read already."""
+    """Subscribed connections, one per topic, and the bytes that each has already read."""
     opened: list[tuple[socket.socket, bytes]] = []
     for start in range(0, len(topics), AT_ONCE):
         some = topics[start : start + AT_ONCE]
@@ -136,7 +136,7 @@ def _dial(
 
 
 def _until(connection: socket.socket, mark: bytes, said: bytes) -> bytes:
-    """Reads past the mark; answers what came behind it, from its next line or frame on."""
+    """Read past the mark; return the rest, from the next line or frame."""
     while mark not in said:
         data = connection.recv(PIECE)
         if not data:
@@ -146,18 +146,18 @@ def _until(connection: socket.socket, mark: bytes, said: bytes) -> bytes:
 
 
 class Publisher:
-    """Publishes, and reads along as a subscriber of the same topic."""
+    """Publishes, and reads as a subscriber of the same topic."""
 
     def __init__(self, dialect: str, url: str, token: str, topic: str) -> None:
         ((self.socket, _),) = dial(dialect, url, token, [topic])
         self._buffer = memoryview(bytearray(PIECE))
 
     def send(self, frames: bytes) -> None:
-        """Publish what these bytes say."""
+        """Send the bytes of a publish."""
         self.socket.sendall(frames)
 
     def back(self, messages: int) -> None:
-        """Wait until so many have come back."""
+        """Wait until this number of messages has come back."""
         tail = b""
         while messages > 0:
             size = self.socket.recv_into(self._buffer)
@@ -165,7 +165,7 @@ class Publisher:
                 raise ConnectionError("the server has closed the connection")
             data = tail + bytes(self._buffer[:size])
             messages -= data.count(MARK)
-            # A mark that is cut in two counts when its rest has come.
+            # A mark that is split between two reads counts when its rest arrives.
             tail = data[-(len(MARK) - 1) :]
 
     def close(self) -> None:

@@ -1,6 +1,6 @@
-/* The floor in C: hands every message of a publisher to all subscribers, one write for each of
- * both. It speaks as much WebSocket as the readers of the benchmark need: the key of the handshake
- * is not answered, frames come whole and masked with 0, nothing is checked. */
+/* The minimum in C: sends every message of a publisher to all subscribers, with one write for each
+ * message and subscriber. It implements only what the readers of the benchmark need of WebSocket:
+ * it ignores the key of the handshake, expects whole frames masked with 0, and checks nothing. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,7 +16,7 @@
 enum { MAX_FILES = 65536, PIECE = 65536, EVENTS = 256 };
 
 static struct {
-  char *rest; /* what is not yet a whole frame or head */
+  char *rest; /* an incomplete frame or head */
   size_t size;
   int open;
 } peers[MAX_FILES];

@@ -1,4 +1,4 @@
-"""What one delivery costs a server, when a publisher keeps it busy."""
+"""The server's cost per delivery while a publisher keeps it busy."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 TOPIC = "demo.fanout"
 BURSTS = (50, 8, 4, 1)
-"""Messages that a publisher sends at once; the next ones when these have come back."""
+"""Messages that a publisher sends at once; it sends the next burst when these have come back."""
 TARGETED = (1, 4)
-"""Those for which targets were set: they cost the peers what they cost then."""
+"""Burst sizes with targets, which are based on the cost of the peers at these sizes."""
 SIZES = {10: 6_000, 100: 1_000, 1_000: 80, 10_000: 16}
 """Messages of each burst size, by number of subscribers."""
 LARGE = 10_000
-"""So many subscribers are not sent bursts of 50: peers that do not join them take minutes."""
+"""No bursts of 50 with this many subscribers: peers that don't batch writes would take minutes."""
 CONTENDERS = (
     peers.OURS,
     peers.OURS_ON_REDIS,
@@ -33,18 +33,18 @@ CONTENDERS = (
     peers.BROADCAST,
 )
 SECONDS = 300
-"""Of one room: on a busy machine there are fewer rounds."""
+"""Time limit of one room in seconds. A busy machine does fewer rounds."""
 STORE = "store, "
 
 
 def measure(*, quick: bool) -> Json:
-    """Up to a thousand subscribers."""
+    """Measure up to a thousand subscribers."""
     share, rounds = (10, 1) if quick else (1, 3)
     return _measure([size for size in SIZES if size < LARGE], share, rounds)
 
 
 def measure_large(*, quick: bool) -> Json:
-    """Ten thousand, in a room of its own, as opening so many takes most of the time."""
+    """Measure ten thousand subscribers. A room of its own: opening them takes most of the time."""
     return _measure([LARGE], 1, 1 if quick else 3)
 
 
@@ -67,7 +67,7 @@ def _measure(of: list[int], share: int, rounds: int) -> Json:
 
 
 def _of_size(found: Mapping[str, Json], size: int) -> Json:
-    """What was found at one size, by contender; a figure's name begins with its size."""
+    """The results for one size, by contender; a figure's name begins with its size."""
     start = f"{size} "
     return {
         name: {
@@ -100,7 +100,7 @@ def _run(name: str, sizes: list[int], share: int) -> Iterator[tuple[str, float]]
             for burst in BURSTS:
                 if subscribers >= LARGE and burst == max(BURSTS):
                     continue
-                # Many bursts of the largest kind cost little, and short runs are blurred.
+                # Large bursts are cheap and short runs imprecise, so there are more large bursts.
                 sent = messages * (4 if burst > 1 and subscribers < LARGE else 1)
                 sent = max(burst, sent - sent % burst)
                 before = {key: cpu_seconds(each.pid) for key, each in watched.items()}
@@ -131,7 +131,7 @@ def _load(
 
 
 def render_large(room: Json) -> str:
-    """As `render`, without saying again what is measured."""
+    """Like `render`, without repeating what is measured."""
     said = (
         f"### Fan-out to {LARGE:,}\n\n"
         f"As above, without bursts of 50; {rounds_of(room)}.{measured(room)}"
@@ -140,7 +140,7 @@ def render_large(room: Json) -> str:
 
 
 def render(room: Json) -> str:
-    """The tables of this room, with what of the targets is met."""
+    """The tables of this room, and which targets are met."""
     parts = [
         "### Fan-out\n\n"
         "CPU time of the server, in µs, for each delivery of an envelope of "
@@ -160,7 +160,7 @@ def render(room: Json) -> str:
 
 
 def _tables(room: Json) -> list[str]:
-    """A table for each burst that was measured, and what of the targets is met."""
+    """A table for each burst size, and which targets are met."""
     bursts = [burst for burst in sorted(BURSTS) if str(burst) in _bursts(room)]
     return [*(_table(room, str(burst)) for burst in bursts), _verdict(room, bursts)]
 

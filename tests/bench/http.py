@@ -1,4 +1,4 @@
-"""Publishing over REST and fan-out over event streams, beside bare servers of the same kind."""
+"""Publishing over REST and fan-out over event streams, beside minimal servers of the same kind."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 TOPIC = "demo.http"
 POSTERS = 8
-"""Connections that are kept alive; each has one request on its way."""
+"""Keep-alive connections with one request in transit each."""
 STREAMS = (100, 1_000)
 BURSTS = (8, 1)
 REST = {"hanzo-pubsub serve": "", "aiohttp, bare": "rest"}
@@ -97,7 +97,7 @@ def _stream(server: Server, subscribers: int, messages: int) -> Mapping[str, flo
         one = publication(server.dialect, TOPIC, content(TOPIC))
         last = publication(server.dialect, TOPIC, END.decode())
         figures: dict[str, float] = {}
-        # The first turn, which warms up, is overwritten.
+        # The first turn is a warm-up; its result is overwritten.
         for burst in (1, *BURSTS):
             readers.ask(do="drain")
             before = cpu_seconds(server.worker.pid)

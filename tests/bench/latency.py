@@ -1,4 +1,4 @@
-"""Publish to delivery: at paced loads, near the most that is kept up with, and beside C."""
+"""Latency from publish to delivery: at fixed loads, near the maximum load, and beside C."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ if TYPE_CHECKING:
 TOPIC = "demo.latency"
 WARM_UP = 10
 LOADS = {1: 100, 100: 100, 1_000: 10}
-"""Messages a second by number of subscribers."""
+"""Messages per second, by number of subscribers."""
 SATURATED = 1_000
-"""Subscribers of the load that is a share of the most that is kept up with."""
+"""Subscribers for the load that is a share of the maximum."""
 SHARE = 0.8
 BURST = 8
 WARM_BURSTS = 2
 MANY = 10_000
 MANY_EVERY = 0.6
-"""Seconds between two messages to the many."""
+"""Seconds between two messages to many subscribers."""
 SECONDS = 70
-"""Of all rounds of each kind of load: on a busy machine there are fewer."""
+"""Time limit for all rounds of a kind of load, in seconds. A busy machine does fewer rounds."""
 LIMIT_MS = 50
 TO_C = 1.3
 HEAD = (
@@ -43,7 +43,7 @@ HEAD = (
 
 
 def measure(*, quick: bool) -> Json:
-    """Paced loads."""
+    """Measure fixed loads."""
     seconds, rounds = (2, 1) if quick else (6, 3)
 
     def run(name: str) -> dict[str, float]:
@@ -56,7 +56,7 @@ def measure(*, quick: bool) -> Json:
 
 
 def measure_large(*, quick: bool) -> Json:
-    """Near the most that is kept up with, and to the many beside C."""
+    """Measure near the maximum load, and with many subscribers beside C."""
     seconds, rounds = (2, 1) if quick else (4, 3)
 
     def saturated(name: str) -> dict[str, float]:
@@ -89,7 +89,7 @@ def _run(subscribers: int, rate: float, messages: int) -> dict[str, float]:
 
 
 def _saturated(seconds: float) -> dict[str, float]:
-    """The most that is kept up with in bursts, then the latency at a share of it."""
+    """The maximum rate in bursts, then the latency at a share of it."""
     with real_server(**UNHEARD) as server, worker("tests.bench.readers") as readers:
         _open(readers, server, SATURATED)
         publisher = Publisher(server.dialect, server.ws, server.token, TOPIC)
@@ -142,7 +142,7 @@ def _answer(readers: Worker) -> Json:
 
 
 def render(room: Json) -> str:
-    """The table of the paced loads."""
+    """The table of the fixed loads."""
     rows = [
         _row(int(subscribers), room["loads"][subscribers], found["median"])
         for subscribers, found in room["subscribers"].items()
@@ -156,7 +156,7 @@ def render(room: Json) -> str:
 
 
 def render_large(room: Json) -> str:
-    """The tables of what is hard."""
+    """The tables of the high loads and of many subscribers."""
     best = room["saturated"][peers.OURS]["median"]
     rate = SHARE * best["rate"]
     return (

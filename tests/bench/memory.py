@@ -1,4 +1,4 @@
-"""Memory of the server for each idle connection that is authenticated and subscribed."""
+"""Memory of the server per idle connection that is authenticated and subscribed."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def measure(*, quick: bool) -> Json:
         start = real_server() if kind is None else peer_server(kind)
         with start as server, worker("tests.bench.readers") as readers:
             where = {"url": server.ws, "token": server.token}
-            # The first ones pay for what is shared.
+            # The first connections allocate shared memory.
             readers.ask(do="open", **where, topics=["demo.idle.first"], count=100)
             before = resident_kib(server.worker.pid)
             cpu = cpu_seconds(server.worker.pid)

@@ -1,4 +1,4 @@
-"""The mesh beside Redis pub/sub and Zenoh: three nodes, one publishes and two receive, in turns."""
+"""The mesh beside Redis pub/sub and Zenoh: one of three nodes publishes, two receive, in turns."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 TOPIC = "demo.bench"
 MARK = "demo.mark"
-"""Each node subscribes to it: it shows that all before has come."""
+"""Each node subscribes to this topic; its messages show that all earlier ones have arrived."""
 SYSTEMS = ("mesh", "redis", "zenoh")
 LABELS = {"mesh": "mesh", "redis": "Redis pub/sub", "zenoh": "Zenoh"}
 INTERESTED = (0, 1, 2, 4)
@@ -141,7 +141,7 @@ def _run(system: str, messages: int) -> Json:
 
 
 async def _cpu_of(store: Store) -> float:
-    """CPU time in s."""
+    """CPU time in seconds."""
     told: Any = await store.command("INFO", "cpu")
     lines = (told.decode() if isinstance(told, bytes) else str(told)).splitlines()
     fields = dict(line.split(":", 1) for line in lines if ":" in line)
@@ -167,7 +167,7 @@ async def _play(
     await loop.run_in_executor(None, control.recv)
     cpu = time.process_time()
     if role == "publish":
-        # The others have subscribed before this one was started to go.
+        # The other nodes have subscribed before this one was started.
         await asyncio.sleep(0.5)
         start = loop.time()
         for n in range(messages):
@@ -294,7 +294,7 @@ async def _bytes() -> Json:
 
 
 class _Counter:
-    """A proxy that counts what passes it, both ways."""
+    """A proxy that counts the bytes in both directions."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -336,13 +336,13 @@ async def _cost(
     heard: Callable[[], bool],
     messages: int = 100,
 ) -> float:
-    """Bytes per message: of messages with a mark behind them, less those of the mark alone."""
+    """Bytes per message: those of messages followed by a mark, less those of the mark alone."""
 
     async def batch(count: int) -> int:
         before = counter.bytes
         for _ in range(count):
             await publish(TOPIC, f"{time.monotonic_ns():020d}{PAD}")
-            # One at a time: some systems join what is published at once.
+            # Publish one at a time: some systems merge messages that are published together.
             await asyncio.sleep(0.002)
         await publish(MARK, "mark")
         while not heard():  # noqa: ASYNC110 - threads hear, too
@@ -417,7 +417,7 @@ async def _bytes_of_zenoh() -> Json:
 def _zenoh_session(api: Any, where: str, port: int) -> Any:
     config = api.Config()
     config.insert_json5("scouting/multicast/enabled", "false")
-    # The others would connect to each other, too, past the proxy.
+    # Otherwise the other nodes would connect to each other and bypass the proxy.
     config.insert_json5("scouting/gossip/enabled", "false")
     config.insert_json5(f"{where}/endpoints", f'["tcp/127.0.0.1:{port}"]')
     return api.open(config)
@@ -446,7 +446,7 @@ async def _zenoh_cost(api: Any, first: Any, counter: _Counter, interested: int) 
             due[0] = len(marks) + len(others)
         first.put(topic.replace(".", "/"), data)
 
-    # Until all have said what they want, marks reach some of them alone.
+    # Until all nodes have announced their subscriptions, marks reach only some of them.
     async with asyncio.timeout(_PATIENCE):
         while len(marks) % len(others) or not marks:
             marks.clear()

@@ -1,4 +1,4 @@
-"""Servers of others to compare with; who is not installed does not take part."""
+"""Other servers to compare with. Servers that are not installed are left out."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ NATS = "nats-server, WebSocket"
 REDIS = "Redis pub/sub"
 BROADCAST = "websockets.broadcast"
 NEEDED = {OURS_ON_REDIS: "redis-server", REDIS: "redis-server", NATS: "nats-server", EPOLL: "cc"}
-"""Programs, each a package of Debian by that name but for `cc` (gcc)."""
+"""Programs, each with the name of its Debian package, except `cc` (gcc)."""
 _SOURCE = Path(__file__).with_name("epoll_server.c")
 _PATIENCE = 20.0
 
 
 def present(names: tuple[str, ...]) -> list[str]:
-    """Those of these that can run here."""
+    """Return the contenders that can run on this machine."""
     return [name for name in names if name not in NEEDED or _found(NEEDED[name]) is not None]
 
 
@@ -56,7 +56,7 @@ def start(name: str) -> AbstractContextManager[Server]:
 
 
 def versions() -> dict[str, str]:
-    """What the programs say of themselves."""
+    """The versions that the programs report."""
     found: dict[str, str] = {}
     for program in ("nats-server", "redis-server"):
         path = _found(program)
@@ -68,7 +68,7 @@ def versions() -> dict[str, str]:
 
 
 def _found(program: str) -> str | None:
-    # Debian puts some servers where users do not look.
+    # Debian installs some servers outside the users' PATH.
     return shutil.which(program) or shutil.which(program, path="/usr/sbin:/usr/local/bin")
 
 
@@ -109,7 +109,7 @@ def _redis() -> Generator[Server]:
     with tempfile.TemporaryDirectory() as folder:
         port = _free_port()
         flags = ("--save", "", "--maxclients", "15000", "--dir", folder, "--bind", "127.0.0.1")
-        # A burst to thousands is more than it allows a subscriber by default.
+        # By default, a burst to thousands exceeds the output buffer that it allows a subscriber.
         limit = ("--client-output-buffer-limit", "pubsub 0 0 0", "--logfile", f"{folder}/log")
         with worker(_need("redis-server"), "--port", str(port), *flags, *limit) as child:
             _await(port)
@@ -128,10 +128,10 @@ def _free_port() -> int:
 
 
 def _await(port: int) -> None:
-    """Until somebody listens.
+    """Wait until a server listens.
 
     Raises:
-        RuntimeError: Nobody did in time.
+        RuntimeError: No server listened in time.
     """
     deadline = time.monotonic() + _PATIENCE
     while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""Contenders in processes of their own, and the order in which they take turns."""
+"""Contenders in separate processes, and the order in which they run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PATIENCE = 150.0
 
 
 class Worker:
-    """A child process that speaks JSON, one object a line."""
+    """A child process that exchanges JSON, one object per line."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -66,7 +66,7 @@ def _stream(pipe: IO[str] | None) -> IO[str]:
 
 @contextmanager
 def worker(*command: str) -> Generator[Worker]:
-    """Runs `python -m COMMAND…`, or a program by its absolute path; ends it at the end."""
+    """Run `python -m COMMAND…`, or a program by its absolute path; end it after the block."""
     program = command if command[0].startswith("/") else (sys.executable, "-m", *command)
     child = Worker(
         subprocess.Popen(
@@ -80,7 +80,7 @@ def worker(*command: str) -> Generator[Worker]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """CPU time that a process has used: all its threads, user and system, to the nanosecond."""
+    """CPU time of a process in seconds: all threads, user and system."""
     total = 0
     for task in Path(f"/proc/{pid}/task").iterdir():
         total += int((task / "schedstat").read_text(encoding="ascii").split()[0])
@@ -101,13 +101,13 @@ def interleave(
     run: Callable[[str], Mapping[str, float]],
     seconds: float = math.inf,
 ) -> dict[str, Json]:
-    """Runs A B C, A B C, …; for each the median of every figure, and all values of it.
+    """Run A B C, A B C, …; return for each the median of every figure, and all values.
 
     Args:
-        contenders: Who takes turns.
-        rounds: How often.
-        run: One turn.
-        seconds: No round is begun that would end later than that, but for the first.
+        contenders: Names of the contenders.
+        rounds: Number of rounds.
+        run: Runs one turn of a contender.
+        seconds: Time limit. No round starts that would end later, except the first.
     """
     values: dict[str, dict[str, list[float]]] = {name: {} for name in contenders}
     begin = time.monotonic()

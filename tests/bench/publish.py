@@ -1,4 +1,4 @@
-"""What an acknowledged publish costs a client, in Python and in Node, beside the named peers."""
+"""A client's cost of an acknowledged publish, in Python and in Node, beside other clients."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 WINDOWS = (32, 1)
-"""Publishes without an answer at a time."""
+"""Unanswered publishes at a time."""
 
 NODE = {
     "ws + JSON, answers by ref": "hip56",
@@ -26,10 +26,10 @@ LANGUAGES = {
     "Python": ("websockets + json, answers by ref", "hanzoai.pubsub"),
     "TypeScript": ("ws + JSON, answers by ref", "@hanzoai/pubsub"),
 }
-"""The bare loop of each, and the SDK."""
+"""The minimal loop of each language, and the SDK."""
 TO_BARE = 1.3
 SECONDS = 100
-"""Of all rounds of one table: on a busy machine there are fewer."""
+"""Time limit for all rounds of one table, in seconds. A busy machine does fewer rounds."""
 
 
 def measure(*, quick: bool) -> Json:

@@ -1,7 +1,7 @@
 """Clients that publish to an answerer: `python -m tests.bench.publishers NAME PORT COUNT WINDOW`.
 
-So many publishes at a time have no answer. Prints the CPU time of this process for each of them,
-after the first tenth has warmed it up.
+At most WINDOW publishes are unanswered at a time. Prints the CPU time of this process per publish,
+without the first tenth, which is a warm-up.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 async def publish_all(meter: Meter, window: int, publish: Callable[[Any], Awaitable[Any]]) -> None:
-    """Publish until each message has its answer."""
+    """Publish until every message is answered."""
     indexes = iter(range(meter.count))
 
     async def one_by_one() -> None:
@@ -33,7 +33,7 @@ async def publish_all(meter: Meter, window: int, publish: Callable[[Any], Awaita
 
 
 async def bare(port: int, meter: Meter, window: int) -> None:
-    """`websockets` and `json`, with answers matched by `ref`: what a hand-written loop costs."""
+    """`websockets` and `json`, with answers matched by `ref`: the cost of a hand-written loop."""
     from websockets.asyncio.client import connect
 
     async with connect(f"ws://127.0.0.1:{port}/ws", compression=None) as connection:
@@ -116,7 +116,7 @@ async def main(name: str, port: int, count: int, window: int) -> None:
     if not meter.result:
         raise RuntimeError(f"{name} published {meter.seen} of {count}: {contender}")
     print(json.dumps(meter.result), flush=True)
-    # An answerer answers no closing handshake, so nobody says goodbye.
+    # An answerer doesn't answer closing handshakes, so the sockets are closed without one.
     os._exit(0)
 
 

@@ -1,8 +1,8 @@
 """Many subscribers in one process, read by one epoll loop: `python -m tests.bench.readers`.
 
-Takes JSON commands on standard input, one a line: `open`, `latency`, `drain`, `close`. A loop on
-epoll costs about two microseconds a delivery, so that a thousand subscribers stay cheaper to read
-than to serve.
+Reads JSON commands from standard input, one per line: `open`, `latency`, `drain`, `close`. An epoll
+loop costs about two microseconds per delivery, so reading a thousand subscribers stays cheaper than
+serving them.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ if TYPE_CHECKING:
 
 _STAMP = re.compile(rb'"stamp":(\d+)\D')
 _STAMP_BYTES = 40
-"""What of a stamp and its name may be cut off between two reads."""
+"""The longest part of a timestamp and its key that a read can cut off."""
 
 
 @dataclass
 class Subscriber:
-    """A connection, and what it has read of a frame."""
+    """A connection, and the incomplete frame that it has read."""
 
     socket: socket.socket
     rest: bytes
 
 
 class Readers:
-    """Subscribers, each of one topic."""
+    """Subscribers of one topic each."""
 
     def __init__(self) -> None:
         self._connections: dict[int, Subscriber] = {}
         self._poll = select.epoll()
-        # One buffer for all: a fresh one of this size for each read costs ten times the read.
+        # One buffer for all: allocating one of this size costs ten times as much as a read.
         self._buffer = memoryview(bytearray(PIECE))
 
     def open(
         self, url: str, token: str, topics: list[str], count: int, dialect: str = "hanzo"
     ) -> dict[str, Any]:
-        """Open so many connections, which take the topics in turn."""
+        """Open connections, which use the topics in turn."""
         names = [topics[index % len(topics)] for index in range(count)]
         for connection, rest in dial(dialect, url, token, names):
             connection.setblocking(False)
@@ -60,7 +60,7 @@ class Readers:
         return bytes(self._buffer[: connection.socket.recv_into(self._buffer)])
 
     def latency(self, messages: int, skip: int) -> dict[str, Any]:
-        """Until every subscriber has seen every message: milliseconds from stamp to reading."""
+        """Read until every subscriber has every message; return latencies in milliseconds."""
         due = messages * len(self._connections)
         first = skip * len(self._connections)
         taken: list[float] = []
@@ -68,7 +68,7 @@ class Readers:
         while len(taken) < due:
             if time.monotonic() > deadline:
                 return {"error": f"{len(taken)} of {due} deliveries in 120 s"}
-            # All are read and stamped before any is looked into.
+            # Read all sockets and note the time before the data is parsed.
             read: list[tuple[Subscriber, bytes, int]] = []
             for fd, _ in self._poll.poll(1.0):
                 connection = self._connections[fd]
@@ -91,7 +91,7 @@ class Readers:
         }
 
     def drain(self) -> dict[str, Any]:
-        """Throws away what comes until every subscriber has seen the last message."""
+        """Discard incoming data until every subscriber has received the last message."""
         tails = dict.fromkeys(self._connections, b"")
         left = len(tails)
         deadline = time.monotonic() + 120
@@ -119,7 +119,7 @@ class Readers:
 
 
 def raise_limit() -> int:
-    """Lets this process open as many files as it may; how many that is."""
+    """Raise the limit of open files of this process to its maximum; return the limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
     return hard
@@ -132,7 +132,7 @@ def main() -> None:
         command = json.loads(line)
         what = command.pop("do")
         if what in {"latency", "drain"}:
-            # Said before the loop starts, so that the publisher may begin.
+            # Print this before the loop starts, so that the publisher can start.
             print("{}", flush=True)
         print(json.dumps(getattr(readers, what)(**command)), flush=True)
 

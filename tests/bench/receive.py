@@ -1,4 +1,4 @@
-"""Receive rate of the Python SDK through `async for`, beside the named peers."""
+"""Receive rate of the Python SDK through `async for`, beside other clients."""
 
 from __future__ import annotations
 

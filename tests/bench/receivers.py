@@ -1,6 +1,6 @@
 """Clients that read a blaster's messages: `python -m tests.bench.receivers NAME PORT COUNT`.
 
-Prints the CPU time of this process for each message, after the first tenth has warmed it up.
+Prints the CPU time of this process per message, without the first tenth, which is a warm-up.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Meter:
-    """Counts messages and takes the time of those after the first tenth."""
+    """Counts messages, and measures those after the first tenth."""
 
     def __init__(self, count: int) -> None:
         self.count, self.warm = count, count // 10
@@ -30,7 +30,7 @@ class Meter:
         self.result: dict[str, float] = {}
 
     def tick(self, index: int) -> bool:
-        """Takes one message; True for the last one."""
+        """Count a message; return True for the last one."""
         if index != self.seen:
             raise AssertionError(f"message {index} came where {self.seen} was due")
         self.seen += 1
@@ -46,7 +46,7 @@ class Meter:
 
 
 async def count_only(port: int, meter: Meter) -> None:
-    """The floor: `websockets`, and nothing is done with what comes."""
+    """The minimum: `websockets`, without processing the messages."""
     from websockets.asyncio.client import connect
 
     async with connect(f"ws://127.0.0.1:{port}/ws", compression=None) as connection:
@@ -62,7 +62,7 @@ async def count_only(port: int, meter: Meter) -> None:
 
 
 async def decode_only(port: int, meter: Meter) -> None:
-    """`websockets` and `json.loads`: what a hand-written loop costs."""
+    """`websockets` and `json.loads`: the cost of a hand-written loop."""
     from websockets.asyncio.client import connect
 
     async with connect(f"ws://127.0.0.1:{port}/ws", compression=None) as connection:
@@ -132,7 +132,7 @@ async def main(name: str, port: int, count: int) -> None:
     if not meter.result:
         raise RuntimeError(f"{name} got {meter.seen} of {count}: {contender}")
     print(json.dumps(meter.result), flush=True)
-    # A blaster answers no closing handshake, so nobody says goodbye.
+    # A blaster doesn't answer closing handshakes, so the sockets are closed without one.
     os._exit(0)
 
 

@@ -36,7 +36,7 @@ PACKAGES = ("websockets", "pydantic", "httpx", "uvloop", "orjson", "nats-py", "c
 
 
 def machine() -> Json:
-    """What was measured on; nothing that names the machine."""
+    """Describe the machine and software of the run, without names that identify the machine."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     return {
         "cpu": _cpu(),
@@ -60,7 +60,7 @@ def _cpu() -> str:
 
 
 def render(run: Json) -> str:
-    """The generated part of the page."""
+    """Return the generated part of the page."""
     rooms = {
         "receive": _receive,
         "publish": publish.render,
@@ -96,7 +96,7 @@ def render(run: Json) -> str:
 
 
 def write(run: Json) -> None:
-    """Puts the tables between the marks of the page, and draws its picture."""
+    """Write the tables between the marks of the page, and draw its picture."""
     if "curve" in run:
         curve.draw(run["curve"])
     text = PAGE.read_text(encoding="utf-8")

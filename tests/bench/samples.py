@@ -1,4 +1,4 @@
-"""The messages that are measured: envelopes of about 250 bytes, as in HIP-56, in each wire form."""
+"""The messages of the benchmarks: HIP-56 envelopes of about 250 bytes, in each wire format."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def envelope(index: int) -> bytes:
 
 
 def text_frame(payload: bytes) -> bytes:
-    """A WebSocket text message as a server sends it, RFC 6455 section 5.2."""
+    """A WebSocket text message as a server sends it (RFC 6455, section 5.2)."""
     size = len(payload)
     if size < 126:
         return bytes((0x81, size)) + payload

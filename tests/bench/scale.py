@@ -1,4 +1,4 @@
-"""`python -m tests.bench scale`: what a million connections need, by the costs that were measured.
+"""`python -m tests.bench scale`: what a million connections need, calculated from measured costs.
 
 With `--keep` it writes the tables of `docs/scale.md` and its picture.
 """
@@ -23,7 +23,7 @@ PICTURE: Final = ROOT / "docs" / "assets" / "scale.svg"
 BEGIN, END = "<!-- calculated: begin -->", "<!-- calculated: end -->"
 SEED: Final = 56
 PER_NODE: Final = 50_000
-"""Connections of a process: HIP-56 says 50,000 to 100,000."""
+"""Connections per process: HIP-56 gives 50,000 to 100,000."""
 MILLION: Final = 1_000_000
 WORKLOADS: Final = (
     Workload("300,000 idle connections", 300_000, 0, 2),
@@ -39,7 +39,7 @@ TRAFFIC_SECONDS: Final = 0.1
 
 
 def tables(results: Json) -> str:
-    """All tables, for people."""
+    """Format all tables for the terminal."""
     costs = fit(results)
     parts = [
         "### Unit costs\n\n" + _costs(costs),
@@ -56,7 +56,7 @@ def tables(results: Json) -> str:
 
 
 def write(results: Json) -> None:
-    """The page and its picture."""
+    """Write the page and its picture."""
     text = PAGE.read_text(encoding="utf-8")
     before, _, rest = text.partition(BEGIN)
     after = rest.partition(END)[2]
@@ -89,7 +89,7 @@ def _costs(costs: Costs) -> str:
 
 
 def checks(results: Json, costs: Costs) -> Iterator[tuple[str, float, float]]:
-    """What was measured, and what the model says of it: name, measured, calculated."""
+    """Measured values and the model's: name, measured, calculated."""
     for point in results["crossing"]["points"]:
         where = (
             f"{point['deliveries'] - 1:,} of a topic, bursts of {point['burst']}, "
@@ -147,7 +147,7 @@ def _plans(costs: Costs) -> str:
 
 
 def simulated(costs: Costs) -> Iterator[tuple[Workload, int, simulator.Traffic]]:
-    """The workloads with messages, through as many nodes as planned."""
+    """The workloads with messages, simulated with the planned number of nodes."""
     for work in WORKLOADS:
         if work.published:
             nodes = plan(work, costs, per_node=PER_NODE).nodes
@@ -237,7 +237,7 @@ def _hip56(costs: Costs) -> str:
 
 
 def _when(found: simulator.Storm, share: float) -> str:
-    """When so many were back."""
+    """The time by which this share of the clients was back."""
     place = ceil(found.clients * share) - 1
     return f"{found.back[place]:.1f}" if place < len(found.back) else "not in 3 min"
 
@@ -246,7 +246,7 @@ def _when(found: simulator.Storm, share: float) -> str:
 
 
 def draw(costs: Costs) -> str:
-    """Cores by messages published, and clients that are back by time."""
+    """Cores by messages published, and the share of clients that are back over time."""
     rates = [step * 25_000 for step in range(21)]
     needs = [plan(Workload("", MILLION, rate, 2, 20), costs, per_node=PER_NODE) for rate in rates]
     layers = {

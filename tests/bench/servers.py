@@ -1,10 +1,10 @@
 """Servers to compare with, and the real one.
 
-`python -m tests.bench.servers broadcast|joined|rest` starts one that hands every message of a
-publisher to all subscribers: by `websockets.broadcast`, or, as the floor, by bare transports on
-uvloop with the messages of one read joined into one write, on WebSockets and event streams. Neither
-knows topics, access or history. `rest` is aiohttp on uvloop with a handler that reads the JSON of a
-POST and answers with some.
+`python -m tests.bench.servers broadcast|joined|rest` starts one. `broadcast` and `joined` send
+every message of a publisher to all subscribers: `broadcast` by `websockets.broadcast`; `joined`, as
+the minimum, by uvloop's transports with one write per subscriber for all messages of one read, on
+WebSockets and event streams. Neither implements topics, access or history. `rest` is aiohttp on
+uvloop with a handler that reads the JSON of a POST and answers with JSON.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ AUTH_OK = json.dumps({"type": "auth.ok", "client_id": "cl_1"})
 SUBSCRIBED = json.dumps({"type": "subscribed", "topics": []})
 MANY = 1_000_000_000
 UNHEARD = {"presence_timeout": 600_000, "program_timeout": 0}
-"""A setting for readers that answer no pings."""
+"""A setting for readers that don't answer pings."""
 
 
 @dataclass
@@ -51,10 +51,10 @@ class Server:
 
 @contextmanager
 def real_server(store: Server | None = None, /, **settings: object) -> Generator[Server]:
-    """The reference server as `hanzo-pubsub serve --dev` starts it, without limits in the way.
+    """Start the reference server as `hanzo-pubsub serve --dev` does, with high limits.
 
     Args:
-        store: The Redis of its backplane; everything in its process by default.
+        store: The Redis of its backplane. By default everything is in its process.
         settings: Flags.
     """
     with tempfile.TemporaryDirectory() as folder:
@@ -81,14 +81,14 @@ def real_server(store: Server | None = None, /, **settings: object) -> Generator
 
 @contextmanager
 def peer_server(kind: str) -> Generator[Server]:
-    """One of this file: `broadcast`, `joined` or `rest`."""
+    """Start a server of this file: `broadcast`, `joined` or `rest`."""
     with worker("tests.bench.servers", kind) as child:
         where = child.read()["ws"]
         yield Server(child, where, where.replace("ws://", "http://").removesuffix("/ws"))
 
 
 async def broadcast() -> None:
-    """`websockets`: one write for each message and subscriber."""
+    """`websockets`: one write per message and subscriber."""
     from websockets.asyncio.server import broadcast as send_all
     from websockets.asyncio.server import serve
     from websockets.exceptions import ConnectionClosed
@@ -108,7 +108,7 @@ async def broadcast() -> None:
                     await connection.send(SUBSCRIBED)
         subscribers.discard(connection)
 
-    # Keepalive costs a task a connection; nothing here lives long enough to need it.
+    # Keepalive costs one task per connection, and these connections are too short-lived to need it.
     async with serve(handle, "127.0.0.1", 0, compression=None, ping_interval=None) as server:
         port = next(iter(server.sockets)).getsockname()[1]
         print(json.dumps({"ws": f"ws://127.0.0.1:{port}/ws"}), flush=True)
@@ -116,7 +116,7 @@ async def broadcast() -> None:
 
 
 class Joined(asyncio.Protocol):
-    """What was read from the publisher at once leaves in one write for each subscriber."""
+    """Sends all messages of one read in one write per subscriber."""
 
     subscribers: set[asyncio.Transport] = set()  # noqa: RUF012
     streams: set[asyncio.Transport] = set()  # noqa: RUF012
@@ -127,7 +127,7 @@ class Joined(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # uvloop's transports are no subclasses of asyncio's.
+        # uvloop's transports are not subclasses of asyncio's.
         self._transport = cast("asyncio.Transport", transport)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -191,7 +191,7 @@ STREAM = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encodi
 
 
 def _event(name: str, data: bytes) -> bytes:
-    """One event in a chunk of its own, as a server sends it."""
+    """One event in its own chunk, as a server sends it."""
     body = b"id: 1740307200000-demo.fanout@1740307200000000\n" if name == "message" else b""
     body += b"event: %b\ndata: %b\n\n" % (name.encode(), data)
     return b"%x\r\n%b\r\n" % (len(body), body)
@@ -217,7 +217,7 @@ async def joined() -> None:
 
 
 async def rest() -> None:
-    """aiohttp alone: the JSON of a POST read, some answered with 201."""
+    """aiohttp alone: reads the JSON of a POST and answers with 201 and JSON."""
     from aiohttp import web
 
     async def handle(request: web.Request) -> web.Response:

@@ -1,7 +1,7 @@
-"""A cluster in virtual time, from a seed: traffic through its nodes, and the loss of one. Pure.
+"""A cluster in virtual time, from a seed: messages through its nodes, and the loss of a node.
 
-Nodes are loops: what has come while one turn ran is handled in the next. So bursts are not given
-but come about by themselves, and with them how late messages are.
+Nodes are event loops: what arrives during one turn is handled in the next. So the size of bursts
+results from the load, and so does the latency of messages. This module does no I/O.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ if TYPE_CHECKING:
     from tests.bench.capacity import Costs, Workload
 
 CROSSING: Final = 300e-6
-"""Seconds that a message is under way to Redis and on to a node, beside what is worked on it."""
+"""Seconds that a message travels to Redis and on to a node, without processing."""
 
 ABANDONED: Final = 0.3
-"""Of the cost to let a client in, spent on one that does not wait for it: accepting and the
+"""Share of the cost of accepting a client that is spent even if the client has given up: the
 handshake, without token and subscription. An assumption."""
 
 
 @dataclass(slots=True)
 class Node:
-    """What one node did.
+    """The counters of one node.
 
     Attributes:
-        published: Messages that it took.
-        heard: Messages that came to it from Redis.
-        delivered: Messages to connections of it.
-        turns: Of its loop, in which it heard something.
+        published: Messages that it accepted.
+        heard: Messages that it received from Redis.
+        delivered: Messages to its connections.
+        turns: Turns of its loop in which it received something.
         busy: Seconds of CPU.
     """
 
@@ -47,16 +47,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What became of the messages.
+    """The result of a run with messages.
 
     Attributes:
-        seconds: Of virtual time.
+        seconds: Virtual duration.
         published: Messages.
         delivered: Messages to connections.
-        crossed: From Redis to nodes.
-        nodes: Each of them.
+        crossed: Messages from Redis to nodes.
+        nodes: The counters of each node.
         redis_busy: Seconds of CPU of all shards.
-        late: Milliseconds from publishing until written, p50 and p99.
+        late: Milliseconds from publish until written, p50 and p99.
     """
 
     seconds: float
@@ -69,29 +69,29 @@ class Traffic:
 
     @property
     def burst(self) -> float:
-        """Messages that a node heard in a turn, on average."""
+        """Average number of messages that a node receives per turn."""
         return self.crossed / max(1, sum(node.turns for node in self.nodes))
 
     @property
     def cores(self) -> float:
-        """Of all nodes, for messages."""
+        """CPU of all nodes, for messages."""
         return sum(node.busy for node in self.nodes) / self.seconds
 
     @property
     def busiest(self) -> float:
-        """Share of its core, of the node with the most to do."""
+        """Share of its core that the busiest node uses."""
         return max(node.busy for node in self.nodes) / self.seconds
 
 
 def run(work: Workload, costs: Costs, nodes: int, seconds: float, seed: int) -> Traffic:
-    """Messages of so many seconds, each member of a topic on any node.
+    """Simulate messages for some seconds. Each member of a topic is on a random node.
 
     Args:
-        work: What is asked; how much is heard at once comes about by itself.
-        costs: Of one thing each.
-        nodes: How many.
-        seconds: Of virtual time.
-        seed: Of all that is random.
+        work: The workload. The messages per read result from the simulation.
+        costs: The measured costs.
+        nodes: Number of nodes.
+        seconds: Virtual duration.
+        seed: Seed of the random generator.
     """
     random = Random(seed)
     # The share of the core that pings use is not available for messages.
@@ -156,7 +156,7 @@ def run(work: Workload, costs: Costs, nodes: int, seconds: float, seed: int) -> 
 def _turns(
     times: Sequence[float], turn: float, each: float, share: float
 ) -> list[tuple[float, Sequence[float]]]:
-    """What a loop handles at once, and when it is through with it."""
+    """Yield what a loop handles at once, and the time at which it has finished."""
     done: list[tuple[float, Sequence[float]]] = []
     at, free = 0, 0.0
     while at < len(times):
@@ -174,15 +174,15 @@ def _turns(
 
 @dataclass(frozen=True, slots=True)
 class Storm:
-    """How clients come back to the nodes that are left.
+    """How clients reconnect to the remaining nodes.
 
     Attributes:
-        clients: That were cut off.
-        back: When each was in again, seconds after the loss, in order.
+        clients: Clients that were disconnected.
+        back: Seconds after the loss at which each client was connected again, in order.
         attempts: Connections that they opened.
-        given_up: Of these, ended by a client that had waited too long.
-        out: Clients that were not back when the simulation ended.
-        longest: Most of them waiting at a node at a time.
+        given_up: Attempts that the client ended because they took too long.
+        out: Clients that were not connected when the simulation ended.
+        longest: Longest queue of clients at a node.
     """
 
     clients: int
@@ -195,14 +195,14 @@ class Storm:
 
 @dataclass(frozen=True, slots=True)
 class Manners:
-    """How clients come back; the defaults of the SDKs.
+    """How clients reconnect; the defaults of the SDKs.
 
     Attributes:
-        base: Seconds below which the first delay is drawn; doubled with each attempt.
-        cap: Seconds below which each delay is drawn at most.
+        base: Upper bound of the first delay in seconds. It doubles with each attempt.
+        cap: Maximum upper bound of a delay in seconds.
         unhurried: Seconds. A delay is at most the square of the outage so far, divided by this.
-        patience: Seconds that an attempt may take.
-        spread: Seconds over which the node sends them away; 0 for one that is killed.
+        patience: Time limit of an attempt in seconds.
+        spread: Seconds over which the node disconnects its clients; 0 for a node that is killed.
     """
 
     base: float = 1.0
@@ -226,16 +226,16 @@ def storm(
     manners: Manners | None = None,
     horizon: float = 600.0,
 ) -> Storm:
-    """A node goes, and its clients come back to the others.
+    """Simulate the loss of a node, whose clients reconnect to the others.
 
     Args:
-        clients: How many it had.
-        nodes: That are left.
-        accept: CPU µs to let one in; of a core that has nothing else to do.
-        seed: Of all that is random.
-        manners: Of the clients.
-        horizon: Seconds after which the simulation ends: where clients give up faster than nodes
-            let them in, it never comes to rest.
+        clients: Clients of the lost node.
+        nodes: Number of remaining nodes.
+        accept: CPU µs of an otherwise idle core to accept one client.
+        seed: Seed of the random generator.
+        manners: How the clients reconnect.
+        horizon: Seconds after which the simulation ends. If clients give up faster than the nodes
+            accept them, it would never end by itself.
     """
     manners = manners or Manners()
     random = Random(seed)
@@ -258,7 +258,7 @@ def storm(
         begin = max(now, door.free)
         done = begin + accept / 1e6
         stays = done - now <= manners.patience
-        # A node works off what has come in its order, also for one that is gone by then.
+        # A node handles connections in order, including those whose client has given up.
         door.free = done if stays else begin + accept * ABANDONED / 1e6
         heapq.heappush(door.waiting, door.free)
         longest = max(longest, len(door.waiting))

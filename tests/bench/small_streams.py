@@ -1,4 +1,4 @@
-"""Many small streams: one publisher and one subscriber a topic, what chat and agents make."""
+"""Many small streams with one publisher and one subscriber per topic, as chats and agents have."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 STREAMS: Final = 100
 RATE: Final = 20
-"""Messages a second of each stream."""
+"""Messages per second of each stream."""
 WARM_UP: Final = 1.0
 PATIENCE: Final = 30.0
 BARE: Final = "bare script on Redis"
@@ -100,7 +100,7 @@ def _cell(found: Mapping[str, float], figure: str, digits: int) -> str:
 
 @dataclass
 class Stream:
-    """One topic: who publishes, who listens, and what each has read that is not whole."""
+    """One topic: its publisher, its subscriber, and the incomplete data that each has read."""
 
     publisher: socket.socket
     listener: socket.socket
@@ -109,10 +109,10 @@ class Stream:
 
 
 class Load:
-    """Publishes at a steady pace, and reads what comes back, in one thread.
+    """Publishes at a steady rate and reads the deliveries, in one thread.
 
     Args:
-        streams: All of them; their messages are spread evenly over time.
+        streams: All streams. Their messages are spread evenly over time.
     """
 
     def __init__(self, streams: list[Stream]) -> None:
@@ -128,7 +128,7 @@ class Load:
         self.answers = 0
 
     def run(self, seconds: float) -> int:
-        """Publish for so long, and wait for all of it; how many messages that was."""
+        """Publish for some seconds and wait for all deliveries; return the number of messages."""
         self.latencies.clear()
         self.answers = 0
         count = round(seconds * RATE) * len(self._streams)
@@ -228,7 +228,7 @@ def _bare(store: Server, seconds: float) -> dict[str, float]:
 
 
 class BareLoad(Load):
-    """The same load without a server: what Redis answers and tells is counted."""
+    """The same load without a server: counts the answers and deliveries of Redis."""
 
     def _read(self, timeout: float) -> None:
         for file, _ in self._poll.poll(timeout):

@@ -155,7 +155,7 @@ def render(run: Json) -> str:
 
 
 def _bounds(run: Json) -> list[str]:
-    """What limits the publisher, and what a message costs from end to end."""
+    """The maximum rate of the publisher, and the end-to-end cost of a message."""
     found = {(point["subscribers"], point["who"]): point for point in run["points"]}
     rows = [
         [
@@ -259,7 +259,7 @@ def _time(
     messages: int,
     ready: Callable[[], bool] = lambda: True,
 ) -> tuple[float, float]:
-    """Median microseconds until all have a message; processor time of a message."""
+    """Median microseconds until all subscribers have a message, and CPU time per message."""
     control.settimeout(_PATIENCE)
     assert control.recv(1) == b"r"
     end = time.monotonic() + _PATIENCE
@@ -294,7 +294,7 @@ def _subscribers(path: str, count: int, subscribers: Subscribers) -> Generator[s
 
 
 def _subscribe(path: str, count: int, control: socket.socket) -> None:
-    """Connect so often, and tell each time all connections have a message."""
+    """Connect all, and report each time that all connections have received a message."""
     poll = select.epoll()
     sockets: list[socket.socket] = []
     for _ in range(count):
@@ -414,7 +414,7 @@ def _publish(path: str) -> None:
 
 
 def _check(count: int) -> float:
-    """Nanoseconds of one check with so many prefixes; half of the messages match."""
+    """Nanoseconds per check with a number of prefixes; half of the messages match."""
     prefixes = Prefixes()
     for n in range(count):
         prefixes.add(b"sensor/%06d/" % (2 * n))

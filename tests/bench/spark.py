@@ -1,8 +1,8 @@
-"""What publishing from Spark costs beside one request a row and beside a socket to nowhere.
+"""The cost of publishing from Spark, beside one request per row and a socket that never answers.
 
-One Spark of two task slots, its executors' Python, and the server share the machine. CPU time is
-that of the Python process that runs a task, from its first row to the last answer, threads
-included; neither the JVM's nor the server's.
+One Spark with two task slots, the Python processes of its executors, and the server share the
+machine. The CPU time is that of the Python process that runs a task, with all threads, from its
+first row to the last answer. It includes neither the JVM nor the server.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def measure(*, quick: bool) -> Json:
             for partitions in (1, 2)
         }
         with real_server(**settings) as server:
-            # Spark's processes have the environment of its start.
+            # Spark's processes get the environment of the time at which Spark starts.
             file = Path(folder, "token")
             file.write_text(server.token, encoding="ascii")
             options = {"url": server.http, "tokenFile": str(file)}
@@ -58,7 +58,7 @@ def measure(*, quick: bool) -> Json:
                     plain, _, partitions = name.rpartition(", ")
                     way, arrow = CONTENDERS[plain]
                     rows = count // SHARE_OF_POSTS if way == "posts" else count
-                    # A new config is a new job: its ids are new.
+                    # A new config is a new job with new message ids.
                     config = PubSubConfig(server.http, token_file=str(file))
                     sending = Sending(way, arrow, port, config, server.token)
                     found = _send(frames[rows, int(partitions[0])], sending, rows)
@@ -66,7 +66,7 @@ def measure(*, quick: bool) -> Json:
                 return {**found, "server_us": used / rows * 1e6}
 
             names = [f"{name}, {n}" for n in ("1 partition", "2 partitions") for name in CONTENDERS]
-            for name in (*names[-len(CONTENDERS) :], *FORMATS):  # what is first used is loaded
+            for name in (*names[-len(CONTENDERS) :], *FORMATS):  # warm-up: first use loads code
                 run(name)
             found = interleave([*names, *FORMATS], rounds, run)
     return {

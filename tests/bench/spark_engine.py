@@ -1,7 +1,7 @@
-"""What a task of Spark does with its rows, without Spark: the same functions on the same rows.
+"""The work of a Spark task on its rows, without Spark: the same functions on the same rows.
 
-It leaves the JVM and its pipes out, and with them most of the noise: what is compared is the CPU
-time of the code that encodes and sends.
+Without the JVM and its pipes there is less noise. The result is the CPU time of the code that
+encodes and sends.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 ARROW_ROWS = 10_000
-"""Rows of an Arrow batch, as Spark makes them."""
+"""Rows per Arrow batch, Spark's default."""
 
 
 def measure(*, quick: bool) -> Json:
@@ -42,7 +42,7 @@ def measure(*, quick: bool) -> Json:
 
         def run(name: str) -> Mapping[str, float]:
             way, as_arrow = CONTENDERS[name]
-            # A new config is a new job: its ids are new.
+            # A new config is a new job with new message ids.
             config = PubSubConfig(server.http, token_file=str(file))
             sending = Sending(way, as_arrow, port, config, server.token)
             given = arrow if as_arrow else rows
@@ -57,7 +57,7 @@ def measure(*, quick: bool) -> Json:
                 "server_us": used / sent * 1e6,
             }
 
-        run("Arrow, batches")  # what is first used is first loaded
+        run("Arrow, batches")  # warm-up: the first use loads code
         found = interleave(list(CONTENDERS), rounds, run)
     return {
         "date": datetime.now(UTC).date().isoformat(),

@@ -1,6 +1,6 @@
-"""What Spark's executors run in the benchmark, and the socket that takes everything.
+"""What Spark's executors run in the benchmark, and a socket that accepts everything.
 
-`python -m tests.bench.spark_peers` accepts connections and throws away what comes.
+`python -m tests.bench.spark_peers` accepts connections and discards incoming data.
 """
 
 from __future__ import annotations
@@ -28,24 +28,24 @@ CONTENDERS = {
     "Arrow, batches": ("batches", True),
 }
 SHARE_OF_POSTS = 40
-"""Rows of the others for one that is posted alone."""
+"""The other ways send this many rows for each row that is posted alone."""
 TOPICS = 1_000
 NAMES = ("topic", "type", "data")
 TOLD = "rows BIGINT, cpu DOUBLE, seconds DOUBLE"
-"""What a task tells: rows it sent, and what it took of the processor and of time."""
+"""The report of a task: the rows it sent, its CPU time and its duration."""
 _BATCH = 500
 
 
 @dataclass(frozen=True)
 class Sending:
-    """A way to send rows, as data that travels to executors.
+    """A way to send rows. Spark serialises it for the executors.
 
     Attributes:
         way: `null`, `posts` or `batches`.
-        arrow: Whether rows come as Arrow batches.
-        sink: Port of the socket that takes everything.
-        config: How the server is reached.
-        token: What it accepts, for `posts`.
+        arrow: Whether rows arrive as Arrow batches.
+        sink: Port of the socket that accepts everything.
+        config: How to reach the server.
+        token: Token of the server, for `posts`.
     """
 
     way: str
@@ -87,7 +87,7 @@ def _values(partition: Iterable[Any], *, arrow: bool) -> Iterator[tuple[Any, ...
 
 
 def _to_nowhere(rows: Iterable[tuple[Any, ...]], port: int) -> int:
-    """Encode each row as JSON and send 500 at a time to whom nothing answers."""
+    """Encode each row as JSON and send 500 at a time to a socket that never answers."""
     count = 0
     texts: list[str] = []
     with socket.create_connection(("127.0.0.1", port)) as sink:
@@ -102,7 +102,7 @@ def _to_nowhere(rows: Iterable[tuple[Any, ...]], port: int) -> int:
 
 
 def _one_by_one(rows: Iterable[tuple[Any, ...]], url: str, token: str) -> int:
-    """One request for each row, on one connection."""
+    """Send one request per row, on one connection."""
     count = 0
     headers = {"Authorization": f"Bearer {token}"}
     with httpx.Client(base_url=url, headers=headers, trust_env=False) as client:

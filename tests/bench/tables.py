@@ -11,18 +11,18 @@ if TYPE_CHECKING:
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown: the first column a name, the others numbers."""
+    """A Markdown table: the first column is a name, the others are numbers."""
     lines = [head, ["---", *["--:"] * (len(head) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def met(met: bool) -> str:
-    """A target as it came out."""
+    """Format the result of a target."""
     return "met" if met else "**missed**"
 
 
 def measured(room: Json) -> str:
-    """A sentence, with a space before it, on when a room was measured, and where if elsewhere."""
+    """A sentence, after a space, on when a room was measured, and where if on another machine."""
     run = room["run"]
     where = f" on another machine ({run['cpu']})" if "cpu" in run else ""
     return (
@@ -32,7 +32,7 @@ def measured(room: Json) -> str:
 
 
 def spread(median: float, values: Sequence[float], digits: int = 2) -> str:
-    """A median, and behind it the least and the most where there are several."""
+    """A median, followed by the minimum and maximum if there are several values."""
     text = f"{median:.{digits}f}"
     if len(values) > 1:
         text += f" ({min(values):.{digits}f} to {max(values):.{digits}f})"
@@ -40,5 +40,5 @@ def spread(median: float, values: Sequence[float], digits: int = 2) -> str:
 
 
 def rounds_of(room: Json) -> str:
-    """What the figures of a room are."""
+    """The sentence on how the figures of a room are computed."""
     return "one round" if room["rounds"] == 1 else f"medians of {room['rounds']} rounds"

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 RATE: Final = 150
 """Tokens per second of each answer."""
 AT_ONCE: Final = {3: 40, 9: 100, 23: 250, 45: 500}
-"""Answers at once, and the milliseconds between two updates that the rate leaves to each."""
+"""Concurrent answers, and the milliseconds between two updates that the rate limit allows each."""
 TARGET: Final = 1.0
-"""Milliseconds that the first token may take longer than a bare publish, at the median."""
+"""Maximum milliseconds that the first token may add to a bare publish, at the median."""
 DEFAULTS: Final = {"publish_rate_user": 10, "publish_rate_service": 100}
 PIECE: Final = re.compile(r".{1,3}", re.DOTALL)
 TEXT: Final = (
@@ -40,7 +40,7 @@ REJECTED: Final = re.compile(r'refused_total\{code="rate_limited"\} (\S+)$', re.
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A server, and the tokens of the service that writes and of those who read."""
+    """A server, and the tokens of the service that writes and of the readers."""
 
     server: Server
     writer: str
@@ -108,7 +108,7 @@ async def _first(place: Place, times: int) -> Json:
         for n in range(times + 5):
             bare.append(await _bare(ps, other, f"demo.bare.{n}"))
             stream.append(await _token(ps, other, f"demo.first.{n}"))
-            # A round costs four publishes; this stays within the rate.
+            # A round takes four publishes, which stays within the rate limit.
             await asyncio.sleep(0.05)
     return {
         name: {
@@ -150,7 +150,7 @@ async def _token(ps: PubSubClient, other: PubSubClient, topic: str) -> float:
 
 
 async def _answers(place: Place, count: int, tokens: int) -> Json:
-    """Answers of so many tokens each, all at once."""
+    """Write answers with this number of tokens each, all at once."""
     text = (TEXT * (tokens * 3 // len(TEXT) + 1))[: tokens * 3]
     before = await _rejected(place)
     pauses: list[float] = []
@@ -196,7 +196,7 @@ async def _model(text: str) -> AsyncIterator[str]:
 
 
 async def _rejected(place: Place) -> float:
-    """Requests that the server has rejected because of the rate."""
+    """Requests that the server has rejected because of the rate limit."""
     async with httpx.AsyncClient(trust_env=False) as http:
         answer = await http.get(f"{place.server.http}/metrics")
     found = re.search(

@@ -1,4 +1,4 @@
-"""What the TypeScript SDK costs beside the named peers: in Node and, where it is, in Chromium."""
+"""The cost of the TypeScript SDK beside other clients, in Node and, if installed, in Chromium."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""WebSocket by hand over a blocking socket: reading must not blur what is measured."""
+"""WebSocket written by hand on a blocking socket, so that reading costs little."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PIECE = 262_144
 
 
 def masked(payload: bytes, opcode: int = 1) -> bytes:
-    """A text frame of a client; with the key 0 the payload stands as it is."""
+    """A client's text frame. With the key 0, masking leaves the payload unchanged."""
     size = len(payload)
     if size < 126:
         head = bytes((0x80 | opcode, 0x80 | size))
@@ -27,7 +27,7 @@ def masked(payload: bytes, opcode: int = 1) -> bytes:
 
 
 def split(data: bytes) -> tuple[list[bytes], bytes]:
-    """The payloads of whole frames of a server, and the rest."""
+    """The payloads of a server's complete frames, and the rest."""
     payloads: list[bytes] = []
     at = 0
     while len(data) - at >= 2:
@@ -78,7 +78,7 @@ class Connection:
         self.socket.sendall(masked(json.dumps(frame, separators=(",", ":")).encode()))
 
     def until(self, kind: str) -> Json:
-        """The next frame of this type."""
+        """Return the next frame of this type."""
         while True:
             frame: Json = json.loads(self.next_payload())
             if frame["type"] in {"error", "auth.error"}:
@@ -87,7 +87,7 @@ class Connection:
                 return frame
 
     def next_payload(self) -> bytes:
-        """The payload of the next frame."""
+        """Return the payload of the next frame."""
         while not self._payloads:
             payloads, self.rest = split(self.rest)
             if payloads:

@@ -1,4 +1,4 @@
-/* One `write` for each file: the floor of a fan-out. */
+/* One `write` for each file: the minimum of a fan-out. */
 
 #include <unistd.h>
 

@@ -1,10 +1,10 @@
 // Pages in Chromium that read a blaster's messages.
-// Usage: node browser.mjs NAME PORT COUNT; prints {cpu_us, per_second}: of the page's process.
+// Usage: node browser.mjs NAME PORT COUNT; prints {cpu_us, per_second} of the page's process.
 
 import { bundle, withChromium } from './chromium.mjs';
 import { TOPIC } from './meter.mjs';
 
-/** What a page does; `take` gets the index of each message. */
+/** The code of a page; it calls `take` with the index of each message. */
 const PAGES = {
   'WebSocket + JSON.parse': `
     const socket = new WebSocket(url);
@@ -33,7 +33,7 @@ const PAGE = `
     if (seen === count) window.finish(performance.now() - began);
   }`;
 
-/** CPU time of the processes of pages, seconds. */
+/** CPU time of the page processes in seconds. */
 async function cpuTime(session) {
   const { processInfo } = await session.send('SystemInfo.getProcessInfo');
   return processInfo

@@ -1,4 +1,4 @@
-// The Chromium of the system, without a window, and an empty page to open in it.
+// Starts the system's Chromium without a window, with an empty page.
 
 import { once } from 'node:events';
 import { existsSync, mkdtempSync } from 'node:fs';
@@ -13,14 +13,14 @@ import { chromium } from 'playwright-core';
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
 const here = fileURLToPath(new URL('.', import.meta.url));
 
-/** Playwright starts browsers with these, so that pages behave alike; here real behaviour counts. */
+/** Playwright's defaults make pages behave alike; the benchmarks need the real behaviour. */
 const UNWANTED = [
   '--disable-background-timer-throttling',
   '--disable-backgrounding-occluded-windows',
   '--disable-renderer-backgrounding',
 ];
 
-/** A script for a page, in one piece. */
+/** Bundle a script for a page into one file. */
 export async function bundle(contents) {
   const { outputFiles } = await build({
     stdin: { contents, resolveDir: here },
@@ -32,7 +32,7 @@ export async function bundle(contents) {
   return outputFiles[0].text;
 }
 
-/** Calls `use` with a browser and the address of an empty page; ends both. */
+/** Call `use` with a browser and the address of an empty page; close both afterwards. */
 export async function withChromium(use) {
   const executablePath = (process.env.PATH ?? '')
     .split(delimiter)

@@ -1,17 +1,17 @@
-// Tabs that share a connection, of which the one that has it is closed, again and again.
-// Usage: node handover.mjs URL TOKEN TURNS; prints {delays, usual}, milliseconds from the publishing
-// of a message to its arrival in a tab: for each turn and tab the longest; and all without a turn.
+// Tabs that share a connection. The tab that owns it is closed, again and again.
+// Usage: node handover.mjs URL TOKEN TURNS; prints {delays, usual}, milliseconds from the publish
+// of a message to its arrival in a tab: the longest per turn and tab, and all those between turns.
 
 import { setTimeout as pause } from 'node:timers/promises';
 import WebSocket from 'ws';
 import { PubSub } from '../../../js/dist/index.js';
 import { bundle, withChromium } from './chromium.mjs';
 
-/** Tabs that are left in a turn. */
+/** Tabs that remain open in a turn. */
 const OTHERS = 3;
 /** Milliseconds between two messages. */
 const PACE = 4;
-/** Messages after a turn before the next one. */
+/** Messages between two turns. */
 const CALM = 25;
 
 const TAB = `
@@ -54,7 +54,7 @@ const result = await withChromium(async (browser, address) => {
   };
   const reach = (page, goal) =>
     page.waitForFunction((goal) => window.next > goal, goal, { polling: 20 });
-  /** The delays since it was asked last. */
+  /** The delays since the last call. */
   const taken = (page) => page.evaluate(() => window.delays.splice(0));
   const tabs = [];
   while (tabs.length <= OTHERS) tabs.push(await fresh());

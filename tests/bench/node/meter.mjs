@@ -1,8 +1,8 @@
-// What is measured of a process: its CPU time for each message, after the first tenth has warmed it up.
+// Measures a process: its CPU time per message, without the first tenth, which is a warm-up.
 
 export const TOPIC = 'chat.session.sess_abc123';
 
-/** Counts messages; `done` gets the figures when the last one was there. */
+/** Counts messages; calls `done` with the figures after the last one. */
 export class Meter {
   constructor(count) {
     this.count = count;
@@ -13,7 +13,7 @@ export class Meter {
     });
   }
 
-  /** Takes one message; true for the last one. */
+  /** Count a message; returns true for the last one. */
   tick(index) {
     if (index !== this.seen) throw new Error(`${index} came where ${this.seen} was due`);
     this.seen += 1;
@@ -31,7 +31,7 @@ export class Meter {
   }
 }
 
-/** Runs one of the contenders, and prints what it took. */
+/** Run one of the contenders, and print its figures. */
 export async function run(contenders) {
   const [name, port, count] = process.argv.slice(2);
   const meter = new Meter(Number(count));
@@ -45,6 +45,6 @@ export async function run(contenders) {
   });
   const result = await meter.done;
   clearTimeout(late);
-  // Those who feed answer no closing handshake, so nobody says goodbye.
+  // The servers don't answer closing handshakes, so the sockets are closed without one.
   process.stdout.write(`${JSON.stringify(result)}\n`, () => process.exit(0));
 }

@@ -1,4 +1,4 @@
-// Clients for Node that publish, with so many publishes at a time unanswered.
+// Clients for Node that publish with a limited number of unanswered publishes.
 // Usage: node publishers.mjs NAME PORT COUNT WINDOW; prints {cpu_us, per_second}.
 
 import { connect } from '@nats-io/transport-node';
@@ -7,12 +7,12 @@ import WebSocket from 'ws';
 import { PubSub } from '../../../js/dist/index.js';
 import { run, TOPIC } from './meter.mjs';
 
-/** Publishes at a time. */
+/** Unanswered publishes at a time. */
 const WINDOW = Number(process.argv[5]);
 
 const dataOf = (index) => ({ content: ' straightforward', index });
 
-/** Publishes until all were answered. */
+/** Publish until all are answered. */
 async function publishAll(meter, publish) {
   let next = 0;
   const one = async () => {

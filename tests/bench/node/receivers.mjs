@@ -7,7 +7,7 @@ import WebSocket from 'ws';
 import { PubSub } from '../../../js/dist/index.js';
 import { run, TOPIC } from './meter.mjs';
 
-/** `ws`, authenticated and subscribed; then each message goes to `take`. */
+/** Connect with `ws`, authenticate and subscribe; then pass each message to `take`. */
 function bare(port, take) {
   const socket = new WebSocket(`ws://127.0.0.1:${port}/ws`);
   const answers = [
