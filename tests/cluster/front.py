@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import socket
 import struct
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Final, Literal
 
 from tests.cluster.store import free_port
 
@@ -18,6 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
     from tests.cluster.store import Store
+
+MESSAGE: Final = re.compile(rb">3\r\n\$8\r\nsmessage\r\n\$\d+\r\n[^\r]*\r\n\$\d+\r\n[^\r]*\r\n")
+"""A message of a channel, as the store sends it."""
 
 
 class Front:
@@ -27,8 +31,8 @@ class Front:
         store: The first store to forward to.
 
     Attributes:
-        swallows: The data that is silently discarded: nothing, all bytes, or the data that the
-            store sends to connections that listen to channels.
+        swallows: The data that is silently discarded: nothing, all bytes, or the messages of
+            channels. A connection that has lost messages of channels gets no others.
     """
 
     def __init__(self, store: Store) -> None:
@@ -91,13 +95,17 @@ class Front:
             says: Set when the client subscribes to a channel.
             listens: Whether the client has subscribed to a channel.
         """
+        deaf = False
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
                 if says is not None and b"SSUBSCRIBE" in data:
                     says.set()
-                deaf = self.swallows == "channels" and listens is not None and listens.is_set()
-                if self.swallows == "all" or deaf:
+                if self.swallows == "all":
                     continue
+                if self.swallows == "channels" and listens is not None and listens.is_set():
+                    deaf = True
+                if deaf:
+                    data = MESSAGE.sub(b"", data)
                 writer.write(data)
                 await writer.drain()
         writer.close()

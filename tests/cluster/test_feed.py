@@ -250,7 +250,8 @@ async def test_a_node_that_hears_nothing_is_not_ready_lets_its_clients_go_and_co
             answer = await http.get(f"{node.http}/v1/subscribe", params={"topics": TOPIC})
         assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
         way.swallows = "nothing"
-        await until(lambda: readiness(node), 200)
+        async with asyncio.timeout(BOUND / 2):
+            await until(lambda: readiness(node), 200)
         async with peer(node, token) as reader, peer(node, node.service_token()) as publisher:
             await reader.subscribe(TOPIC)
             await publish(publisher, range(1))
