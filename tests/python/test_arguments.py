@@ -124,12 +124,14 @@ async def test_a_pattern_in_place_of_a_topic_is_refused_with_what_it_is_good_for
         await ps.publish("demo.*", {"data": 1})
 
 
-async def test_listing_topics_as_a_user_says_who_may(pubsub_memory: MemoryServer) -> None:
+async def test_the_error_of_listing_topics_as_a_user_names_who_may_list_them(
+    pubsub_memory: MemoryServer,
+) -> None:
     with pytest.raises(PermissionDenied, match="administrator"):
         await pubsub_memory.client(pubsub_memory.token("alice")).topics()
 
 
-def test_an_unknown_option_is_told_where_options_are_listed() -> None:
+def test_the_error_of_an_unknown_option_names_where_options_are_listed() -> None:
     with pytest.raises(InvalidOption) as told:
         PubSubClient("ws://127.0.0.1/ws", "t", qqqqqq=1)  # type: ignore[call-arg]
     assert told.value.remedy == "hanzoai.pubsub.Settings lists all options."

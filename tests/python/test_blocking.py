@@ -296,7 +296,9 @@ def test_ctrl_c_ends_a_wait(pubsub_server: ThreadedServer) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_a_forked_process_is_told_to_build_its_own_client(pubsub_server: ThreadedServer) -> None:
+def test_a_client_in_a_forked_process_raises_an_error_with_a_remedy(
+    pubsub_server: ThreadedServer,
+) -> None:
     process = run(
         """
         import os, sys

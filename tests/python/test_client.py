@@ -46,7 +46,7 @@ async def test_building_a_client_does_no_io_and_using_it_connects(
     assert "connected" in repr(ps)
 
 
-async def test_the_message_of_a_publish_arrives_with_all_that_was_given(
+async def test_a_published_message_arrives_with_all_its_fields(
     pubsub_memory: MemoryServer,
 ) -> None:
     ps = pubsub_memory.client()
@@ -95,7 +95,7 @@ async def test_a_publication_may_be_given_in_place_of_a_mapping(
         ("a.b", "text", InvalidPayload, "message"),
     ],
 )
-async def test_what_cannot_be_published_is_refused_at_once_and_named(
+async def test_an_unpublishable_payload_is_rejected_immediately_and_named(
     topic: str, message: Any, error: type[PubSubError], field: str | None
 ) -> None:
     async with MemoryServer() as server:

@@ -148,7 +148,7 @@ def test_a_message_without_an_id_gets_one_of_its_own() -> None:
         (None, "object"),
     ],
 )
-def test_what_makes_no_sense_is_malformed_and_says_why(frame: object, reason: str) -> None:
+def test_an_inconsistent_frame_is_malformed_with_a_reason(frame: object, reason: str) -> None:
     found = decode(json.dumps(frame))
     assert isinstance(found, Malformed)
     assert reason in found.reason
@@ -238,7 +238,7 @@ def test_an_odd_optional_field_does_not_cost_the_answer() -> None:
 
 
 @pytest.mark.parametrize("kind", ["constructor", "__proto__", "hello", "", "auth", "x" * 500])
-def test_an_unknown_type_is_told_and_bounded(kind: str) -> None:
+def test_an_unknown_type_is_reported_in_bounded_length(kind: str) -> None:
     assert decode(json.dumps({"type": kind})) == Unknown(kind[:64])
 
 
@@ -263,7 +263,7 @@ def test_an_unknown_type_is_told_and_bounded(kind: str) -> None:
         '{"type":"x","a":' + "9" * 10_000 + "}",
     ],
 )
-def test_what_is_no_json_is_malformed(data: str | bytes) -> None:
+def test_invalid_json_is_malformed(data: str | bytes) -> None:
     found = decode(data)
     assert isinstance(found, Malformed)
     assert len(found.reason) < 200

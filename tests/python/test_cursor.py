@@ -93,7 +93,7 @@ def test_history_and_held_are_one_batch() -> None:
     assert ids(steps) == ["m2", "m3"]
 
 
-def test_what_may_have_expired_proves_nothing() -> None:
+def test_a_message_that_may_have_expired_proves_no_loss() -> None:
     cursor = IdCursor(since=0, overlap=1_000)
     cursor.admit(message(None, at=100, id="m1", ttl=1))
     steps, _ = cursor.replay(Replay(history=[], held=[], at=1_100))

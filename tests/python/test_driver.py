@@ -293,7 +293,7 @@ async def test_effects_are_performed_in_order(rig: Rig) -> None:
     assert transport.closed == [4000]
 
 
-async def test_what_is_fed_while_an_event_is_handled_waits_for_its_turn(rig: Rig) -> None:
+async def test_an_event_that_arrives_while_another_is_handled_waits(rig: Rig) -> None:
     order: list[str] = []
 
     def handle(event: Event) -> list[Effect]:
@@ -313,7 +313,7 @@ async def test_what_is_fed_while_an_event_is_handled_waits_for_its_turn(rig: Rig
     assert (error.code, topic) == ("odd", None)
 
 
-async def test_an_opened_transport_is_told_and_its_end_with_code_and_wait(rig: Rig) -> None:
+async def test_a_transport_reports_its_opening_and_its_end_with_code_and_delay(rig: Rig) -> None:
     transport = await rig.dialed()
     assert rig.of(events.Opened) == [events.Opened(incremental=True)]
     transport.incoming.put_nowait(TransportClosed(1013, "busy", 2.5))
@@ -322,7 +322,7 @@ async def test_an_opened_transport_is_told_and_its_end_with_code_and_wait(rig: R
     assert transport.closed == [1000]
 
 
-async def test_what_is_no_frame_is_told_as_an_error(rig: Rig) -> None:
+async def test_an_unparseable_frame_is_reported_as_an_error(rig: Rig) -> None:
     transport = await rig.dialed()
     transport.malformed("not UTF-8")
     ((error, topic),) = rig.errors
@@ -330,7 +330,7 @@ async def test_what_is_no_frame_is_told_as_an_error(rig: Rig) -> None:
     assert (error.message, topic) == ("A frame of the server was skipped: not UTF-8.", None)
 
 
-async def test_a_transport_that_does_not_open_is_told(rig: Rig) -> None:
+async def test_a_transport_that_does_not_open_is_reported(rig: Rig) -> None:
     failing = ScriptedTransport(rig.clock)
     failing.opening = TransportFailed(4403, "forbidden")
     rig.prepared.append(failing)
@@ -362,7 +362,7 @@ async def test_after_hanging_up_nothing_of_that_transport_is_reported(rig: Rig) 
     assert not rig.of(events.Dropped)
 
 
-async def test_timers_are_started_anew_cancelled_and_fire_with_the_silence_so_far(
+async def test_timers_restart_stop_and_report_the_idle_time(
     rig: Rig,
 ) -> None:
     transport = await rig.dialed()
@@ -500,7 +500,7 @@ async def test_states_that_look_alike_are_one_change(rig: Rig) -> None:
     assert rig.driver.state == "reconnecting"
 
 
-async def test_what_the_server_says_of_itself_is_known(rig: Rig) -> None:
+async def test_the_features_announced_by_the_server_are_known(rig: Rig) -> None:
     transport = await rig.dialed()
     transport.incoming.put_nowait(
         [AuthOkFrame(client_id="c1", version=1, features=["ref", "ack", "seq"])]

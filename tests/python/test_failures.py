@@ -44,7 +44,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[MemoryServer]:
 # ---------------------------------------------------------------- refusals
 
 
-async def test_a_refused_subscription_with_a_handler_is_told_to_on_error(
+async def test_a_rejected_subscription_with_a_handler_is_reported_to_on_error(
     guarded: MemoryServer,
 ) -> None:
     errors: list[Exception] = []
@@ -67,7 +67,7 @@ async def test_a_refused_subscription_with_a_handler_is_logged_without_on_error(
     assert "secret.a" in line
 
 
-async def test_what_ends_the_client_is_told_once_for_all_its_handlers(
+async def test_a_permanent_failure_is_reported_once_for_all_handlers(
     guarded: MemoryServer,
 ) -> None:
     errors: list[Exception] = []
@@ -79,7 +79,7 @@ async def test_what_ends_the_client_is_told_once_for_all_its_handlers(
     assert not any(sub.active for sub in subs)
 
 
-async def test_where_somebody_awaits_or_iterates_the_error_is_raised_and_not_told(
+async def test_an_error_is_raised_instead_of_reported_if_a_call_awaits_it(
     guarded: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     errors: list[Exception] = []
@@ -98,7 +98,7 @@ async def test_where_somebody_awaits_or_iterates_the_error_is_raised_and_not_tol
     assert (errors, said(caplog)) == ([], [])
 
 
-async def test_a_refusal_that_follows_an_impatient_wait_is_told(guarded: MemoryServer) -> None:
+async def test_a_rejection_after_a_wait_has_timed_out_is_reported(guarded: MemoryServer) -> None:
     errors: list[Exception] = []
     ps = guarded.client(guarded.token("alice"), on_error=errors.append, operation_timeout=1)
     await ps.connect()

@@ -81,7 +81,7 @@ def test_what_no_server_may_send_is_left_to_the_library_with_all_that_follows(fr
     assert taken.others == []
 
 
-def test_what_has_begun_at_the_end_is_known() -> None:
+def test_an_incomplete_frame_at_the_end_is_known() -> None:
     taken, frame = Taken(), wire(b"hello")
     taken.frames.feed(frame + frame[:4])
     assert taken.frames.rest() == frame[:4]

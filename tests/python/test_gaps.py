@@ -191,7 +191,7 @@ def test_a_gap_in_words(gap: Gap, words: str) -> None:
     assert describe_gap(gap).startswith(words)
 
 
-def test_what_was_logged_is_remembered_of_a_bounded_number_of_topics(
+def test_the_number_of_topics_remembered_as_logged_is_bounded(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     unseen = UnseenGaps()

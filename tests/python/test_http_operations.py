@@ -219,7 +219,7 @@ async def test_a_batch_that_ran_out_of_time_is_unknown_for_each_of_its_messages(
         assert result.id == item.id
 
 
-async def test_what_is_asked_after_the_close_opens_no_connection(api: HttpApi, peer: Peer) -> None:
+async def test_requests_after_the_close_open_no_connection(api: HttpApi, peer: Peer) -> None:
     peer.answer = log(1, 10)
     pages = api.history("a", since=None, before=None, after=0, limit=None, seconds=5)
     await anext(pages)

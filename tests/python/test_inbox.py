@@ -68,7 +68,7 @@ def test_a_gap_of_the_session_that_is_overtaken_by_a_drop_is_told_as_one_with_it
     ]
 
 
-def test_what_nobody_can_count_stays_unknown_when_it_is_joined() -> None:
+def test_an_unknown_count_stays_unknown_when_gaps_are_merged() -> None:
     inbox = make(messages=1)
     inbox.put_other(Gap("a", None, None, None, "unproven"))
     inbox.put(envelope(None))

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import pytest
 
 
-async def test_everybody_is_waited_for_and_who_takes_too_long_is_cancelled() -> None:
+async def test_all_tasks_are_awaited_and_slow_ones_are_cancelled() -> None:
     clock = VirtualClock()
     keeper = TaskKeeper(clock)
     ended: list[str] = []
@@ -46,7 +46,7 @@ async def test_a_task_that_sees_the_others_out_is_not_waited_for() -> None:
         await asyncio.gather(keeper.spawn(leave(), "one"), keeper.spawn(leave(), "two"))
 
 
-async def test_a_task_that_fails_is_told_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failed_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     keeper = TaskKeeper(VirtualClock())
 
     async def fail() -> None:

@@ -60,7 +60,7 @@ async def test_frames_go_through_the_codec_both_ways() -> None:
     assert await transport.receive() == [PongFrame(), PongFrame()]
 
 
-async def test_what_came_before_the_end_is_handed_out_unless_it_broke() -> None:
+async def test_frames_before_the_end_are_received_unless_the_transport_broke() -> None:
     for lose, expected in ((False, 1), (True, 0)):
         transport = memory.MemoryTransport(Peer())
         await transport.open()

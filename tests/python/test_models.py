@@ -89,7 +89,7 @@ def tokens(usage: Any) -> int:
 
 
 @pytest.mark.parametrize("name", SOURCES)
-async def test_what_a_model_answers_is_published_part_by_part(
+async def test_the_answer_of_a_model_is_published_in_parts(
     name: str, pubsub_memory: MemoryServer
 ) -> None:
     ps = pubsub_memory.client()

@@ -115,7 +115,7 @@ async def test_an_update_of_presence_that_is_refused_raises_in_its_own_call(
         await ps.update_presence("a.b", {"status": "fine"})
 
 
-async def test_what_waits_is_given_up_by_unsubscribe(pubsub_memory: MemoryServer) -> None:
+async def test_unsubscribe_discards_waiting_messages(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     sub = await ps.subscribe("a.b")
     for number in range(3):
@@ -127,7 +127,7 @@ async def test_what_waits_is_given_up_by_unsubscribe(pubsub_memory: MemoryServer
     assert (stats.queued, stats.dropped) == (0, 3)
 
 
-async def test_what_became_of_the_first_of_many_is_told_where_the_client_ends_before_the_rest(
+async def test_results_of_the_first_messages_are_reported_if_the_client_ends_before_the_rest(
     pubsub_memory: MemoryServer,
 ) -> None:
     ps = pubsub_memory.client()

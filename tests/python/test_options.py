@@ -164,7 +164,7 @@ def test_the_process_environment_is_read(monkeypatch: pytest.MonkeyPatch) -> Non
     assert read_options().socket_url == URL
 
 
-def test_a_missing_url_or_token_is_told_with_its_variable() -> None:
+def test_the_error_of_a_missing_url_or_token_names_the_variable() -> None:
     assert "HANZO_PUBSUB_URL" in refused(url=None).remedy
     assert "HANZO_PUBSUB_TOKEN" in refused(token=None).remedy
     assert "HANZO_PUBSUB_TOKEN" in refused(token=None, environ={"HANZO_PUBSUB_TOKEN": ""}).remedy
@@ -204,7 +204,7 @@ def test_blanks_around_a_token_are_taken_off(token: str, kept: str) -> None:
         b"t",
     ],
 )
-def test_what_cannot_be_a_token_is_refused_without_showing_it(token: object) -> None:
+def test_a_string_that_cannot_be_a_token_is_rejected_without_showing_it(token: object) -> None:
     with pytest.raises(InvalidOption) as caught:
         check_token(token)
     assert caught.value.field == "token"

@@ -76,7 +76,7 @@ def test_an_object_or_array_leaves_as_compact_json_and_comes_back(value: Any) ->
         (b"\xef\xbb\xbf{}", "\ufeff{}"),
     ],
 )
-def test_what_bytes_are_as_json(data: bytes, value: Any) -> None:
+def test_bytes_have_a_json_representation(data: bytes, value: Any) -> None:
     assert value_of(data) == value
     assert bytes_of(value) == data
 
@@ -92,7 +92,7 @@ def test_json_that_some_parsers_find_too_deep_is_text() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), [float("inf")], "\ud800"])
-def test_what_is_no_json_is_refused(value: Any) -> None:
+def test_invalid_json_is_rejected(value: Any) -> None:
     with pytest.raises(ValueError, match=r"JSON|surrogates"):
         bytes_of(value)
     with pytest.raises(TypeError):

@@ -191,7 +191,7 @@ def test_a_tag_that_no_member_of_a_union_has_is_not_shown() -> None:
         (Reading, Reading("s1", object()), "data"),  # type: ignore[arg-type]
     ],
 )
-def test_what_a_subscriber_could_not_read_is_not_published(
+def test_a_payload_that_subscribers_cannot_read_is_not_published(
     model: Any, value: Any, name: str
 ) -> None:
     for given in (value, {"data": value}):
@@ -209,7 +209,7 @@ def test_a_value_that_pydantic_converts_is_published_with_its_type() -> None:
     assert sent["data"]["celsius"] == 20.5
 
 
-def test_what_is_no_model_is_refused_when_the_topic_is_made() -> None:
+def test_an_invalid_model_is_rejected_when_the_topic_is_created() -> None:
     ps = PubSubClient("ws://localhost:1", "t")
 
     class Opaque:

@@ -131,7 +131,7 @@ def test_meta_is_checked_and_counted_too() -> None:
         max_leaves=10,
     )
 )
-def test_what_passes_survives_the_way_through_json(data: Any) -> None:
+def test_accepted_values_survive_a_json_round_trip(data: Any) -> None:
     try:
         size = check_data(data, LIMIT)
     except InvalidPayload:

@@ -94,7 +94,7 @@ def test_after_its_end_it_says_so_and_ends_what_was_left() -> None:
         portal.call(leave_behind)
 
 
-def test_calls_that_meet_the_end_are_told_and_none_hangs() -> None:
+def test_calls_during_the_close_get_an_error_and_none_hangs() -> None:
     for _ in range(20):
         portal = Portal()
         outcomes: list[object] = []

@@ -26,7 +26,7 @@ def test_every_public_name_exists_and_is_listed_once() -> None:
         _ = hanzoai.pubsub.NoSuchName
 
 
-def test_what_type_checkers_see_is_what_is_there() -> None:
+def test_type_checkers_see_the_names_that_exist() -> None:
     from pathlib import Path
 
     source = Path(hanzoai.pubsub.__file__).read_text(encoding="utf-8")
@@ -53,7 +53,7 @@ def test_every_public_class_and_method_has_a_docstring() -> None:
 
 
 @pytest.mark.parametrize("name", ["Denial", "Sender", "SendPolicy", "ReceivePolicy"])
-def test_what_programs_need_for_their_annotations_is_public(name: str) -> None:
+def test_types_that_programs_need_for_annotations_are_public(name: str) -> None:
     assert name in hanzoai.pubsub.__all__
 
 
@@ -97,7 +97,7 @@ def test_the_blocking_helpers_have_the_parameters_of_the_others(one: type, other
         )
 
 
-def test_what_goes_wrong_in_a_handler_is_seen_in_a_program_that_set_up_no_logging() -> None:
+def test_an_exception_in_a_handler_is_visible_without_logging_configuration() -> None:
     program = (
         "import asyncio\n"
         "from hanzoai.pubsub.testing import MemoryServer\n"

@@ -154,7 +154,7 @@ async def test_a_large_one_is_not_overtaken_by_small_ones() -> None:
     await asyncio.gather(large, small)
 
 
-async def test_who_waits_in_vain_or_is_cancelled_makes_way() -> None:
+async def test_a_waiter_that_times_out_or_is_cancelled_lets_the_next_one_proceed() -> None:
     queue = Queue(room=1)
     waiting = asyncio.create_task(queue.publish(1, messages=5, seconds=2))
     cancelled = asyncio.create_task(queue.publish(2, messages=5))
@@ -179,7 +179,7 @@ async def test_one_that_is_cancelled_after_it_was_let_in_gives_its_place_away() 
     assert await second
 
 
-async def test_at_the_end_everybody_is_let_out() -> None:
+async def test_closing_releases_all_waiters() -> None:
     queue = Queue(room=0)
     tasks = [asyncio.create_task(queue.publish(name)) for name in range(3)]
     await queue.clock.settle()

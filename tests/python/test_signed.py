@@ -305,7 +305,7 @@ def test_arguments_that_make_no_sense_are_named(arguments: dict[str, Any], field
     assert caught.value.field == field
 
 
-def test_what_is_no_url_of_a_websocket_is_refused() -> None:
+def test_a_url_that_is_not_a_websocket_url_is_rejected() -> None:
     with pytest.raises(InvalidOption) as caught:
         SignedTopic("http://127.0.0.1", id=ID, owner=OWNER)
     assert caught.value.field == "url"

@@ -85,7 +85,7 @@ def test_hex_is_read_in_upper_case_and_behind_0x() -> None:
 
 
 @pytest.mark.parametrize("key", [bytes(32), b"\xff" * 32, b"", bytes(31)])
-def test_what_is_no_private_key_is_refused(key: bytes) -> None:
+def test_a_malformed_private_key_is_rejected(key: bytes) -> None:
     for act in (soc.owner_of, partial(soc.sign, id=ID, payload=b"")):
         with pytest.raises(InvalidPayload, match="`key`") as caught:
             act(key)

@@ -107,7 +107,7 @@ def test_another_value_is_refused() -> None:
 @pytest.mark.parametrize(
     "more", [{"compression": True}, {"proxy": "http://proxy.example.com:3128"}], ids=repr
 )
-def test_what_picows_cannot_do_goes_over_websockets(more: dict[str, Any]) -> None:
+def test_connections_that_picows_does_not_support_use_websockets(more: dict[str, Any]) -> None:
     assert speed.choose_dialer(read(speed="on", **more)) is websockets_connection.dial
 
 

@@ -36,7 +36,7 @@ class RealTime:
             callback()
 
 
-async def test_a_standstill_is_told_once_and_another_one_again() -> None:
+async def test_each_stall_is_reported_once() -> None:
     clock, real, said = VirtualClock(), RealTime(), list[str]()
     watch = Standstill(clock, real.call_later, said.append)
     watch.start()

@@ -47,7 +47,7 @@ async def test_it_can_be_left_early() -> None:
     assert ended == [stream]
 
 
-def test_why_a_client_is_not_connected_is_told_in_words() -> None:
+def test_the_reason_for_a_missing_connection_is_stated_in_words() -> None:
     assert reason_of(None, "connecting") == "no attempt has failed yet; the state is connecting."
     assert reason_of(change("The host is gone.", 1006), "connecting") == "The host is gone."
     assert reason_of(change("Busy.", 1013), "connecting") == "Busy (1013)."

@@ -141,7 +141,7 @@ def _waiting(sub: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.8])
-async def test_who_comes_late_begins_with_what_there_is(
+async def test_a_late_reader_begins_with_the_current_text(
     pubsub_memory: MemoryServer, share: float
 ) -> None:
     ps, other = pubsub_memory.client(), pubsub_memory.client()
@@ -160,7 +160,9 @@ async def test_who_comes_late_begins_with_what_there_is(
     assert amount((await within(pubsub_memory, events))[:-1]) == long
 
 
-async def test_who_comes_after_the_end_gets_the_whole_answer(pubsub_memory: MemoryServer) -> None:
+async def test_a_reader_that_joins_after_the_end_gets_the_whole_answer(
+    pubsub_memory: MemoryServer,
+) -> None:
     ps = pubsub_memory.client()
     async with stream_writer(ps, TOPIC) as writer:
         await within(pubsub_memory, writer.pipe(model(pubsub_memory, TEXT * 8)))
@@ -185,7 +187,9 @@ async def test_a_reader_that_is_cut_again_and_again_ends_with_the_same_text(
 
 
 @pytest.mark.pubsub_server(history_max_messages=5)
-async def test_what_a_short_history_loses_is_a_snapshot_later(pubsub_memory: MemoryServer) -> None:
+async def test_a_snapshot_repairs_what_a_short_history_has_lost(
+    pubsub_memory: MemoryServer,
+) -> None:
     ps, other = pubsub_memory.client(), pubsub_memory.client(pubsub_memory.token("other"))
     long = TEXT * 12
     reader = stream_reader(other, TOPIC).open()
@@ -291,7 +295,7 @@ rules:
 """
 
 
-async def test_a_reader_without_permission_to_cancel_is_told(tmp_path: Path) -> None:
+async def test_cancelling_without_permission_raises_an_error(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)
     async with MemoryServer(rules=str(file)) as server:
@@ -373,7 +377,7 @@ async def test_a_cancel_that_no_writer_lived_to_see_ends_the_stream_when_it_is_t
 
 
 @pytest.mark.parametrize("what", ["cancel", "steer"])
-async def test_what_a_reader_sends_while_a_stream_is_taken_over_reaches_the_writer(
+async def test_a_request_during_a_takeover_reaches_the_new_writer(
     pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch, what: str
 ) -> None:
     ps, user = (pubsub_memory.client(pubsub_memory.token(name)) for name in ("svc", "u1"))
@@ -512,7 +516,7 @@ async def test_ten_megabytes_end_in_an_error_and_an_abort(pubsub_memory: MemoryS
 
 
 @pytest.mark.parametrize("bad", ["\ude00", {"content": "x"}, 5, None, b"x"])
-async def test_what_is_no_text_ends_in_an_error_and_an_abort(
+async def test_a_piece_that_is_not_text_raises_an_error_and_aborts_the_stream(
     pubsub_memory: MemoryServer, bad: Any
 ) -> None:
     ps = pubsub_memory.client()
@@ -529,7 +533,7 @@ async def test_what_is_no_text_ends_in_an_error_and_an_abort(
     assert (final.reason, final.text) == ("invalid_payload", "ok")
 
 
-async def test_a_writer_that_may_not_publish_is_told(tmp_path: Path) -> None:
+async def test_a_writer_without_permission_to_publish_gets_an_error(tmp_path: Path) -> None:
     file = tmp_path / "rules.yaml"
     file.write_text(RULES)
     async with MemoryServer(rules=str(file)) as server:

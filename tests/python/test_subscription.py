@@ -97,7 +97,7 @@ async def test_leaving_a_loop_by_break_unsubscribes_with_a_hint_when_nothing_hol
     await ps.close()
 
 
-async def test_a_subscription_with_handlers_lives_on_though_nobody_holds_it(
+async def test_a_subscription_with_handlers_stays_active_without_a_reference(
     pubsub_memory: MemoryServer,
 ) -> None:
     got: list[Message] = []
@@ -109,7 +109,7 @@ async def test_a_subscription_with_handlers_lives_on_though_nobody_holds_it(
     assert [message.data for message in got] == [1]
 
 
-async def test_who_only_hears_of_presence_need_not_hold_the_subscription(
+async def test_a_subscription_with_only_a_presence_handler_needs_no_reference(
     pubsub_memory: MemoryServer,
 ) -> None:
     seen: list[str] = []
@@ -154,7 +154,7 @@ async def _all(sub: object) -> list[object]:
     return [message.data async for message in sub]  # type: ignore[attr-defined]
 
 
-async def test_what_is_wholly_denied_raises_and_ends(rules: str) -> None:
+async def test_a_subscription_whose_topics_are_all_denied_raises_and_ends(rules: str) -> None:
     async with MemoryServer(rules=rules) as server:
         ps = server.client(server.token("alice"))
         sub = ps.subscribe("secret.a")
@@ -169,7 +169,9 @@ async def test_what_is_wholly_denied_raises_and_ends(rules: str) -> None:
         assert not sub.active
 
 
-async def test_what_is_partly_denied_goes_on_and_says_what(rules: str) -> None:
+async def test_a_partly_denied_subscription_continues_and_lists_the_denied_topics(
+    rules: str,
+) -> None:
     async with MemoryServer(rules=rules) as server:
         ps = server.client(server.token("alice"))
         sub = await soon(ps.subscribe(["open.a", "secret.a"]))

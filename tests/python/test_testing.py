@@ -140,7 +140,7 @@ async def test_waiting_until_something_happens_says_how_long_it_took_or_gives_up
         await clock.advance_until(lambda: False, limit=10)
 
 
-async def test_timers_that_start_one_another_for_ever_are_found() -> None:
+async def test_timers_that_start_each_other_endlessly_are_detected() -> None:
     from hanzoai.pubsub.testing import clock as module
 
     clock = VirtualClock()
@@ -241,7 +241,7 @@ async def test_a_server_that_is_not_running_says_so() -> None:
         await server.publish("a.b", {"data": 1})
 
 
-async def test_without_the_server_installed_the_remedy_is_told(
+async def test_a_missing_server_package_is_reported_with_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     import sys

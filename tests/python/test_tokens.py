@@ -60,7 +60,7 @@ async def test_a_token_object_tells_its_end() -> None:
 
 
 @pytest.mark.parametrize("bad", [None, 7, "", "   ", "two words", b"bytes"])
-async def test_what_is_no_token_is_refused_without_being_shown(bad: object) -> None:
+async def test_a_malformed_token_is_rejected_without_showing_it(bad: object) -> None:
     async def get_token(context: TokenContext) -> object:
         return bad
 
@@ -83,7 +83,7 @@ async def test_the_exception_of_a_thread_comes_out() -> None:
             await fetch_token(stop, CONTEXT)
 
 
-async def test_whoever_asks_meanwhile_gets_the_same_answer() -> None:
+async def test_concurrent_requests_for_a_token_share_one_answer() -> None:
     calls: list[TokenContext] = []
     release = asyncio.Event()
 
@@ -102,7 +102,7 @@ async def test_whoever_asks_meanwhile_gets_the_same_answer() -> None:
     assert len(calls) == 1
 
 
-async def test_a_callback_that_nobody_waits_for_any_more_is_cancelled() -> None:
+async def test_a_token_callback_is_cancelled_when_no_call_waits_for_it() -> None:
     cancelled = asyncio.Event()
 
     async def get_token(context: TokenContext) -> str:
@@ -139,7 +139,7 @@ async def test_a_token_that_has_ended_is_renewed_before_a_request() -> None:
     assert [call.reason for call in calls] == ["connect", "expiring"]
 
 
-async def test_the_life_that_a_server_told_holds_for_the_next_token_too() -> None:
+async def test_the_lifetime_stated_by_the_server_also_applies_to_the_next_token() -> None:
     clock = VirtualClock()
     calls = 0
 
@@ -185,7 +185,7 @@ async def test_a_callback_that_fails_for_a_request_is_an_auth_error_with_its_cau
     assert isinstance(told.value.__cause__, OSError)
 
 
-async def test_whoever_waits_for_a_token_at_the_close_is_told_and_not_cancelled() -> None:
+async def test_closing_fails_calls_that_wait_for_a_token_without_cancelling_them() -> None:
     asked = asyncio.Event()
 
     async def get_token(context: TokenContext) -> str:

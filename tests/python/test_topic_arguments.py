@@ -24,7 +24,7 @@ from hanzoai.pubsub import InvalidOption, InvalidTopic, PubSubClient
         ("a", {"wait": "5s"}, InvalidOption, "wait"),
     ],
 )
-async def test_what_positions_cannot_be_asked_for_is_refused_before_it_is_sent(
+async def test_invalid_positions_are_rejected_before_they_are_sent(
     topics: Any, more: dict[str, Any], error: type[Exception], field: str | None
 ) -> None:
     async with PubSubClient("ws://127.0.0.1:1/ws", token="t") as ps:

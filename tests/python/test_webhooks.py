@@ -72,7 +72,7 @@ def test_a_missing_header_is_named(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["webhook-id", "webhook-timestamp"])
-def test_what_is_signed_beside_the_body_cannot_be_changed(name: str) -> None:
+def test_the_signed_headers_cannot_be_changed(name: str) -> None:
     headers = signed()
     headers[name] += "1"
     with pytest.raises(InvalidWebhook, match="signature"):
@@ -95,7 +95,7 @@ def test_a_request_outside_the_tolerance_is_refused(age: float, words: str) -> N
 @pytest.mark.parametrize(
     "given", ["", "v1", "v1,", "v1,?", "v2,AAAA", "v1a,AAAA", "v1,AAAA " * 50, "v1,\udc80é"]
 )
-def test_what_is_no_signature_is_refused(given: str) -> None:
+def test_a_malformed_signature_is_rejected(given: str) -> None:
     with pytest.raises(InvalidWebhook):
         verify(BODY, {**signed(), "webhook-signature": given}, SECRET, now=NOW)
 

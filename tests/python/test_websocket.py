@@ -281,7 +281,7 @@ async def test_where_several_frames_go_between_two_arrivals_they_share_a_write()
             assert len(writes) == 1
 
 
-async def test_what_arrives_together_is_handed_over_together() -> None:
+async def test_frames_that_arrive_together_are_passed_on_together() -> None:
     async def burst(connection: ServerConnection) -> None:
         connection.transport.write(b"".join(wire(message(n)) for n in range(20)))
         await connection.wait_closed()
@@ -336,7 +336,7 @@ async def test_a_frame_over_the_limit_ends_the_connection_with_1009() -> None:
         assert closed.code == 1009
 
 
-async def test_what_cannot_be_read_is_left_out_and_told() -> None:
+async def test_unreadable_frames_are_skipped_and_reported() -> None:
     async def send(connection: ServerConnection) -> None:
         for text in ("{", '{"type":"constructor"}', '{"type":"message"}', '{"type":"pong"}'):
             await connection.send(text)
@@ -752,7 +752,7 @@ async def test_a_redirect_is_not_followed() -> None:
     assert reached == []
 
 
-async def test_nothing_listening_is_told() -> None:
+async def test_a_port_without_a_listener_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         error = await failure(f"ws://127.0.0.1:{taken.getsockname()[1]}/ws")
@@ -760,7 +760,7 @@ async def test_nothing_listening_is_told() -> None:
     assert error.code is None
 
 
-async def test_an_unknown_host_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unknown_host_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     async def unknown(*args: object, **kwargs: object) -> object:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
@@ -774,7 +774,7 @@ async def test_an_unknown_host_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     [b"", b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1 101 Switching\r\n\r\n", b"\x00" * 50_000],
     ids=["closed at once", "another protocol", "a bad handshake", "zeros"],
 )
-async def test_what_is_no_websocket_server_is_told(answer: bytes) -> None:
+async def test_a_server_without_websockets_is_reported(answer: bytes) -> None:
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(answer)
@@ -826,13 +826,13 @@ async def test_tls_with_a_trusted_certificate_connects(
         await transport.close()
 
 
-async def test_an_untrusted_certificate_is_told(tls: ssl.SSLContext) -> None:
+async def test_an_untrusted_certificate_is_reported(tls: ssl.SSLContext) -> None:
     async with server(nobody, ssl=tls) as url:
         error = await failure(url.replace("ws:", "wss:"))
     assert "certificate of 127.0.0.1 is not trusted" in error.reason
 
 
-async def test_tls_where_none_is_spoken_is_told() -> None:
+async def test_tls_to_a_plaintext_port_is_reported() -> None:
     async def plain(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")

@@ -50,7 +50,7 @@ async def test_metadata_too_deep_to_be_shown_is_refused_and_the_topic_lives(dept
     assert [member.user_id for member in await rig.hub.attendance.members("room")] == ["alice"]
 
 
-async def test_pongs_do_not_pile_up_for_one_who_reads_none(
+async def test_pongs_do_not_accumulate_for_a_client_that_does_not_read(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     async with serving(auth_deadline=60_000) as server, raw(server) as mallory:
@@ -302,7 +302,7 @@ async def test_a_search_among_many_topics_lets_others_go_on() -> None:
     assert answers >= 5 * topic_index.AT_ONCE / topic_index.PIECE
 
 
-async def test_a_search_for_one_who_has_gone_is_given_up() -> None:
+async def test_a_search_is_abandoned_when_its_client_has_left() -> None:
     rig = Rig()
     many_topics(rig, 2 * topic_index.AT_ONCE)
     mallory = await rig.client("mallory")
@@ -338,7 +338,7 @@ async def test_subscriptions_that_come_all_at_once_take_turns_in_their_order() -
     assert mallory.connection.waiting is None
 
 
-async def test_one_who_reads_nothing_cannot_let_replays_pile_up() -> None:
+async def test_replays_do_not_accumulate_for_a_client_that_does_not_read() -> None:
     rig = Rig()
     writer, mallory = await rig.client("writer"), await rig.client("mallory")
     writer.publish("a", 1)
@@ -355,7 +355,7 @@ async def test_one_who_reads_nothing_cannot_let_replays_pile_up() -> None:
     assert mallory.sink.holds[-1] is False
 
 
-async def test_one_who_reads_nothing_and_waits_for_replays_is_cut_for_its_silence() -> None:
+async def test_a_client_that_does_not_read_its_replays_is_cut_by_the_idle_timeout() -> None:
     rig = Rig()
     mallory = await rig.client("mallory")
     rig.hub.pause(mallory.connection)
@@ -366,7 +366,7 @@ async def test_one_who_reads_nothing_and_waits_for_replays_is_cut_for_its_silenc
     await rig.settle()
 
 
-async def test_what_waits_for_the_first_auth_is_bounded_in_bytes() -> None:
+async def test_bytes_buffered_before_the_first_auth_are_bounded() -> None:
     rig = Rig()
     rig.people.gate = asyncio.Event()
     mallory = rig.stranger()
@@ -405,7 +405,7 @@ async def test_a_list_of_topics_looks_into_those_it_names_alone(
     assert len(looked) <= 4
 
 
-async def test_one_who_joins_and_leaves_without_end_is_paced_by_those_who_are_told() -> None:
+async def test_endless_joins_and_leaves_are_paced_by_their_receivers() -> None:
     rig = Rig()
     mallory = await rig.client("mallory")
     for n in range(200):

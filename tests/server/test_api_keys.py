@@ -129,7 +129,7 @@ async def test_the_file_is_read_again_when_it_changes(file: Path) -> None:
         await keys.authenticate(KEY)
 
 
-async def test_keys_that_were_withdrawn_or_changed_are_told_when_the_file_has_come_to_rest(
+async def test_removed_and_changed_keys_are_reported_when_the_file_is_stable(
     file: Path,
 ) -> None:
     now = 0.0

@@ -41,7 +41,7 @@ def lines(file: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in file.read_text(encoding="utf-8").splitlines()]
 
 
-def test_a_record_says_who_did_what_when_and_where() -> None:
+def test_an_audit_record_contains_identity_operation_time_and_address() -> None:
     audited, records = log("org.**")
     audited.record("publish", ALICE, "org.acme.x", client_id="c1", message_id="m1")
     audited.record("subscribe", ALICE, "org.acme.x", client_id=None, refused="forbidden")
@@ -127,7 +127,9 @@ async def audited_server(file: Path, **settings: object) -> AsyncGenerator[Runni
         yield server
 
 
-async def test_whoever_is_refused_over_http_is_named_by_address_and_request(tmp_path: Path) -> None:
+async def test_a_rejected_http_client_is_recorded_with_address_and_request_id(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "audit.jsonl"
     async with audited_server(file) as server, httpx.AsyncClient(base_url=server.http) as http:
         bad = {"Authorization": "Bearer bad", "X-Forwarded-For": "192.0.2.1"}
@@ -228,7 +230,7 @@ def test_after_a_rotation_the_new_file_is_written(
     assert [line["n"] for line in lines(file)] == [1]
 
 
-def test_a_slow_disk_drops_records_and_counts_them_but_holds_up_nobody(
+def test_a_slow_disk_drops_and_counts_records_without_delaying_clients(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written, goes_on = threading.Event(), threading.Event()
@@ -270,7 +272,7 @@ def test_records_that_cannot_be_written_are_counted(
     assert sink.dropped == 1
 
 
-def test_a_full_disk_spoils_no_record_but_the_one_it_tears_and_is_told_once(
+def test_a_full_disk_truncates_at_most_one_record_and_is_logged_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     room = [0]

@@ -52,7 +52,7 @@ async def test_what_nobody_takes_is_refused(token: str, code: str) -> None:
         assert caught.value.code == code
 
 
-async def test_every_try_is_told() -> None:
+async def test_each_attempt_is_reported() -> None:
     told: list[tuple[str | None, str | None]] = []
 
     def tell(identity: Identity | None, code: str | None) -> None:

@@ -64,7 +64,7 @@ async def test_without_bulk_batches_and_single_publishes_share_one_budget() -> N
         assert accepted(await batch(rest, 2)) == 0
 
 
-async def test_the_session_tells_the_rate_of_batches_to_who_publishes_in_bulk() -> None:
+async def test_the_session_gives_bulk_publishers_their_batch_rate() -> None:
     async with running_server(publish_rate_bulk=5_000, publish_rate_service=100) as server:
         limits: list[dict[str, Any]] = []
         for bulk in (True, False):

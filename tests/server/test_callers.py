@@ -40,13 +40,13 @@ def test_the_client_is_the_last_one_before_the_proxies_that_are_trusted(
         ("10.0.0.1", [""], "10.0.0.1"),
     ],
 )
-def test_what_a_client_invents_is_not_believed(
+def test_forwarded_addresses_from_clients_are_ignored(
     peer: str, forwarded: list[str], client: str
 ) -> None:
     assert Callers(PROXIES).address(peer, forwarded) == client
 
 
-def test_nobody_is_believed_where_no_proxy_is_trusted() -> None:
+def test_forwarded_addresses_are_ignored_without_trusted_proxies() -> None:
     callers = Callers(())
     assert callers.address("127.0.0.1", ["192.0.2.1"]) == "127.0.0.1"
     assert not callers.behind("127.0.0.1")

@@ -27,7 +27,7 @@ def test_every_node_with_the_secret_recognizes_an_id_and_no_other_does() -> None
 
 
 @pytest.mark.parametrize("made_up", ["", "cl_", "cl_abc", "rest_alice", "cl_" + "0" * 40, "é" * 30])
-def test_an_id_that_nobody_issued_is_not_recognized(made_up: str) -> None:
+def test_an_id_that_was_never_issued_is_not_recognized(made_up: str) -> None:
     assert not ClientIds("secret").vouches(made_up, ALICE)
 
 

@@ -241,7 +241,7 @@ def test_a_huge_number_is_no_danger() -> None:
         }  # fmt: skip
 
 
-def test_bad_patterns_are_told_apart_from_good_ones() -> None:
+def test_invalid_patterns_are_distinguished_from_valid_ones() -> None:
     request = decode(orjson.dumps({"type": "subscribe", "topics": ["a.*", "a..b", "a.*", "x*"]}))
     assert isinstance(request, SubscribeRequest)
     assert request.topics == ("a.*",)

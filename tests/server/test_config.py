@@ -179,7 +179,7 @@ def test_a_wrong_value_names_the_setting_its_source_and_what_is_accepted(
         assert f"{name} (environment HANZO_PUBSUB_{name.upper()}): " in variable
 
 
-def test_all_problems_are_told_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_together(tmp_path: Path) -> None:
     file = tmp_path / "pubsub.yaml"
     file.write_text("http_prot: 1\nws_port: x\n", encoding="utf-8")
     text = problems({"http_port": "y"}, {"HANZO_PUBSUB_AUTH_DEADLINE": "z"}, file)
@@ -280,12 +280,12 @@ def test_ports_that_are_free_to_choose_and_every_kind_of_origin_fit() -> None:
         ({"iam_jwks_url": "http://192.0.2.1/k"}, "set iam_jwks_url to an https:// URL"),
     ],
 )
-def test_what_is_likely_meant_otherwise_is_a_warning(given: dict[str, object], said: str) -> None:
+def test_a_likely_mistake_is_a_warning(given: dict[str, object], said: str) -> None:
     (line,) = preflight.warnings(load(given))
     assert said in line
 
 
-def test_what_is_usual_is_no_warning() -> None:
+def test_a_usual_configuration_causes_no_warning() -> None:
     for given in ({}, {"iam_jwks_url": "http://127.0.0.1/k"}, {"iam_url": "https://iam"}):
         assert preflight.warnings(load(given)) == []
 

@@ -101,7 +101,7 @@ def test_an_idle_connection_owns_no_buffer_and_no_queue() -> None:
     assert not hasattr(a, "__dict__")
 
 
-def test_what_one_loop_turn_brings_leaves_in_one_write() -> None:
+def test_messages_of_one_loop_turn_are_sent_in_one_write() -> None:
     lab = Lab()
     a, b = lab.connection(), lab.connection()
     both = Route([a, b])
@@ -177,7 +177,7 @@ def test_a_slow_consumer_costs_at_most_its_queue_and_is_cut() -> None:
     assert b"".join(quick.sink.writes) == b"".join(text(number) for number in range(100))
 
 
-def test_who_is_cut_in_the_middle_of_a_run_takes_nothing_from_the_others() -> None:
+def test_cutting_a_client_during_a_run_costs_the_others_nothing() -> None:
     lab = Lab(queue=20)
     slow, quick = lab.connection(room=0), lab.connection()
     stream = lab.connection(encoder=STREAM)
@@ -199,7 +199,7 @@ def test_who_is_cut_in_the_middle_of_a_run_takes_nothing_from_the_others() -> No
     assert len(stream.sink.writes) == 1
 
 
-def test_what_is_held_is_counted_once_however_it_came() -> None:
+def test_held_bytes_are_counted_once_for_every_source() -> None:
     lab = Lab(queue=10_000)
     a = lab.connection(room=0)
     lab.delivery.send(a, b"x")

@@ -132,7 +132,7 @@ async def test_no_other_origin_may_read_the_console(browser: httpx.AsyncClient) 
 # ---------------------------------------------------------------- where the socket is
 
 
-async def test_the_page_is_told_where_the_socket_is(
+async def test_the_page_gets_the_address_of_the_socket(
     server: RunningServer, browser: httpx.AsyncClient
 ) -> None:
     config = (await browser.get("/console/config.json")).json()
@@ -302,14 +302,14 @@ async def test_another_user_of_the_machine_is_not_signed_in(
     [({}, "user"), ({"user": ""}, "user"), ({"user": "a b"}, "user"), ({"user": 7}, "user"),
      ({"user": "a" * 65}, "user"), ({"user": "a", "kind": "root"}, "kind")],
 )  # fmt: skip
-async def test_who_one_wants_to_be_is_checked(
+async def test_the_requested_identity_is_checked(
     server: RunningServer, browser: httpx.AsyncClient, body: dict[str, object], field: str
 ) -> None:
     answer = await browser.post("/console/token", json=body, headers=from_page(server))
     assert refused(answer, 400, "invalid_option")["field"] == field
 
 
-async def test_without_dev_nobody_is_signed_in() -> None:
+async def test_the_console_signs_in_only_on_a_development_server() -> None:
     async with (
         running_server(behind_tls_proxy=True, iam_jwks_url="https://iam.example/keys") as server,
         httpx.AsyncClient(base_url=server.http) as browser,

@@ -65,13 +65,13 @@ async def test_a_token_ends_to_the_millisecond() -> None:
     assert await refusal(token, 1000.5) == "token_expired"
 
 
-async def test_an_expired_token_is_told_apart_from_a_wrong_one() -> None:
+async def test_an_expired_token_is_distinguished_from_an_invalid_one() -> None:
     assert await refusal(mint(KEY, "alice", ttl=-1, now=1000)) == "token_expired"
     assert await refusal(mint(OTHER, "alice", ttl=-1, now=1000)) == "token_invalid"
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c", "..", "\x00", "ü.ü.ü", "Bearer"])
-async def test_what_is_no_token_is_invalid(token: str) -> None:
+async def test_a_malformed_token_is_invalid(token: str) -> None:
     assert await refusal(token) == "token_invalid"
 
 

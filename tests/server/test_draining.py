@@ -84,7 +84,7 @@ async def test_a_drain_takes_no_longer_than_its_time() -> None:
     assert {peer.ending() for peer in peers} == {(1001, "going_away")}
 
 
-async def test_a_drain_without_connections_waits_for_nobody() -> None:
+async def test_a_drain_without_connections_ends_immediately() -> None:
     async with asyncio.timeout(60):
         await Rig().hub.drain(HOUR, HOUR)
 
@@ -106,7 +106,7 @@ async def test_a_publish_under_way_is_answered_before_its_connection_ends() -> N
     assert alice.ending() == (1001, "going_away")
 
 
-async def test_what_a_server_would_take_with_it_is_not_accepted_when_it_ends() -> None:
+async def test_a_draining_server_rejects_publishes_that_would_be_lost() -> None:
     rig = Rig()
     alice, bob = await rig.client("alice"), await rig.client("bob")
     hurry = asyncio.Event()
@@ -123,7 +123,7 @@ async def test_what_a_server_would_take_with_it_is_not_accepted_when_it_ends() -
     assert answer.code == "going_away"
 
 
-async def test_what_a_store_keeps_is_accepted_until_the_server_has_ended() -> None:
+async def test_publishes_to_a_store_are_accepted_until_the_server_ends() -> None:
     backplane = Slow()
     backplane.lasting = True
     backplane.gate.set()
@@ -189,9 +189,7 @@ def test_nodes_on_a_store_spread_the_ends_and_one_alone_does_not() -> None:
 
 @pytest.mark.parametrize("door", ["ws", "http"])
 @pytest.mark.parametrize("turns", range(6))
-async def test_who_is_accepted_while_the_server_ends_is_not_left_hanging(
-    door: str, turns: int
-) -> None:
+async def test_a_connection_accepted_during_the_drain_does_not_hang(door: str, turns: int) -> None:
     async with running_server(drain_timeout=0) as server:
         address = urlsplit(getattr(server, door))
         client = socket.create_connection((address.hostname, address.port))

@@ -283,7 +283,7 @@ def test_an_id_is_known_after_its_message_has_left_the_log() -> None:
     assert lab.append(id="m", data=2).code == "conflict"
 
 
-def test_an_id_that_nobody_gave_is_known_only_while_its_message_is_kept() -> None:
+def test_a_generated_id_is_known_only_while_its_message_is_retained() -> None:
     lab = Lab(max_messages=1)
     made = lab.append(id=None).id
     assert lab.append(id=made, data=2).code == "conflict"
@@ -450,7 +450,7 @@ def test_position_0_is_before_all_and_no_position_of_another_log() -> None:
 # ---------------------------------------------------------------- replay
 
 
-def test_nothing_is_replayed_unasked_but_positions_are_told() -> None:
+def test_nothing_is_replayed_without_a_request_but_positions_are_sent() -> None:
     lab = Lab()
     numbers = lab.fill(3)
     found = lab.replay("t", "unknown")
@@ -535,7 +535,7 @@ def test_a_log_that_does_not_reach_back_says_so() -> None:
     assert lab.replay("t", newest=3).truncated == []
 
 
-def test_a_hole_that_a_short_ttl_left_is_told() -> None:
+def test_a_gap_caused_by_a_short_ttl_is_reported() -> None:
     lab = Lab()
     first = lab.append()
     lab.append(ttl=1)
@@ -546,7 +546,7 @@ def test_a_hole_that_a_short_ttl_left_is_told() -> None:
     assert lab.replay("t", since=NOW - 1).truncated == ["t"]
 
 
-def test_a_limit_that_leaves_a_hole_behind_the_position_is_told() -> None:
+def test_a_gap_caused_by_a_limit_is_reported() -> None:
     lab = Lab()
     numbers = lab.fill(5)
     found = lab.replay("t", after={"t": numbers[0]}, newest=2)
@@ -593,7 +593,7 @@ def test_a_pattern_replays_what_may_be_read_in_order_of_time() -> None:
     assert [e.timestamp for e in everything.entries] == [NOW + n for n in range(6)]
 
 
-def test_a_replay_is_bounded_and_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replay_is_bounded_and_reports_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay_bounds, "REPLAY_MESSAGES", 4)
     lab = Lab()
     lab.fill(3, "a")

@@ -198,7 +198,7 @@ async def test_a_missing_or_mistyped_claim_is_invalid(change: dict[str, Any], sa
 
 
 @pytest.mark.parametrize("text", ["", "x", "a.b", "a.b.c", "." * 5, "x" * 20_000, "\x00.\x00.\x00"])
-async def test_what_is_no_jwt_is_invalid_and_fetches_nothing(text: str) -> None:
+async def test_a_malformed_jwt_is_invalid_and_triggers_no_fetch(text: str) -> None:
     world = World()
     assert (await refusal(world.authenticator(), text)).code == "token_invalid"
     assert world.fetches == 0
@@ -260,7 +260,7 @@ async def test_a_known_key_answers_at_once_however_iam_behaves() -> None:
     await authenticator.close()
 
 
-async def test_a_key_that_rotates_out_is_refused_once_the_keys_are_fetched_anew() -> None:
+async def test_a_removed_key_is_rejected_after_the_next_fetch() -> None:
     world = World()
     authenticator = world.authenticator()
     long = token(exp=NOW + 9_999)
@@ -391,7 +391,7 @@ async def test_without_any_keys_the_answer_is_unavailable_and_asks_for_patience(
     await authenticator.authenticate(token())
 
 
-async def test_many_at_once_share_one_fetch_and_one_who_gives_up_does_not_end_it() -> None:
+async def test_concurrent_requests_share_one_fetch_that_survives_a_cancelled_request() -> None:
     world = World(gate=asyncio.Event())
     authenticator = world.authenticator()
     tasks = [asyncio.create_task(authenticator.authenticate(token())) for _ in range(20)]

@@ -80,7 +80,7 @@ def test_a_user_reads_what_the_rules_of_hip_56_allow(topic: str, allowed: bool) 
     assert DEFAULT.may_publish(ADMIN, topic)
 
 
-def test_a_service_reads_by_the_rules_like_everybody() -> None:
+def test_the_access_rules_also_apply_to_the_subscriptions_of_services() -> None:
     assert not DEFAULT.may_subscribe(SERVICE, "agent.bot1.events")
     assert DEFAULT.may_subscribe(SERVICE, "system.announcements")
 
@@ -110,14 +110,14 @@ def test_only_admins_administer() -> None:
         ("nowhere.**", False, False),
     ],
 )
-def test_a_pattern_stands_where_some_topic_of_it_could_be_read(
+def test_a_pattern_is_granted_if_one_of_its_topics_could_be_readable(
     pattern: str, stands: bool, unfiltered: bool
 ) -> None:
     assert DEFAULT.may_subscribe_pattern(ALICE, pattern) is stands
     assert DEFAULT.unfiltered(ALICE, pattern) is unfiltered
 
 
-def test_somebody_without_anything_may_hold_no_pattern_of_sessions() -> None:
+def test_a_user_without_claims_is_denied_a_pattern_of_sessions() -> None:
     assert not DEFAULT.may_subscribe_pattern(Identity("bob"), "chat.session.*")
     assert DEFAULT.may_subscribe_pattern(ADMIN, "**")
     assert DEFAULT.unfiltered(ADMIN, "**")

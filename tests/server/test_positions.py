@@ -96,7 +96,9 @@ async def test_a_pattern_gives_what_has_a_log_and_may_be_read(
     assert list(found) == ["chat.session.abc"]
 
 
-async def test_what_expired_is_not_retained(server: RunningServer, rest: httpx.AsyncClient) -> None:
+async def test_expired_messages_are_not_retained(
+    server: RunningServer, rest: httpx.AsyncClient
+) -> None:
     first, last = await publish(rest, "demo.x", 2, ttl=3600)
     server.hub.core.backplane.logs.evict("demo.x", log_too=False)
     assert (await ask(rest, "demo.x"))["demo.x"] == {
@@ -129,7 +131,7 @@ async def test_a_time_is_the_position_of_the_first_message_that_is_not_older(
     ("after", "topics"),
     [({}, ["demo.x"]), ({"demo.x": 1}, ["demo.x"]), ({}, ["demo.*"]), ({}, ["demo.never"])],
 )
-async def test_what_has_moved_already_is_answered_at_once(
+async def test_a_position_that_has_already_advanced_is_answered_immediately(
     rest: httpx.AsyncClient, after: dict[str, int], topics: list[str]
 ) -> None:
     await publish(rest, "demo.x")
@@ -154,7 +156,7 @@ async def test_the_answer_is_held_until_a_topic_moves(
     await held(server, 0)
 
 
-async def test_a_new_topic_of_a_pattern_is_told_to_who_may_read_it(
+async def test_a_new_topic_of_a_pattern_is_announced_to_permitted_clients(
     server: RunningServer, rest: httpx.AsyncClient
 ) -> None:
     async with api(server, server.token(sessions_owned=["abc"])) as alice:
@@ -265,6 +267,6 @@ async def test_bad_input_is_refused_by_field(
     assert problem(answer, 400, code)["field"] == field
 
 
-async def test_without_a_token_nothing_is_told(server: RunningServer) -> None:
+async def test_a_request_without_a_token_reveals_nothing(server: RunningServer) -> None:
     async with api(server) as nobody:
         problem(await nobody.post(PATH, json={"topics": ["demo.x"]}), 401, "unauthenticated")

@@ -54,7 +54,7 @@ def test_several_connections_of_a_user_are_several_members(alone: Presence) -> N
     assert names(alone) == ["a", "a2"]
 
 
-def test_leaving_says_who_left_once(alone: Presence) -> None:
+def test_a_leave_is_reported_once(alone: Presence) -> None:
     gone = alone.leave("a", "t")
     assert gone is not None
     assert gone.user_id == "alice"

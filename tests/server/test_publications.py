@@ -79,7 +79,7 @@ def test_a_whole_number_may_be_written_with_a_point() -> None:
         ({"meta": {"x": "x" * MAX_META}}, "payload_too_large", "message.meta", "at most 8,192"),
     ],
 )
-def test_what_is_wrong_with_a_message_is_named(
+def test_the_problem_of_an_invalid_message_is_named(
     wrong: dict[str, Any], code: str, field: str, said: str
 ) -> None:
     error = read(frame(**wrong))

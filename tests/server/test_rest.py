@@ -143,13 +143,13 @@ async def test_a_body_of_another_type_is_415(rest: httpx.AsyncClient, kind: str 
         ("/v1/topics?prefix=*", "without wildcards"),
     ],
 )
-async def test_a_wrong_parameter_is_told_with_what_to_do(
+async def test_an_invalid_parameter_is_reported_with_a_remedy(
     rest: httpx.AsyncClient, path: str, remedy: str
 ) -> None:
     assert remedy in problem(await rest.get(path), 400, "invalid_option")["remedy"]
 
 
-async def test_a_request_without_a_token_is_told_which_header_to_send(
+async def test_the_error_of_a_request_without_a_token_names_the_header(
     server: RunningServer,
 ) -> None:
     async with api(server) as client:
@@ -439,7 +439,7 @@ async def test_head_answers_as_get_without_a_body(rest: httpx.AsyncClient) -> No
     assert head.headers["content-length"] == get.headers["content-length"]
 
 
-async def test_pages_of_every_origin_may_call_unless_told_otherwise(
+async def test_pages_of_every_origin_may_call_by_default(
     rest: httpx.AsyncClient,
 ) -> None:
     preflight = await rest.options(
@@ -489,7 +489,7 @@ async def test_health_readiness_metrics_and_pages_need_no_token(server: RunningS
         assert description["openapi"].startswith("3.1")
 
 
-async def test_what_is_no_http_is_refused_and_the_server_goes_on(server: RunningServer) -> None:
+async def test_invalid_http_is_rejected_and_the_server_continues(server: RunningServer) -> None:
     for data in (
         b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" * 10 + b"\r\n\r\n",
         b"GET / HTTP/1.1\r\nBad Header\r\n\r\n",
@@ -537,7 +537,7 @@ async def test_odd_bytes_in_a_head_are_no_failure(
     assert 200 <= int(answer.split(b" ")[1]) < 500
 
 
-async def test_who_looks_for_the_websocket_here_is_told_where_it_is(
+async def test_a_websocket_request_to_the_http_port_names_the_right_address(
     server: RunningServer,
 ) -> None:
     upgrade = b"Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
@@ -546,7 +546,7 @@ async def test_who_looks_for_the_websocket_here_is_told_where_it_is(
     assert b"8057" in answer
 
 
-async def test_who_sends_the_head_drop_by_drop_is_cut() -> None:
+async def test_a_client_that_sends_its_headers_too_slowly_is_cut() -> None:
     async with running_server(header_timeout=50) as server:
         assert await raw(server, b"GET /healthz HTTP/1.1\r\nX-Slow: ") == b""
         async with api(server) as rest:

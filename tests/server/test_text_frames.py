@@ -38,7 +38,7 @@ def test_a_frame_without_a_mask_is_left_to_the_parser() -> None:
         assert text_frames(bare + bytes(200), LIMIT) == ([], 0)
 
 
-def test_what_is_no_whole_text_message_is_left_to_the_parser() -> None:
+def test_incomplete_text_messages_are_left_to_the_parser() -> None:
     text = masked(b"text")
     for first in (0x01, 0x80, 0x82, 0x88, 0x89, 0x8A, 0x91, 0xA1, 0xC1, 0x83):
         assert text_frames(text + bytes((first,)) + text[1:], LIMIT) == ([b"text"], len(text))
@@ -58,7 +58,7 @@ frames = st.builds(
 
 @given(st.lists(frames | st.binary(max_size=20), max_size=5), st.integers(0, 40))
 @settings(max_examples=300)
-def test_what_is_read_is_what_the_library_reads(pieces: list[bytes], cut: int) -> None:
+def test_the_reader_agrees_with_the_library(pieces: list[bytes], cut: int) -> None:
     data = b"".join(pieces)
     data = data[: len(data) - cut]
     found, at = text_frames(data, LIMIT)

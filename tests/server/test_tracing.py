@@ -99,7 +99,7 @@ async def test_one_trace_goes_from_the_publisher_over_the_node_to_the_handler(
     }
 
 
-async def test_the_context_stands_in_meta_beside_what_the_program_put_there(
+async def test_the_trace_context_is_added_to_the_existing_meta(
     spans: InMemorySpanExporter,
 ) -> None:
     tracing = Tracing()
@@ -150,7 +150,7 @@ async def test_a_refused_publish_is_an_error_on_both_sides(spans: InMemorySpanEx
         {"nested": {"traceparent": PARENT}},
     ],
 )
-async def test_what_carries_no_sampled_context_makes_no_span(
+async def test_a_message_without_a_sampled_context_creates_no_span(
     spans: InMemorySpanExporter, meta: Any
 ) -> None:
     async with asyncio.timeout(BOUND), running_server(tracing=True) as node, client(node) as ps:

@@ -177,7 +177,7 @@ async def test_half_an_event_before_a_cut_spoils_no_later_one() -> None:
             assert await client.subscribe("s").recv(timeout=10) == Event("s", b"b")
 
 
-async def test_what_is_no_event_stream_is_told() -> None:
+async def test_an_answer_that_is_not_an_event_stream_is_reported() -> None:
     async def wrong(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         writer.close()

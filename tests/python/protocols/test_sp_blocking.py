@@ -59,7 +59,7 @@ def test_threads_share_sockets() -> None:
 
 
 @pytest.mark.statement("N-07", "N-08", "N-18", "N-22")
-def test_what_asyncio_sockets_refuse_is_refused_here() -> None:
+def test_blocking_sockets_reject_what_asyncio_sockets_reject() -> None:
     pub, sub = PubSocket(), SubSocket()
     with pytest.raises(NotSupported):
         pub.recv()

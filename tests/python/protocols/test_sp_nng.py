@@ -94,7 +94,7 @@ async def join(
 @pytest.mark.parametrize("we_listen", [True, False], ids=["we listen", "we dial"])
 @pytest.mark.parametrize("theirs", [pynng.Sub0], indirect=True, ids=["to NNG"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_nng_receives_all_that_we_send_in_order(
+async def test_nng_receives_all_messages_in_order(
     theirs: Any, tls: Tls, tmp_path: Path, scheme: str, we_listen: bool
 ) -> None:
     async with PubSocket(send_queue_size=STEP) as pub:
@@ -116,7 +116,7 @@ async def test_nng_receives_all_that_we_send_in_order(
 @pytest.mark.parametrize("we_listen", [True, False], ids=["we listen", "we dial"])
 @pytest.mark.parametrize("theirs", [pynng.Pub0], indirect=True, ids=["from NNG"])
 @pytest.mark.parametrize("scheme", SCHEMES)
-async def test_we_receive_all_that_nng_sends_in_order(
+async def test_all_messages_of_nng_are_received_in_order(
     theirs: Any, tls: Tls, tmp_path: Path, scheme: str, we_listen: bool
 ) -> None:
     async with SubSocket(recv_queue_size=STEP) as sub:

@@ -204,7 +204,7 @@ async def test_a_socket_refuses_the_wrong_direction(pub: PubSocket, sub: SubSock
 
 
 @pytest.mark.statement("N-29")
-def test_the_errors_of_sockets_are_told_apart_and_belong_to_the_sdk() -> None:
+def test_socket_errors_are_distinct_classes_of_the_sdk() -> None:
     assert str(NotSupported()) == "protocol: operation not supported"
     assert str(NotFound()) == "protocol: not found"
     assert str(Closed()) == "protocol: closed"
@@ -246,7 +246,7 @@ async def test_a_late_or_absent_subscriber_misses_messages(pub: PubSocket, tmp_p
 
 @pytest.mark.statement("N-17", "N-26")
 @pytest.mark.parametrize("scheme", ["tcp", "ipc", "tls+tcp", "ws", "wss"])
-async def test_a_peer_that_does_not_read_costs_its_queue_and_nobody_else(
+async def test_a_peer_that_does_not_read_fills_only_its_own_queue(
     tls: Tls, tmp_path: Path, scheme: str
 ) -> None:
     server, client = tls.pair(scheme)

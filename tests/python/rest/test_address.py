@@ -48,7 +48,7 @@ async def test_what_the_api_itself_does_not_have_is_no_doubt_about_its_address(
     assert "derived" not in told.value.remedy
 
 
-async def test_a_derived_address_where_nobody_listens_is_named(
+async def test_a_derived_address_without_a_listener_is_named(
     respx_mock: respx.MockRouter,
 ) -> None:
     options = read_options(

@@ -58,7 +58,7 @@ async def test_a_peer_without_the_feature_is_not_asked_for_a_batch(rest: Rest, s
     assert len(await rest.publish_many([one("m1"), one("m2")])) == 2
 
 
-async def test_what_follows_a_batch_that_failed_is_told_as_not_sent(
+async def test_messages_after_a_failed_batch_are_reported_as_not_sent(
     rest: Rest, server: Any
 ) -> None:
     ids = [f"m{n}" for n in range(1_000)]
@@ -88,7 +88,7 @@ async def test_an_answer_that_fits_no_batch_is_a_protocol_error(
         await rest.publish_many([one()])
 
 
-async def test_what_was_never_sent_of_a_batch_has_no_unknown_outcome(
+async def test_messages_of_a_batch_that_were_not_sent_have_a_known_outcome(
     rest: Rest, server: Any
 ) -> None:
     rest.features = frozenset({"batch"})  # and no idempotency: one attempt

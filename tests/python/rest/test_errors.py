@@ -125,7 +125,7 @@ def test_statuses_stand_for_close_codes() -> None:
     assert [close_code_for(s) for s in (401, 403, 429, 503, 404)] == [4401, 4403, 4429, 1013, None]
 
 
-def test_causes_of_a_failure_are_told_apart() -> None:
+def test_causes_of_a_failure_are_distinguished() -> None:
     def wrapped(cause: BaseException) -> BaseException:
         error = httpx.ConnectError("x")
         error.__cause__ = cause

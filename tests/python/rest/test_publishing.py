@@ -90,7 +90,7 @@ async def test_a_message_of_a_batch_without_a_result_is_not_confirmed(
     assert (second.id, second.error.code) == ("msg_2", "outcome_unknown")
 
 
-async def test_a_repeat_is_told(rest: Rest, server: Any) -> None:
+async def test_a_repeated_publish_is_marked_as_a_duplicate(rest: Rest, server: Any) -> None:
     body = {"id": "msg_1", "timestamp": 9, "duplicate": True}
     server.post(MESSAGES).mock(return_value=httpx.Response(200, json=body))
     assert (await rest.publish(one())).duplicate is True

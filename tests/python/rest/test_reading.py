@@ -141,7 +141,7 @@ class Chunks(httpx.AsyncByteStream):
             yield chunk
 
 
-async def test_what_a_compressed_answer_may_inflate_to_is_bounded() -> None:
+async def test_the_decompressed_size_of_an_answer_is_limited() -> None:
     packer = zlib.compressobj(9, wbits=31)
     packed = b"".join(packer.compress(b" " * (1 << 20)) for _ in range(100)) + packer.flush()
 

@@ -38,7 +38,7 @@ async def test_a_peer_without_sessions_is_a_plain_one(
 
 
 @pytest.mark.parametrize("status", [404, 405, 501, 200])
-async def test_what_has_neither_sessions_nor_streams_is_no_peer(
+async def test_a_server_without_sessions_and_streams_is_not_a_peer(
     client: Client, peer: Peer, status: int
 ) -> None:
     peer.plain, peer.bare_stream = True, status

@@ -113,7 +113,9 @@ async def test_an_event_over_the_limit_ends_the_transport(peer: Peer) -> None:
     await client.transport.close()
 
 
-async def test_a_stream_that_nobody_reads_is_not_read_on(client: Client, peer: Peer) -> None:
+async def test_an_event_stream_without_a_reader_is_not_read_further(
+    client: Client, peer: Peer
+) -> None:
     await client.authenticate()
     stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
     for number in range(1_000):
@@ -168,7 +170,7 @@ async def test_a_compressed_stream_is_read(client: Client, peer: Peer) -> None:
     assert numbers(await client.next(2)) == [1, 2]
 
 
-async def test_what_a_compressed_event_may_inflate_to_is_bounded(peer: Peer) -> None:
+async def test_the_decompressed_size_of_an_event_is_limited(peer: Peer) -> None:
     client = Client(peer, max_frame=1 << 20)
     await client.authenticate()
     streams: list[Stream] = []
@@ -188,7 +190,7 @@ async def test_what_a_compressed_event_may_inflate_to_is_bounded(peer: Peer) -> 
     await client.transport.close()
 
 
-async def test_an_encoding_that_nobody_asked_for_ends_the_stream_and_is_named(
+async def test_an_encoding_that_was_not_requested_ends_the_stream_and_is_named(
     client: Client, peer: Peer
 ) -> None:
     await client.authenticate()

@@ -9,7 +9,7 @@ from hanzoai.pubsub.generated.wire import (
 from tests.python.sse.rig import Client, Peer, envelope, event, message, numbers
 
 
-async def test_a_new_token_reopens_the_stream_from_where_each_topic_stands(
+async def test_a_new_token_reopens_the_stream_at_the_position_of_each_topic(
     client: Client, peer: Peer
 ) -> None:
     await client.authenticate("one")

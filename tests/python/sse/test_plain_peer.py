@@ -47,7 +47,7 @@ async def test_one_answer_of_a_plain_peer_is_shared_by_the_subscriptions(
     assert numbers(frames) == [30]
 
 
-async def test_a_plain_peer_is_asked_for_no_history_nobody_wants(
+async def test_a_plain_peer_gets_no_unnecessary_request_for_history(
     client: Client, plain: Peer
 ) -> None:
     await client.authenticate()
@@ -85,7 +85,7 @@ async def test_a_plain_peer_says_at_the_stream_that_the_token_is_bad(
     assert frame.code == "token_expired"
 
 
-async def test_a_forbidden_topic_is_told_and_the_transport_lives_on(
+async def test_a_forbidden_topic_is_reported_and_the_transport_stays_open(
     client: Client, plain: Peer
 ) -> None:
     await client.authenticate()
@@ -113,7 +113,7 @@ async def test_a_forbidden_topic_is_told_and_the_transport_lives_on(
         (404, httpx.Response(502), "HTTP 502 and an empty body"),
     ],
 )
-async def test_what_shows_no_event_streams_is_not_taken_for_a_plain_peer(
+async def test_a_server_without_event_streams_is_not_treated_as_a_plain_peer(
     client: Client, plain: Peer, session: int, stream: httpx.Response, said: str
 ) -> None:
     plain.answer("/v1/session", httpx.Response(session, html="<html></html>"))

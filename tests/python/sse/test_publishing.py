@@ -29,7 +29,7 @@ async def test_a_publish_is_answered_by_its_ref(client: Client, peer: Peer) -> N
     assert request.headers["Idempotency-Key"] == "m1"
 
 
-async def test_what_waits_goes_in_one_batch_and_order_is_kept(client: Client, peer: Peer) -> None:
+async def test_waiting_messages_are_sent_in_one_batch_in_order(client: Client, peer: Peer) -> None:
     await client.authenticate()
     client.send(*[publish(f"m{n}", f"p{n}") for n in range(50)])
     frames = await client.next(50)
@@ -92,7 +92,9 @@ async def test_a_lost_publish_ends_the_transport_unanswered(client: Client, peer
     assert client.came == []
 
 
-async def test_a_lost_publish_that_nobody_sends_again_is_told(client: Client, plain: Peer) -> None:
+async def test_a_lost_publish_that_is_not_sent_again_is_reported(
+    client: Client, plain: Peer
+) -> None:
     await client.authenticate()
     plain.answer("/v1/topics/a.b/messages", httpx.ReadError("cut"))
     client.send(publish(None, None))
@@ -148,7 +150,7 @@ async def test_a_ping_goes_nowhere(client: Client, peer: Peer) -> None:
     assert len(peer.requests) == 2
 
 
-async def test_what_of_a_large_run_got_no_answer_is_left_to_be_sent_again(peer: Peer) -> None:
+async def test_the_unanswered_part_of_a_large_run_can_be_sent_again(peer: Peer) -> None:
     async with asyncio.timeout(60):
         client = Client(peer, operation_timeout=5)
         await client.transport.open()

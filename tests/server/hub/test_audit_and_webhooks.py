@@ -40,7 +40,7 @@ class Ears:
         self.heard.append((event, topic, orjson.loads(body)))
 
 
-async def test_what_happens_is_audited_refusals_too() -> None:
+async def test_operations_and_rejections_are_audited() -> None:
     rig = Rig()
     ears = rig.hub.core.audit = Ears()
     rig.rules.unreadable = rig.rules.unwritable = lambda identity, topic: topic == "closed"
@@ -58,7 +58,7 @@ async def test_what_happens_is_audited_refusals_too() -> None:
     ]
 
 
-async def test_webhooks_are_told_what_they_want() -> None:
+async def test_webhooks_receive_the_events_they_select() -> None:
     rig = Rig()
     ears = rig.hub.core.webhooks = Ears()
     alice = await rig.client("alice")

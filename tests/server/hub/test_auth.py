@@ -126,7 +126,7 @@ async def test_a_token_that_ends_is_announced_and_then_ends_the_connection() -> 
     assert alice.ending() == (4401, "token_expired")
 
 
-async def test_who_brings_short_tokens_is_not_asked_for_one_after_the_other() -> None:
+async def test_a_client_with_short_tokens_is_not_asked_for_one_after_another() -> None:
     rig = Rig(presence_timeout=1_000_000, server_ping_interval=1_000_000, program_timeout=0)
     alice = await rig.client(token(30))
     rig.advance(14.9)

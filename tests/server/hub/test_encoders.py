@@ -85,7 +85,7 @@ async def test_a_connection_without_echo_misses_what_it_published_alone() -> Non
     assert not rig.hub.core.echoes
 
 
-async def test_what_a_listener_sends_itself_keeps_its_place_among_the_messages() -> None:
+async def test_frames_of_a_listener_keep_their_place_among_the_messages() -> None:
     rig, lines = Rig(), Lines()
     mine, own = await joined(rig, lines, "a")
     other, _ = await joined(rig, lines)

@@ -36,7 +36,7 @@ async def test_many_malformed_frames_in_a_row_end_the_connection() -> None:
     assert peer.ending() == (4400, "invalid_frame")
 
 
-async def test_an_error_inside_is_told_as_such(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_internal_error_is_reported_as_internal(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     alice = await rig.client("alice")
 

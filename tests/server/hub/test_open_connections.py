@@ -98,7 +98,7 @@ async def test_only_an_admin_lists_and_cuts() -> None:
     assert audit.heard == [("alice", alice.connection.client_id, "forbidden")]
 
 
-async def test_a_cut_connection_is_told_to_reconnect_and_is_audited() -> None:
+async def test_a_cut_tells_the_client_to_reconnect_and_is_audited() -> None:
     rig = Rig()
     audit = rig.hub.core.audit = CutLog()
     alice = await rig.client("alice")

@@ -9,7 +9,7 @@ from pubsub_server.shared.requests import Draft
 from tests.server.hub_rig import ANNA, START_MS, STREAM, Rig
 
 
-async def test_joining_is_told_to_the_others_and_a_snapshot_to_oneself() -> None:
+async def test_a_join_is_sent_to_the_others_and_a_snapshot_to_the_new_member() -> None:
     rig = Rig()
     alice, bob, watcher = [await rig.client(name) for name in ("alice", "bob", "watcher")]
     alice.subscribe("a")
@@ -51,7 +51,7 @@ async def test_a_pattern_watches_and_is_no_member() -> None:
     assert alice.hear() == []
 
 
-async def test_presence_updates_reach_everybody_by_all_three_ways() -> None:
+async def test_presence_updates_reach_all_members_on_all_three_paths() -> None:
     rig = Rig()
     alice, bob = await rig.client("alice"), await rig.client("bob")
     alice.subscribe("a", "b")
@@ -185,7 +185,7 @@ async def test_a_client_that_comes_back_within_the_grace_does_not_flicker() -> N
     assert await rig.hub.presence(ANNA, "b") == []
 
 
-async def test_nobody_resumes_somebody_else() -> None:
+async def test_a_user_cannot_resume_the_session_of_another() -> None:
     rig = Rig()
     bob = await rig.client("bob")
     bob.subscribe("a")

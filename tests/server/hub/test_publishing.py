@@ -50,7 +50,7 @@ async def test_a_publish_with_a_ref_is_answered_and_one_without_is_not() -> None
     assert (error["code"], error["topic"], error["ref"]) == ("conflict", "a", "9")
 
 
-async def test_nobody_can_take_an_id_before_another_publishes_under_it() -> None:
+async def test_a_message_id_cannot_be_reserved_by_another_sender() -> None:
     rig = Rig()
     mallory, alice = await rig.client("mallory"), await rig.client("alice")
     mallory.publish("a", 1, id="m")

@@ -55,7 +55,7 @@ async def test_topics_are_listed_for_admins() -> None:
     assert caught.value.code == "forbidden"
 
 
-async def test_what_rest_publishes_reaches_sockets() -> None:
+async def test_rest_publishes_reach_sockets() -> None:
     rig = Rig()
     alice = await rig.client("alice")
     alice.subscribe("a")

@@ -52,7 +52,7 @@ async def test_a_position_resumes_behind_it() -> None:
     assert "reset" not in answer
 
 
-async def test_what_is_missing_is_said() -> None:
+async def test_truncated_and_reset_topics_of_a_replay_are_named() -> None:
     rig = Rig(history_max_messages=2)
     alice = await rig.client("alice")
     for number in range(5):
@@ -84,7 +84,7 @@ async def test_a_large_history_is_split_and_live_messages_come_behind_it(
     assert live["message"]["data"] == "live"
 
 
-async def test_a_denied_topic_is_told_and_the_others_are_granted() -> None:
+async def test_a_denied_topic_is_reported_and_the_others_are_granted() -> None:
     rig = Rig()
     rig.rules.unreadable = lambda identity, topic: topic == "closed"
     rig.rules.denied_patterns.add("**")

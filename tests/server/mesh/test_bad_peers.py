@@ -186,7 +186,7 @@ async def test_a_peer_that_lies_about_members_costs_a_bounded_number_of_addresse
         assert one.mesh.counts.refused == 4
 
 
-async def test_a_peer_that_wants_too_much_is_told_no_and_keeps_what_it_had() -> None:
+async def test_a_request_for_too_many_topics_is_rejected_and_keeps_the_existing_ones() -> None:
     async with node(topics_max=100) as one, seed_peer(one.url) as peer:
         peer.subscribe(b"demo.a")
         assert await peer.expect(3) == b"\x01"
@@ -326,7 +326,7 @@ async def test_a_peer_that_does_not_read_is_cut_and_costs_no_more_than_its_queue
         assert one.mesh.peers == 1
 
 
-async def test_a_flood_of_one_peer_delays_nobody_for_long() -> None:
+async def test_a_flood_of_one_peer_delays_others_only_briefly() -> None:
     async with nodes(2) as (one, two), one.client() as a, two.client() as b:
         subscription = await b.subscribe("demo.a")
         async with seed_peer(two.url) as peer:
@@ -378,7 +378,7 @@ async def test_a_peer_that_connects_while_a_node_ends_is_disconnected_without_a_
     assert one.mesh.counts.refused == 0
 
 
-async def test_what_was_published_while_a_node_was_away_is_a_gap_and_nothing_else_is() -> None:
+async def test_only_messages_published_while_a_node_was_away_are_a_gap() -> None:
     async with nodes(2) as (one, two), one.client() as publisher, two.client() as client:
         subscription = await client.subscribe("demo.a")
         await publisher.publish("demo.a", {"type": "n", "data": 1})

@@ -77,9 +77,7 @@ async def test_a_message_goes_to_interested_nodes_alone_until_their_last_subscri
         assert one.mesh.counts.forwarded == 2
 
 
-async def test_a_subscription_lingers_at_other_nodes_so_that_who_comes_back_misses_nothing() -> (
-    None
-):
+async def test_a_subscription_lingers_at_other_nodes_so_that_a_reconnect_misses_nothing() -> None:
     async with (
         nodes(2, mesh_linger=60_000) as (one, two),
         one.client() as publisher,
@@ -155,9 +153,7 @@ async def test_a_node_that_is_lost_shows_a_gap_of_unknown_size_in_the_topics_it_
         await until(lambda: one.mesh.peers == two.mesh.peers == 1)
 
 
-async def test_an_event_source_that_moves_to_another_node_is_told_of_a_gap_in_all_it_reads() -> (
-    None
-):
+async def test_an_event_source_that_moves_to_another_node_gets_a_gap_on_each_topic() -> None:
     async with (
         nodes(2, mesh_linger=60_000) as (one, two),
         one.client() as here,
@@ -202,7 +198,7 @@ async def test_an_event_source_that_moves_to_another_node_is_told_of_a_gap_in_al
 
 
 @pytest.mark.parametrize("topics", ["demo.a", "demo.*"])
-async def test_an_event_source_that_moves_before_its_first_message_is_told_of_a_gap(
+async def test_an_event_source_that_moves_before_its_first_message_gets_a_gap(
     topics: str,
 ) -> None:
     async with nodes(2) as (one, two), one.client() as here:

@@ -198,7 +198,7 @@ class World:
 
 @pytest.mark.statement("Z-05", "Z-07", "Z-12", "Z-14", "Z-28")
 @pytest.mark.timeout(400 if SOAK else 120)
-async def test_interest_converges_and_forwards_go_to_those_alone_who_want_them() -> None:
+async def test_interest_converges_and_messages_are_forwarded_only_to_interested_nodes() -> None:
     seed = int(os.environ.get("HANZO_PUBSUB_TEST_SEED") or random.randrange(2**32))
     print(f"seed {seed}")
     world = World(seed)

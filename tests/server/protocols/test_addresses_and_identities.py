@@ -85,7 +85,7 @@ def test_identities_come_from_json_or_a_file_with_it(tmp_path: Path) -> None:
         load({"hub": "0", "listener_identities": str(tmp_path / "missing.json")})
 
 
-def test_nobody_may_what_rules_grant_to_unauthenticated_clients(tmp_path: Path) -> None:
+def test_an_unauthenticated_client_may_only_use_what_rules_grant_to_it(tmp_path: Path) -> None:
     rules = tmp_path / "rules.yaml"
     rules.write_text(
         "rules:\n"
@@ -120,7 +120,7 @@ class Hooks:
 
 
 @pytest.mark.statement("P-25")
-async def test_webhooks_are_told_of_subscriptions_and_events() -> None:
+async def test_webhooks_receive_subscriptions_and_events() -> None:
     who = {"event_stream": {"user": "bus", "kind": "admin"}}
     async with running_server(event_stream="0", listener_identities=who) as server:
         hooks = Hooks()

@@ -124,7 +124,7 @@ async def test_the_largest_topic_and_payload_pass_whole_and_one_byte_more_closes
         }
 
 
-async def test_a_reader_that_stops_holds_up_nobody_and_costs_a_bounded_queue() -> None:
+async def test_a_stalled_reader_delays_no_other_and_its_queue_is_bounded() -> None:
     piece = b"x" * 200_000
     async with (
         broker(max_payload=300_000) as node,

@@ -91,7 +91,7 @@ async def test_an_id_of_another_client_changes_nothing() -> None:
         assert await one.pushed() == (b"a", b"x")
 
 
-async def test_nothing_to_subscribe_gets_no_id_and_nothing_to_publish_reaches_nobody() -> None:
+async def test_an_empty_subscribe_gets_no_id_and_an_empty_publish_reaches_no_client() -> None:
     async with relay() as (_, url), hub(url) as peer:
         assert await peer.subscribe() == (0, 0)
         assert await peer.publish(b"x") == 0
@@ -117,7 +117,7 @@ async def test_a_publisher_hears_itself_if_it_is_subscribed() -> None:
         (b"\x02\xff\xff\xff\xff", "oversize"),
     ],
 )
-async def test_what_no_client_sends_closes_it_and_nobody_else(wrong: bytes, reason: str) -> None:
+async def test_an_invalid_frame_closes_only_its_connection(wrong: bytes, reason: str) -> None:
     async with relay() as (server, url), hub(url) as good, hub(url) as bad:
         await good.subscribe(b"a")
         bad.write(wrong)
@@ -126,7 +126,7 @@ async def test_what_no_client_sends_closes_it_and_nobody_else(wrong: bytes, reas
         assert await good.add(1, b"a") == 0
 
 
-async def test_what_the_rules_deny_is_answered_with_0() -> None:
+async def test_a_denied_request_is_answered_with_0() -> None:
     alice = {"hub": {"user": "alice"}}
     async with relay(listener_identities=alice) as (server, url), hub(url) as peer:
         _, count = await peer.subscribe(b"demo.a", b"org.acme.news")
@@ -181,7 +181,7 @@ async def test_many_clients_at_once_are_served() -> None:
     await until(lambda: server.stats.connections["hub"] == 0)
 
 
-async def test_garbage_ends_its_sender_and_disturbs_nobody() -> None:
+async def test_garbage_closes_only_the_connection_that_sent_it() -> None:
     chance = random.Random(13)
     async with relay(event_stream="0", body_timeout=200, auth_deadline=200) as (server, url):
         broken = server.stats.broken

@@ -140,7 +140,7 @@ async def test_a_hello_that_comes_before_its_connection_has_entered_subscribes()
         assert (await peer.read(await peer.number(8))).startswith(b"demo.a ")
 
 
-async def test_a_subscriber_that_stops_reading_costs_a_bounded_queue_and_delays_nobody() -> None:
+async def test_a_stalled_subscriber_has_a_bounded_queue_and_delays_no_other() -> None:
     async with (
         feed(send_queue_bytes=1_000_000, publish_rate_service=100_000) as server,
         PubSubClient(url=server.ws, token=server.service_token()) as ps,

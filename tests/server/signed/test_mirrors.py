@@ -105,7 +105,7 @@ async def test_a_repeated_frame_of_a_bee_node_is_published_once_and_reaches_sock
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_forged_message_of_a_bee_node_reaches_nobody_and_the_topic_opens_again() -> None:
+async def test_a_forged_message_of_a_bee_node_is_dropped_and_the_topic_reopens() -> None:
     async with bee() as upstream, mirror(upstream) as server, socket(server) as one:
         await (await opened(upstream)).send(FORGED)
         again = await opened(upstream)

@@ -140,7 +140,7 @@ async def test_a_topic_that_is_a_text_is_its_hash() -> None:
         assert listed["topicAddress"] == keccak256(b"my-topic").hex()
 
 
-async def test_what_a_subscriber_sends_goes_nowhere_and_a_publisher_beside_it_publishes() -> None:
+async def test_data_from_a_subscriber_is_ignored_while_a_publisher_publishes() -> None:
     async with node() as server, socket(server) as quiet, publisher(server) as one:
         await subscribed(server, 2)
         await quiet.send(HELLO)

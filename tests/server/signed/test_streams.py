@@ -94,7 +94,7 @@ async def test_every_stream_gets_pings_and_a_ping_before_the_handshake_spoils_no
 
 
 @pytest.mark.statement("B-05")
-async def test_what_a_subscriber_sends_goes_nowhere() -> None:
+async def test_data_from_a_subscriber_is_ignored() -> None:
     async with (
         broker() as (server, url),
         stream(url, SUBSCRIBER + HELLO) as quiet,

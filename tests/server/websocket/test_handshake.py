@@ -10,7 +10,7 @@ from websockets.frames import Frame, Opcode
 from tests.server.websocket_rig import BOUND, Server, client, raw, serving
 
 
-async def test_a_plain_request_is_told_what_this_is(server: Server) -> None:
+async def test_a_plain_http_request_gets_an_explanation(server: Server) -> None:
     async with raw(server, shake=False) as peer:
         peer.write(b"GET /ws HTTP/1.1\r\nHost: localhost\r\n\r\n")
         answer = await peer.rest()
@@ -39,7 +39,7 @@ async def test_a_wrong_request_has_its_status(server: Server, head: bytes, statu
 @pytest.mark.parametrize(
     "junk", [b"\x16\x03\x01\x02\x00\x01\x00", b"\x00" * 100, b"HELO there\r\n\r\n"]
 )
-async def test_what_is_no_http_does_no_harm(junk: bytes) -> None:
+async def test_invalid_http_is_harmless(junk: bytes) -> None:
     async with serving(auth_deadline=100) as server:
         async with raw(server, shake=False) as peer:
             peer.write(junk)
@@ -99,7 +99,7 @@ async def test_connections_of_the_listener_are_bounded() -> None:
             pass
 
 
-async def test_what_follows_the_request_at_once_is_read(server: Server) -> None:
+async def test_frames_sent_right_after_the_request_are_read(server: Server) -> None:
     async with raw(server, shake=False) as peer:
         frame = Frame(Opcode.TEXT, b'{"type":"auth","token":"alice"}').serialize(mask=True)
         peer.write(
