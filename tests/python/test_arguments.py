@@ -83,7 +83,7 @@ async def test_a_wrong_field_of_a_message_is_refused_with_what_it_takes(
         ("a.b", InvalidPayload, "[2]"),
     ],
 )
-async def test_the_error_of_one_of_many_says_which_it_is(
+async def test_the_error_of_one_of_many_names_its_index(
     pubsub_memory: MemoryServer, item: Any, error: type[PubSubError], field: str
 ) -> None:
     good = ("a.b", {"data": 1})

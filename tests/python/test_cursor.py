@@ -63,7 +63,7 @@ def test_memory_is_bounded_by_topics() -> None:
     assert cursor.request().since == 989
 
 
-def test_the_topic_idle_longest_gives_way() -> None:
+def test_the_topic_idle_longest_is_removed() -> None:
     cursor = SeqCursor(remembered=2)
     cursor.admit(message(1, topic="a"))
     cursor.admit(message(1, topic="b"))

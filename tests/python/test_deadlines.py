@@ -20,7 +20,7 @@ class Rig:
             self.deadlines.arm(deadline)
 
 
-async def test_each_publish_is_given_up_at_its_own_time_and_once() -> None:
+async def test_each_publish_times_out_once_at_its_own_deadline() -> None:
     rig = Rig()
     rig.wait(1, 30)
     rig.wait(2, 10)
@@ -34,7 +34,7 @@ async def test_each_publish_is_given_up_at_its_own_time_and_once() -> None:
     assert set(rig.deadlines.pending.values()) == {EXPIRED}
 
 
-async def test_what_is_settled_is_not_given_up_and_the_timer_goes_on_for_the_next() -> None:
+async def test_a_settled_publish_does_not_time_out_and_the_timer_serves_the_next() -> None:
     rig = Rig()
     rig.wait(1, 10)
     rig.wait(2, 15)

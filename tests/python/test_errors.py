@@ -111,7 +111,7 @@ def test_a_timeout_says_whether_the_outcome_is_unknown() -> None:
     assert OperationTimeout(outcome_unknown=True, id="msg_1").id == "msg_1"
 
 
-def test_a_payload_too_large_tells_both_sizes() -> None:
+def test_the_error_of_a_too_large_payload_states_both_sizes() -> None:
     error = PayloadTooLarge(size=300_000, limit=262_144)
     assert error.message == "The payload has 300,000 bytes of JSON; the limit is 262,144."
 

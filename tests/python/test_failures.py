@@ -171,7 +171,7 @@ async def test_a_publish_that_was_not_sent_in_time_says_what_failed(
 
 
 @pytest.mark.pubsub_server(publish_rate_user=10)
-async def test_a_publish_that_pacing_held_back_says_so(pubsub_memory: MemoryServer) -> None:
+async def test_the_timeout_of_a_paced_publish_names_the_pacing(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client(pubsub_memory.token("alice"))
     await ps.connect()
     calls = [ps.publish("a.b", {"data": n}, timeout=2) for n in range(60)]
@@ -189,7 +189,7 @@ def way_of(ps: PubSubClient) -> str | None:
     return ps.transport
 
 
-async def test_a_way_that_was_not_meant_is_one_warning_and_can_be_asked_for(
+async def test_an_unintended_transport_is_logged_once_and_can_be_queried(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     ps = pubsub_memory.client()
@@ -208,7 +208,7 @@ async def test_a_way_that_was_not_meant_is_one_warning_and_can_be_asked_for(
     await pubsub_memory.clock.advance_until(lambda: ps.transport == "websocket")
 
 
-async def test_server_sent_events_that_were_asked_for_are_no_warning(
+async def test_requested_server_sent_events_cause_no_warning(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     ps = pubsub_memory.client(transport="sse")
@@ -218,7 +218,7 @@ async def test_server_sent_events_that_were_asked_for_are_no_warning(
     assert way_of(ps) is None
 
 
-def test_the_blocking_client_tells_its_way(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_blocking_client_reports_its_transport(caplog: pytest.LogCaptureFixture) -> None:
     with PubSub("ws://127.0.0.1:1/ws", "t") as ps:
         assert ps.transport is None
 

@@ -40,7 +40,7 @@ def test_messages_come_out_in_the_order_they_went_in() -> None:
     assert take_all(inbox) == messages
 
 
-def test_a_full_queue_drops_the_oldest_and_tells_one_gap_a_topic_before_the_next_message() -> None:
+def test_a_full_queue_drops_the_oldest_and_reports_one_gap_per_topic() -> None:
     inbox = make(messages=2)
     for seq in range(1, 4):
         inbox.put(envelope(seq, "a"))
@@ -54,7 +54,7 @@ def test_a_full_queue_drops_the_oldest_and_tells_one_gap_a_topic_before_the_next
     assert inbox.stats().gaps == 2
 
 
-def test_a_gap_of_the_session_that_is_overtaken_by_a_drop_is_told_as_one_with_it() -> None:
+def test_a_gap_of_the_session_is_merged_with_a_drop_that_overtakes_it() -> None:
     inbox = make(messages=2)
     inbox.put(envelope(1))
     inbox.put_other(Gap("a", 2, 3, 2, "history_trimmed"))
@@ -117,7 +117,7 @@ def test_one_message_larger_than_the_bound_is_still_delivered() -> None:
     assert take_all(inbox) == [envelope(1, size=50_000)]
 
 
-def test_policy_error_ends_the_inbox_once_and_tells_its_owner() -> None:
+def test_policy_error_ends_the_inbox_once_and_notifies_its_owner() -> None:
     told: list[int] = []
     inbox = Inbox(("a",), ReceiveQueue(messages=2, policy="error"), lambda: told.append(1))
     for seq in range(6):
@@ -128,7 +128,7 @@ def test_policy_error_ends_the_inbox_once_and_tells_its_owner() -> None:
     assert inbox.finished
 
 
-def test_policy_block_keeps_everything_and_says_that_it_is_full() -> None:
+def test_policy_block_keeps_everything_and_reports_that_it_is_full() -> None:
     inbox = make(messages=2, policy="block")
     for seq in range(5):
         inbox.put(envelope(seq))
@@ -210,7 +210,7 @@ def test_the_error_of_several_refused_topics_names_them() -> None:
     assert many.message.endswith("Also refused: a.1, a.2, a.3, a.4, a.5 and 2 more.")
 
 
-def test_a_subscription_of_which_nothing_is_said_is_forbidden() -> None:
+def test_a_subscription_without_an_answer_for_its_topic_is_forbidden() -> None:
     assert denial_error([], ("a.b",)).code == "forbidden"
 
 

@@ -53,7 +53,7 @@ async def test_a_history_beyond_what_the_server_retains_is_hinted_at_once(
     ]
 
 
-async def test_a_history_that_the_server_retains_is_no_reason_for_a_hint(
+async def test_a_history_within_the_retention_causes_no_hint(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     ps = pubsub_memory.client()

@@ -113,7 +113,7 @@ async def test_every_byte_is_a_sign_of_life() -> None:
     assert transport.last_heard == 10
 
 
-async def test_peers_are_found_by_name_while_they_live() -> None:
+async def test_peers_are_found_by_name_while_they_exist() -> None:
     peer = Peer()
     url = memory.register("mine", peer)
     assert url == "memory://mine"

@@ -45,7 +45,7 @@ async def test_publishes_that_wait_for_room_learn_of_the_end(pubsub_memory: Memo
     assert [type(outcome) for outcome in outcomes] == [ClosedError] * 4
 
 
-async def test_a_presence_update_without_a_connection_says_so_in_time(
+async def test_a_presence_update_without_a_connection_times_out_with_the_reason(
     pubsub_memory: MemoryServer,
 ) -> None:
     ps = pubsub_memory.client()
@@ -73,7 +73,7 @@ async def test_a_publish_that_could_not_be_sent_in_time_says_why(
     assert not told.value.outcome_unknown
 
 
-async def test_a_client_without_a_token_says_what_the_callback_raised(
+async def test_a_client_without_a_token_reports_the_exception_of_the_callback(
     pubsub_memory: MemoryServer,
 ) -> None:
     def broken(_: TokenContext) -> str:
@@ -141,7 +141,7 @@ async def test_results_of_the_first_messages_are_reported_if_the_client_ends_bef
     assert codes == ["outcome_unknown"] * 1_000 + ["closed"] * 500
 
 
-async def test_a_client_without_a_connection_says_what_failed_last(
+async def test_a_client_without_a_connection_reports_the_last_failure(
     pubsub_memory: MemoryServer,
 ) -> None:
     async def get_token(context: TokenContext) -> str:

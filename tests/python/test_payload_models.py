@@ -224,7 +224,7 @@ def test_an_invalid_model_is_rejected_when_the_topic_is_created() -> None:
     assert caught.value.field == "on_invalid"
 
 
-def test_presence_is_no_payload_of_the_topic() -> None:
+def test_presence_is_not_a_payload_of_the_topic() -> None:
     given = {"type": "presence.update", "data": {"status": "busy"}}
     assert model_of(Point).outgoing("shop.1", given) == given
 
@@ -348,7 +348,7 @@ async def test_any_publish_takes_objects_of_models(ps: PubSubClient) -> None:
     ]
 
 
-async def test_a_received_message_is_no_payload(ps: PubSubClient) -> None:
+async def test_a_received_message_is_not_a_payload(ps: PubSubClient) -> None:
     with pytest.raises(InvalidPayload):
         await ps.publish("shop.1", message({"x": 1}))
     with pytest.raises(InvalidPayload):

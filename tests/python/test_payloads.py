@@ -94,7 +94,7 @@ def test_the_culprit_inside_a_payload_is_named(data: Any, path: str, problem: st
     assert len(error.message) < 200
 
 
-def test_a_payload_over_the_limit_tells_both_sizes() -> None:
+def test_the_error_of_a_payload_over_the_limit_states_both_sizes() -> None:
     assert check_data("x" * (LIMIT - 2), LIMIT) == LIMIT
     with pytest.raises(PayloadTooLarge) as caught:
         check_data("x" * (LIMIT - 1), LIMIT, topic="a")

@@ -40,7 +40,7 @@ def test_an_update_is_merged_into_what_is_known() -> None:
     assert change.members == (member("x", status="typing", last_seen=5),)
 
 
-def test_a_snapshot_again_tells_only_differences() -> None:
+def test_a_second_snapshot_reports_only_differences() -> None:
     presence = PresenceMembers()
     assert [c.kind for c in presence.snapshot("a", [member("x"), member("y")])] == ["snapshot"]
     changes = presence.snapshot("a", [member("y", status="away"), member("z")])
@@ -52,7 +52,7 @@ def test_a_snapshot_again_tells_only_differences() -> None:
     assert presence.snapshot("a", [member("y", status="away", last_seen=9), member("z")]) == []
 
 
-def test_members_stand_in_the_order_of_joining() -> None:
+def test_members_are_in_the_order_of_joining() -> None:
     presence = PresenceMembers()
     presence.snapshot("a", [member("late", joined_at=9), member("early", joined_at=3)])
     assert [m.client_id for m in presence.members("a")] == ["early", "late"]
@@ -65,7 +65,7 @@ def test_a_crowd_is_bounded() -> None:
     assert presence.apply(told("join", member("more").wire())) == []
 
 
-def test_what_nobody_wants_is_forgotten() -> None:
+def test_members_of_dropped_topics_are_removed() -> None:
     presence = PresenceMembers()
     presence.snapshot("a", [member("x")])
     presence.keep(lambda topic: topic != "a")
@@ -81,7 +81,7 @@ def test_the_last_word_on_each_key_counts() -> None:
     assert list(own.items()) == [(None, {"name": "Ann"}), ("a", {"status": "typing", "x": None})]
 
 
-def test_a_word_for_all_topics_overrules_what_was_said_on_one() -> None:
+def test_an_update_for_all_topics_overrides_that_of_one_topic() -> None:
     own = Words()
     own.update("a", {"status": "typing"})
     own.update(None, {"status": "idle"})

@@ -23,7 +23,7 @@ def test_a_message_gets_an_id_and_a_size() -> None:
     assert prepared.publication.type == "x"
 
 
-def test_arguments_go_before_what_the_message_says() -> None:
+def test_arguments_override_the_fields_of_the_message() -> None:
     message = {"data": 1, "ttl": 5, "id": "inner", "topic": "a.b"}
     prepared = prepare("a.b", message, 1_000, ttl=9, id="outer")
     assert (prepared.publication.ttl, prepared.id) == (9, "outer")
@@ -42,7 +42,7 @@ def test_fields_that_are_none_count_as_absent() -> None:
 
 
 @pytest.mark.parametrize("item", [7, "a.b", ("a.b",), (1, {"data": 1}), ["a.b", {"data": 1}]])
-def test_an_item_that_is_no_message_is_named(item: Any) -> None:
+def test_an_item_that_is_not_a_message_is_named(item: Any) -> None:
     with pytest.raises(InvalidPayload) as told:
         split_item(item)
     assert told.value.field == "messages"
@@ -167,7 +167,7 @@ async def test_a_waiter_that_times_out_or_is_cancelled_lets_the_next_one_proceed
     assert await last
 
 
-async def test_one_that_is_cancelled_after_it_was_let_in_gives_its_place_away() -> None:
+async def test_a_publish_cancelled_after_its_admission_frees_its_place() -> None:
     queue = Queue(room=0)
     first = asyncio.create_task(queue.publish(1))
     second = asyncio.create_task(queue.publish(2))

@@ -237,7 +237,7 @@ async def test_a_responder_answers_nowhere_but_below_its_topic_or_the_sender(
     assert reply.topic == "demo.chosen"
 
 
-async def test_other_messages_of_the_topic_are_no_requests(pubsub_memory: MemoryServer) -> None:
+async def test_other_messages_of_the_topic_are_not_requests(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     calls: list[str] = []
     async with ps.respond("demo.**", lambda request: calls.append(request.type), type="sum"):

@@ -298,7 +298,7 @@ def connected(**options: Any) -> LoggedSession:
 
 
 @pytest.mark.parametrize("code", [*range(1000, 1016), *range(3000, 3005), *range(4000, 4600), None])
-def test_every_close_code_leads_where_the_table_says(code: int | None) -> None:
+def test_each_close_code_has_the_effect_of_the_table(code: int | None) -> None:
     session = connected()
     if code == 4409:
         # The first one may belong to a connection that the client has already lost.
@@ -435,7 +435,7 @@ def test_batches_sent_one_by_one_are_forgotten_when_they_end(answered: bool) -> 
     assert len(dialect._batches) <= 1
 
 
-def test_of_any_number_of_requests_on_the_way_each_answer_counts() -> None:
+def test_each_answer_counts_for_any_number_of_requests_in_transit() -> None:
     session = LoggedSession(SessionOptions(), lambda: 0.5)
     hello = AuthOkFrame(client_id="c", version=1, features=["ref", "ack", "seq"])
     count = MAX_REQUESTS + 2

@@ -207,7 +207,7 @@ async def test_forged_messages_are_shown_and_not_hidden(
         assert len([each for each in caplog.records if each.name.endswith("signed")]) == 1
 
 
-async def test_a_socket_that_sends_forged_frames_is_no_reason_to_believe_them() -> None:
+async def test_forged_frames_from_a_socket_are_not_trusted() -> None:
     frame = soc.sign(KEY, ID, b"good")
 
     async def lie(ws: ServerConnection) -> None:
@@ -245,7 +245,7 @@ async def test_the_parameters_go_to_a_bee_in_every_spelling() -> None:
     assert request.headers["Swarm-Pubsub-Gsoc-Topic"] == ID.hex()
 
 
-async def test_a_refused_or_lost_socket_says_why() -> None:
+async def test_a_rejected_or_lost_socket_reports_the_reason() -> None:
     async with running_server() as server:
         with pytest.raises(ConnectionFailed, match="HTTP status 404"):
             await SignedTopic(server.ws, id=ID, owner=OWNER).connect()

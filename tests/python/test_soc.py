@@ -71,7 +71,7 @@ def test_a_payload_travels_as_json_that_every_language_writes_alike(case: dict[s
 
 
 @cases("bad_data")
-def test_data_that_is_no_signed_message_is_refused(case: dict[str, Any]) -> None:
+def test_data_that_is_not_a_signed_message_is_rejected(case: dict[str, Any]) -> None:
     with pytest.raises(InvalidPayload) as caught:
         soc.from_data(case["data"])
     assert caught.value.field == case["field"]

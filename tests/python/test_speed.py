@@ -44,7 +44,7 @@ def test_what_is_installed_is_used() -> None:
 
 
 @pytest.mark.parametrize("environ", [{}, {"HANZO_PUBSUB_SPEED": "on"}])
-def test_the_option_goes_before_the_environment(environ: dict[str, str]) -> None:
+def test_the_option_overrides_the_environment(environ: dict[str, str]) -> None:
     options = read(environ, speed="off")
     assert speed.choose_dialer(options) is websockets_connection.dial
     assert speed.choose_codec(options) is plain_codec()

@@ -59,7 +59,7 @@ async def test_each_stall_is_reported_once() -> None:
     assert real.waiting == []
 
 
-async def test_time_that_moves_is_no_standstill() -> None:
+async def test_advancing_time_is_not_a_stall() -> None:
     clock, real, said = VirtualClock(), RealTime(), list[str]()
     Standstill(clock, real.call_later, said.append).start()
     clock.call_later(100, lambda: None)
@@ -69,7 +69,7 @@ async def test_time_that_moves_is_no_standstill() -> None:
     assert said == []
 
 
-def test_a_test_that_hangs_says_why_though_pytest_keeps_its_output(
+def test_a_hanging_test_prints_the_reason_despite_captured_output(
     pytester: pytest.Pytester,
 ) -> None:
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function")

@@ -29,7 +29,7 @@ async def _all(stream: StateStream) -> list[str]:
     return [found.reason async for found in stream]
 
 
-async def test_one_that_nobody_reads_keeps_the_newest() -> None:
+async def test_an_unread_iteration_keeps_the_newest_changes() -> None:
     stream = StateStream(lambda stream: None)
     for number in range(1_000):
         stream.put(change(str(number)))

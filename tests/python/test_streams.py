@@ -646,7 +646,7 @@ async def test_a_slow_program_gets_deltas_joined(pubsub_memory: MemoryServer) ->
     assert amount(events[:-1]) == TEXT
 
 
-async def test_a_reader_whose_client_closes_says_so(pubsub_memory: MemoryServer) -> None:
+async def test_a_reader_whose_client_closes_reports_it(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     reader = stream_reader(ps, TOPIC).open()
     await clock_of(pubsub_memory).settle()

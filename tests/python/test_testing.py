@@ -230,7 +230,7 @@ async def test_a_server_refuses_with_code_and_reason(pubsub_memory: MemoryServer
             await connecting
 
 
-async def test_a_server_that_is_not_running_says_so() -> None:
+async def test_a_server_that_is_not_running_raises_a_clear_error() -> None:
     server = MemoryServer()
     with pytest.raises(UsageError, match="not running"):
         server.token()

@@ -51,7 +51,7 @@ async def test_a_coroutine_function_runs_in_the_loop_and_a_function_in_a_thread(
         assert (await fetch_token(returns_coroutine, CONTEXT)).value == "a"
 
 
-async def test_a_token_object_tells_its_end() -> None:
+async def test_a_token_object_states_its_expiry() -> None:
     async def get_token(context: TokenContext) -> Token:
         return Token("t", 123)
 

@@ -80,7 +80,7 @@ def test_the_signed_headers_cannot_be_changed(name: str) -> None:
 
 
 @pytest.mark.parametrize("stamp", ["soon", "-5", "1e9", "٣", "9" * 40])
-def test_a_time_that_is_no_number_is_refused(stamp: str) -> None:
+def test_a_time_that_is_not_a_number_is_rejected(stamp: str) -> None:
     with pytest.raises(InvalidWebhook, match="number of seconds"):
         verify(BODY, {**signed(), "webhook-timestamp": stamp}, SECRET, now=NOW)
 
@@ -122,7 +122,7 @@ def test_a_secret_that_is_none_names_the_option(secret: str | list[str]) -> None
 @pytest.mark.parametrize(
     "body", [b"", b"[]", b"{}", b'{"events": 5}', b'{"events": [{}]}', b"[" * 100_000]
 )
-def test_a_signed_body_that_is_no_batch_is_a_bad_request(body: bytes) -> None:
+def test_a_signed_body_that_is_not_a_batch_is_a_bad_request(body: bytes) -> None:
     with pytest.raises(InvalidWebhook) as caught:
         verify(body, signed(body), SECRET, now=NOW)
     assert (caught.value.field, caught.value.status) == ("body", 400)

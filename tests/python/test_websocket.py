@@ -395,9 +395,7 @@ async def test_compression_is_used_where_it_is_asked_for() -> None:
 @pytest.mark.parametrize(
     ("code", "reason"), [(1000, ""), (1001, "draining"), (4401, "token expired"), (4500, "slow")]
 )
-async def test_a_close_tells_its_code_after_every_frame_was_handed_out(
-    code: int, reason: str
-) -> None:
+async def test_a_close_reports_its_code_after_all_frames(code: int, reason: str) -> None:
     async def end(connection: ServerConnection) -> None:
         for number in range(100):
             await connection.send(message(number).decode())
@@ -719,7 +717,7 @@ async def test_a_reader_that_does_not_read_stops_the_network_and_gets_all_of_it_
         (500, {}, "auto", None, None),
     ],
 )
-async def test_a_refused_handshake_tells_its_status(
+async def test_a_rejected_handshake_reports_its_status(
     status: int, headers: dict[str, str], choice: str, code: int | None, retry_after: float | None
 ) -> None:
     async def refuse(connection: ServerConnection, request: Request) -> Response:
@@ -786,7 +784,7 @@ async def test_a_server_without_websockets_is_reported(answer: bytes) -> None:
     assert error.code is None
 
 
-async def test_a_black_hole_is_given_up_after_open_timeout() -> None:
+async def test_an_unresponsive_address_fails_after_open_timeout() -> None:
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
 

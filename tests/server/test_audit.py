@@ -108,7 +108,7 @@ def test_tokens_taken_and_refused_are_audited_without_the_token() -> None:
     }
 
 
-def test_a_cut_is_audited_whatever_the_topics() -> None:
+def test_a_cut_is_audited_for_any_topics() -> None:
     audited, records = log()
     audited.cut(ALICE, Caller("192.0.2.1", "req_1"), client_id="cl_1")
     audited.cut(ALICE, None, client_id="cl_2", refused="not_found")

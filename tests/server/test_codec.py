@@ -234,7 +234,7 @@ def test_a_payload_nested_too_deeply_is_an_error() -> None:
     assert refused('{"type":"publish","topic":"a","data":' + "[" * 100_000).code == "invalid_frame"
 
 
-def test_a_huge_number_is_no_danger() -> None:
+def test_a_huge_number_is_harmless() -> None:
     for number in ("1" * 400, "1e400", "-" + "9" * 100_000):
         assert outcome('{"type":"publish","topic":"a","data":' + number + "}") in {
             None, "invalid_frame",

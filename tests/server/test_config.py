@@ -203,7 +203,7 @@ def test_a_slip_in_a_variable_is_an_error_and_a_foreign_variable_is_not() -> Non
         ("host: a\nhttp_port: 1\nhost: b\n", "line 3: `host` occurs twice"),
     ],
 )
-def test_a_file_that_is_no_mapping_is_an_error(tmp_path: Path, text: str, said: str) -> None:
+def test_a_file_that_is_not_a_mapping_is_an_error(tmp_path: Path, text: str, said: str) -> None:
     file = tmp_path / "pubsub.yaml"
     file.write_text(text, encoding="utf-8")
     assert said in problems(file=file)

@@ -211,7 +211,7 @@ def test_generated_files_do_what_they_are_for(made: dict[str, Path], tmp_path: P
     assert policy.may_subscribe(alice, "demo.orders.eu")
 
 
-def test_check_says_which_file_is_not_current(
+def test_check_names_the_outdated_file(
     made: dict[str, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     made["access"].write_text("", encoding="utf-8")

@@ -23,7 +23,7 @@ BOUND = 60
 LIMIT = 60
 
 
-async def test_a_server_without_file_descriptors_says_so_once(tmp_path: Path) -> None:
+async def test_a_lack_of_file_descriptors_is_logged_once(tmp_path: Path) -> None:
     log = tmp_path / "log"
     with log.open("wb") as err:
         process = await asyncio.create_subprocess_exec(

@@ -525,7 +525,7 @@ def test_only_the_newest_are_replayed_on_request() -> None:
     assert seqs(lab.replay("a", since=NOW + 2, newest=50)) == a[3:]
 
 
-def test_a_log_that_does_not_reach_back_says_so() -> None:
+def test_a_log_that_does_not_reach_back_reports_it() -> None:
     lab = Lab(max_messages=3)
     numbers = lab.fill(6)
     assert lab.replay("t", after={"t": numbers[1]}).truncated == ["t"]
@@ -636,7 +636,7 @@ def test_pages_lead_forward_from_a_position() -> None:
     assert page.position == numbers[-1]
 
 
-def test_a_page_tells_of_a_hole() -> None:
+def test_a_page_reports_a_gap() -> None:
     lab = Lab(max_messages=2)
     numbers = lab.fill(5)
     assert lab.page(after=numbers[0]).truncated

@@ -176,7 +176,7 @@ async def test_the_answer_comes_when_the_time_is_over(rest: httpx.AsyncClient) -
     assert found["demo.x"]["last"] == last
 
 
-async def test_a_client_that_goes_away_is_held_no_more(
+async def test_the_held_request_of_a_disconnected_client_ends(
     server: RunningServer, rest: httpx.AsyncClient
 ) -> None:
     async with api(server, server.service_token()) as other:
@@ -206,7 +206,7 @@ async def test_a_shutdown_answers_what_is_held_at_once() -> None:
             assert (await waiting)["demo.x"]["last"] == 0
 
 
-async def test_a_caller_has_so_many_held_requests_and_no_more() -> None:
+async def test_the_held_requests_of_a_caller_are_limited() -> None:
     more = {"after": {"demo.x": 0}, "wait_ms": 30_000}
     async with (
         running_server(held_per_user=2) as server,

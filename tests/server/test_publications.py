@@ -48,7 +48,7 @@ def test_what_the_sdks_send_is_read_with_all_its_fields() -> None:
     assert decode(text.encode(), max_payload=MAX) == PublishRequest([draft], False, "r1")
 
 
-def test_a_type_that_is_not_said_is_message() -> None:
+def test_the_default_type_is_message() -> None:
     assert read(frame()) == Draft("demo.x", "message", b"1", None, None, None)
 
 

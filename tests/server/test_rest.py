@@ -377,7 +377,7 @@ async def test_without_a_good_token_there_is_401_with_a_challenge(
     assert answer.headers["www-authenticate"] == challenge
 
 
-async def test_an_expired_token_is_told_apart(server: RunningServer) -> None:
+async def test_an_expired_token_is_distinguished(server: RunningServer) -> None:
     async with api(server, server.token(ttl=-1)) as rest:
         problem(await rest.get("/v1/session"), 401, "token_expired")
 

@@ -13,7 +13,7 @@ def test_the_streams_of_a_token_are_those_of_the_docs(window: int, count: int) -
     assert streams_at_once(100, window) == count
 
 
-def test_a_server_says_what_a_service_can_stream() -> None:
+def test_a_server_states_how_many_streams_a_service_can_write() -> None:
     assert describe(Settings()) == (
         "token streams: 100 publishes per second (publish_rate_service) allow one service to "
         "stream 3 with new text every 40 ms, or 9 with new text every 100 ms, or 45 with new text "

@@ -199,7 +199,7 @@ async def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
     assert swallowed == 2
 
 
-async def test_a_task_that_never_ends_is_left_to_itself_and_said(
+async def test_a_task_that_never_ends_is_abandoned_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     tasks, free = made(), asyncio.Event()

@@ -65,7 +65,7 @@ async def test_events_reach_the_subscribers_of_their_topic_in_order(
 
 
 @pytest.mark.statement("P-11", "P-12", "P-20", "P-21")
-async def test_the_star_receives_every_topic_and_is_no_pattern(
+async def test_the_star_receives_every_topic_and_is_not_a_pattern(
     client: EventStreamClient, broker: Broker
 ) -> None:
     async with client.subscribe("*") as all_, client.subscribe("events.*") as literal:

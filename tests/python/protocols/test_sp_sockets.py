@@ -89,7 +89,7 @@ async def take(sub: SubSocket, count: int) -> list[bytes]:
 @pytest.mark.statement("N-01", "N-31", "N-33", "N-39")
 @pytest.mark.parametrize("listens", ["pub", "sub"])
 @pytest.mark.parametrize("scheme", TRANSPORTS)
-async def test_a_message_goes_over_every_transport_whoever_listens(
+async def test_a_message_arrives_over_every_transport_with_either_side_listening(
     pub: PubSocket, sub: SubSocket, tls: Tls, tmp_path: Path, scheme: str, listens: str
 ) -> None:
     server, client = tls.pair(scheme)

@@ -100,7 +100,7 @@ async def test_messages_of_a_batch_that_were_not_sent_have_a_known_outcome(
     assert [result.id for result in found[-2:]] == ["m2498", "m2499"]
 
 
-async def test_a_first_batch_that_failed_does_not_speak_for_those_behind_it(
+async def test_a_failed_first_batch_does_not_decide_the_outcome_of_later_ones(
     rest: Rest, server: Any
 ) -> None:
     rest.features = frozenset({"batch"})

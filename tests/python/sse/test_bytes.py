@@ -127,7 +127,7 @@ async def test_an_event_stream_without_a_reader_is_not_read_further(
     assert numbers(await client.next(1_000)) == list(range(1_000))
 
 
-async def test_an_event_of_an_id_and_a_comment_is_no_message(
+async def test_an_event_with_only_an_id_and_a_comment_is_not_a_message(
     client: Client, peer: Peer, caplog: pytest.LogCaptureFixture
 ) -> None:
     await client.authenticate()

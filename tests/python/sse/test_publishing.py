@@ -104,7 +104,7 @@ async def test_a_lost_publish_that_is_not_sent_again_is_reported(
     assert (frame.code, frame.topic) == ("outcome_unknown", "a.b")
 
 
-async def test_a_publish_refused_for_its_token_goes_again_with_the_next_one(
+async def test_a_publish_rejected_for_its_token_is_sent_again_with_the_next_one(
     client: Client, peer: Peer
 ) -> None:
     await client.authenticate("one")
@@ -126,7 +126,7 @@ async def test_the_flat_form_of_a_publish_is_published_too(client: Client, plain
     assert plain.sent("/v1/topics/a.b/messages") == [{"type": "token", "data": 1}]
 
 
-async def test_presence_goes_as_a_publish(client: Client, peer: Peer) -> None:
+async def test_presence_is_sent_as_a_publish(client: Client, peer: Peer) -> None:
     await client.authenticate()
     client.send(PresenceUpdateFrame(topic="a.b", data={"status": "typing"}, ref="6"))
     await until(lambda: peer.sent("/v1/topics/a.b/messages"))
@@ -142,7 +142,7 @@ async def test_presence_goes_as_a_publish(client: Client, peer: Peer) -> None:
     assert (frame.code, frame.ref) == ("unsupported", "7")
 
 
-async def test_a_ping_goes_nowhere(client: Client, peer: Peer) -> None:
+async def test_a_ping_is_not_sent(client: Client, peer: Peer) -> None:
     await client.authenticate()
     client.send(PingFrame())
     client.send(publish("m1", "p1"))

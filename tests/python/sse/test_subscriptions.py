@@ -101,7 +101,7 @@ async def test_unsubscribing_from_all_ends_the_stream(client: Client, peer: Peer
     assert numbers(await client.next()) == [2]
 
 
-async def test_a_peer_that_knows_no_post_is_asked_by_get(client: Client, peer: Peer) -> None:
+async def test_a_peer_without_post_is_requested_with_get(client: Client, peer: Peer) -> None:
     await client.authenticate()
     peer.answer("/v1/subscribe", httpx.Response(405))
     stream = await client.subscribe(SubscribeFrame(topics=["a", "b.*"], since=5, ref="s1"))

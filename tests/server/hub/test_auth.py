@@ -18,7 +18,7 @@ async def test_auth_is_answered_with_the_version_of_the_server(version: object) 
 
 
 @pytest.mark.parametrize("version", ["0.9", "2.0", "1", 1.5])
-async def test_a_version_that_is_no_whole_number_is_refused(version: object) -> None:
+async def test_a_version_that_is_not_an_integer_is_rejected(version: object) -> None:
     rig = Rig()
     peer = rig.stranger()
     peer.say("auth", token="alice", version=version)
@@ -45,7 +45,7 @@ async def test_nothing_is_answered_before_auth() -> None:
     assert peer.ending() is None
 
 
-async def test_auth_tells_who_one_is_and_what_the_server_can_do() -> None:
+async def test_auth_ok_contains_the_identity_and_the_features_of_the_server() -> None:
     rig = Rig(publish_rate_user=10)
     peer = rig.stranger()
     peer.say("auth", token="Bearer alice:user:1700000100000", ref="r", version=1)

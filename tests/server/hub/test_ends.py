@@ -65,7 +65,7 @@ async def test_a_socket_that_answers_for_a_program_that_hangs_is_given_up() -> N
     assert hidden.presence() == [("presence.leave", "alice")]
 
 
-async def test_a_slow_consumer_is_told_and_cut_and_catches_up_from_history() -> None:
+async def test_a_slow_consumer_is_cut_with_a_reason_and_catches_up_from_history() -> None:
     rig = Rig(send_queue_bytes=10_000)
     slow, quick = await rig.client("slow"), await rig.client("quick")
     first = slow.subscribe("a", presence=False)
@@ -84,7 +84,7 @@ async def test_a_slow_consumer_is_told_and_cut_and_catches_up_from_history() -> 
     assert len(history) == 50
 
 
-async def test_draining_says_good_bye_and_takes_nothing_new() -> None:
+async def test_draining_closes_connections_and_accepts_nothing_new() -> None:
     rig = Rig()
     alice, stranger = await rig.client("alice"), rig.stranger()
     alice.subscribe("a")

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from pubsub_server.auth.identity import Identity
 
 
-async def test_malformed_frames_are_refused_and_the_connection_lives() -> None:
+async def test_malformed_frames_are_rejected_and_the_connection_stays_open() -> None:
     rig = Rig()
     peer = await rig.client("alice")
     for data in ("{", "[]", '"x"', b"\xff", '{"type":5}', '{"type":"subscribe"}'):

@@ -120,7 +120,7 @@ async def test_unsubscribing_leaves() -> None:
     assert [m.user_id for m in await rig.hub.presence(ANNA, "a")] == ["alice"]
 
 
-async def test_a_client_that_says_good_bye_leaves_at_once() -> None:
+async def test_a_client_that_closes_its_connection_leaves_immediately() -> None:
     rig = Rig()
     alice, bob = await rig.client("alice"), await rig.client("bob")
     alice.subscribe("a")
@@ -164,7 +164,7 @@ async def test_a_client_that_is_lost_twice_has_its_whole_grace_each_time() -> No
     assert alice.presence() == [("presence.leave", "bob")]
 
 
-async def test_a_client_that_comes_back_within_the_grace_does_not_flicker() -> None:
+async def test_a_client_that_reconnects_within_the_grace_stays_present() -> None:
     rig = Rig(presence_grace=5000)
     alice, bob = await rig.client("alice"), await rig.client("bob")
     alice.subscribe("a")

@@ -134,7 +134,7 @@ async def test_a_batch_counts_by_message() -> None:
     assert results[10]["error"]["retry_after_ms"] > 0
 
 
-async def test_a_payload_over_the_limit_is_refused_and_the_connection_lives() -> None:
+async def test_a_payload_over_the_limit_is_rejected_and_the_connection_stays_open() -> None:
     rig = Rig(max_payload=1000)
     alice = await rig.client("alice")
     alice.publish("a", "x" * 999)

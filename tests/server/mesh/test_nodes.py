@@ -114,7 +114,7 @@ async def test_an_id_that_comes_by_two_nodes_is_delivered_once() -> None:
         await until(lambda: three.mesh.counts.duplicates == 1)
 
 
-async def test_a_node_that_ends_says_so_and_leaves_no_gap() -> None:
+async def test_a_node_that_ends_announces_it_and_leaves_no_gap() -> None:
     async with node() as one, one.client() as client:
         subscription = await client.subscribe("demo.a")
         async with node(one) as two, two.client() as publisher:

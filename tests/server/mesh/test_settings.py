@@ -47,7 +47,7 @@ ELSEWHERE: dict[str, Any] = {"behind_tls_proxy": True, "iam_url": "https://iam",
         ),
     ],
 )
-def test_a_wrong_setting_says_what_is_wrong_and_what_to_do(
+def test_an_invalid_setting_is_reported_with_problem_and_remedy(
     given: dict[str, object], said: str
 ) -> None:
     with pytest.raises(SettingsError) as caught:

@@ -265,7 +265,7 @@ async def test_a_message_that_the_broker_has_forged_reaches_no_socket() -> None:
         assert server.stats.broken == {"signed.forged_by_broker": 1}
 
 
-async def test_a_broker_that_names_another_owner_is_not_believed() -> None:
+async def test_a_broker_that_names_another_owner_is_rejected() -> None:
     other = b"\2" * 32
     named = b"\0" + ID + owner_of(other) + sign(other, ID, b"hello")
     async with node() as server, literal_broker() as broker, both(server, broker) as (one, stream):
@@ -291,7 +291,7 @@ async def test_a_broker_that_is_not_there_is_answered_with_502() -> None:
         assert server.stats.broken == {"signed.no_broker": 1}
 
 
-async def test_a_broker_that_never_answers_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_broker_that_never_answers_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pubsub_server.listeners.signed.upstreams.DIAL_SECONDS", 0.05)
     async with node() as server, literal_broker() as broker:
         with pytest.raises(InvalidStatus) as caught:

@@ -276,6 +276,6 @@ def test_either_revision_is_recognized_by_its_first_byte(
     [b"", HELLO[:-1], HELLO + EMPTY[:20], HELLO + b"\0"],
     ids=["nothing", "a byte less", "one and a half", "a byte more"],
 )
-def test_half_a_frame_is_no_message(message: bytes) -> None:
+def test_half_a_frame_is_not_a_message(message: bytes) -> None:
     with pytest.raises(FrameError, match="complete frames"):
         split(message)
