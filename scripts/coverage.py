@@ -94,9 +94,10 @@ def name_sources_by_path(folder: Path) -> None:
         counts = json.loads(file.read_bytes())
         for cached in counts.get("source-map-cache", {}).values():
             if data := cached["data"]:
+                sources: list[str] = data["sources"]
                 data["sources"] = [
                     url2pathname(urlsplit(each).path) if each.startswith("file:") else each
-                    for each in data["sources"]
+                    for each in sources
                 ]
         file.write_text(json.dumps(counts), encoding="utf-8")
 
