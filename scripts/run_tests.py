@@ -32,7 +32,7 @@ SLOW = 1.0
 """A test that takes at least this number of seconds is slow."""
 
 DURATIONS = ROOT / "tests" / "durations.json"
-AT_ONCE = CORES + 2
+AT_ONCE = CORES + 1
 """Number of suites that run concurrently; more than cores, because suites often wait."""
 
 INTERVAL = 10.0
@@ -212,17 +212,17 @@ def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[S
         marks = ("-m", "not slow") if fast else ()
         paths = [f"tests/{name}" for name in folders]
         found.append(Suite("pytest", (*pytest, f"--ignore={FUZZ}", *marks, *paths)))
-    for group, names in NODE_SUITES.items():
-        if group in wanted:
-            found += [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
-    if "spark" in wanted:
-        found.append(
-            Suite("spark", (*SERIAL, hypothesis, f"--ignore={SPARK_CLUSTER}", "tests/spark"))
-        )
     if "server" in wanted and NEWEST.exists():
         # Properties of pure logic are the same on every Python.
         chosen = ("-m", "not hypothesis", f"--ignore={FUZZ}", *ON_NEWEST)
         found.append(Suite("newest", (str(NEWEST), *SERIAL[1:], *chosen)))
+    if "spark" in wanted:
+        found.append(
+            Suite("spark", (*SERIAL, hypothesis, f"--ignore={SPARK_CLUSTER}", "tests/spark"))
+        )
+    for group, names in NODE_SUITES.items():
+        if group in wanted:
+            found += [Suite(name, ("node", f"tests/{name}/run.mjs")) for name in names]
     if fast:
         found.append(Suite("js", ("node", "tests/js/run.mjs", "--fast")))
     if "server" in wanted:
