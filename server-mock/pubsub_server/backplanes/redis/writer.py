@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from dataclasses import dataclass
 from functools import partial
 from struct import pack
@@ -242,7 +242,7 @@ class Lane:
         self._idle.set()
         self._closed = False
         # By connection with a refused publish: until when its later publishes are refused, too.
-        self._behind: dict[Origin, float] = {}
+        self._behind: OrderedDict[Origin, float] = OrderedDict()
         self._tell_again = 0.0
 
     def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
@@ -365,13 +365,14 @@ class Lane:
         """
         if origin is not None:
             self._behind[origin] = self._loop.time() + REFUSED_FOR / 1000
+            self._behind.move_to_end(origin)
 
     def _is_behind(self, origin: Origin) -> bool:
-        now = self._loop.time()
-        self._behind = {
-            each: until for each, until in self._behind.items() if until > now and not each.closed
-        }
-        return origin in self._behind
+        behind, now = self._behind, self._loop.time()
+        # The oldest refusals come first.
+        while behind and next(iter(behind.values())) <= now:
+            behind.popitem(last=False)
+        return origin in behind
 
     def _forsaken(self, group: _Group) -> bool:
         """Reject a publish whose connection is gone: its publisher repeats all unanswered ones.
