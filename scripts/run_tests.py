@@ -104,6 +104,11 @@ class Outcome:
     status: int = 0
 
     @property
+    def broken(self) -> bool:
+        """Whether a test failed, or the suite failed, or it reported no test."""
+        return bool(self.failed or self.status or not self.seconds)
+
+    @property
     def done(self) -> str:
         """The number of finished tests, and the total if it is known."""
         count = self.passed + len(self.failed)
@@ -286,12 +291,14 @@ def say(text: str) -> None:
 
 
 def report(ended: Sequence[Running], seconds: float, seed: int, *, brief: bool) -> int:
-    """Print failures, the slowest tests and the totals; return 1 if something failed."""
+    """Print failures, the slowest tests and the totals; return 1 if not all suites passed."""
     passed = sum(running.outcome.passed for running in ended)
     failed = sum(len(running.outcome.failed) for running in ended)
-    broken = [running for running in ended if running.outcome.failed or running.outcome.status]
+    broken = [running for running in ended if running.outcome.broken]
     for running in broken:
-        say(f"\n──── {running.suite.name}, exit {running.outcome.status}\n{running.failures()}")
+        none = "" if running.outcome.seconds else ", no test"
+        head = f"{running.suite.name}, exit {running.outcome.status}{none}"
+        say(f"\n──── {head}\n{running.failures()}")
     if not brief:
         times = [
             (took, running.suite.name, name)
@@ -308,7 +315,9 @@ def report(ended: Sequence[Running], seconds: float, seed: int, *, brief: bool) 
         say(f"tests: CPU time: {used}; {share:.0%} of {CORES} cores")
     say(f"tests: {parts}; seed {seed}; {seconds:.0f} s")
     say(f"{passed} passed, {failed or len(broken)} failed")
-    return 1 if broken else 0
+    if not ended:
+        say("tests: no suite ran")
+    return 1 if broken or not ended else 0
 
 
 @contextmanager
@@ -335,7 +344,7 @@ def repeat(groups: Sequence[str], times: int, selection: Sequence[str]) -> int:
                 ended = run(suites(groups, seed, selection), Path(folder), seed)
                 for running in ended:
                     lost = [] if running.outcome.failed else [f"{running.suite.name} as a whole"]
-                    names = running.outcome.failed or (lost if running.outcome.status else [])
+                    names = running.outcome.failed or (lost if running.outcome.broken else [])
                     for name in names:
                         failures[name] += 1
                         seeds.setdefault(name, []).append(seed)

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import random
 import re
@@ -14,6 +13,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.slow_tests import MISSING, durations, missing
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -33,9 +34,6 @@ os.environ["SSL_CERT_FILE"] = str(ROOT / "authority.pem")
 
 # Only tests of picows and msgspec use them; all others use the libraries of every installation.
 os.environ.setdefault("HANZO_PUBSUB_SPEED", "off")
-
-DURATIONS = ROOT / "durations.json"
-"""Seconds of each test that takes one or more; `make durations` writes it."""
 
 PRESSING = 5.0
 """The tests of a file that takes at least this number of seconds are distributed one by one."""
@@ -67,8 +65,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> GroupSche
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark the slow tests; in a process of `-n`, put the slowest groups first."""
+    # An argument with `::` collects only a part of a file.
+    whole = not any("::" in argument for argument in config.args)
+    names = [item.nodeid for item in items]
+    config.stash[MISSING] = missing(durations(), names) if whole else []
     for item in items:
-        if item.nodeid in _durations():
+        if item.nodeid in durations():
             item.add_marker(pytest.mark.slow)
     if not hasattr(config, "workerinput"):
         return
@@ -77,7 +79,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         groups[group_of(item.nodeid)].append(item)
 
     def seconds(group: list[pytest.Item]) -> float:
-        return sum(_durations().get(item.nodeid, 0.0) for item in group)
+        return sum(durations().get(item.nodeid, 0.0) for item in group)
 
     ordered = sorted(groups.values(), key=seconds, reverse=True)
     items[:] = [item for group in ordered for item in group]
@@ -150,16 +152,10 @@ def group_of(nodeid: str) -> str:
 
 
 @cache
-def _durations() -> dict[str, float]:
-    found: dict[str, float] = json.loads(DURATIONS.read_text(encoding="utf-8"))
-    return found
-
-
-@cache
 def _group_of_file(file: str) -> str | None:
     text = (ROOT.parent / file).read_text(encoding="utf-8")
     for folder, use in COSTLY:
         if file.startswith(f"{folder}/") and re.search(use, text):
             return folder
-    seconds = sum(took for name, took in _durations().items() if name.startswith(f"{file}::"))
+    seconds = sum(took for name, took in durations().items() if name.startswith(f"{file}::"))
     return None if seconds >= PRESSING and 'scope="module"' not in text else file

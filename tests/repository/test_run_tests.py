@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from scripts.run_tests import Suite, load, report, run, suites
+from tests.slow_tests import DURATIONS, MISSING, missing
 
 if TYPE_CHECKING:
     import pytest
@@ -68,6 +69,32 @@ def test_a_suite_that_ends_without_a_report_is_a_failure(
     assert "a, exit 3" in text
     assert "broken before it began" in text
     assert text.splitlines()[-1] == "0 passed, 1 failed"
+
+
+def test_a_suite_without_tests_is_a_failure(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ended = run([suite("a", says="nothing found"), suite("b", "passed")], tmp_path, SEED)
+    assert report(ended, 3.0, SEED, brief=True) == 1
+    text = capsys.readouterr().out
+    assert "a, exit 0, no test" in text
+    assert "nothing found" in text
+    assert text.splitlines()[-1] == "1 passed, 1 failed"
+
+
+def test_a_run_without_suites_is_a_failure(capsys: pytest.CaptureFixture[str]) -> None:
+    assert report([], 3.0, SEED, brief=True) == 1
+    assert "no suite ran" in capsys.readouterr().out
+
+
+def test_a_name_that_its_file_does_not_have_is_missing() -> None:
+    collected = ["a.py::test_one", "a.py::test_two[x]"]
+    names = ["a.py::test_one", "a.py::test_two[y]", "b.py::test_one"]
+    assert missing(names, collected) == ["a.py::test_two[y]"]
+
+
+def test_the_slow_tests_exist(pytestconfig: pytest.Config) -> None:
+    assert pytestconfig.stash[MISSING] == [], f"remove them from {DURATIONS}"
 
 
 def test_every_folder_of_tests_belongs_to_a_group() -> None:
