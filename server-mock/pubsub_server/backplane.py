@@ -55,6 +55,8 @@ class Replay:
         unbroken: Unix ms since which the store has lost no acknowledged message.
         floors: By topic, the position up to which this node may still deliver messages that the
             subscriber has, or gets with the replay.
+        ends: Topics without a log for which the subscriber has a position. By topic, the position
+            at which the lost numbering ends at the latest; the next numbering begins behind it.
     """
 
     entries: Sequence[Entry]
@@ -63,6 +65,7 @@ class Replay:
     reset: Sequence[str]
     unbroken: int = 0
     floors: Mapping[str, int] = field(default_factory=dict[str, int])
+    ends: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 @dataclass(frozen=True, slots=True)

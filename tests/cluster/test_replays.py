@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.cluster.fleet import BOUND, SHARDS, nodes, peer
+from tests.cluster.test_failed_replays import resumed
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -438,3 +439,36 @@ async def test_what_was_delivered_and_is_lost_with_the_log_is_counted_as_missing
         # This does not require a later message.
         answer = await late.subscribe(pattern, after={TOPIC: known})
         assert (answer.get("truncated"), answer["positions"]) == ([TOPIC], {TOPIC: seq})
+
+
+async def test_a_stream_that_reported_a_loss_skips_late_messages_of_the_lost_log(
+    store: Store,
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as there,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await there.subscribe(TOPIC)
+        async with resumed(node) as stream:
+            await stream.event("subscribed")
+            known = await publish(publisher, 1)
+            mark = (await stream.event("message")).id
+        assert await heard(there, known) == [known]
+        with deaf(node) as gone:
+            late = await publish(publisher, 2)
+            await until(lambda: len(gone), 1)
+        await store.command("FLUSHALL")
+        async with resumed(node, mark) as stream:
+            assert (await stream.event("subscribed")).json["reset"] == [TOPIC]
+            # The second message has been in transit from Redis since before the loss.
+            backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+            backplane._deliveries.catch_up(gone)
+            first = await publish(publisher, 3)
+            message = await stream.event("message")
+        # The other subscriber gets the late message, and sees the loss behind it.
+        assert await heard(there, first) == [late, first]
+        assert message.json["seq"] == first
+        async with resumed(node, message.id) as stream:
+            assert "reset" not in (await stream.event("subscribed")).json

@@ -269,7 +269,7 @@ class Subscriptions:
         core = self._core
         try:
             found = await replay
-            self._join(connection, found)
+            self._join(connection, found, _reset(request, granted, found))
             joined = self._joined(connection, request, granted)
             shown = granted if loud else ()
             ahead = await self._attendance.greet(connection, joined, shown)
@@ -279,10 +279,16 @@ class Subscriptions:
         finally:
             self._attendance.greeted(connection)
 
-    def _join(self, connection: Connection, replay: Replay) -> None:
-        """Order live messages after the replay."""
+    def _join(self, connection: Connection, replay: Replay, reset: Iterable[str]) -> None:
+        """Order live messages after the replay.
+
+        A message of a lost log may still be on its way. After the answer has reported the loss, it
+        would look like the beginning of the next numbering, and the next message like another loss.
+        """
         core = self._core
-        for entry in core.floors.answer(connection, replay.positions, replay.floors):
+        ended = {topic: replay.ends[topic] for topic in reset if topic in replay.ends}
+        floors = {**replay.floors, **ended}
+        for entry in core.floors.answer(connection, replay.positions, floors):
             if connection in core.router.route(entry.topic):
                 core.stats.delivered += 1
                 core.delivery.send(connection, connection.encoder.message(entry))

@@ -22,6 +22,7 @@ from pubsub_server.backplanes.redis.reader import (
     Wanted,
     choose,
     choose_without_log,
+    end_of_lost,
     gather,
 )
 from pubsub_server.backplanes.redis.roster import RedisRoster
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     from typing import Any
 
     from pubsub_server.backplane import Entry, Origin, Replay
-    from pubsub_server.backplanes.redis.layout import Layout, Log
+    from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.opening import NodeOptions
+    from pubsub_server.backplanes.redis.reader import Snapshot
     from pubsub_server.backplanes.redis.tracks import Journal
     from pubsub_server.backplanes.retention import Retention
     from pubsub_server.errors import ServiceError
@@ -292,40 +294,32 @@ class RedisBackplane:
                 if patterns:
                     names += await self._search(patterns, set(topics), allowed)
                     names += self._lost(journal, wanted.after, patterns, set(names), allowed)
-                now, unbroken, logs = await self._reader.replay(names, wanted)
-                read = {topic: 0 if log is None else log.last for topic, log in logs.items()}
+                found = await self._reader.replay(names, wanted)
+                read = {topic: 0 if log is None else log.last for topic, log in found.logs.items()}
                 # One repetition is enough: a log that still ends before it has lost messages.
                 while unread := self._tracks.unread(journal, read):
-                    now, unbroken, others = await self._reader.replay(list(unread), wanted)
-                    logs |= others
+                    found |= await self._reader.replay(list(unread), wanted)
                     for topic in unread:
                         del read[topic]
         except (TimeoutError, *LINK_ERRORS):
             raise away("the store cannot be reached, so no messages can be replayed") from None
         else:
-            return self._join(journal, logs, wanted, now, unbroken)
+            return self._join(journal, found, wanted)
         finally:
             self._tracks.end(journal)
 
-    def _join(
-        self,
-        journal: Journal,
-        logs: Mapping[str, Log | None],
-        wanted: Wanted,
-        now: int,
-        unbroken: int,
-    ) -> Replay:
+    def _join(self, journal: Journal, read: Snapshot, wanted: Wanted) -> Replay:
         """The logs as read; the hub adds the messages that are delivered."""
         found: list[Chosen] = []
         ahead: dict[str, int] = {}
-        for topic, log in logs.items():
-            self._opened(topic, None if log is None else log.last, now)
+        for topic, log in read.logs.items():
+            self._opened(topic, None if log is None else log.last, read.now)
             # If a position was requested, messages in transit replace those that the log has lost.
             stood = self._tracks.stood(journal, topic) if topic in wanted.after else None
             chosen = (
                 choose_without_log(topic, wanted, stood)
                 if log is None
-                else choose(topic, log, wanted, now, stood)
+                else choose(topic, log, wanted, read.now, stood)
             )
             if chosen is not None:
                 found.append(chosen)
@@ -333,10 +327,15 @@ class RedisBackplane:
                 # The log is lost. Its messages may still be on their way to this node, or have
                 # arrived during the replay.
                 ahead[topic] = wanted.after[topic]
-        replay = gather(found, unbroken)
-        ends = replay.positions.items()
-        late = {topic: end for topic, end in ends if self._tracks.delivers(topic, end)}
-        return replace(replay, floors=ahead | late)
+        replay = gather(found, max(read.unbroken.values(), default=0))
+        positions = replay.positions.items()
+        late = {topic: end for topic, end in positions if self._tracks.delivers(topic, end)}
+        ends = {
+            topic: end_of_lost(read.unbroken[topic])
+            for topic in wanted.after
+            if topic in read.logs and read.logs[topic] is None
+        }
+        return replace(replay, floors=ahead | late, ends=ends)
 
     def _opened(self, topic: str, last: int | None, now: int) -> None:
         """The log of a topic has been read; if the topic was opening, it is now open."""

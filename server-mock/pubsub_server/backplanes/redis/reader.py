@@ -77,6 +77,25 @@ class Sweep:
     topics: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Logs as they were read.
+
+    Attributes:
+        now: Redis time, Unix ms.
+        unbroken: By topic, Unix ms since which its shard has lost no acknowledged message.
+        logs: By topic, in the requested order; None for a topic without a log.
+    """
+
+    now: int
+    unbroken: Mapping[str, int]
+    logs: Mapping[str, Log | None]
+
+    def __or__(self, later: Snapshot) -> Snapshot:
+        """This snapshot with the topics of a later one."""
+        return Snapshot(later.now, {**self.unbroken, **later.unbroken}, {**self.logs, **later.logs})
+
+
 class Reader:
     """Reads the logs.
 
@@ -91,33 +110,25 @@ class Reader:
 
     async def one(self, topic: str, mode: Mode, mark: int = 0, limit: int = 0) -> Log | None:
         """Read one log."""
-        _, _, logs = await self._read({topic: (mode, mark, limit)})
-        return logs[topic]
+        return (await self._read({topic: (mode, mark, limit)})).logs[topic]
 
-    async def replay(
-        self, topics: Sequence[str], wanted: Wanted
-    ) -> tuple[int, int, dict[str, Log | None]]:
-        """Redis time, the time since which nothing was lost, and logs with the missing messages.
+    async def replay(self, topics: Sequence[str], wanted: Wanted) -> Snapshot:
+        """Read the logs with the missing messages.
 
         A topic without a log has an empty one with its first position, unless the subscriber has a
         position.
         """
         remembered = max(1, STARTS // len(self._layout.bases))
-        now, unbroken, logs = await self._read(
-            {topic: wanted.of(topic) for topic in topics}, remembered
-        )
+        found = await self._read({topic: wanted.of(topic) for topic in topics}, remembered)
         again: dict[str, tuple[Mode, int, int]] = {}
         for topic, mark in wanted.after.items():
-            log = logs.get(topic)
+            log = found.logs.get(topic)
             if log is None:
                 continue
             elsewhere = mark < log.start - 1 or mark > log.last
             if elsewhere or len(log.entries) > REPLAY_MESSAGES:
                 again[topic] = ("newest", 0, REPLAY_MESSAGES)
-        if again:
-            _, _, others = await self._read(again)
-            logs |= others
-        return now, unbroken, logs
+        return found | await self._read(again) if again else found
 
     async def topics(self, since: int, wanted: Callable[[str], bool]) -> list[str]:
         """Wanted topics with a message since this Unix ms."""
@@ -210,8 +221,8 @@ class Reader:
         """Redis time, and a log with more than ``limit`` messages, if it has as many."""
         mode, mark, most = wanted
         while True:
-            now, _, logs = await self._read({topic: (mode, mark, most)})
-            log = logs[topic]
+            found = await self._read({topic: (mode, mark, most)})
+            now, log = found.now, found.logs[topic]
             alive = 0 if log is None else sum(each.expires > now for each in log.entries)
             if log is None or not most or len(log.entries) < most or alive > limit:
                 return now, log
@@ -221,7 +232,7 @@ class Reader:
     async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
         """See `backplane.Backplane`."""
         names = nsmallest(limit, await self.topics(0, lambda topic: topic.startswith(prefix)))
-        _, _, logs = await self._read(dict.fromkeys(names, ("nothing", 0, 0)))
+        logs = (await self._read(dict.fromkeys(names, ("nothing", 0, 0)))).logs
         return [
             TopicReport(name, 0, log.size, log.last, log.latest)
             for name in names
@@ -244,20 +255,22 @@ class Reader:
 
     async def _read(
         self, wanted: Mapping[str, tuple[Mode, int, int]], remembered: int = 0
-    ) -> tuple[int, int, dict[str, Log | None]]:
+    ) -> Snapshot:
         logs: dict[str, Log | None] = {}
-        now = unbroken = 0
+        unbroken: dict[str, int] = {}
+        now = 0
         for base, topics in self._by_shard(wanted):
             arguments: list[Argument] = [remembered]
             for topic in topics:
                 arguments += (topic, *wanted[topic])
             answer: list[Any] = await self._link.read(base, arguments)
-            now, unbroken = max(now, int(answer[0])), max(unbroken, int(answer[1]))
+            now = max(now, int(answer[0]))
+            unbroken |= dict.fromkeys(topics, int(answer[1]))
             for number, topic in enumerate(topics):
                 state, size, rows = answer[2 + 3 * number : 5 + 3 * number]
                 logs[topic] = read_log(state, size, rows)
         # In the requested order.
-        return now, unbroken, {topic: logs[topic] for topic in wanted}
+        return Snapshot(now, unbroken, {topic: logs[topic] for topic in wanted})
 
     def _by_shard(self, topics: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
         shards: dict[int, list[str]] = {}
@@ -348,6 +361,18 @@ def _after_restart(entries: Sequence[Entry], stood: int) -> list[Entry]:
         kept.append(entry)
         later = seq
     return kept[::-1]
+
+
+def end_of_lost(unbroken: int) -> int:
+    """The position at which lost numberings end at the latest.
+
+    A numbering begins at 1,000 positions per millisecond of Redis time, see `publish.lua`, and
+    counts on more slowly.
+
+    Args:
+        unbroken: Unix ms since which the shard has lost no acknowledged message.
+    """
+    return 1000 * unbroken - 1
 
 
 def gather(found: Sequence[Chosen], unbroken: int) -> Replay:
