@@ -13,6 +13,7 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import AuthOk, Caller
 from pubsub_server.shared.connection import NEVER
 from pubsub_server.shared.encoder import Liveness
+from pubsub_server.shared.wheel import TICK
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -55,6 +56,8 @@ class Admission:
         self._program = settings.program_timeout / 1000 or NEVER
         self._notice = settings.expiring_notice / 1000
         self._together = min(TOGETHER, self._ping / 50)
+        # Silent connections, and the time of the second check, which ends them.
+        self._doubted: dict[Connection, float] = {}
 
     def expect(self, connection: Connection) -> None:
         """A connection has opened and must authenticate in time."""
@@ -260,8 +263,12 @@ class Admission:
 
     def check(self, connection: Connection, now: float) -> float | None:
         """Check one connection; see `wheel.Waiting.due`."""
-        if connection.closed or connection.next_check > now:
+        if connection.closed:
+            self._doubted.pop(connection, None)
             return None
+        if connection.next_check > now:
+            return None
+        late = now - connection.next_check
         connection.next_check = NEVER
         if now >= connection.deadline:
             if connection.identity is None:
@@ -277,7 +284,7 @@ class Admission:
             return None
         if connection.identity is not None:
             self._give_notice(connection, now)
-            if not self._keep_alive(connection, now):
+            if not self._keep_alive(connection, now, late):
                 return None
         connection.next_check = self._next(connection, now)
         return None if connection.next_check == NEVER else connection.next_check
@@ -293,6 +300,8 @@ class Admission:
             return min(at, now + self._comment)
         if liveness is Liveness.NONE:
             return at
+        if connection in self._doubted:
+            return min(at, self._doubted[connection])
         wait = self._ping if now - connection.last_heard < self._ping else self._timeout
         asked = min(
             connection.last_heard + min(wait, self._timeout), connection.last_spoke + self._program
@@ -314,7 +323,12 @@ class Admission:
             frame["expires_at"] = identity.expires_at
         self._core.send(connection, frame)
 
-    def _keep_alive(self, connection: Connection, now: float) -> bool:
+    def _keep_alive(self, connection: Connection, now: float, late: float) -> bool:
+        """Ping a quiet connection, and end a silent one at the second check.
+
+        After a pause of this process, the bytes of the client may be there, but unread. A ping that
+        was delayed as well gets as much time for its answer as this check was ``late``.
+        """
         liveness = connection.encoder.liveness
         if liveness is Liveness.COMMENTS:
             self._core.delivery.send_now(connection, connection.encoder.keepalive)
@@ -323,20 +337,20 @@ class Admission:
             return True
         silence = now - connection.last_heard
         if silence >= self._timeout:
-            self._end(
-                connection,
-                ServiceError("idle_timeout", "the client sent nothing for too long"),
+            reason = "the client sent nothing for too long"
+        elif now - connection.last_spoke >= self._program:
+            reason = f"the client sent no frame for {self._program:g} s; send a `ping` every 15 s"
+        else:
+            reason = None
+            self._doubted.pop(connection, None)
+        if reason is not None:
+            again = self._doubted.setdefault(
+                connection, now + min(max(late, TICK), self._timeout / 2)
             )
-            return False
-        if now - connection.last_spoke >= self._program:
-            self._end(
-                connection,
-                ServiceError(
-                    "idle_timeout",
-                    f"the client sent no frame for {self._program:g} s; send a `ping` every 15 s",
-                ),
-            )
-            return False
+            if now >= again:
+                del self._doubted[connection]
+                self._end(connection, ServiceError("idle_timeout", reason))
+                return False
         if silence >= self._ping:
             self._core.delivery.send_now(connection, connection.encoder.keepalive)
         return True

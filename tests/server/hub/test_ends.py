@@ -24,7 +24,7 @@ async def test_a_silent_client_is_pinged_and_then_given_up() -> None:
     rig.advance(9.9)
     assert alice.ending() is None
     rig.hub.heard(bob.connection)
-    rig.advance(0.2)
+    rig.advance(0.4)
     assert alice.hear_one("error")["code"] == "idle_timeout"
     assert alice.ending() == (4408, "idle_timeout")
     assert bob.presence() == [("presence.leave", "alice")]
@@ -37,6 +37,25 @@ async def test_any_byte_counts_as_a_sign_of_life() -> None:
         rig.advance(16)
         rig.hub.heard(alice.connection)
     assert alice.ending() is None
+
+
+async def test_a_pause_of_the_server_ends_no_client_that_answers_afterwards() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    for peer in (alice, bob):
+        peer.subscribe("a")
+        peer.hear()
+    rig.now += 300
+    rig.hub.core.wheel.run()
+    rig.hub.heard(alice.connection)
+    alice.say("ping")
+    rig.advance(14)
+    assert (alice.ending(), bob.ending()) == (None, None)
+    rig.hub.heard(alice.connection)
+    rig.advance(2)
+    bob.hear()
+    assert (alice.ending(), bob.ending()) == (None, (4408, "idle_timeout"))
+    assert bob.pings == 1
 
 
 async def test_a_socket_that_answers_for_a_program_that_hangs_is_given_up() -> None:

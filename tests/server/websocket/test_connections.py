@@ -53,7 +53,7 @@ async def test_a_client_that_answers_pings_lives_on() -> None:
 
 
 async def test_a_half_open_connection_is_given_up() -> None:
-    async with serving(server_ping_interval=50, presence_timeout=150) as server:
+    async with serving(server_ping_interval=50, presence_timeout=500) as server:
         async with raw(server) as peer, client(server, "bob") as bob:
             peer.frame(b'{"type":"auth","token":"alice"}')
             peer.frame(b'{"type":"subscribe","topics":["a"]}')
