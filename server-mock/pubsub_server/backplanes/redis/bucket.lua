@@ -1,8 +1,8 @@
--- One token bucket for all nodes.
+-- A token bucket that all nodes share.
 --
--- KEYS  the bucket
--- ARGV  tokens a second, tokens at most, tokens wanted
--- gives how many are granted, and in how many ms there is one more (0 where all are granted)
+-- KEYS: the bucket
+-- ARGV: tokens per second, maximum tokens, requested tokens
+-- Returns the granted tokens, and the ms until the next token (0 if all are granted).
 local rate, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local level = most
 local found = redis.call('GET', KEYS[1])

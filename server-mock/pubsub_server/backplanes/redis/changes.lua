@@ -1,12 +1,12 @@
--- What the scripts that change members have in common; `link` puts it behind `shared.lua`.
+-- Functions of the scripts that change members; `link` inserts them after `shared.lua`.
 
--- A member of a topic joined, changed, moved or left.
+-- Announce that a member of a topic joined, changed, moved or left.
 local function queue_change(base, change, topic, client, id, body)
   queue(base, topic, 'p' .. change .. ' ' .. whole(exactly) .. ' ' .. #topic .. ' ' .. #client ..
     ' ' .. #id .. ' ' .. #body .. '\n' .. topic .. client .. id .. body)
 end
 
--- Take a member out; a topic without members is remembered for so many ms.
+-- Remove a member. A topic without members is remembered for this many ms.
 local function remove_member(base, topic, client, remember)
   local members = base .. ':p:' .. topic
   redis.call('HDEL', members, client)

@@ -1,10 +1,11 @@
--- Connections of users and organizations, counted a node.
+-- Count the connections of users and organizations, by node.
 --
--- KEYS  prefixes with the hash tag of a shard; all of one slot in a cluster
--- ARGV  the node, the ids of its former leases, each between commas; then four for each: index into KEYS, name of the counter, connections of this node
---       from now on, and how many there may be on all nodes (-1: as many as come)
--- gives `dead` where the lease of the node was revoked; else `ok` and for each counter how many
---       there are, or -1 where that would be too many, and nothing was changed
+-- KEYS: prefixes with the hash tag of a shard; in a cluster, all of one slot
+-- ARGV: the node, and the ids of its former leases, each between commas; then four for each counter:
+--   index into KEYS, name of the counter, connections of this node, and the maximum on all nodes
+--   (-1: no maximum)
+-- Returns `dead` if the lease of the node was revoked. Otherwise returns `ok`, and for each counter
+-- its sum, or -1 if the sum would exceed the maximum; then nothing was changed.
 local node, former = ARGV[1], ARGV[2]
 for _, base in ipairs(KEYS) do
   if redis.call('ZSCORE', base .. ':d', node) then return { 'dead' } end

@@ -1,9 +1,10 @@
--- Heads of logs. A numbering that has lost positions that the caller knows is begun again, beyond them.
+-- Read the heads of logs. If a log has lost positions that the caller knows, start a new numbering
+-- after them.
 --
--- KEYS  one prefix with the hash tag of a shard
--- ARGV  ms a silent topic keeps its numbering; then two for each topic: the topic, and the highest
---       position known to the caller
--- gives the head of each topic: its newest position, 0 for one without a log
+-- KEYS: one prefix with the hash tag of a shard
+-- ARGV: ms for which a silent topic keeps its numbering; then two for each topic: the topic, and the
+--   highest position that the caller knows
+-- Returns the head of each topic: its newest position, or 0 for a topic without a log.
 local base, silence = KEYS[1], ARGV[1]
 
 local since = lineage(base)

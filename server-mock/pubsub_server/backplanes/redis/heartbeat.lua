@@ -1,9 +1,9 @@
 -- Renew the lease of a node, and find the leases that have expired.
 --
--- KEYS  the nodes by the time of their last heartbeat
--- ARGV  the node, ms without a heartbeat after which a lease expires, `new` for the first heartbeat
--- gives `late` where the lease of this node has expired or is not known, else `ok`; the time in ms;
---       and the nodes whose leases have expired
+-- KEYS: the nodes, by the time of their last heartbeat
+-- ARGV: the node, ms without a heartbeat after which a lease expires, `new` for the first heartbeat
+-- Returns `late` if the lease of this node has expired or is unknown, otherwise `ok`; the time in ms;
+-- and the nodes whose leases have expired.
 local nodes, node, timeout = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
 local last = redis.call('ZSCORE', nodes, node)

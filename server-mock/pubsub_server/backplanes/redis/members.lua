@@ -1,28 +1,26 @@
--- Members join, change and leave; subscribers to the topic get the changes.
+-- Add, change and remove members; subscribers to the topic receive the changes.
 --
--- A topic's members are a hash of client ids, each with the node that holds it and what it shows.
+-- The members of a topic are a hash of client ids, each with its node and its presence data. If two
+-- nodes have the same client, the node with the newer connection holds the member.
 --
--- KEYS  prefixes with the hash tag of a shard; all of one slot in a cluster
--- ARGV  the node, members a topic at most, ms an emptied topic is remembered; then six for each
---       operation: index into KEYS, what is done, topic, client id, id of the change, and what the
---       member shows:
---         `j` joins; who is a member already stays as it is, and belongs to this node from now on
---         `u` shows this
---         `a` is written again under a new lease; the id has the former ones, each between
---             commas
---         `l` leaves
---         `U` and `A` are `u` and `a` of a client without a connection: what is not of this node any
---             more is left as it is
---       Of two nodes that have the same client the one with the newer connection holds the member.
--- gives `dead` where the lease of the node was revoked; else `ok` and for each operation
---       `n` joined, `k REST` known with what it shows, `u` changed, `l REST` left, `f` the topic is
---       full, `o` it belongs to another node, `-` nothing to do
+-- KEYS: prefixes with the hash tag of a shard; in a cluster, all of one slot
+-- ARGV: the node, maximum members of a topic, ms for which an empty topic is remembered; then six for
+--   each operation: index into KEYS, kind, topic, client id, id of the change, and presence data. The
+--   kinds:
+--     `j` join; an existing member keeps its data and moves to this node
+--     `u` update the data
+--     `a` write again under a new lease; the id contains the former leases, each between commas
+--     `l` leave
+--     `U` and `A`: `u` and `a` for a client without a connection; they skip a member of another node
+-- Returns `dead` if the lease of the node was revoked. Otherwise returns `ok`, and for each operation
+-- `n` joined, `k REST` already a member with this data, `u` changed, `l REST` left, `f` the topic is
+-- full, `o` another node holds the member, or `-` nothing changed.
 local node, most, remember = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 for _, base in ipairs(KEYS) do
   if redis.call('ZSCORE', base .. ':d', node) then return { 'dead' } end
 end
 
--- When the connection was authenticated by which a member is there.
+-- When the connection of a member was authenticated.
 local function since(shown) return tonumber(string.match(shown, '^{"since":(%d+)')) or 0 end
 local function visible(shown) return (string.gsub(shown, '^{"since":%d+,', '{')) end
 

@@ -1,14 +1,14 @@
--- Positions of the logs of topics, all of one moment. Expired messages at their beginning are trimmed.
+-- Read the positions of several logs, as one snapshot. Trims expired messages at their beginning.
 --
--- KEYS  prefixes with the hash tag of a shard; all of one slot in a cluster
--- ARGV  a time in ms, or -1; then two for each topic: index into KEYS, topic
--- gives the time in ms, then for each topic `FIRST LAST AT` ('' without a log). FIRST is the position
---       of the oldest retained message, AT that of the first that is not older than the time (0
---       where no time was given); LAST + 1 where there is none
+-- KEYS: prefixes with the hash tag of a shard; in a cluster, all of one slot
+-- ARGV: a time in ms, or -1; then two for each topic: index into KEYS, topic
+-- Returns the time in ms, then for each topic `FIRST LAST AT` ('' without a log). FIRST is the
+-- position of the oldest retained message. AT is the position of the first message that is not older
+-- than the time (0 without a time). Both are LAST + 1 if there is no such message.
 local wanted = tonumber(ARGV[1])
 local function position(entry) return tonumber(string.match(entry[1], '^%d+')) end
 
--- The first entry from there on whose time is not over, and the last one before it.
+-- The first entry from here that has not expired, and the last entry before it.
 local function alive(log, from)
   local count, dead = 1, nil
   while true do
@@ -23,7 +23,7 @@ local function alive(log, from)
   end
 end
 
--- The first entry that is not older, by halves: later positions have later times.
+-- The first entry that is not older, by binary search: later positions have later times.
 local function since(log, low, high, time)
   while low < high do
     local middle = math.floor((low + high) / 2)
@@ -46,7 +46,7 @@ for at = 2, #ARGV, 2 do
   if found then
     local start, last, latest, lost, of = read_state(found)
     local behind = last + 1
-    -- What was numbered before is retained, but no position counts from there to here.
+    -- The log retains messages of the former numbering, whose positions do not count here.
     local first, dead = alive(log, whole(start))
     local oldest = first and position(first) or behind
     if dead then

@@ -1,8 +1,8 @@
--- Who is present on topics of one shard, all of one moment.
+-- Read the members of topics of one shard, as one snapshot.
 --
--- KEYS  one prefix with the hash tag of a shard
--- ARGV  topics
--- gives the time in microseconds, then for each topic its members: client id, node and what it shows
+-- KEYS: one prefix with the hash tag of a shard
+-- ARGV: topics
+-- Returns the time in microseconds, then the members of each topic: client id, node and presence data.
 local answers = { whole(exactly) }
 for _, topic in ipairs(ARGV) do
   answers[#answers + 1] = redis.call('HGETALL', KEYS[1] .. ':p:' .. topic)

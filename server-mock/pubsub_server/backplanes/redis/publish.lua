@@ -1,31 +1,31 @@
--- Number, keep, trim, de-duplicate by id and fan out: the publishes of one loop turn of one node.
+-- Number, store, trim, deduplicate and fan out the messages that a node publishes in one turn of its
+-- event loop.
 --
--- KEYS  prefixes with the hash tag of a shard, for example `hp:{17}`; all of one slot in a cluster
--- ARGV  packed numbers: ids remembered per shard and as many again, ms they are remembered as far as
---       there is room, ms a silent topic keeps its numbering, and whether to check the lineage of the
---       shards (1) or to rely on the check of an earlier call on this connection (0); then seven for
---       each message:
---         packed numbers: index into KEYS, messages retained of the topic, ms a message is retained,
---           ms this one is kept (-1 as long as the log allows, 0 not at all), highest position known
---           to the caller (0 for none); and behind them the fingerprint of what is published
---         topic, id, what the id is remembered by (see `key_of`), and the envelope before the
---           timestamp, between timestamp and position, and after the position
--- gives one string a message: `n POSITION TIME` numbered, `d POSITION TIME` known already,
---       `c` known for something else. POSITION is 0 for what is not kept.
+-- KEYS: prefixes with the hash tag of a shard, for example `hp:{17}`; in a cluster, all of one slot
+-- ARGV: packed numbers: ids to remember per shard and generation, ms for which ids are remembered if
+--   there is room, ms for which a silent topic keeps its numbering, and whether to check the lineage
+--   of the shards (1) or to rely on an earlier check on this connection (0); then seven for each
+--   message:
+--     packed numbers: index into KEYS, retained messages of the topic, ms for which the topic retains
+--       a message, ms for which to store this message (-1: as long as the log, 0: not at all), the
+--       highest position that the caller knows (0: none); after them, the fingerprint of the publish
+--     topic, id, the key that stands for the id (see `key_of`), and the envelope in three parts:
+--       before the timestamp, between timestamp and position, and after the position
+-- Returns a string for each message: `n POSITION TIME` if it is new, `d POSITION TIME` if it is
+-- repeated, `c` if the id belongs to another message. POSITION is 0 for a message that is not stored.
 --
--- Ids have two halves, `i` and `j`: when the newer one is full or old enough it becomes the older one.
--- An id is known by what stands for it, its topic and its sender, with position, time and fingerprint.
+-- Ids have two generations, `i` and `j`. When the newer one is full or old enough, it becomes the
+-- older one. An entry is the key of an id, with its position, time and fingerprint.
 --
--- Each call of Redis and each number that becomes text cost about a microsecond. The script therefore
--- checks expiries and sizes only with the first message of a topic in a second, and makes one call
--- where two would do.
+-- Each Redis call and each number that is formatted costs about a microsecond. Therefore the script
+-- checks expiry and size only at the first message of a topic in each second, and avoids calls.
 local cap, remember, silence, check = struct.unpack('<dddd', ARGV[1])
 local SECOND = 1000
--- Below this a second is too coarse to look at what ages.
+-- With a shorter retention, check expiry at each message.
 local COARSE = 8 * SECOND
 local FEW_IDS = 10000
 
--- Numbers as text; most of these repeat.
+-- Numbers as text, cached because most of them repeat.
 local texts = {}
 local function text_of(number)
   local text = texts[number]
@@ -36,12 +36,12 @@ local function text_of(number)
   return text
 end
 
--- What an id is remembered by, as `layout.id_key` makes it.
+-- The key that stands for an id, as in `layout.id_key`.
 local function key_of(topic, scope, id)
   return string.sub(redis.sha1hex(topic .. ' ' .. scope .. ' ' .. id), 1, 20)
 end
 
--- Remember the ids of what a log has, because the memory of ids lost some since it was written.
+-- Remember the ids of the messages in a log, because some of them were lost since.
 local function gather_ids(base, topic, log)
   for _, entry in ipairs(redis.call('XRANGE', log, '-', '+')) do
     local seq, time, _, named, id_size, size = struct.unpack('<dddHHI', entry[2][2], 2)
@@ -50,16 +50,16 @@ local function gather_ids(base, topic, log)
     local read, envelope = pcall(cjson.decode, string.sub(entry[2][2], from + id_size))
     local sender = read and envelope.sender
     if sender then
-      -- The scope of the sender's ids, as `backplanes.ids.scope` gives it.
+      -- The scope of the sender's ids, as in `backplanes.ids.scope`.
       local scope = sender.type .. ' ' .. #sender.id .. ' ' .. sender.id
       redis.call('HSETNX', base .. ':i', key_of(topic, scope, id), struct.pack('<dd', seq, time))
     end
   end
 end
 
--- Since when all ids of a shard that are to be known are, whether there is an older half, and where an
--- id is and what is known of it. The first time, when a half was evicted, and after a long silence
--- that begins again; what logs still have is gathered as their topics come up.
+-- The time since which a shard knows all ids, whether there is an older generation, and the entry of
+-- an id with its generation. At the first use, after an eviction of a generation, and after a long
+-- silence, the time is now; the ids that a log still has are added at the next publish to its topic.
 local function find_id(base, key)
   local newer, older = base .. ':i', base .. ':j'
   local held = redis.call('HMGET', newer, 'since', 'turned', key)
@@ -69,7 +69,7 @@ local function find_id(base, key)
     redis.call('PEXPIRE', newer, whole(2 * remember))
     since = now
   elseif turned ~= 0 then
-    -- Both halves know since when.
+    -- Both generations store this time.
     held = redis.call('HMGET', older, 'since', key)
     if not held[1] and now - turned < remember then
       redis.call('HSET', newer, 'since', whole(now), 'turned', '0')
@@ -81,11 +81,11 @@ local function find_id(base, key)
   return since, newer, known
 end
 
--- The newer half becomes the older one, if it is full or old enough.
+-- Make the newer generation the older one, if it is full or old enough.
 local function turn_ids(base, since)
   local ids = base .. ':i'
   local count = redis.call('HLEN', ids)
-  -- It knows since when as well.
+  -- The new generation stores this time as well.
   if count - 2 >= cap or (count > 2 and redis.call('PTTL', ids) <= remember) then
     redis.call('UNLINK', base .. ':j')
     redis.call('RENAME', ids, base .. ':j')
@@ -95,8 +95,8 @@ local function turn_ids(base, since)
   end
 end
 
--- Since when each shard has lost nothing, checked or as the last check noted it. A check includes a
--- shard that gets only repeats: the caller relies on it for the publishes that follow.
+-- The time since which each shard has lost nothing, from a check now or from the last check. A check
+-- includes shards that get only repeated messages, because the caller relies on it afterwards.
 local unbroken = {}
 if check == 1 then
   for _, base in ipairs(KEYS) do unbroken[base] = lineage(base) end
@@ -138,7 +138,7 @@ for at = 2, #ARGV, 7 do
   if known then
     local seq, time = struct.unpack('<dd', known)
     local mark = string.sub(known, 17)
-    -- A write, so that a caller who waits for replicas waits for what this rests upon.
+    -- A write, so that a caller that waits for replicas also waits for the original message.
     redis.call('HSET', place, key, known)
     answer = (mark == print or mark == '') and ('d ' .. whole(seq) .. ' ' .. whole(time)) or 'c'
   else
@@ -146,20 +146,20 @@ for at = 2, #ARGV, 7 do
     local starts = base .. ':f'
     local start_known = not found and tonumber(redis.call('ZSCORE', starts, topic))
     if start_known and start_known > floor and start_known > (last or 0) then
-      -- Its subscribers were given this start.
+      -- Subscribers have received this start.
       start, lost, of = start_known, last and now or 0, since
       last = start_known - 1
     end
     if not last or last < floor or of ~= since then
-      -- No numbering, or one that may have forgotten what was numbered: a new one begins, beyond all
-      -- of that. What the log has stays; that something may lack before now is noted.
+      -- There is no numbering, or it may have lost positions: start a new one after all of them. The
+      -- log keeps its messages, and records that messages before now may be missing.
       if last or floor > 0 then lost = now end
       start = math.max(now * 1000, floor > 0 and floor + LEAP or 0, last and last + LEAP or 0)
       last = start - 1
     end
     local time = math.max(now, latest)
-    -- A clock that is behind says nothing about seconds, and a numbering without a message has not
-    -- been looked at yet.
+    -- A clock that was set back does not show whether a second has passed. A numbering without a
+    -- message has not been checked yet.
     local first = not found or now < latest or last < start or
       math.floor(time / SECOND) ~= math.floor(latest / SECOND)
     local seq, stamp, body = 0, text_of(time), nil
@@ -175,8 +175,8 @@ for at = 2, #ARGV, 7 do
       if ttl < 0 or ttl > age then ttl = age end
       local record = record_of(seq, time, time + ttl, topic, id, body)
       if keep > 0 and ttl > 0 then
-        -- Positions of one numbering are contiguous, and `lost` covers what precedes it: this trims
-        -- what is not newer than this position.
+        -- Positions of one numbering are contiguous, and `lost` covers the former numberings: trim
+        -- all entries up to this position.
         if seq - start >= keep then
           local trimmed = redis.call('XREVRANGE', log, whole(seq - keep), '-', 'COUNT', 1)[1]
           if trimmed then lost = math.max(lost, (times_of(trimmed))) end
@@ -185,10 +185,10 @@ for at = 2, #ARGV, 7 do
         local new = not redis.call('XADD', log, 'NOMKSTREAM', 'MAXLEN', limit, place_of, 'm', record)
         if new then
           redis.call('XADD', log, 'MAXLEN', limit, place_of, 'm', record)
-          -- The previous messages have expired or were evicted.
+          -- All earlier messages have expired or were evicted.
           if last >= start then lost = math.max(lost, latest) end
         end
-        -- It outlives its newest message, and is renewed far less often than messages come.
+        -- The log outlives its newest message, so its expiry is rarely renewed.
         local slack = age < COARSE and 0 or SECOND
         if (first or new or slack == 0) and redis.call('PTTL', log) < age + slack then
           redis.call('PEXPIRE', log, whole(age + age / 8))
@@ -202,7 +202,7 @@ for at = 2, #ARGV, 7 do
       else
         redis.call('SET', state, numbering, 'KEEPTTL')
       end
-      -- By the end of the second, so that all messages of that second are older.
+      -- The end of the second, so that all messages of the second are older.
       if first then
         redis.call('ZADD', base .. ':z', text_of(time - time % SECOND + SECOND - 1), topic)
       end

@@ -1,15 +1,16 @@
--- Read retained messages of topics of one shard, with where each log stands, all of one moment.
+-- Read the logs of topics of one shard, as one snapshot.
 --
--- KEYS  one prefix with the hash tag of a shard
--- ARGV  how many topics without a log are remembered by where theirs will start (0: none is given
---       a start); then four for each topic: the topic; `after` a position, `since` a time, `newest`, or
---       `nothing`; that position or time; messages at most (0: all)
--- gives the time in ms, since when nothing was lost, and for each topic `START LAST LATEST LOST` ('' without a log), how many
---       messages are retained, and the entries as XRANGE gives them, oldest first. `after` counts
---       from the first, the others from the newest; one more than asked for shows that there are
---       more. Without a log there is `0 0 0 LOST` for `since` where keys have been evicted: it may
---       have been among them. A topic without a log gets the start that its log will have, unless
---       `after` is asked for: LAST is the position before that.
+-- KEYS: one prefix with the hash tag of a shard
+-- ARGV: maximum topics without a log whose first position is remembered (0: don't assign one); then
+--   four for each topic: the topic; the mode (`after` a position, `since` a time, `newest`, or
+--   `nothing`); that position or time; maximum messages (0: all)
+-- Returns the time in ms and the time since which nothing was lost; then three for each topic:
+--   `START LAST LATEST LOST` ('' without a log), the number of retained messages, and the entries as
+--   in XRANGE, oldest first. The maximum counts from the oldest entry for `after`, otherwise from the
+--   newest.
+-- For `since`, a topic without a log is `0 0 0 LOST` if Redis has evicted keys: its log may be among
+-- them. Except for `after`, a topic without a log gets the first position of its future log; LAST is
+-- the position before it.
 local base, remembered = KEYS[1], tonumber(ARGV[1])
 local function reversed(list)
   local turned = {}
@@ -24,13 +25,13 @@ local function evictions()
   end
   return evicted
 end
--- Something may lack: after another server has taken over, or where the log is younger than what is
--- asked for and keys have been evicted.
+-- Messages may be missing after a failover, or if keys were evicted and the log is younger than the
+-- requested time.
 local function start_of(topic)
   local starts = base .. ':f'
   local found = redis.call('ZSCORE', starts, topic)
   if found then return tonumber(found) end
-  -- A store that is full takes nothing.
+  -- This fails if the store is full.
   local added = redis.pcall('ZADD', starts, whole(now * 1000), topic)
   if type(added) == 'table' then return nil end
   if redis.call('ZCARD', starts) > remembered then

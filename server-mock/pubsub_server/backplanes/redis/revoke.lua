@@ -1,10 +1,10 @@
--- Revoke the lease of a node: its members leave, each announced once, and its connections no longer
--- count.
+-- Revoke the lease of a node: remove its members, announce each once, and stop counting its
+-- connections.
 --
--- KEYS  one prefix with the hash tag of a shard
--- ARGV  the node, members and counters taken at most, ms an emptied topic is remembered, ms a revoked
---       id is remembered
--- gives how many are left, and then topic, client id, what it showed, for each member that left
+-- KEYS: one prefix with the hash tag of a shard
+-- ARGV: the node, maximum members and counters to remove in this call, ms for which an empty topic is
+--   remembered, ms for which a revoked id is remembered
+-- Returns the remaining number, then topic, client id and presence data of each removed member.
 local base, node, most, remember, refuse = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]),
   tonumber(ARGV[4])
 

@@ -1,31 +1,32 @@
--- What the scripts have in common; `link` puts it before each. Each call builds these functions again,
--- so what few scripts need is in files of its own.
+-- Functions of all scripts; `link` inserts them before each script. Each call builds them again, so
+-- functions of few scripts are in files of their own.
 
 local clock = redis.call('TIME')
--- The time of this call: microseconds, and ms.
+-- The time of this call, in microseconds and in ms.
 local exactly = tonumber(clock[1]) * 1000000 + tonumber(clock[2])
 local now = math.floor(exactly / 1000)
 
--- A whole number as text. `%d` takes a tenth of the time of `%.0f`.
+-- An integer as text. `%d` takes a tenth of the time of `%.0f`.
 local function whole(number) return string.format('%d', number) end
 
--- The state of a log: position of the first message that it numbered, position, and time in ms, of the
--- newest one, time of the newest message that may lack (0: none), and the lineage that numbered it.
--- Binary: formatting and reading five numbers takes longer than the commands that keep them.
+-- The state of a log: the first position of its numbering, position and time (ms) of the newest
+-- message, time of the newest message that may be missing (0: none), and the lineage that assigned the
+-- numbering. Binary, because formatting and parsing five numbers takes longer than the commands that
+-- store them.
 local function read_state(text) return struct.unpack('<ddddd', text) end
 local function state_of(start, last, latest, lost, of)
   return struct.pack('<ddddd', start, last, latest, lost, of)
 end
 
--- A message, as logs keep it and channels carry it: `layout.py` reads the same.
+-- A message in logs and channels; `layout.py` reads this format.
 local function record_of(seq, time, expires, topic, id, body)
   return 'm' .. struct.pack('<dddHHI', seq, time, expires, #topic, #id, #body) .. topic .. id .. body
 end
--- Time and expiry, in ms, of an entry of a log.
+-- Time and expiry of an entry of a log, in ms.
 local function times_of(entry) return struct.unpack('<dd', entry[2][2], 10) end
 
--- Subscribers to the topic and to its whole shard get the queued records with `send_queued`, in one
--- message a channel.
+-- `send_queued` sends the queued records to the subscribers of the topic and of its whole shard, as
+-- one message per channel.
 local queued, channels = {}, {}
 local function add(channel, record)
   local records = queued[channel]
@@ -47,22 +48,22 @@ local function send_queued()
   end
 end
 
--- Since when a shard has lost nothing that was acknowledged, Unix ms.
---
--- A replica that is promoted, and a server that begins again from a snapshot, may lack what came
--- last; what is numbered there must not get a position that was given before. `BASE:r` holds the
--- replication id and the run id of the server that wrote last, and since when nothing was lost.
--- The same server with another replication id has only been given its first replica. A process that
--- is older than that time, and was no replica, got the keys by a move of their slot.
--- By so much a numbering that began just now goes on beyond what it is known to have given: more than
--- a topic is given within a millisecond, and less than what the clock adds until the next such turn.
--- `reader.py` knows by it where one numbering ends and another begins.
+-- The minimum distance between two numberings of a topic: more than the positions of a topic in one
+-- millisecond, and less than the clock adds before the next numbering. `reader.py` finds the boundary
+-- between numberings by it.
 local LEAP = 1000
+
+-- The time since which a shard has lost no acknowledged message, Unix ms.
+--
+-- A promoted replica, and a server that restarts from a snapshot, may lack the newest messages; they
+-- must not assign a position again. `BASE:r` holds the replication id and the run id of the server
+-- that wrote last, and this time. If the same server has a new replication id, it only got its first
+-- replica. If a process is older than this time and was no replica, a slot migration brought the keys.
 local info
 local function lineage(base)
   info = info or redis.call('INFO', 'replication')
   local key = base .. ':r'
-  -- A plain search, and places: a pattern would be tried at every character. Both ids have 40.
+  -- A plain search and fixed offsets are faster than a pattern. Both ids have 40 characters.
   local _, before = string.find(info, 'master_replid:', 1, true)
   local id = string.sub(info, before + 1, before + 40)
   local found, since, run = redis.call('GET', key), nil, nil
@@ -79,7 +80,7 @@ local function lineage(base)
   elseif promoted or not (run == here or DURABLE or began < since) then
     since = math.max(now, since + 1)
   end
-  -- A log that began may lack, so its topic must not start again where it did.
+  -- A log may be among the losses, so its topic must not start at the same position again.
   if whole(since) ~= string.match(found or '', ' (%d+)$') then redis.pcall('DEL', base .. ':f') end
   redis.pcall('SET', key, id .. ' ' .. here .. ' ' .. whole(since))
   return since

@@ -1,8 +1,9 @@
--- What has moved in a shard, and since when the shard has lost nothing.
+-- Find the topics of a shard that have changed.
 --
--- KEYS  one prefix with the hash tag of a shard
--- ARGV  a time in ms, or `+inf`
--- gives the time in ms; since when nothing was lost; and the topics with a message since ARGV
+-- KEYS: one prefix with the hash tag of a shard
+-- ARGV: a time in ms, or `+inf`
+-- Returns the time in ms, the time since which the shard has lost nothing, and the topics with a
+-- message since ARGV.
 local answers = { whole(now), whole(lineage(KEYS[1])) }
 for _, topic in ipairs(redis.call('ZRANGE', KEYS[1] .. ':z', ARGV[1], '+inf', 'BYSCORE')) do
   answers[#answers + 1] = topic
