@@ -100,6 +100,8 @@ def count() -> str:
             kinds["run"] += 1
         elif block.language == "json":
             kinds["parsed as JSON"] += 1
+        elif block.language == "py":
+            kinds["signatures in the reference"] += 1
         else:
             kinds[f"{block.language}, not run here"] += 1
     rows = (f"  {number:4} {kind}" for kind, number in sorted(kinds.items()))

@@ -12,7 +12,7 @@ function rows(page: Page): Promise<(string | null)[]> {
   return page.locator('.row .data').allTextContents();
 }
 
-test('the console signs in by itself, watches everything, and shows what is published', async (t) => {
+test('the console signs in automatically, watches everything, and shows what is published', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);
   const ana = server.client({ token: server.token('--user', 'ana') });

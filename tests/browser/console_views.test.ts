@@ -45,7 +45,7 @@ test('the page that cuts itself reconnects without an alert', async (t) => {
   assert.equal(await page.getByRole('alert').count(), 0);
 });
 
-test('without an administrator’s token the connections are not listed, and the page says so', async (t) => {
+test('without an administrator’s token the connections are not listed, and the page explains it', async (t) => {
   const server = await startServer(t);
   const page = await openPage(t, { url: `${server.http}/` }, { path: '#/connections' });
   await page.getByRole('button', { name: /^Account/ }).click();

@@ -91,7 +91,7 @@ async def test_publish_reads_its_data_from_a_file(
     assert (await run("history", "demo.a")).records[0]["data"] == {"from": "file"}
 
 
-async def test_publish_takes_one_json_a_line_in_order(
+async def test_publish_takes_one_json_per_line_in_order(
     server: RunningServer, run: Callable[..., Awaitable[Outcome]]
 ) -> None:
     lines = "".join(f"{n}\n" for n in range(80))
@@ -101,7 +101,7 @@ async def test_publish_takes_one_json_a_line_in_order(
     assert [m["data"] for m in history.records] == list(range(80))
 
 
-async def test_a_bad_line_is_told_with_its_number_and_the_next_one_follows(
+async def test_a_bad_line_is_reported_with_its_number_and_the_next_one_is_read(
     server: RunningServer, run: Callable[..., Awaitable[Outcome]]
 ) -> None:
     lines = '{"data": 1, "id": "a"}\n\nnot json\n{"type": "t"}\n{"data": 2, "extra": 0}\n'
@@ -156,7 +156,7 @@ async def test_subscribe_prints_what_it_has_when_the_time_is_over(
     assert "1 of 2" in outcome.note("timeout")["message"]
 
 
-async def test_subscribe_without_count_ends_well_when_the_time_is_over(
+async def test_subscribe_without_count_succeeds_when_the_time_is_over(
     ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
 ) -> None:
     await ps.publish("demo.a", {"type": "n", "data": "x\ny"})
@@ -165,7 +165,7 @@ async def test_subscribe_without_count_ends_well_when_the_time_is_over(
     assert [m["data"] for m in outcome.records] == ["x\ny"]
 
 
-async def test_subscribe_says_which_of_its_topics_were_granted_and_which_denied(
+async def test_subscribe_reports_which_of_its_topics_were_granted_and_which_denied(
     server: RunningServer, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Awaitable[Outcome]]
 ) -> None:
     monkeypatch.setenv("HANZO_PUBSUB_TOKEN", server.token("alice"))
@@ -193,7 +193,7 @@ async def test_subscribe_continues_behind_a_position(
     assert [m["data"] for m in json.loads(outcome.out)] == [2, 3]
 
 
-async def test_a_gap_is_told_on_standard_error_and_fails_only_when_asked_to(
+async def test_a_gap_is_reported_on_standard_error_and_fails_only_on_request(
     run: Callable[..., Awaitable[Outcome]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with running_server(history_max_messages=3) as server:
@@ -212,7 +212,7 @@ async def test_a_gap_is_told_on_standard_error_and_fails_only_when_asked_to(
     assert outcome.note("end")["gaps"] == 1
 
 
-async def test_subscribe_tells_presence_when_asked_to(
+async def test_subscribe_prints_presence_on_request(
     ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
 ) -> None:
     async with ps.subscribe("demo.a"):
@@ -231,7 +231,7 @@ async def test_history_pages_back_before_an_id_and_behind_a_position(
     assert [m["data"] for m in after.records] == [2, 3, 4]
 
 
-async def test_presence_lists_members_one_a_line(
+async def test_presence_lists_one_member_per_line(
     ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
 ) -> None:
     async with ps.subscribe("demo.a"):
@@ -240,7 +240,7 @@ async def test_presence_lists_members_one_a_line(
 
 
 @pytest.mark.parametrize("transport", ["websocket", "sse"])
-async def test_presence_watch_tells_who_comes_and_leaves_itself_out(
+async def test_presence_watch_prints_who_joins_except_itself(
     ps: PubSubClient, run: Callable[..., Awaitable[Outcome]], transport: str
 ) -> None:
     async with ps.subscribe("demo.a"):

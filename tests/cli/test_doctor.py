@@ -95,7 +95,7 @@ async def test_real_servers_are_told_apart_by_their_ports() -> None:
     assert cause(both_swapped) == "wrong_port_websocket"
 
 
-async def test_a_real_server_that_refuses_or_hangs_is_told() -> None:
+async def test_a_real_server_that_refuses_or_hangs_is_reported() -> None:
     async with running_server() as server:
         assert server.faults is not None
         server.faults.perform({"fault": "refuse"})
@@ -119,13 +119,13 @@ async def test_a_host_without_address_is_named() -> None:
     assert cause(report) == "dns_unresolved"
 
 
-async def test_the_http_port_in_place_of_the_websocket_port_is_recognized() -> None:
+async def test_the_http_port_instead_of_the_websocket_port_is_recognized() -> None:
     async with Fake().run() as (http, _ws):
         report = await diagnose(f"ws://{HOST}:{http}/ws")
     assert cause(report) == "wrong_port_http"
 
 
-async def test_the_websocket_port_in_place_of_the_http_port_is_recognized() -> None:
+async def test_the_websocket_port_instead_of_the_http_port_is_recognized() -> None:
     async with Fake().run() as (_http, ws):
         report = await diagnose(f"ws://{HOST}:{ws}/ws")
     assert cause(report) == "wrong_port_websocket"
@@ -139,14 +139,14 @@ async def test_another_web_server_is_recognized() -> None:
     assert cause(report) == "wrong_port_other"
 
 
-async def test_a_certificate_of_an_unknown_authority_is_told() -> None:
+async def test_a_certificate_of_an_unknown_authority_is_reported() -> None:
     stranger = trustme.CA().issue_cert(HOST)
     async with Fake(tls=serving(stranger)).run() as (http, ws):
         report = await diagnose(*urls(http, ws, secure=True))
     assert cause(report) == "certificate_untrusted"
 
 
-async def test_an_expired_certificate_is_told(authority: trustme.CA) -> None:
+async def test_an_expired_certificate_is_reported(authority: trustme.CA) -> None:
     long_ago = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     old = authority.issue_cert(HOST, not_before=long_ago, not_after=long_ago.replace(year=2021))
     async with Fake(tls=serving(old)).run() as (http, ws):
@@ -154,7 +154,7 @@ async def test_an_expired_certificate_is_told(authority: trustme.CA) -> None:
     assert cause(report) == "certificate_expired"
 
 
-async def test_a_certificate_for_another_name_is_told(authority: trustme.CA) -> None:
+async def test_a_certificate_for_another_name_is_reported(authority: trustme.CA) -> None:
     other = authority.issue_cert("elsewhere.example")
     async with Fake(tls=serving(other)).run() as (http, ws):
         report = await diagnose(*urls(http, ws, secure=True))
@@ -169,7 +169,7 @@ async def test_a_certificate_that_ends_soon_is_a_warning(authority: trustme.CA) 
     assert found(report, "tls").code == "certificate_expires_soon"
 
 
-async def test_an_unencrypted_url_at_a_tls_port_is_told(authority: trustme.CA) -> None:
+async def test_an_unencrypted_url_at_a_tls_port_is_reported(authority: trustme.CA) -> None:
     async with Fake(tls=serving(authority.issue_cert(HOST))).run() as (http, ws):
         report = await diagnose(*urls(http, ws))
     assert cause(report) == "tls_required"
@@ -177,7 +177,7 @@ async def test_an_unencrypted_url_at_a_tls_port_is_told(authority: trustme.CA) -
     assert "wss://" in report.cause.remedy
 
 
-async def test_an_encrypted_url_at_a_plain_port_is_told() -> None:
+async def test_an_encrypted_url_at_a_plain_port_is_reported() -> None:
     async with Fake().run() as (http, ws):
         report = await diagnose(*urls(http, ws, secure=True))
     assert cause(report) == "tls_not_spoken"
@@ -185,7 +185,7 @@ async def test_an_encrypted_url_at_a_plain_port_is_told() -> None:
     assert "http://" in report.cause.remedy
 
 
-async def test_a_proxy_that_buffers_the_event_stream_is_told() -> None:
+async def test_a_proxy_that_buffers_the_event_stream_is_reported() -> None:
     async with Fake().run() as (http, ws), listener(proxy(http, buffer=True)) as before:
         report = await diagnose(*urls(before, ws))
     assert cause(report) == "sse_buffered"
@@ -211,7 +211,7 @@ async def test_the_second_chunk_is_waited_for_only_when_asked_to() -> None:
         (Fake(stream_type="text/html"), "sse_wrong_type"),
     ],
 )
-async def test_an_event_stream_that_is_none_is_told(broken: Fake, code: str) -> None:
+async def test_an_invalid_event_stream_is_reported(broken: Fake, code: str) -> None:
     async with broken.run() as (http, ws):
         report = await diagnose(*urls(http, ws))
     assert cause(report) == code
@@ -228,7 +228,7 @@ async def test_what_goes_through_a_proxy_of_the_environment_is_not_tried_directl
     assert "secret" not in str([finding.to_json() for finding in report.findings])
 
 
-async def test_a_proxy_that_blocks_the_upgrade_is_told() -> None:
+async def test_a_proxy_that_blocks_the_upgrade_is_reported() -> None:
     async with Fake().run() as (http, ws), listener(proxy(ws, strip_upgrade=True)) as before:
         report = await diagnose(*urls(http, before))
     assert cause(report) == "upgrade_blocked"
@@ -236,14 +236,14 @@ async def test_a_proxy_that_blocks_the_upgrade_is_told() -> None:
 
 
 @pytest.mark.parametrize("offset", [600.0, -600.0])
-async def test_clocks_that_differ_are_told_with_their_direction(offset: float) -> None:
+async def test_clocks_that_differ_are_reported_with_their_direction(offset: float) -> None:
     async with Fake(clock=offset).run() as (http, ws):
         report = await diagnose(*urls(http, ws))
     assert cause(report) == "clock_skew"
     assert ("behind" if offset > 0 else "ahead") in found(report, "clock").message
 
 
-async def test_an_expired_token_is_told_with_its_age() -> None:
+async def test_an_expired_token_is_reported_with_its_age() -> None:
     refusal = {"code": "token_expired", "message": "expired"}
     async with Fake(refuse=refusal).run() as (http, ws):
         report = await diagnose(*urls(http, ws), bearer=token(expires_in=-180))
@@ -259,7 +259,7 @@ async def test_a_token_refused_as_expired_that_is_not_points_at_the_clocks() -> 
     assert "clocks" in found(report, "auth").remedy
 
 
-async def test_a_forged_token_is_told() -> None:
+async def test_a_forged_token_is_reported() -> None:
     refusal = {"code": "token_invalid", "message": "signature does not match"}
     async with Fake(refuse=refusal).run() as (http, ws):
         report = await diagnose(*urls(http, ws))
@@ -273,7 +273,7 @@ async def test_a_missing_token_is_told() -> None:
     assert cause(report) == "token_missing"
 
 
-async def test_a_forbidden_topic_is_told_with_its_rule() -> None:
+async def test_a_forbidden_topic_is_reported_with_its_rule() -> None:
     no = {"subscribe": False, "publish": False, "reason": "rule 2 requires the owner"}
     async with Fake(access=no).run() as (http, ws):
         report = await diagnose(*urls(http, ws), topics=("chat.session.x",))
@@ -290,7 +290,7 @@ async def test_a_forbidden_topic_is_told_with_its_rule() -> None:
         ((1008, "no"), "closed"),
     ],
 )
-async def test_a_server_that_refuses_is_told_by_its_close_code(
+async def test_a_server_that_refuses_is_recognized_by_its_close_code(
     close: tuple[int, str], code: str
 ) -> None:
     async with Fake(close=close).run() as (http, ws):
@@ -298,37 +298,37 @@ async def test_a_server_that_refuses_is_told_by_its_close_code(
     assert cause(report) == code
 
 
-async def test_a_server_that_is_starting_is_told() -> None:
+async def test_a_server_that_is_starting_is_reported() -> None:
     async with Fake(health=503).run() as (http, ws):
         report = await diagnose(*urls(http, ws))
     assert cause(report) == "server_unavailable"
 
 
-async def test_a_port_that_swallows_everything_is_told() -> None:
+async def test_a_port_that_never_answers_is_reported() -> None:
     async with listener(swallow) as hole:
         report = await diagnose(f"ws://{HOST}:{hole}/ws")
     assert cause(report) == "http_silent"
 
 
-async def test_a_port_that_swallows_the_tls_handshake_is_told() -> None:
+async def test_a_port_that_ignores_the_tls_handshake_is_reported() -> None:
     async with listener(swallow) as hole:
         report = await diagnose(f"wss://{HOST}:{hole}/ws")
     assert cause(report) == "tls_timeout"
 
 
-async def test_a_port_that_swallows_the_websocket_alone_is_told() -> None:
+async def test_a_port_that_ignores_only_the_websocket_is_reported() -> None:
     async with Fake().run() as (http, _ws), listener(swallow) as hole:
         report = await diagnose(*urls(http, hole))
     assert cause(report) == "websocket_silent"
 
 
-async def test_a_port_that_hangs_up_is_told() -> None:
+async def test_a_port_that_closes_the_connection_is_reported() -> None:
     async with listener(hang_up) as port:
         report = await diagnose(f"ws://{HOST}:{port}/ws")
     assert cause(report) == "http_failed"
 
 
-async def test_a_limit_on_frames_below_that_of_the_server_is_told() -> None:
+async def test_a_limit_on_frames_below_that_of_the_server_is_reported() -> None:
     async with Fake(largest_frame=65_536).run() as (http, ws):
         report = await diagnose(*urls(http, ws))
     assert cause(report) == "payload_cut"

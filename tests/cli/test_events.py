@@ -77,7 +77,7 @@ async def test_a_count_of_events_is_one_object(broker: Broker, program: Program)
 
 
 @pytest.mark.statement("P-08")
-async def test_a_count_that_is_not_reached_in_time_says_so(
+async def test_a_count_that_is_not_reached_in_time_is_reported(
     broker: Broker, program: Program
 ) -> None:
     via = f"events://127.0.0.1:{broker.port}"

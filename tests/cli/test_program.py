@@ -82,7 +82,7 @@ def test_wrong_arguments_are_2_with_a_remedy(
     assert says in captured.out + captured.err
 
 
-def test_serve_says_what_to_install_where_the_server_is_missing(
+def test_serve_names_the_package_to_install_where_the_server_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(program, "entry_points", _no_entry_points)
@@ -183,7 +183,9 @@ async def impatient() -> AsyncGenerator[RunningServer]:
         yield running
 
 
-async def test_the_connection_lives_while_nobody_reads_the_pipe(impatient: RunningServer) -> None:
+async def test_the_connection_stays_open_while_the_pipe_is_not_read(
+    impatient: RunningServer,
+) -> None:
     read, write = os.pipe()
     as_reader = variables(impatient, HANZO_PUBSUB_TOKEN=impatient.token("reader"))
     client = PubSubClient(impatient.ws, impatient.service_token(), rest_url=impatient.http)

@@ -174,7 +174,7 @@ async def test_a_sender_cannot_be_forged_on_any_node(store: Store) -> None:
         assert heard["seq"] != 9
 
 
-async def test_presence_that_shows_much_is_refused_and_heard_nowhere(store: Store) -> None:
+async def test_presence_data_over_the_limit_is_refused_and_reaches_no_client(store: Store) -> None:
     async with (
         asyncio.timeout(BOUND),
         nodes(store) as (a, b),
@@ -196,7 +196,7 @@ async def test_presence_that_shows_much_is_refused_and_heard_nowhere(store: Stor
             assert (await redis.info("memory"))["used_memory"] < 60_000_000
 
 
-async def test_a_flood_of_subscriptions_and_of_patterns_is_bounded_and_others_go_on(
+async def test_a_flood_of_subscriptions_and_of_patterns_is_bounded_and_others_continue(
     store: Store,
 ) -> None:
     bombs = ["**", "**.**.**.**.**.**.**.**", ".".join(["**", "a"] * 30), ".".join(["*"] * 60)]

@@ -332,7 +332,7 @@ async def test_a_producer_that_is_replaced_sends_nothing_afterwards(
     assert numbers[-100:] == list(range(800, 900))
 
 
-async def test_a_topic_that_is_not_there_is_named_and_once_it_is_made_gets_all(
+async def test_a_missing_topic_is_named_and_gets_everything_once_it_is_made(
     shared: Kafka, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(audit_kafka, "REQUEST_WITHIN", 0.2)

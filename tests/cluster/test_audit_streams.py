@@ -29,7 +29,7 @@ async def kept(store: Store, stream: str = STREAM) -> list[dict[str, Any]]:
         return [json.loads(fields[b"record"]) for _, fields in await redis.xrange(stream)]
 
 
-async def test_records_of_every_node_stand_in_one_stream(store: Store) -> None:
+async def test_records_of_every_node_are_in_one_stream(store: Store) -> None:
     settings: dict[str, Any] = {
         "redis_url": store.url,
         "audit_redis": True,
@@ -72,7 +72,7 @@ async def test_while_the_store_is_away_records_wait_and_none_is_lost(store: Stor
         assert sink.dropped == 0
 
 
-async def test_the_stream_keeps_about_so_many(store: Store) -> None:
+async def test_the_stream_keeps_about_its_configured_length(store: Store) -> None:
     async with asyncio.timeout(BOUND):
         carrier = RedisCarrier(store.url, cluster=False, stream="s", length=100)
         sink = StreamSink(carrier, capacity=10_000)
@@ -150,7 +150,7 @@ async def test_a_kafka_producer_that_failed_is_replaced_and_the_batch_sent_again
     assert [each.stopped for each in producers] == [True, True]
 
 
-async def test_a_kafka_that_is_not_there_holds_up_neither_records_nor_the_end() -> None:
+async def test_an_unreachable_kafka_delays_neither_records_nor_the_end() -> None:
     async with asyncio.timeout(BOUND):
         sink = StreamSink(KafkaCarrier(["127.0.0.1:1"], "audit"), capacity=10)
         sink.put({"n": 1})

@@ -61,7 +61,7 @@ async def pair(
         yield both, [here, there]
 
 
-async def test_what_is_published_on_one_node_is_heard_on_the_other(store: Store) -> None:
+async def test_what_is_published_on_one_node_is_received_on_the_other(store: Store) -> None:
     async with pair(store) as (_, (here, there)):
         sub = await there.subscribe("demo.x")
         wild = await there.subscribe("demo.*")
@@ -85,7 +85,7 @@ async def test_an_id_counts_once_whatever_node_it_comes_to(store: Store) -> None
         assert [m.data async for m in here.history("demo.x")] == [1]
 
 
-async def test_a_node_listens_to_what_its_clients_need_and_no_more(store: Store) -> None:
+async def test_a_node_listens_only_to_what_its_clients_need(store: Store) -> None:
     async def channels(shards: int) -> set[str]:
         async with store.client() as redis:
             found = await redis.pubsub_shardchannels()
@@ -238,7 +238,7 @@ async def test_a_store_that_is_killed_and_comes_back_loses_nothing_that_was_ackn
     assert differences(heard, traffic) == {}
 
 
-async def test_a_store_that_forgets_everything_shows_as_one_gap_a_topic(store: Store) -> None:
+async def test_a_store_that_loses_everything_shows_as_one_gap_per_topic(store: Store) -> None:
     heard: dict[str, list[object]] = {}
     async with pair(store) as (_, (here, there)):
         sub = await there.subscribe("demo.x")
@@ -255,7 +255,7 @@ async def test_a_store_that_forgets_everything_shows_as_one_gap_a_topic(store: S
     assert heard == {"demo.x": [1, 2, "gap", 3, 4]}
 
 
-async def test_subscribers_that_come_amid_traffic_hear_each_message_once(store: Store) -> None:
+async def test_subscribers_that_join_during_traffic_receive_each_message_once(store: Store) -> None:
     async with (
         asyncio.timeout(150),
         nodes(store) as (a, b),

@@ -40,7 +40,7 @@ def token(folder: Path) -> str:
     return dev_tokens.mint(dev_tokens.load_key(folder / "dev.key"), "alice")
 
 
-async def test_a_client_talks_tls_on_either_port_and_finds_the_socket_on_both(
+async def test_a_client_uses_tls_on_either_port_and_finds_the_socket_on_both(
     kind: str, tmp_path: Path
 ) -> None:
     async with balanced(kind, tmp_path) as balancer:

@@ -69,7 +69,7 @@ async def room() -> AsyncGenerator[Room]:
     await tasks.stop()
 
 
-async def test_a_message_published_before_the_node_heard_again_precedes_the_first_that_comes() -> (
+async def test_a_message_published_while_the_node_was_deaf_precedes_the_first_that_arrives() -> (
     None
 ):
     async with room() as node:

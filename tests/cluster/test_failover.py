@@ -94,7 +94,7 @@ def ascending(positions: list[int]) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["redis", "valkey"])
-async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_a_topic(
+async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_per_topic(
     kind: str, tmp_path: Path
 ) -> None:
     heard: dict[str, list[object]] = {}

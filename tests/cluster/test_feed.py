@@ -220,7 +220,7 @@ async def test_a_feed_whose_connection_fails_in_any_way_is_dialed_again(
 
 
 @pytest.mark.parametrize("swallows", ["all", "channels"])
-async def test_a_node_that_hears_nothing_is_not_ready_lets_its_clients_go_and_comes_back(
+async def test_a_node_that_receives_nothing_is_not_ready_disconnects_its_clients_and_recovers(
     store: Store, swallows: Literal["all", "channels"]
 ) -> None:
     async with (
@@ -258,7 +258,7 @@ async def test_a_node_that_hears_nothing_is_not_ready_lets_its_clients_go_and_co
             assert (await reader.message())["data"] == 0
 
 
-async def test_a_store_that_is_away_for_less_than_the_timeout_costs_no_client(
+async def test_a_store_that_is_unreachable_for_less_than_the_timeout_disconnects_no_client(
     store: Store,
 ) -> None:
     async with (

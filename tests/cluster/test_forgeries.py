@@ -124,7 +124,7 @@ async def flood(node: RunningServer, name: str, count: int = MANY) -> set[int]:
         return set().union(*found)
 
 
-async def test_a_flood_of_unknown_key_ids_asks_for_the_keys_once_a_node_and_keeps_nothing(
+async def test_a_flood_of_unknown_key_ids_fetches_the_keys_once_per_node_and_keeps_nothing(
     store: Store,
 ) -> None:
     async with trusting(store, jwks_min_interval=3_600_000, token_memory=60_000) as trust:
@@ -281,7 +281,7 @@ async def test_an_id_is_known_as_long_as_its_request_could_be_taken(
     assert len(receiver.seen) <= 2 * tolerance / 20 + 1
 
 
-async def test_a_webhook_that_is_posted_to_a_node_is_none_of_its_business(store: Store) -> None:
+async def test_a_node_ignores_a_webhook_that_is_posted_to_it(store: Store) -> None:
     body = json.dumps({"events": [{"event": "publish", "topic": "demo.x", "data": {"data": 1}}]})
     hook = {"url": "http://127.0.0.1:1/here", "secret": SECRET, "topics": ["nothing"]}
     async with asyncio.timeout(BOUND), nodes(store, webhooks=[hook]) as fleet:

@@ -38,7 +38,7 @@ async def test_a_node_with_another_number_of_shards_does_not_start(store: Store)
                 pass
 
 
-async def test_a_node_does_not_start_on_what_another_release_laid_out(store: Store) -> None:
+async def test_a_node_does_not_start_on_the_layout_of_another_release(store: Store) -> None:
     async with asyncio.timeout(BOUND):
         await store.command("SET", KEY, "9 64")
         with pytest.raises(StartError, match="laid out by another release"):
@@ -98,7 +98,7 @@ async def test_a_node_whose_clock_differs_from_redis_warns_at_its_start(
     assert said in "".join(told)
 
 
-async def test_a_node_that_is_stopped_while_it_says_its_first_word_ends(store: Store) -> None:
+async def test_a_node_that_is_stopped_during_its_first_announcement_ends(store: Store) -> None:
     async with asyncio.timeout(BOUND):
         for _ in range(10):
             async with running_server(redis_url=store.url):

@@ -37,7 +37,7 @@ async def counted(store: Store, name: str) -> list[int]:
     return sorted(int(value) for row in rows for value in row)
 
 
-async def test_a_user_has_so_many_connections_on_all_nodes_together(store: Store) -> None:
+async def test_the_connections_of_a_user_are_limited_over_all_nodes(store: Store) -> None:
     async with (
         asyncio.timeout(BOUND),
         nodes(store, connections_per_user=2) as (a, b),
@@ -57,7 +57,7 @@ async def test_a_user_has_so_many_connections_on_all_nodes_together(store: Store
         assert await counted(store, "user user ann") == [1]
 
 
-async def test_an_organization_has_so_many_connections_on_all_nodes_together(
+async def test_the_connections_of_an_organization_are_limited_over_all_nodes(
     store: Store,
 ) -> None:
     async with (
@@ -76,7 +76,7 @@ async def test_an_organization_has_so_many_connections_on_all_nodes_together(
             assert await counted(store, "user user bob") == [1]
 
 
-async def test_many_at_once_are_let_in_up_to_the_limit(store: Store) -> None:
+async def test_many_at_once_are_admitted_up_to_the_limit(store: Store) -> None:
     async with asyncio.timeout(BOUND), nodes(store, connections_per_user=7) as (a, b):
         async with AsyncExitStack() as stack:
 
@@ -108,7 +108,7 @@ async def test_connections_of_a_node_that_died_count_no_more(store: Store) -> No
         assert await refusal(a, a.token("ann")) is None
 
 
-async def test_a_node_counts_alone_while_the_store_is_away_and_tells_it_afterwards(
+async def test_a_node_counts_alone_while_the_store_is_unreachable_and_reports_afterwards(
     store: Store,
 ) -> None:
     async with (

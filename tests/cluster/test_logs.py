@@ -42,7 +42,7 @@ async def test_a_node_that_is_stopped_in_order_is_no_warning_to_the_others(
         await until(lambda: lines(caplog, "node dead sent no heartbeat for 2"), [logging.WARNING])
 
 
-async def test_a_feed_that_was_lost_says_when_it_is_back(
+async def test_a_lost_feed_reports_when_it_is_back(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
@@ -54,7 +54,7 @@ async def test_a_feed_that_was_lost_says_when_it_is_back(
         await until(lambda: bool(lines(caplog, "reconnected the feed to Redis")))
 
 
-async def test_a_redis_that_is_full_is_called_so(
+async def test_a_full_redis_is_reported_as_full(
     store: Store, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
@@ -83,7 +83,7 @@ async def test_a_redis_that_cannot_be_reached_is_named_with_the_cause_and_no_sec
             assert "hush" not in said
 
 
-async def test_tls_to_a_redis_without_it_says_that_it_may_be_tls(store: Store) -> None:
+async def test_the_error_for_a_redis_without_tls_suggests_tls_as_the_cause(store: Store) -> None:
     async with asyncio.timeout(BOUND):
         with pytest.raises(StartError, match="does this port use TLS"):
             async with running_server(redis_url=store.url.replace("redis:", "rediss:")):

@@ -100,7 +100,7 @@ async def test_a_publish_shows_in_rates_and_in_every_latency_on_its_way(store: S
         assert buckets[-1] == 1
 
 
-async def test_the_event_loop_says_how_late_it_is(store: Store) -> None:
+async def test_the_event_loop_reports_its_lag(store: Store) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
         await until(lambda: _at_least(node, "loop_lag_seconds_count", 2))
 
@@ -286,7 +286,7 @@ def test_the_panels_lie_side_by_side_with_numbers_of_their_own() -> None:
     assert len(set(ids)) == len(ids)
 
 
-def test_every_panel_reads_from_the_chosen_source_and_says_what_it_shows() -> None:
+def test_every_panel_reads_from_the_chosen_source_and_has_a_description() -> None:
     for panel in panels():
         if panel["type"] == "row":
             continue

@@ -91,7 +91,7 @@ async def test_members_of_all_nodes_are_in_every_snapshot(store: Store) -> None:
             assert users(listed) == ["ann", "bob", "sam"]
 
 
-async def test_each_change_is_heard_once_on_the_other_node(store: Store) -> None:
+async def test_each_change_is_received_once_on_the_other_node(store: Store) -> None:
     async with meeting(store, there=["bob", "eve"]) as ((a, _), (bob, eve)):
         await bob.subscribe(TOPIC)
         await eve.subscribe("demo.*")
@@ -402,7 +402,7 @@ async def test_changes_that_a_cut_connection_missed_are_shown(store: Store) -> N
             assert users(await snapshot(bob)) == ["bob", "ann"]
 
 
-async def test_a_topic_has_so_many_members_on_all_nodes_together(store: Store) -> None:
+async def test_the_members_of_a_topic_are_limited_over_all_nodes(store: Store) -> None:
     members = {"here": ["ann"], "there": ["bob", "eve"]}
     async with meeting(store, **members, presence_max_members=2) as (_, (ann, bob, eve)):
         for each in (ann, bob, eve):

@@ -146,7 +146,7 @@ async def test_a_password_that_is_missing_is_asked_for(store: Store) -> None:
                 pass
 
 
-async def test_what_is_no_redis_is_called_so(store: Store) -> None:
+async def test_a_server_that_is_not_redis_is_recognized(store: Store) -> None:
     async with asyncio.timeout(BOUND), running_server() as other:
         with pytest.raises(StartError, match="not a Redis server"):
             async with running_server(redis_url=other.http.replace("http:", "redis:")):

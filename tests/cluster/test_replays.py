@@ -350,7 +350,7 @@ async def test_a_sweep_finds_what_patterns_lack_of_a_topic_that_is_being_opened(
         assert await heard(named, last) == [last]
 
 
-async def test_a_subscriber_hears_nothing_that_was_published_before_it_came(
+async def test_a_subscriber_receives_nothing_that_was_published_before_it_connected(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with (

@@ -166,7 +166,7 @@ async def test_ids_are_forgotten_when_their_time_is_over(store: Store) -> None:
         assert not again.duplicate
 
 
-async def test_a_batch_says_conflict_for_each_id_that_was_used_for_something_else(
+async def test_a_batch_reports_a_conflict_for_each_id_used_for_another_message(
     store: Store,
 ) -> None:
     for settings in ({}, {"redis_url": store.url}):

@@ -208,7 +208,7 @@ async def test_a_transport_that_takes_no_write_is_a_connection_that_is_lost(
     real.abort()
 
 
-async def test_a_caller_that_gives_up_hangs_up_unless_another_waits_before_it(
+async def test_a_cancelled_call_closes_the_connection_unless_an_earlier_call_waits(
     fake: tuple[Fake, Redis],
 ) -> None:
     server, client = fake

@@ -326,7 +326,7 @@ async def test_the_reason_that_prevents_the_start_of_workers_is_logged_once(tmp_
     assert "Redis cannot be reached" in line
 
 
-def test_workers_without_a_store_say_what_to_install(
+def test_workers_without_a_store_name_the_package_to_install(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(bus, "program", lambda: None)
@@ -352,7 +352,7 @@ def test_workers_on_the_memory_of_one_are_refused(capsys: pytest.CaptureFixture[
         ("Redis server v=7.4.0 sha=0", "does not start: it said nothing"),
     ],
 )
-async def test_a_bus_that_cannot_be_used_says_why(
+async def test_an_unusable_bus_names_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str, said: str
 ) -> None:
     found = tmp_path / "redis-server"

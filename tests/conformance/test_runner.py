@@ -116,7 +116,7 @@ def test_a_wrong_list_of_known_failures_is_refused(tmp_path: Path, text: str, sa
         scenarios.known_failures(path)
 
 
-def test_words_that_other_versions_of_yaml_take_for_truth_are_words() -> None:
+def test_words_that_other_versions_of_yaml_read_as_booleans_are_text() -> None:
     text = RIGHT.replace("as: alice", "as: 'no', options: {on: yes, off: true}")
     assert _one(text).steps[0]["options"] == {"on": "yes", "off": True}
 

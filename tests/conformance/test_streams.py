@@ -201,7 +201,7 @@ async def test_a_writer_that_is_killed_is_taken_over() -> None:
 
 
 @pytest.mark.parametrize("cuts", [0, 3])
-async def test_a_server_that_knows_hip_56_alone_is_enough(cuts: int) -> None:
+async def test_a_server_that_implements_only_hip_56_is_enough(cuts: int) -> None:
     async with PlainServer(history=100) as server:
 
         async def age() -> None:

@@ -94,7 +94,7 @@ def test_samples_are_whole_programs_on_all_but_a_few_pages() -> None:
     assert len(with_prelude) <= PRELUDES_AT_MOST, with_prelude
 
 
-def test_few_blocks_are_not_run_and_each_says_why() -> None:
+def test_few_blocks_are_not_run_and_each_has_a_reason() -> None:
     left_out = [b for page in PAGES for b in blocks(page) if b.directive == "not run"]
     assert all(len(block.value) > 10 for block in left_out)
     assert len(left_out) <= NOT_RUN_AT_MOST, [block.place for block in left_out]

@@ -74,7 +74,7 @@ async def test_every_reader_sees_every_word_through_three_cuts_and_two_rotations
     assert alone(process)
 
 
-async def test_a_history_that_is_emptied_during_a_cut_costs_no_word() -> None:
+async def test_a_history_that_is_emptied_during_a_cut_loses_no_word() -> None:
     async with started("--fast", "--words", "700", "--lose") as process:
         out, err = await process.communicate()
     assert process.returncode == 0, err.decode()
@@ -108,7 +108,9 @@ async def test_a_reader_that_came_back_late_is_cut_though_the_last_words_wait_fo
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
-async def test_a_show_that_stays_waits_for_a_browser_and_ends_well_when_told(name: str) -> None:
+async def test_a_demonstration_that_stays_waits_for_a_browser_and_ends_cleanly_on_a_signal(
+    name: str,
+) -> None:
     async with started("--fast", "--words", "300", "--plain", "--stay") as process:
         assert process.stdout is not None
         assert (await process.stdout.readline()).startswith(b"chat: http://127.0.0.1:")
@@ -177,7 +179,7 @@ async def test_too_few_and_too_many_words_are_refused(arguments: tuple[str, ...]
 
 
 @pytest.mark.parametrize("lacking", ["java", "pyspark"])
-def test_what_spark_lacks_is_said_in_one_line(
+def test_missing_features_of_spark_are_reported_in_one_line(
     lacking: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)

@@ -106,7 +106,7 @@ async def test_resume_after_restart_neither_skips_nor_repeats(
 
 
 @pytest.mark.parametrize("name", ["resume_after_restart.py", "token_rotation.py"])
-async def test_a_program_that_takes_arguments_says_so_without_them(
+async def test_a_program_that_takes_arguments_prints_its_usage_without_them(
     server: RunningServer, name: str
 ) -> None:
     async with started(name, env=variables(server)) as process:
@@ -115,7 +115,7 @@ async def test_a_program_that_takes_arguments_says_so_without_them(
     assert err.startswith(f"usage: python {name} ".encode())
 
 
-async def test_batch_publish_tells_one_result_a_message(server: RunningServer) -> None:
+async def test_batch_publish_prints_one_result_per_message(server: RunningServer) -> None:
     lines = await run("batch_publish.py", env=variables(server))
     assert [line.split()[0] for line in lines] == ["published"] * 3 + ["and"]
 
@@ -154,7 +154,7 @@ async def test_token_rotation_stays_connected() -> None:
     ]
 
 
-async def test_gap_handling_tells_what_was_missed() -> None:
+async def test_gap_handling_prints_what_was_missed() -> None:
     async with running_server(history_max_messages=5) as server:
         lines = await run("gap_handling.py", env=variables(server))
     assert lines[0].startswith("missed 14 (")

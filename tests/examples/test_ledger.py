@@ -29,7 +29,7 @@ def reading(ledger: Ledger, text: str, **more: int) -> Reading:
 WHOLE = "w0 w1 w2 w3 w4 "
 
 
-def test_a_whole_reading_is_told_as_such(ledger: Ledger) -> None:
+def test_a_complete_reading_is_reported_as_complete(ledger: Ledger) -> None:
     whole = reading(ledger, WHOLE)
     assert ledger.account(whole).whole
     assert judge(ledger, WORDS, [whole], reconnects=3, rotations=2) == []
@@ -60,20 +60,20 @@ def test_a_text_that_grows_is_counted_by_words(ledger: Ledger) -> None:
         (WHOLE, {"finished": False}, "end of the stream"),
     ],
 )
-def test_every_difference_is_told(
+def test_every_difference_is_reported(
     ledger: Ledger, text: str, more: dict[str, int], says: str
 ) -> None:
     seen = reading(ledger, text, **more)
     assert says in " ".join(judge(ledger, WORDS, [seen], reconnects=3, rotations=2))
 
 
-def test_a_text_that_is_not_what_was_written_is_told_though_it_is_replaced(ledger: Ledger) -> None:
+def test_an_altered_text_is_reported_although_it_is_replaced(ledger: Ledger) -> None:
     seen = reading(ledger, "other ")
     ledger.take(seen, WHOLE, None)
     assert "1 altered" in judge(ledger, WORDS, [seen], reconnects=3, rotations=2)[0]
 
 
-def test_words_that_were_never_published_are_told(ledger: Ledger) -> None:
+def test_words_that_were_never_published_are_reported(ledger: Ledger) -> None:
     whole = reading(ledger, WHOLE)
     assert "5 of 6" in judge(ledger, 6, [whole], reconnects=3, rotations=2)[0]
 

@@ -18,7 +18,7 @@ MESSAGES = 60
 
 
 @pytest.mark.parametrize("size", [100, 8_000], ids=["small", "large"])
-async def test_an_unread_queue_stays_within_its_bytes_and_tells_the_gap(
+async def test_an_unread_queue_stays_within_its_bytes_and_reports_the_gap(
     node: Node, size: int
 ) -> None:
     bound = 64 * 1024

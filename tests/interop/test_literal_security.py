@@ -34,7 +34,7 @@ rules:
 
 
 @pytest.mark.statement("H-040", "H-143")
-async def test_both_listeners_speak_tls(start: Start, tmp_path: Path) -> None:
+async def test_both_listeners_use_tls(start: Start, tmp_path: Path) -> None:
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1", "localhost")
     key, chain = tmp_path / "key.pem", tmp_path / "chain.pem"

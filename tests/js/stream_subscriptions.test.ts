@@ -118,7 +118,7 @@ test('the answer to an earlier set of a plain peer is left out', () => {
   assert.equal(set.translate(answer, set.generation).length, 1);
 });
 
-test('a subscription that is answered again hears of new refusals as errors', () => {
+test('a subscription that is answered again receives new refusals as errors', () => {
   const set = subscriptions();
   set.replace([subscribe('r1', ['a.1', 'a.2'])]);
   const answer = { type: 'subscribed', topics: ['a.1', 'a.2'], ref: 'r1', timestamp: 5 };

@@ -92,7 +92,7 @@ async def test_the_error_of_one_of_many_names_its_index(
     assert told.value.field == field
 
 
-async def test_seconds_in_place_of_milliseconds_are_refused(pubsub_memory: MemoryServer) -> None:
+async def test_seconds_instead_of_milliseconds_are_refused(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     with pytest.raises(InvalidOption, match="not a Unix time in milliseconds"):
         ps.subscribe("a.b", since=int(time.time()))
@@ -112,7 +112,7 @@ async def test_a_handler_that_cannot_be_called_is_refused_at_once(
     assert "function" in told.value.remedy
 
 
-async def test_a_pattern_in_place_of_a_topic_is_refused_with_what_it_is_good_for(
+async def test_a_pattern_instead_of_a_topic_is_refused_with_its_purpose(
     pubsub_memory: MemoryServer,
 ) -> None:
     ps = pubsub_memory.client()

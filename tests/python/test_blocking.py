@@ -73,7 +73,7 @@ def test_every_operation_blocks_until_its_result_is_there(ps: PubSub) -> None:
         assert len(handle.presence()) == 1
 
 
-def test_a_wait_without_a_connection_says_since_when_there_is_none_and_why() -> None:
+def test_the_error_of_a_wait_without_a_connection_names_its_start_and_reason() -> None:
     server = ThreadedServer()
     apart = threading.Event()
 
@@ -204,7 +204,7 @@ def test_state_changes_come_as_an_iterator_and_to_a_listener(
     assert [change.to for change in heard][:3] == ["connecting", "authenticating", "connected"]
 
 
-def test_nothing_can_be_asked_of_a_closed_client_and_closing_again_is_fine(
+def test_a_closed_client_refuses_requests_and_can_be_closed_again(
     pubsub_server: ThreadedServer,
 ) -> None:
     ps = PubSub(token=pubsub_server.admin_token(), **pubsub_server.options)

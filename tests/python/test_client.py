@@ -68,7 +68,7 @@ async def test_an_ephemeral_message_is_delivered_and_not_kept(pubsub_memory: Mem
     assert [message async for message in ps.history("a.b")] == []
 
 
-async def test_a_publication_may_be_given_in_place_of_a_mapping(
+async def test_a_publication_may_be_given_instead_of_a_mapping(
     pubsub_memory: MemoryServer,
 ) -> None:
     ps = pubsub_memory.client()
@@ -278,7 +278,7 @@ async def test_a_context_closes_at_its_end_and_at_once_after_an_exception(
     assert pubsub_memory.connections == 0
 
 
-async def test_after_close_every_operation_says_so(pubsub_memory: MemoryServer) -> None:
+async def test_after_close_every_operation_is_refused(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     await ps.close()
     assert ps.state == "closed"
@@ -299,7 +299,9 @@ async def test_after_close_every_operation_says_so(pubsub_memory: MemoryServer) 
     await ps.disconnect()
 
 
-async def test_a_client_that_is_dropped_open_ends_with_a_hint(pubsub_memory: MemoryServer) -> None:
+async def test_a_client_that_is_never_closed_warns_and_disconnects(
+    pubsub_memory: MemoryServer,
+) -> None:
     async def forget() -> None:
         await PubSubClient(pubsub_memory.url, pubsub_memory.token("s", kind="service")).connect()
 

@@ -405,7 +405,7 @@ async def test_many_messages_of_one_read_are_handled_in_one_go_and_wake_the_read
     waiting.cancel()
 
 
-async def test_the_reader_gives_way_before_a_small_queue_overflows(rig: Rig) -> None:
+async def test_the_reader_yields_before_a_small_queue_overflows(rig: Rig) -> None:
     transport = await rig.dialed()
     inbox = rig.inbox(messages=3)
     rig.session.on = deliver
@@ -656,7 +656,7 @@ async def test_close_takes_no_longer_than_its_time_when_the_server_answers_nothi
     assert transport.closed == [1000]
 
 
-async def test_a_close_that_has_settled_everything_waits_for_the_goodbye_within_its_time(
+async def test_a_close_that_has_settled_everything_waits_for_the_close_frame_within_its_timeout(
     rig: Rig,
 ) -> None:
     rig.prepared.append(Unanswered(rig.clock))
@@ -669,7 +669,9 @@ async def test_a_close_that_has_settled_everything_waits_for_the_goodbye_within_
     await ends(rig, closing)
 
 
-async def test_a_probe_of_http_asks_as_the_client_and_takes_any_word_on_its_token(rig: Rig) -> None:
+async def test_a_probe_of_http_uses_the_token_of_the_client_and_accepts_a_rejection_as_an_answer(
+    rig: Rig,
+) -> None:
     auth = AuthFrame(token="t")
     answers: list[tuple[ServerFrame | Exception, bool]] = [
         (AuthOkFrame(client_id="c"), True),

@@ -79,7 +79,7 @@ def test_builtin_exceptions_catch_what_they_should() -> None:
     assert issubclass(ConnectionLimit, PubSubError)
 
 
-def test_the_text_of_an_error_says_what_went_wrong_and_what_to_do() -> None:
+def test_the_text_of_an_error_has_the_problem_and_the_remedy() -> None:
     error = InvalidTopic("`a..b` has an empty segment.", topic="a..b", remedy="Write `a.b`.")
     assert str(error) == (
         "`a..b` has an empty segment. Write `a.b`. See docs/errors.md#invalid_topic"

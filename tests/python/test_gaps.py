@@ -130,7 +130,7 @@ async def test_a_gap_between_the_messages_of_a_handler_is_logged(
     assert len(warnings_of(caplog)) == 1
 
 
-async def test_raise_makes_the_iteration_raise_in_the_place_of_the_gap_and_go_on_behind_it(
+async def test_raise_makes_the_iteration_raise_at_the_gap_and_continue_after_it(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     sub = await soon(pubsub_memory.client().subscribe("a.slow", queue=SMALL, on_gap="raise"))

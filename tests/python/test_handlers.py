@@ -66,7 +66,7 @@ async def test_the_loader_gets_its_own_copy_of_the_positions_and_may_fail() -> N
     assert (type(error), topic) == (ZeroDivisionError, "a")
 
 
-async def test_a_listener_hears_in_order_from_a_task_that_ends_with_the_news() -> None:
+async def test_a_listener_is_called_in_order_by_a_task_that_ends_after_the_last_value() -> None:
     heard: list[object] = []
     tasks: list[asyncio.Task[None]] = []
 

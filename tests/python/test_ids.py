@@ -37,7 +37,7 @@ def test_ids_of_one_millisecond_count_up() -> None:
     assert number(made[-1]) - number(made[0]) == 999
 
 
-def test_ids_go_on_counting_when_the_clock_goes_back() -> None:
+def test_ids_keep_increasing_when_the_clock_goes_back() -> None:
     times = iter([1_000, 2_000, 1_500, 2_001])
     maker = IdMaker(wall_ns=lambda: next(times) * 1_000_000)
     made = [maker.ulid() for _ in range(4)]
@@ -65,7 +65,7 @@ def test_threads_never_get_the_same_id() -> None:
     assert len(set(made)) == 16_000
 
 
-def test_a_forked_process_does_not_go_on_from_its_parents_last_id() -> None:
+def test_a_forked_process_does_not_continue_from_its_parents_last_id() -> None:
     maker = IdMaker(wall_ns=lambda: 7_000_000)
     before = maker.message_id()
     maker.renew()

@@ -101,7 +101,7 @@ async def test_closing_tells_the_server_once() -> None:
     assert (peer.end.ended, peer.end.got) == ([4000], [])
 
 
-async def test_every_byte_is_a_sign_of_life() -> None:
+async def test_every_byte_counts_as_a_heartbeat() -> None:
     peer = Peer()
     transport = memory.MemoryTransport(peer)
     await transport.open()

@@ -169,7 +169,7 @@ def test_chunks_of_langchain_hold_reasoning_citations_and_tool_calls() -> None:
     assert tokens(answer.usage) == 12
 
 
-async def test_a_model_that_fails_in_mid_answer_aborts_the_stream(
+async def test_a_model_that_fails_during_an_answer_aborts_the_stream(
     pubsub_memory: MemoryServer,
 ) -> None:
     ps = pubsub_memory.client()

@@ -35,7 +35,7 @@ def test_a_batch_is_cut_by_number_and_by_bytes() -> None:
     assert chunks([], 3) == []
 
 
-async def test_publishes_that_wait_for_room_learn_of_the_end(pubsub_memory: MemoryServer) -> None:
+async def test_publishes_that_wait_for_room_fail_at_the_end(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client(send_queue=SendQueue(messages=1, policy="block"))
     with pubsub_memory.refusing():
         tasks = [asyncio.create_task(ps.publish("a.b", {"data": n})) for n in range(4)]
@@ -90,7 +90,7 @@ async def test_a_client_without_a_token_reports_the_exception_of_the_callback(
     assert isinstance(told.value.__cause__, OSError)
 
 
-async def test_many_updates_of_presence_end_with_the_last_word(
+async def test_many_updates_of_presence_end_with_the_last_one(
     pubsub_memory: MemoryServer,
 ) -> None:
     ps = pubsub_memory.client()

@@ -90,7 +90,7 @@ def test_the_http_api_may_be_elsewhere() -> None:
         ("wss://h/" + "a" * 3_000, "longer than"),
     ],
 )
-def test_a_url_that_is_none_is_refused_without_showing_it(url: str, problem: str) -> None:
+def test_an_invalid_url_is_refused_without_showing_it(url: str, problem: str) -> None:
     with pytest.raises(InvalidOption) as caught:
         endpoints(url)
     assert caught.value.field == "url"
@@ -184,7 +184,7 @@ def test_a_token_and_a_callback_are_one_too_many() -> None:
         ("bearer abc", "bearer abc"),
     ],
 )
-def test_blanks_around_a_token_are_taken_off(token: str, kept: str) -> None:
+def test_blanks_around_a_token_are_removed(token: str, kept: str) -> None:
     assert check_token(token) == kept
 
 

@@ -238,7 +238,7 @@ async def ps(pubsub_memory: MemoryServer) -> AsyncIterator[PubSubClient]:
         yield ps
 
 
-async def test_an_iteration_raises_at_the_message_and_goes_on_behind_it(
+async def test_an_iteration_raises_at_the_message_and_continues_after_it(
     pubsub_memory: MemoryServer, ps: PubSubClient
 ) -> None:
     points = ps.topic("shop.1", model=Point)
@@ -317,7 +317,7 @@ async def test_a_handler_gets_objects_and_on_error_the_rest(
     assert errors.empty()
 
 
-async def test_history_raises_at_the_message_and_goes_on_behind_it(
+async def test_history_raises_at_the_message_and_continues_after_it(
     pubsub_memory: MemoryServer, ps: PubSubClient
 ) -> None:
     points = ps.topic("shop.1", model=Point)

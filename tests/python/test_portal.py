@@ -72,7 +72,7 @@ def test_the_loop_does_not_wait_for_itself(portal: Portal) -> None:
     portal.call(inner)
 
 
-def test_after_its_end_it_says_so_and_ends_what_was_left() -> None:
+def test_after_its_end_calls_are_refused_and_remaining_tasks_are_cancelled() -> None:
     portal = Portal()
     ended = threading.Event()
 

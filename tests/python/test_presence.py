@@ -73,7 +73,7 @@ def test_members_of_dropped_topics_are_removed() -> None:
     assert presence.complete() == []
 
 
-def test_the_last_word_on_each_key_counts() -> None:
+def test_the_last_value_of_each_key_counts() -> None:
     own = Words()
     own.update("a", {"status": "typing", "x": 1})
     own.update(None, {"name": "Ann"})

@@ -89,7 +89,7 @@ def test_a_pause_has_a_limit() -> None:
     assert rig.context.timers.pace == MAX_PAUSE
 
 
-def test_absurd_refs_are_nobodys() -> None:
+def test_absurd_refs_match_no_publish() -> None:
     rig = Rig(10, 100)
     publishes = rig.publishes
     rig.connect(FULL)

@@ -316,7 +316,7 @@ def test_each_close_code_has_the_effect_of_the_table(code: int | None) -> None:
     assert str(session.state) == after
 
 
-def test_the_delay_fits_full_jitter_with_the_servers_wish_as_floor() -> None:
+def test_the_delay_fits_full_jitter_with_the_servers_delay_as_minimum() -> None:
     for unit in (0.0, 0.25, 0.999999):
         session = LoggedSession(SessionOptions(), lambda unit=unit: unit)  # type: ignore[misc]
         for event in [*usual, events.Received(ok, 1000)]:
@@ -399,7 +399,7 @@ def test_publishing_after_the_end_is_refused() -> None:
     assert session.handle(events.Connect()) == []
 
 
-def test_the_core_imports_no_clock_socket_or_chance() -> None:
+def test_the_core_imports_no_clock_socket_or_random_generator() -> None:
     for module in (session, lifecycle):
         source = inspect.getsource(module)
         assert not re.findall(

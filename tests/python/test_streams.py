@@ -555,7 +555,7 @@ async def test_a_writer_gives_up_after_a_minute_without_a_server(
             await writer.write("x")
 
 
-async def test_an_outage_of_seconds_is_made_good(pubsub_memory: MemoryServer) -> None:
+async def test_a_stream_recovers_from_an_outage_of_seconds(pubsub_memory: MemoryServer) -> None:
     ps, other = pubsub_memory.client(), pubsub_memory.client()
     reader = stream_reader(other, TOPIC).open()
     async with stream_writer(ps, TOPIC) as writer:

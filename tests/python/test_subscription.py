@@ -57,7 +57,7 @@ def rules(tmp_path: Path) -> str:
     return str(file)
 
 
-async def test_an_iteration_subscribes_by_itself_and_reads_in_order(
+async def test_an_iteration_subscribes_automatically_and_reads_in_order(
     pubsub_memory: MemoryServer,
 ) -> None:
     ps = pubsub_memory.client()

@@ -47,7 +47,7 @@ async def test_test_1_a_reconnect_with_loss_is_tested_in_fifteen_lines_without_a
         assert message.data == "hello again"
 
 
-def test_test_1_a_user_needs_nothing_but_the_fixture(pytester: pytest.Pytester) -> None:
+def test_test_1_a_user_needs_only_the_fixture(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\nasyncio_mode = auto\nasyncio_default_fixture_loop_scope = function")
     pytester.makepyfile(
         """
@@ -172,7 +172,9 @@ async def test_the_server_shows_what_clients_sent_without_their_tokens(
     assert list(pubsub_memory.attempts) == ["websocket"]
 
 
-async def test_tokens_are_made_and_end_at_the_tests_will(pubsub_memory: MemoryServer) -> None:
+async def test_a_test_makes_tokens_and_decides_when_they_expire(
+    pubsub_memory: MemoryServer,
+) -> None:
     clock = pubsub_memory.clock
     assert isinstance(clock, VirtualClock)
     changes: list[StateChange] = []
@@ -283,7 +285,7 @@ def test_a_server_in_a_thread_has_tokens_faults_and_an_inside(
     pubsub_server.stop()
 
 
-async def test_the_server_in_memory_tells_and_holds_positions() -> None:
+async def test_the_server_in_memory_answers_and_long_polls_positions() -> None:
     async with asyncio.timeout(60), MemoryServer() as server, server.client() as ps:
         first = await ps.publish("demo.x", {"data": 1})
         assert first.seq is not None

@@ -201,7 +201,7 @@ async def test_closing_fails_calls_that_wait_for_a_token_without_cancelling_them
             await waiting
 
 
-async def test_a_callback_that_lets_a_cancellation_through_has_failed() -> None:
+async def test_a_callback_that_raises_a_cancellation_has_failed() -> None:
     async def get_token(context: TokenContext) -> str:
         raise asyncio.CancelledError
 

@@ -113,7 +113,7 @@ def test_both_secrets_pass_while_one_is_replaced() -> None:
 
 
 @pytest.mark.parametrize("secret", ["", [], ["a", ""], "whsec_?", "whsec_"])
-def test_a_secret_that_is_none_names_the_option(secret: str | list[str]) -> None:
+def test_the_error_for_an_invalid_secret_names_the_option(secret: str | list[str]) -> None:
     with pytest.raises(InvalidOption) as caught:
         verify(BODY, signed(), secret, now=NOW)
     assert caught.value.field == "secret"

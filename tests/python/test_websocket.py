@@ -421,7 +421,7 @@ async def test_a_lost_connection_has_no_code() -> None:
         assert closed.reason
 
 
-async def test_a_goodbye_without_a_code_is_answered_as_the_protocol_wants() -> None:
+async def test_a_close_frame_without_a_code_is_answered_as_the_protocol_requires() -> None:
     answered = asyncio.Event()
 
     async def end(connection: ServerConnection) -> None:
@@ -438,7 +438,9 @@ async def test_a_goodbye_without_a_code_is_answered_as_the_protocol_wants() -> N
         await asyncio.wait_for(answered.wait(), 10)
 
 
-async def test_a_peer_that_says_goodbye_and_leaves_tcp_open_does_not_hold_the_reader() -> None:
+async def test_a_peer_that_sends_a_close_frame_and_leaves_tcp_open_does_not_block_the_reader() -> (
+    None
+):
     hold = asyncio.Event()
 
     async def linger(connection: ServerConnection) -> None:
@@ -531,7 +533,7 @@ async def test_messages_that_come_after_a_goodbye_are_dropped_and_its_answer_is_
         assert (closed.code, closed.reason) == (4001, "late")
 
 
-async def test_a_goodbye_ends_where_no_one_has_read_what_the_network_holds() -> None:
+async def test_a_close_ends_although_data_in_transit_is_not_read() -> None:
     data = wire(message(1, "x" * 10_000))
 
     async def flood(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -53,7 +53,7 @@ def choices(model: object) -> Iterator[tuple[str, type[Enum], object]]:
             yield from choices(value)
 
 
-def test_grafana_keeps_everything_that_the_dashboard_says() -> None:
+def test_grafana_keeps_everything_in_the_dashboard() -> None:
     given, board = read()
     missing = list(lost(given, json.loads(JSONEncoder().encode(board))))
     assert not missing

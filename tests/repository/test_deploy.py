@@ -68,7 +68,7 @@ def test_the_balancer_of_the_compose_file_knows_where_its_nodes_are() -> None:
         assert set(re.findall(r"\d+\.\d+\.\d+\.\d+", text)) == nodes
 
 
-def test_nobody_else_of_the_compose_file_is_given_the_address_of_a_node() -> None:
+def test_no_other_service_of_the_compose_file_has_the_address_of_a_node() -> None:
     (pool,) = composed()["networks"]["pubsub"]["ipam"]["config"]
     dynamic = ip_network(pool["ip_range"])
     subnet = ip_network(pool["subnet"])

@@ -33,7 +33,7 @@ def test_all_packages_have_one_version() -> None:
 
 
 @pytest.mark.parametrize("place", release.PLACES, ids=lambda place: place.file)
-def test_a_version_that_differs_is_named_with_the_command_that_mends_it(
+def test_a_version_that_differs_is_named_with_the_command_that_fixes_it(
     copy: Path, place: release.Place
 ) -> None:
     release.set_version(copy, "1.2.3")

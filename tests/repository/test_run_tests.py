@@ -184,7 +184,7 @@ def children() -> set[str]:
     return set(file.read_text(encoding="utf-8").split())
 
 
-def test_load_ends_with_what_it_was_for() -> None:
+def test_load_ends_with_its_block() -> None:
     # Earlier tests of this process may have left a JVM running for later ones.
     before = children()
     with load(1):

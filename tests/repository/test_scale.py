@@ -135,20 +135,20 @@ def test_every_client_is_back_once_or_still_out() -> None:
         assert list(found.back) == sorted(found.back)
 
 
-def test_more_nodes_take_clients_back_sooner_and_nobody_gives_up() -> None:
+def test_more_nodes_accept_clients_again_sooner_and_no_client_gives_up() -> None:
     two, many = (simulator.storm(5_000, nodes, 1_000, seed=1) for nodes in (2, 20))
     assert many.back[-1] < two.back[-1]
     assert (many.given_up, many.out, many.attempts) == (0, 0, 5_000)
 
 
-def test_clients_that_are_sent_away_slowly_hardly_wait() -> None:
+def test_clients_that_a_drain_disconnects_slowly_hardly_wait() -> None:
     spread = simulator.Manners(spread=30)
     at_once = simulator.storm(20_000, 19, 1_000, seed=1)
     slowly = simulator.storm(20_000, 19, 1_000, seed=1, manners=spread)
     assert slowly.longest < at_once.longest / 5
 
 
-def test_clients_that_give_up_sooner_than_they_are_let_in_never_come_to_rest() -> None:
+def test_clients_whose_timeout_is_shorter_than_the_queue_retry_endlessly() -> None:
     found = simulator.storm(50_000, 1, 2_000, seed=1, horizon=60)
     assert found.out > 0
     assert found.given_up > found.clients

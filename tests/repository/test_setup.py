@@ -98,7 +98,7 @@ def test_a_folder_with_a_space_is_set_up_once(checkout: Checkout) -> None:
     assert checkout.npm_calls == 1
 
 
-def test_packages_that_another_lock_file_names_are_installed_anew(checkout: Checkout) -> None:
+def test_packages_that_another_lock_file_names_are_installed_again(checkout: Checkout) -> None:
     checkout.node("v20.1.0", NPM_THAT_INSTALLS)
     checkout.set_up("npm")
     with (checkout.root / "package-lock.json").open("a", encoding="utf-8") as lock:
@@ -107,7 +107,7 @@ def test_packages_that_another_lock_file_names_are_installed_anew(checkout: Chec
     assert checkout.npm_calls == 2
 
 
-def test_a_checkout_that_was_moved_is_set_up_anew(checkout: Checkout) -> None:
+def test_a_moved_checkout_is_set_up_again(checkout: Checkout) -> None:
     checkout.node("v20.1.0", NPM_THAT_INSTALLS)
     checkout.set_up("npm")
     checkout.root = checkout.root.rename(checkout.root.with_name("elsewhere"))
@@ -158,7 +158,7 @@ def test_make_names_a_python_that_is_missing_or_too_old(checkout: Checkout, give
     assert done.returncode == 2
 
 
-def test_a_registry_that_is_out_of_reach_is_called_so(checkout: Checkout) -> None:
+def test_an_unreachable_registry_is_reported_as_unreachable(checkout: Checkout) -> None:
     says = "echo 'npm error network request failed, ECONNREFUSED'; echo 'loosen the versions'"
     checkout.node("v20.1.0", f"{says}; exit 1")
     status, text = checkout.set_up("npm")

@@ -46,7 +46,7 @@ STATES = {
 # ---------------------------------------------------------------- LIFE-1
 
 
-async def test_life_1_every_change_of_state_says_from_to_code_reason_retry_and_attempt(
+async def test_life_1_every_change_of_state_has_from_to_code_reason_retry_and_attempt(
     server: MemoryServer, clock: VirtualClock
 ) -> None:
     changes: list[StateChange] = []
@@ -199,7 +199,9 @@ async def test_life_4_silence_for_the_ping_interval_and_its_grace_means_reconnec
     assert seen[-1] == "reconnecting"
 
 
-async def test_life_4_any_byte_counts_as_life(server: MemoryServer, clock: VirtualClock) -> None:
+async def test_life_4_any_byte_counts_as_a_heartbeat(
+    server: MemoryServer, clock: VirtualClock
+) -> None:
     ps = server.client()
     sub = await soon(ps.subscribe(TOPIC).__aenter__())
     for number in range(60):
@@ -239,7 +241,7 @@ async def test_life_5_a_sleep_between_two_attempts_ends_the_wait(
 # ---------------------------------------------------------------- LIFE-6
 
 
-async def test_life_6_a_blocked_websocket_gives_way_to_sse_and_is_probed_less_and_less(
+async def test_life_6_a_blocked_websocket_is_replaced_by_sse_and_probed_less_and_less(
     server: MemoryServer, clock: VirtualClock
 ) -> None:
     ps = server.client()
@@ -261,7 +263,7 @@ async def test_life_6_a_blocked_websocket_gives_way_to_sse_and_is_probed_less_an
     assert server.connections == 1
 
 
-async def test_life_6_connections_that_die_young_three_times_give_way(
+async def test_life_6_three_short_lived_connections_cause_the_fallback(
     server: MemoryServer, clock: VirtualClock
 ) -> None:
     ps = server.client()

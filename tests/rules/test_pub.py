@@ -185,7 +185,7 @@ async def test_pub_3_policy_block_gives_up_when_its_time_has_passed(
     assert sent == [1, 3]
 
 
-async def test_pub_3_policy_drop_oldest_tells_each_publish_that_was_dropped(
+async def test_pub_3_policy_drop_oldest_fails_each_publish_that_was_dropped(
     server: MemoryServer, clock: VirtualClock
 ) -> None:
     ps = server.client(send_queue=SendQueue(messages=3, policy="drop_oldest"))

@@ -232,7 +232,7 @@ async def test_rec_3_access_rules_wildcards_and_echo_make_no_phantom_gap(
 # ---------------------------------------------------------------- REC-4
 
 
-async def test_rec_4_the_state_loader_is_called_once_a_gap_with_the_positions_from_before(
+async def test_rec_4_the_state_loader_is_called_once_per_gap_with_the_positions_from_before(
     server: MemoryServer, clock: VirtualClock
 ) -> None:
     calls: list[tuple[Gap, dict[str, int]]] = []

@@ -215,7 +215,7 @@ async def test_routes_are_forgotten_when_they_name_too_many_connections(
     assert [len(peer.messages()) for peer in peers] == [50] * 6
 
 
-async def test_a_redis_that_cannot_be_reached_is_said_at_the_start_without_its_password(
+async def test_a_redis_that_cannot_be_reached_is_reported_at_the_start_without_its_password(
     unused_tcp_port: int,
 ) -> None:
     url = f"redis://user:secret@127.0.0.1:{unused_tcp_port}"
@@ -289,7 +289,7 @@ async def test_many_topics_are_searched_piece_by_piece_and_none_is_missed() -> N
     assert [message["data"] for message in alice.messages()] == ["afterwards"]
 
 
-async def test_a_search_among_many_topics_lets_others_go_on() -> None:
+async def test_a_search_among_many_topics_does_not_block_others() -> None:
     rig = Rig()
     many_topics(rig, 5 * topic_index.AT_ONCE)
     mallory, bob = await rig.client("mallory"), await rig.client("bob")

@@ -52,7 +52,7 @@ def test_a_new_key_is_long_random_and_recognizable() -> None:
 
 
 @pytest.mark.parametrize("word", ["", "Bearer "])
-async def test_a_key_is_who_its_entry_says(tmp_path: Path, word: str) -> None:
+async def test_a_key_has_the_identity_of_its_entry(tmp_path: Path, word: str) -> None:
     file = tmp_path / "keys.yaml"
     file.write_text(
         f"""
@@ -167,7 +167,7 @@ async def test_removed_and_changed_keys_are_reported_when_the_file_is_stable(
     assert told[1:] == [(["k1"], [])]
 
 
-async def test_a_connection_ends_with_its_key_and_comes_back_as_another_entry_says(
+async def test_a_connection_ends_with_its_key_and_returns_with_the_identity_of_another_entry(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(api_keys, "CHECK_INTERVAL", 0.02)
@@ -252,6 +252,6 @@ def test_a_mistake_in_the_file_names_the_key(tmp_path: Path, text: str, said: st
     assert said in str(caught.value)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ApiKeysError, match=r"none\.yaml: cannot be read"):
         ApiKeys(tmp_path / "none.yaml")

@@ -24,7 +24,7 @@ class Inner:
         return Identity(token, expires_at=self.expires_at)
 
 
-async def test_keys_go_by_their_prefix_and_all_else_is_a_jwt() -> None:
+async def test_keys_are_recognized_by_their_prefix_and_all_else_is_a_jwt() -> None:
     jwts, keys = Inner(), Inner()
     router = TokenRouter(jwts, keys)
     for token in ("good.1", "Bearer good.2", "hpk_good", "bearer hpk_good2"):
@@ -45,7 +45,7 @@ async def test_keys_go_by_their_prefix_and_all_else_is_a_jwt() -> None:
         ("hpk_\ud800", "token_invalid"),
     ],
 )
-async def test_what_nobody_takes_is_refused(token: str, code: str) -> None:
+async def test_a_token_that_no_authenticator_accepts_is_refused(token: str, code: str) -> None:
     for router in (TokenRouter(None, None), TokenRouter(Inner(), Inner())):
         with pytest.raises(ServiceError) as caught:
             await router.authenticate(token)

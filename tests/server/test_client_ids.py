@@ -31,6 +31,6 @@ def test_an_id_that_was_never_issued_is_not_recognized(made_up: str) -> None:
     assert not ClientIds("secret").vouches(made_up, ALICE)
 
 
-def test_each_id_is_another_one() -> None:
+def test_each_id_is_different() -> None:
     ids = ClientIds("secret")
     assert len({ids.issue(ALICE) for _ in range(100)}) == 100

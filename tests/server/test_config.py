@@ -91,7 +91,7 @@ def test_an_audit_log_needs_a_place() -> None:
     assert load({"audit_topics": "a", "audit_kafka": "h:1,i:2"}).audit_kafka == ("h:1", "i:2")
 
 
-def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path) -> None:
+def test_a_flag_overrides_the_environment_which_overrides_the_file(tmp_path: Path) -> None:
     file = tmp_path / "pubsub.yaml"
     file.write_text("http_port: 1\nws_port: 1\nmax_batch: 1\n", encoding="utf-8")
     environ = {"HANZO_PUBSUB_HTTP_PORT": "2", "HANZO_PUBSUB_WS_PORT": "2"}
@@ -99,7 +99,7 @@ def test_a_flag_wins_over_the_environment_and_that_over_the_file(tmp_path: Path)
     assert (settings.http_port, settings.ws_port, settings.max_batch) == (3, 2, 1)
 
 
-def test_the_six_variables_of_hip_56_work_and_the_prefixed_ones_win() -> None:
+def test_the_six_variables_of_hip_56_work_and_the_prefixed_ones_override_them() -> None:
     environ = {
         "REDIS_URL": "redis://redis:6379",
         "IAM_URL": "https://hanzo.id",

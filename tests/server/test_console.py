@@ -150,7 +150,7 @@ async def test_the_socket_is_beside_the_name_that_the_browser_uses(
 
 
 @pytest.mark.parametrize("host", ["a;script-src *", "a b", "x'y", "a/b", "", 'a"b'])
-async def test_a_host_that_is_none_gets_into_no_policy(
+async def test_an_invalid_host_gets_into_no_policy(
     server: RunningServer, browser: httpx.AsyncClient, host: str
 ) -> None:
     page = await browser.get("/", headers={"Host": host})
@@ -272,7 +272,7 @@ async def test_a_form_of_another_page_is_refused_by_its_type_even_with_our_origi
     refused(answer, 415, "unsupported")
 
 
-async def test_another_machine_is_not_signed_in_whatever_it_says(
+async def test_another_machine_is_never_signed_in(
     server: RunningServer, browser: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     here = ("127.0.0.1", int(server.http.rsplit(":", 1)[1]))
@@ -321,7 +321,7 @@ async def test_the_console_signs_in_only_on_a_development_server() -> None:
 # ---------------------------------------------------------------- whose connection it is
 
 
-def test_the_table_of_the_kernel_tells_whose_a_connection_is(tmp_path: Path) -> None:
+def test_the_kernel_table_names_the_owner_of_a_connection(tmp_path: Path) -> None:
     table = tmp_path / "tcp"
     words = "0100007F" if sys.byteorder == "little" else "7F000001"
     table.write_text(

@@ -151,7 +151,7 @@ class Ending(MemoryBackplane):
         self._asked.append("deliver_rest")
 
 
-async def test_nodes_that_end_together_publish_no_more_before_any_lets_its_listeners_go() -> None:
+async def test_nodes_that_end_together_stop_publishing_before_any_closes_its_listeners() -> None:
     asked: list[str] = []
     rig = Rig(backplane=Ending(asked))
     alice = await rig.client("alice")

@@ -50,7 +50,7 @@ def test_a_schedule_is_in_order_and_ends_undisturbed() -> None:
         assert schedule[-1] == (1_000, Clear())
 
 
-async def test_connections_are_cut_without_a_word() -> None:
+async def test_connections_are_cut_without_a_close_frame() -> None:
     rig = Rig()
     alice, bob = await two(rig)
     faults = Faults(rig.hub)
@@ -61,7 +61,7 @@ async def test_connections_are_cut_without_a_word() -> None:
     assert bob.sink.aborted
 
 
-async def test_a_connection_is_cut_after_so_many_messages() -> None:
+async def test_a_connection_is_cut_after_a_number_of_messages() -> None:
     rig = Rig()
     alice, bob = await two(rig)
     faults = Faults(rig.hub)
@@ -148,7 +148,7 @@ async def test_tokens_end_now_or_soon() -> None:
     assert bob.ending() is None
 
 
-async def test_new_connections_are_turned_away_and_taken_again() -> None:
+async def test_new_connections_are_rejected_and_accepted_again() -> None:
     rig = Rig()
     faults = Faults(rig.hub)
     faults.inject(Refuse())

@@ -89,14 +89,14 @@ def test_a_log_begins_at_the_time_and_counts_by_one() -> None:
     assert lab.fill(3) == [NOW * 1000, NOW * 1000 + 1, NOW * 1000 + 2]
 
 
-def test_each_topic_is_numbered_by_itself() -> None:
+def test_each_topic_is_numbered_separately() -> None:
     lab = Lab()
     lab.append("a")
     assert lab.append("a").seq == NOW * 1000 + 1
     assert lab.append("b").seq == NOW * 1000
 
 
-def test_a_lost_log_goes_on_with_greater_numbers() -> None:
+def test_a_lost_log_continues_with_greater_numbers() -> None:
     lab = Lab()
     old = lab.fill(5)
     lab.store.evict("t", log_too=True)
@@ -133,7 +133,7 @@ def test_a_message_of_ttl_zero_is_neither_kept_nor_numbered() -> None:
     assert len(lab.replay("t", since=0).entries) == 2
 
 
-def test_without_history_messages_are_numbered_all_the_same() -> None:
+def test_without_history_messages_are_still_numbered() -> None:
     lab = Lab(max_messages=0)
     one, two = lab.fill(2)
     assert two == one + 1
@@ -189,7 +189,7 @@ def test_bytes_are_bounded_over_all_topics() -> None:
     assert newest.seq in seqs(lab.replay("t3", since=0))
 
 
-def test_the_topic_written_least_recently_gives_way_first() -> None:
+def test_the_topic_written_least_recently_is_evicted_first() -> None:
     lab = Lab(max_bytes=8_000)
     lab.append("old", "x" * 1000)
     for _ in range(20):
@@ -310,7 +310,7 @@ def test_the_topic_written_least_recently_goes_first_though_one_had_several_in_a
     assert lab.store.named(["a", "b", "c"]) == ["a", "c"]
 
 
-def test_a_topic_whose_messages_are_not_kept_stands_in_the_order_of_writing() -> None:
+def test_a_topic_whose_messages_are_not_kept_keeps_the_order_of_writing() -> None:
     lab = Lab(classes=[(["no"], Keep(0, 1000))], max_topics=2)
     for topic in ("yes", "no", "yes", "new"):
         lab.append(topic)
@@ -381,7 +381,7 @@ def test_the_first_class_whose_pattern_matches_decides_what_a_log_keeps() -> Non
         assert [orjson.loads(body)["seq"] for body in lab.page(topic).messages] == numbers[-kept:]
 
 
-def test_each_class_lets_go_after_its_own_time() -> None:
+def test_each_class_expires_after_its_own_time() -> None:
     classes = [(("long",), Keep(100, 60_000)), (("short",), Keep(100, 1_000))]
     lab = Lab(classes=classes, max_age=10)
     for topic in ("long", "short", "other"):
@@ -458,7 +458,7 @@ def test_nothing_is_replayed_without_a_request_but_positions_are_sent() -> None:
     assert found.positions == {"t": numbers[-1], "unknown": lab.now * SEQ_PER_MS - 1}
 
 
-def test_a_log_starts_where_those_were_told_who_subscribed_before_its_first_message() -> None:
+def test_a_log_starts_at_the_position_that_earlier_subscribers_received() -> None:
     lab = Lab()
     told = lab.replay("t").positions["t"]
     lab.now += 5_000
@@ -468,7 +468,7 @@ def test_a_log_starts_where_those_were_told_who_subscribed_before_its_first_mess
     assert lab.replay("t", after={"t": told}).reset == []
 
 
-def test_a_log_that_was_lost_is_another_for_those_who_subscribed_before_its_first_message() -> None:
+def test_a_lost_log_is_a_new_one_for_clients_that_subscribed_before_its_first_message() -> None:
     for topic in ("t", None):
         lab = Lab()
         told = lab.replay("t").positions["t"]
@@ -507,7 +507,7 @@ def test_a_sibling_in_the_same_millisecond_is_replayed_by_position() -> None:
     assert seqs(lab.replay("t", after={"t": one})) == [two]
 
 
-def test_a_position_says_more_than_a_time() -> None:
+def test_a_position_is_more_precise_than_a_time() -> None:
     lab = Lab()
     a, b = lab.fill(4, "a"), lab.fill(4, "b")
     found = lab.replay("a", "b", after={"a": a[2]}, since=0)
@@ -664,7 +664,7 @@ def test_reports_count_what_is_alive() -> None:
 
 @settings(deadline=None)
 @given(st.data())
-def test_any_reader_that_resumes_by_position_misses_nothing_unsaid(data: st.DataObject) -> None:
+def test_any_reader_that_resumes_by_position_misses_nothing_unreported(data: st.DataObject) -> None:
     lab = Lab(max_messages=data.draw(st.integers(1, 6)), max_age=5)
     published: list[int] = []
     seen: list[int] = []

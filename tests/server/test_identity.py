@@ -45,7 +45,7 @@ def test_all_claims_are_read() -> None:
     )
 
 
-def test_a_token_that_says_little_is_a_user_named_by_the_id() -> None:
+def test_a_token_with_few_claims_is_a_user_named_by_the_id() -> None:
     identity = identity_from_claims({"sub": "alice"})
     assert (identity.kind, identity.name, identity.expires_at) == ("user", "alice", None)
     assert not identity.service

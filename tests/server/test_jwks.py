@@ -227,7 +227,7 @@ async def test_a_key_that_rotates_in_is_fetched_when_a_token_names_it() -> None:
     assert world.fetches == 2
 
 
-async def test_unknown_keys_fetch_no_oftener_than_the_interval() -> None:
+async def test_unknown_keys_cause_at_most_one_fetch_per_interval() -> None:
     world = World()
     authenticator = world.authenticator()
     for number in range(50):
@@ -290,7 +290,7 @@ async def test_keys_are_fetched_at_the_start_and_every_max_age_without_any_login
     await keys.close()
 
 
-async def test_failed_fetches_are_repeated_in_the_background_ever_more_rarely(
+async def test_failed_fetches_are_repeated_in_the_background_with_growing_delays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     world = World(None)
@@ -380,7 +380,7 @@ async def test_keys_stay_in_use_while_they_cannot_be_fetched() -> None:
     assert world.fetches == 2
 
 
-async def test_without_any_keys_the_answer_is_unavailable_and_asks_for_patience() -> None:
+async def test_without_any_keys_the_answer_is_unavailable_with_a_retry_time() -> None:
     world = World(None)
     authenticator = world.authenticator()
     error = await refusal(authenticator, token())

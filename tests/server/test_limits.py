@@ -24,7 +24,7 @@ class Clock:
         return self.now
 
 
-def test_a_user_has_ten_publishes_a_second_and_a_service_a_hundred() -> None:
+def test_a_user_has_ten_publishes_per_second_and_a_service_a_hundred() -> None:
     clock = Clock()
     limiter = RateLimiter(10, 100, clock=clock)
     assert limiter.take(ALICE, "c1", 12) == (10, 100)
@@ -44,7 +44,7 @@ def test_the_budget_fills_again_with_time_up_to_the_burst() -> None:
     assert limiter.take(ALICE, "c1", 11)[0] == 10
 
 
-def test_who_waits_as_long_as_told_is_granted_one() -> None:
+def test_a_publisher_that_waits_for_the_returned_time_may_publish_one() -> None:
     clock = Clock()
     limiter = RateLimiter(7, 100, clock=clock)
     for _ in range(100):
@@ -105,7 +105,7 @@ def test_never_more_than_burst_and_rate_allow(steps: list[tuple[int, float]]) ->
         assert granted <= 10 + 10 * now + 1e-6
 
 
-def test_a_user_has_so_many_connections_and_no_more() -> None:
+def test_the_connections_of_a_user_are_limited() -> None:
     limiter = ConnectionLimiter(2, 10)
     limiter.acquire(ALICE)
     limiter.acquire(ALICE)
@@ -117,7 +117,7 @@ def test_a_user_has_so_many_connections_and_no_more() -> None:
     limiter.acquire(ALICE)
 
 
-def test_an_organization_has_so_many_connections_of_all_its_users() -> None:
+def test_the_connections_of_an_organization_are_limited_over_all_its_users() -> None:
     limiter = ConnectionLimiter(10, 2)
     limiter.acquire(ALICE)
     limiter.acquire(BOB)

@@ -197,7 +197,7 @@ def test_any_and_all_nest_and_several_keys_are_all(policy: Policy) -> None:
     assert not policy.may_subscribe(Identity("s", "service", orgs=ALICE.orgs), "team.acme.x")
 
 
-def test_in_development_there_is_a_place_to_play() -> None:
+def test_in_development_all_users_may_use_demo_and_dev_topics() -> None:
     policy = Policy(load_rules([DEFAULT_RULES, DEV_RULES]))
     for topic in ("demo.x", "dev.x.y"):
         assert policy.may_subscribe(Identity("anyone"), topic)
@@ -266,7 +266,7 @@ def test_a_mistake_in_a_rules_file_names_line_and_rule(
     assert said in str(caught.value)
 
 
-def test_a_rules_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_rules_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(RulesError, match=r"none\.yaml: cannot be read"):
         load_rules([tmp_path / "none.yaml"])
 

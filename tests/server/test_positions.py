@@ -78,7 +78,9 @@ async def test_each_topic_has_the_positions_of_its_oldest_and_its_newest_message
     }
 
 
-async def test_a_topic_without_a_log_stands_at_0_where_it_is_named(rest: httpx.AsyncClient) -> None:
+async def test_a_topic_without_a_log_is_at_position_0_where_it_is_named(
+    rest: httpx.AsyncClient,
+) -> None:
     await publish(rest, "demo.fleeting", ttl=0)
     found = await ask(rest, "demo.never", "demo.fleeting", "demo.*")
     empty = {"first": 1, "last": 0}

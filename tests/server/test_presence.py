@@ -147,6 +147,6 @@ def test_everything_is_left_at_the_end(alone: Presence) -> None:
     assert alone.topics() == []
 
 
-def test_the_last_sign_of_a_connected_client_is_told(alone: Presence) -> None:
+def test_the_last_heartbeat_of_a_connected_client_is_reported(alone: Presence) -> None:
     assert alone.members("t", {"a": 77}.get)[0].last_seen == 77
     assert members(alone)[0].last_seen == 77

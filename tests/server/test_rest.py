@@ -193,7 +193,7 @@ async def test_a_body_beyond_all_limits_is_refused_unread(server: RunningServer)
         ("a%2Fb", 400, "invalid_topic"),
     ],
 )
-async def test_a_topic_that_is_none_is_refused(
+async def test_an_invalid_topic_is_refused(
     rest: httpx.AsyncClient, topic: str, status: int, code: str
 ) -> None:
     for method, path, body in (
@@ -312,7 +312,7 @@ async def test_null_stands_for_absent_and_a_whole_number_may_have_a_point(
     assert "meta" not in message
 
 
-async def test_the_session_says_what_auth_ok_says(server: RunningServer) -> None:
+async def test_the_session_contains_what_auth_ok_contains(server: RunningServer) -> None:
     async with api(server, server.token("alice", ttl=60)) as rest:
         body = (await rest.get("/v1/session")).json()
     assert body["user_id"] == "alice"
@@ -322,7 +322,7 @@ async def test_the_session_says_what_auth_ok_says(server: RunningServer) -> None
     assert body["limits"]["max_payload"] == 262_144
 
 
-async def test_access_says_which_rule_decides(server: RunningServer) -> None:
+async def test_access_reports_which_rule_decides(server: RunningServer) -> None:
     async with api(server, server.token("alice", agents=["bot1"])) as rest:
         allowed = (await rest.get("/v1/access?topic=agent.bot1.events")).json()
         denied = (await rest.get("/v1/access?topic=agent.bot2.events")).json()
@@ -412,7 +412,7 @@ async def test_the_word_bearer_may_be_left_out(server: RunningServer) -> None:
         ("TRACE", "/", "GET, HEAD, OPTIONS"),
     ],
 )
-async def test_another_method_is_405_and_says_which_there_are(
+async def test_another_method_is_405_and_lists_the_allowed_ones(
     rest: httpx.AsyncClient, method: str, path: str, allowed: str
 ) -> None:
     answer = await rest.request(method, path)
@@ -553,7 +553,7 @@ async def test_a_client_that_sends_its_headers_too_slowly_is_cut() -> None:
             assert (await rest.get("/healthz")).status_code == 200
 
 
-async def test_who_sends_the_body_drop_by_drop_is_refused() -> None:
+async def test_a_client_that_sends_the_body_byte_by_byte_is_refused() -> None:
     async with running_server(body_timeout=50, linger_timeout=0) as server:
         head = (
             f"POST {MESSAGES} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
@@ -564,7 +564,7 @@ async def test_who_sends_the_body_drop_by_drop_is_refused() -> None:
         assert b"did not arrive within" in answer
 
 
-async def test_a_body_that_breaks_off_harms_nobody(server: RunningServer) -> None:
+async def test_a_truncated_body_affects_no_other_client(server: RunningServer) -> None:
     host, port = server.http.removeprefix("http://").split(":")
     for _ in range(5):
         _, writer = await asyncio.open_connection(host, int(port))
@@ -579,7 +579,7 @@ async def test_a_body_that_breaks_off_harms_nobody(server: RunningServer) -> Non
         assert (await rest.get("/healthz")).status_code == 200
 
 
-async def test_who_does_not_read_the_answer_is_cut() -> None:
+async def test_a_client_that_does_not_read_the_answer_is_cut() -> None:
     async with (
         running_server(body_timeout=200, publish_rate_service=1e6) as server,
         api(server, server.service_token(sessions_owned=["abc"])) as rest,
@@ -630,7 +630,7 @@ async def test_pages_of_other_origins_cannot_read_the_metrics(server: RunningSer
         assert answer.headers["Access-Control-Allow-Origin"] == "*"
 
 
-async def test_beyond_the_cap_connections_are_turned_away() -> None:
+async def test_connections_beyond_the_limit_are_rejected() -> None:
     async with running_server(max_connections=1) as server:
         host, port = server.http.removeprefix("http://").split(":")
         _, held = await asyncio.open_connection(host, int(port))
@@ -646,7 +646,7 @@ async def test_beyond_the_cap_connections_are_turned_away() -> None:
                 await asyncio.sleep(0)
 
 
-async def test_a_failure_inside_is_500_without_a_word_about_it(
+async def test_an_internal_failure_is_500_without_details(
     server: RunningServer,
     rest: httpx.AsyncClient,
     monkeypatch: pytest.MonkeyPatch,

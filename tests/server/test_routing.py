@@ -57,7 +57,7 @@ class Lab:
         return sorted(connection.client_id for connection in route)
 
 
-def test_a_topic_goes_to_its_subscribers_alone() -> None:
+def test_a_topic_goes_only_to_its_subscribers() -> None:
     lab = Lab()
     lab.add(lab.connection("a"), "x.y")
     lab.add(lab.connection("b"), "x.y", "z")
@@ -88,7 +88,7 @@ def test_a_subscription_that_comes_or_goes_changes_known_routes() -> None:
     assert len(lab.router) == 0
 
 
-def test_a_pattern_goes_on_when_a_name_that_it_covers_is_given_up() -> None:
+def test_a_pattern_continues_when_a_name_that_it_covers_is_unsubscribed() -> None:
     lab = Lab()
     a = lab.add(lab.connection("a"), "x.y", "x.*")
     lab.add(lab.connection("b"), "x.y")
@@ -130,7 +130,7 @@ def test_connections_are_grouped_by_their_encoder() -> None:
     assert [c.client_id for c in route.groups[STREAM].connections] == ["s"]
 
 
-def test_who_comes_and_goes_by_name_does_not_cost_a_new_route() -> None:
+def test_subscribers_that_come_and_go_by_name_need_no_new_route() -> None:
     lab = Lab()
     first = lab.add(lab.connection("first"), "t")
     route = lab.router.route("t")
@@ -147,7 +147,7 @@ def test_who_comes_and_goes_by_name_does_not_cost_a_new_route() -> None:
     assert len(routing.NOWHERE) == 0
 
 
-def test_presence_is_heard_by_those_that_want_it() -> None:
+def test_presence_is_delivered_to_clients_that_request_it() -> None:
     lab = Lab()
     a, b, c = [lab.add(lab.connection(name), "t.x") for name in "abc"]
     lab.add(b, "t.*")

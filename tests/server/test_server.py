@@ -93,7 +93,7 @@ SERVE = ("serve", "--dev", "--http-port", "0", "--ws-port", "0")
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-async def test_the_program_says_where_it_listens_serves_and_drains(
+async def test_the_program_prints_its_addresses_serves_and_drains(
     environ: dict[str, str], number: signal.Signals
 ) -> None:
     async with program(*SERVE, environ=environ) as process:
@@ -158,7 +158,7 @@ async def test_a_port_in_use_is_one_clear_line(environ: dict[str, str]) -> None:
         ("token", "--user", "a", "--ttl", "soon"),
     ],
 )
-def test_wrong_usage_is_2_and_json_where_nobody_reads_along(
+def test_wrong_usage_exits_with_2_and_prints_json_outside_of_a_terminal(
     environ: dict[str, str], capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]
 ) -> None:
     del environ
@@ -211,7 +211,7 @@ def test_the_life_of_a_token_is_a_duration(
         (("--dev", "extra"), 2, "only flags"),
     ],
 )
-def test_what_must_not_start_says_why_and_does_not(
+def test_a_forbidden_configuration_does_not_start_and_names_the_reason(
     environ: dict[str, str],
     capsys: pytest.CaptureFixture[str],
     argv: tuple[str, ...],
@@ -249,7 +249,7 @@ def test_check_config_prints_the_effective_settings(
     }
 
 
-def test_check_config_says_everything_that_is_wrong_at_once(
+def test_check_config_reports_all_problems_at_once(
     environ: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     del environ
@@ -291,7 +291,7 @@ redis_url: http://user:hush@redis
     assert "a-secret" not in out + err
 
 
-def test_what_follows_only_from_a_value_that_is_wrong_is_not_said(
+def test_problems_that_follow_from_a_wrong_value_are_not_reported(
     environ: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
     del environ
@@ -312,7 +312,7 @@ def test_checking_makes_no_file(
     assert [*tmp_path.iterdir()] == []
 
 
-def test_help_tells_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = run(capsys, "serve", "--help")
     assert code == 0
     assert "--history-max-messages" in out
@@ -346,7 +346,7 @@ def test_wrong_usage_of_token_is_an_error(
     assert "development key" in err
 
 
-def test_the_commands_say_in_one_line_what_they_do() -> None:
+def test_each_command_is_described_in_one_line() -> None:
     for command in (commands.serve, commands.token):
         assert command.help
         assert "\n" not in command.help
@@ -497,7 +497,7 @@ async def test_a_server_that_has_stopped_leaves_no_task_and_no_port() -> None:
         await asyncio.open_connection("127.0.0.1", port)
 
 
-async def test_an_admin_lets_things_go_wrong_where_that_is_switched_on() -> None:
+async def test_an_admin_injects_faults_where_that_is_enabled() -> None:
     async with running_server() as server, httpx.AsyncClient(base_url=server.http) as client:
         fault = {"fault": "drop"}
         for token, status in ((server.admin_token(), 200), (server.token(), 403), ("x", 401)):
@@ -563,7 +563,7 @@ async def test_a_second_signal_ends_at_once_what_is_spread_over_time(
         assert {each.close_code for each in sockets} == {1001}
 
 
-async def test_sighup_opens_the_audit_log_anew(environ: dict[str, str], tmp_path: Path) -> None:
+async def test_sighup_reopens_the_audit_log(environ: dict[str, str], tmp_path: Path) -> None:
     audit = tmp_path / "audit.jsonl"
     async with program(*SERVE, "--audit-file", str(audit), environ=environ) as process:
         line = await ready(process)

@@ -102,7 +102,7 @@ def problem(opened: Stream, status: int, code: str) -> dict[str, Any]:
     return body
 
 
-async def test_a_stream_says_that_nothing_may_buffer_or_store_it(server: RunningServer) -> None:
+async def test_a_stream_forbids_buffering_and_storing(server: RunningServer) -> None:
     async with stream(server, topics=TOPIC) as opened:
         headers = opened.response.headers
         assert headers["content-type"].startswith("text/event-stream")
@@ -184,7 +184,7 @@ async def test_presence_is_sent_unless_refused_and_membership_is_asked_for(
         assert names == ["subscribed", "message"]
 
 
-async def test_a_stream_in_the_place_of_another_is_the_same_member_and_ends_that(
+async def test_a_stream_that_replaces_another_is_the_same_member_and_ends_it(
     server: RunningServer,
 ) -> None:
     body: dict[str, object] = {"subscriptions": [{"topics": [TOPIC]}], "presence": True}
@@ -224,7 +224,7 @@ async def test_a_stream_gets_the_id_that_the_session_named(server: RunningServer
         assert (long.status_code, long.json()["field"]) == (400, "client_id")
 
 
-async def test_nobody_takes_the_place_of_somebody_else(server: RunningServer) -> None:
+async def test_no_user_can_replace_the_stream_of_another(server: RunningServer) -> None:
     body: dict[str, object] = {"subscriptions": [{"topics": [TOPIC]}], "presence": True}
     async with stream(server, body=body) as first:
         own = first.response.headers["Client-Id"]
@@ -296,7 +296,7 @@ async def test_without_a_good_token_no_stream_opens(server: RunningServer) -> No
     assert streams(server) == 0
 
 
-async def test_http_1_0_is_told_that_streams_need_more(server: RunningServer) -> None:
+async def test_a_stream_over_http_1_0_is_refused(server: RunningServer) -> None:
     host, port = server.http.removeprefix("http://").split(":")
     source, writer = await asyncio.open_connection(host, int(port))
     head = f"GET /v1/subscribe?topics={TOPIC} HTTP/1.0\r\nAuthorization: {reader(server)}"
@@ -324,7 +324,7 @@ async def test_a_reader_that_goes_is_noticed_at_once(server: RunningServer) -> N
     assert server.stats.subscriptions == 0
 
 
-async def test_a_reader_that_is_cut_without_a_word_is_noticed_too(server: RunningServer) -> None:
+async def test_a_reader_that_is_cut_without_a_close_is_noticed_too(server: RunningServer) -> None:
     host, port = server.http.removeprefix("http://").split(":")
     source, writer = await asyncio.open_connection(host, int(port))
     writer.write(
@@ -337,7 +337,7 @@ async def test_a_reader_that_is_cut_without_a_word_is_noticed_too(server: Runnin
     await eventually(lambda: streams(server) == 0)
 
 
-async def test_a_reader_that_does_not_read_is_cut_and_others_go_on() -> None:
+async def test_a_reader_that_does_not_read_is_cut_and_others_continue() -> None:
     async with running_server(
         publish_rate_service=1e6, send_queue_bytes=1_000_000, drain_timeout=300
     ) as server:

@@ -135,7 +135,7 @@ async def test_a_kept_task_is_not_run_again_once_its_owner_ends(
     assert (runs, len(tasks), caplog.records) == (1, 0, [])
 
 
-async def test_a_restart_that_waits_does_not_come_after_the_end(
+async def test_a_pending_restart_does_not_happen_after_the_end(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(tasks_module, "AGAIN_AFTER", 0.01)

@@ -27,7 +27,7 @@ class Clock:
         return self.now
 
 
-def test_nobody_is_asked_before_the_time() -> None:
+def test_no_deadline_fires_early() -> None:
     clock = Clock()
     wheel = Wheel(clock, tick=0.1)
     sleeper = Sleeper()
@@ -40,7 +40,7 @@ def test_nobody_is_asked_before_the_time() -> None:
     assert sleeper.asked == [101.11]
 
 
-def test_who_wants_to_is_asked_again() -> None:
+def test_a_deadline_can_be_renewed() -> None:
     clock = Clock()
     wheel = Wheel(clock)
     sleeper = Sleeper(102.0, 103.0, None)

@@ -96,7 +96,7 @@ class Topic:
 
 
 @pytest.mark.parametrize("streams", [1, 2])
-def test_who_joins_at_any_message_has_the_answer_at_once(streams: int) -> None:
+def test_a_reader_that_joins_at_any_message_has_the_answer_at_once(streams: int) -> None:
     log = Topic(streams, 300).log
     assert len(log) > 150 * streams
     for joined in range(1, len(log) + 1):

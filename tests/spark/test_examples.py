@@ -72,7 +72,7 @@ def test_orders_are_counted_in_windows_of_their_shop(
         assert sum(window["turnover"] for window in windows.values()) == turnover
 
 
-def test_a_job_that_is_watched_tells_its_stages(server: ServerProcess) -> None:
+def test_a_watched_job_reports_its_stages(server: ServerProcess) -> None:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / "watched_job.py"), "100000"],
         env={

@@ -49,7 +49,7 @@ def test_a_row_becomes_the_item_of_a_batch() -> None:
     assert made == {"topic": "a.b", "type": 'a"b', "data": {"x": "ü\x07"}, "ttl": 5, "id": 'i"1'}
 
 
-def test_columns_win_over_options() -> None:
+def test_columns_override_options() -> None:
     encode = encoder(topic="x.y", type="t", ttl=9)
     assert (made := item(encode, topic=None))["topic"] == "x.y"
     assert (made["type"], made["ttl"]) == ("t", 9)

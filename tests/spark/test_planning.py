@@ -141,7 +141,7 @@ def test_small_backlogs_get_all_and_the_rest_is_shared_equally() -> None:
     assert shares == {"a": 5, "b": 2, "c": 5}
 
 
-def test_odd_rows_go_round() -> None:
+def test_rows_left_over_go_to_each_topic_in_turn() -> None:
     backlog = {"a": 9, "b": 9, "c": 9}
     first, turn = share_out(backlog, 1)
     second, turn = share_out(backlog, 1, turn)
@@ -293,7 +293,7 @@ steps = st.lists(
 
 
 @given(steps, st.booleans())
-def test_each_row_is_read_once_in_order_or_said_to_be_lost(
+def test_each_row_is_read_once_in_order_or_reported_as_lost(
     found: list[tuple[str, str, int]], limited: bool
 ) -> None:
     service = Service()

@@ -33,7 +33,9 @@ def told(server: ServerProcess, topic: str, prefix: str = "spark.") -> list[dict
     return [each for each in server.messages(topic) if each["type"].startswith(prefix)]
 
 
-def test_a_batch_job_tells_its_stages_and_tasks(spark: SparkSession, server: ServerProcess) -> None:
+def test_a_batch_job_reports_its_stages_and_tasks(
+    spark: SparkSession, server: ServerProcess
+) -> None:
     with PubSubProgress(spark, "progress.batch", config(server)) as progress:
         spark.range(0, 1_000, 1, 4).repartition(3).count()
     messages = told(server, "progress.batch")
@@ -59,7 +61,7 @@ def test_a_job_shorter_than_the_interval_is_reported_from_start_to_end(
     assert types == ["spark.run.started", "spark.run.ended"]
 
 
-def test_a_running_job_tells_before_it_ends(
+def test_a_running_job_reports_before_it_ends(
     spark: SparkSession, server: ServerProcess, tmp_path: Path
 ) -> None:
     gate = tmp_path / "gate"

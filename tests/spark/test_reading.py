@@ -275,20 +275,20 @@ def test_what_is_forbidden_names_the_topic() -> None:
         peer.fetcher().positions(("dev.*", "org.other.a"))
 
 
-def test_positions_that_are_none_are_refused() -> None:
+def test_invalid_positions_are_refused() -> None:
     strange = [{}, {"positions": [{"topic": "a"}]}, {"positions": None}]
     for body in strange:
         with pytest.raises(ProtocolError):
             Peer(answers=[httpx.Response(200, json=body)]).fetcher().positions(("a",))
 
 
-def test_more_topics_than_the_server_tells_are_refused() -> None:
+def test_more_topics_than_the_server_lists_are_refused() -> None:
     peer = Peer(answers=[httpx.Response(200, json={"positions": [], "has_more": True})])
     with pytest.raises(LimitExceeded, match="narrower patterns"):
         peer.fetcher().positions(("**",))
 
 
-def test_messages_that_are_none_are_refused_without_their_content() -> None:
+def test_invalid_messages_are_refused_without_their_content() -> None:
     broken = message("a", 1, timestamp="s3cret")
     peer = Peer(answers=[httpx.Response(200, json={"messages": [broken]})])
     with pytest.raises(ProtocolError) as caught:

@@ -117,7 +117,7 @@ def report(subject: str, number: int = 0, *, last: bool = False) -> Report:
     return Report(subject, "spark.job.progress", {"number": number}, last)
 
 
-def test_a_newer_report_takes_the_place_of_one_that_waits() -> None:
+def test_a_newer_report_replaces_one_that_waits() -> None:
     stats = ProgressStats()
     waiting = Waiting(stats)
     waiting.put(report("a", 1))

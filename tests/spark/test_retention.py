@@ -10,7 +10,7 @@ from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.spark.retention import main, retention, sustained_rate
 
 
-def test_the_default_of_the_service_carries_65_messages_a_second() -> None:
+def test_the_default_of_the_service_carries_65_messages_per_second() -> None:
     assert int(sustained_rate(100)) == 66
     assert sustained_rate(100, outage=8.5) == 10
 
@@ -35,7 +35,7 @@ def test_what_is_kept_carries_the_rate_it_was_asked_for(rate: float, outage: flo
     ("field", "value"),
     [("rate", 0), ("outage", -1), ("reserve", 0.5), ("topics", 0), ("trigger", float("nan"))],
 )
-def test_what_makes_no_sense_is_refused_by_name(field: str, value: Any) -> None:
+def test_the_error_for_an_absurd_value_names_the_field(field: str, value: Any) -> None:
     with pytest.raises(InvalidOption) as caught:
         retention(**{"rate": 1, field: value})
     assert caught.value.field == field

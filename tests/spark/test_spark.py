@@ -119,7 +119,7 @@ def test_each_action_publishes_equal_rows_again(spark: SparkSession, server: Ser
     assert len(server.messages("jobs.equal")) == 6
 
 
-def test_map_in_arrow_tells_what_each_task_published(
+def test_map_in_arrow_prints_what_each_task_published(
     spark: SparkSession, server: ServerProcess
 ) -> None:
     frame = rows(spark, "jobs.arrow", 500)

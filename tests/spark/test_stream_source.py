@@ -146,7 +146,7 @@ def test_what_is_known_to_wait_is_read_without_asking_again(service: Service) ->
     assert reader.reportLatestOffset() == {"a.x": 31}
 
 
-def test_available_now_ends_where_topics_stood_when_it_began(service: Service) -> None:
+def test_available_now_ends_at_the_positions_at_its_start(service: Service) -> None:
     service.standings = {"a.x": Standing(1, 9)}
     reader = stream(startingOffsets="earliest")
     reader.prepareForTriggerAvailableNow()

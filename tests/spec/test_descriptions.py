@@ -81,7 +81,7 @@ def test_every_path_is_described_with_its_methods() -> None:
     assert described == PATHS
 
 
-def test_every_operation_has_a_name_of_its_own_and_words() -> None:
+def test_every_operation_has_a_unique_name_and_a_description() -> None:
     names = [operation["operationId"] for _, operation in operations()]
     assert len(names) == len(set(names)) == 17
     assert all(operation["summary"] for _, operation in operations())
@@ -95,7 +95,7 @@ def test_every_error_is_a_problem_document() -> None:
                 assert target["content"].keys() == {"application/problem+json"}, (name, status)
 
 
-def test_who_must_wait_is_told_how_long() -> None:
+def test_every_answer_that_asks_to_wait_has_retry_after() -> None:
     for name in ("RateLimited", "ConnectionLimit", "Unavailable"):
         assert "Retry-After" in BUNDLE["components"]["responses"][name]["headers"]
 

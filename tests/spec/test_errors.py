@@ -70,7 +70,7 @@ def test_an_error_and_its_close_code_lead_to_the_same_action() -> None:
             assert errors.close_action(record.close) == record.action, record.code
 
 
-def test_every_error_says_what_it_means_and_what_to_do() -> None:
+def test_every_error_has_a_meaning_and_a_remedy() -> None:
     for code, record in errors.CODES.items():
         assert record.code == code
         assert record.meaning.endswith(".")

@@ -113,7 +113,7 @@ def test_typescript_accepts_what_is_valid_and_nothing_else(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("union", ["ClientFrame", "ServerFrame"])
-def test_an_unknown_frame_type_is_told_from_a_broken_frame(union: str) -> None:
+def test_an_unknown_frame_type_is_distinguished_from_a_broken_frame(union: str) -> None:
     with pytest.raises(ValidationError) as caught:
         adapter(union).validate_python({"type": "teleport"})
     assert caught.value.errors()[0]["type"] == "union_tag_invalid"

@@ -80,7 +80,7 @@ def test_check_shows_a_diff_of_what_drifted_or_was_edited_and_writes_nothing(cop
     assert (copy / "js/src/generated/defaults.ts").read_bytes() == before
 
 
-def test_a_contradiction_in_the_inputs_is_told_in_words(copy: Path) -> None:
+def test_a_contradiction_in_the_inputs_is_explained(copy: Path) -> None:
     lifecycle = copy / "spec/lifecycle.yaml"
     text = lifecycle.read_text(encoding="utf-8").replace("to: connected,", "to: online,", 1)
     lifecycle.write_text(text, encoding="utf-8")
@@ -89,7 +89,7 @@ def test_a_contradiction_in_the_inputs_is_told_in_words(copy: Path) -> None:
     assert failed.stderr == "lifecycle.yaml: unknown name 'online'\n"
 
 
-def test_every_generated_file_says_so_on_its_first_line(written: list[Path]) -> None:
+def test_every_generated_file_is_marked_on_its_first_line(written: list[Path]) -> None:
     for name in written:
         if name.suffix != ".json":
             first, _, _ = (ROOT / name).read_text(encoding="utf-8").partition("\n")

@@ -109,7 +109,7 @@ def test_a_row_after_an_unguarded_one_is_refused() -> None:
     assert "unreachable row" in broken(lambda spec: spec["rows"].append(again))
 
 
-def test_a_pair_that_nobody_speaks_of_is_refused() -> None:
+def test_a_pair_without_a_row_is_refused() -> None:
     assert "neither a row" in broken(lambda spec: spec["faults"].clear())
 
 

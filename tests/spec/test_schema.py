@@ -99,7 +99,7 @@ def test_a_limit_of_the_service_is_a_bound_of_the_schema(limit: int, path: list[
     assert node == limit
 
 
-def test_the_limit_of_a_payload_is_said_where_payloads_are() -> None:
+def test_the_limit_of_a_payload_is_stated_where_payloads_are_described() -> None:
     for name in ("Publication", "PublishRequest"):
         assert (
             f"{LIMITS.max_payload:,} bytes"

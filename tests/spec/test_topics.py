@@ -44,7 +44,7 @@ def test_there_are_enough_cases_and_no_two_are_the_same() -> None:
     assert total >= 220
 
 
-def test_every_case_says_why() -> None:
+def test_every_case_has_a_reason() -> None:
     for group in KEYS:
         assert all(case["why"].strip() for case in TOPICS[group])
 

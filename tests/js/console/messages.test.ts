@@ -40,13 +40,13 @@ test('messages of one millisecond keep the order in which they came', () => {
   assert.deepEqual(shown(buffer), ['c', 'a', 'late']);
 });
 
-test('a gap stands before the next message of its topic, not of another one', () => {
+test('a gap is shown before the next message of its topic, not of another one', () => {
   const buffer = new MessageBuffer(10);
   buffer.add([message('x1', 'x', 1), gap('x', 2, 4), message('y', 'y', 2), message('x5', 'x', 3)]);
   assert.deepEqual(shown(buffer), ['x1', 'y', 'gap x', 'x5']);
 });
 
-test('a gap that nothing follows yet stands at the end, and is told once', () => {
+test('a gap that nothing follows yet is at the end, and is reported once', () => {
   const buffer = new MessageBuffer(10);
   buffer.add([message('x1', 'x', 1), gap('x', 2, 4)]);
   buffer.add([gap('x', 2, 4), gap('x', 6, 6)]);

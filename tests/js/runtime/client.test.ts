@@ -214,7 +214,7 @@ test('wrong arguments are refused before anything is sent', async () => {
   await ps.close();
 });
 
-test('a refused token fails the client, and every call says so', async () => {
+test('a refused token fails the client, and every call reports it', async () => {
   const ps = server.client({ token: 'nonsense' });
   await assert.rejects(ps.connect(), { code: 'token_invalid' });
   assert.equal(ps.state, 'failed');

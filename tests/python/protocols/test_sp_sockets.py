@@ -623,7 +623,7 @@ async def test_one_subscriber_may_have_many_publishers(sub: SubSocket, tmp_path:
         await pub.close()
 
 
-async def test_a_socket_file_is_taken_over_only_from_the_dead(
+async def test_a_socket_file_is_taken_over_only_from_a_dead_process(
     pub: PubSocket, tmp_path: Path
 ) -> None:
     target = url("ipc", tmp_path)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     [(404, b""), (404, b'{"detail": "Not Found"}'), (426, b"Upgrade"), (405, b""), (200, b"<p>")],
 )
 @pytest.mark.parametrize("rest_url", [None, "http://127.0.0.1:9"])
-async def test_an_answer_of_somebody_else_names_an_address_that_was_derived(
+async def test_the_error_for_an_answer_of_another_service_names_a_derived_address(
     respx_mock: respx.MockRouter, status: int, body: bytes, rest_url: str | None
 ) -> None:
     options = read_options("ws://127.0.0.1:21057/ws", OLD, rest_url=rest_url, environ={})

@@ -73,7 +73,7 @@ async def test_messages_after_a_failed_batch_are_reported_as_not_sent(
     assert (last.error.code, last.error.retry_after_ms) == ("rate_limited", 90)
 
 
-async def test_a_batch_of_which_nothing_went_raises(rest: Rest, server: Any) -> None:
+async def test_a_batch_of_which_nothing_was_sent_raises(rest: Rest, server: Any) -> None:
     server.post(BATCH).mock(return_value=problem(403, "forbidden"))
     with pytest.raises(PermissionDenied):
         await rest.publish_many([one()])

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import respx
 
 
-async def test_an_answer_that_is_nobodys_names_the_address_and_how_it_came_about(
+async def test_the_error_for_an_unknown_answer_names_the_address_and_its_origin(
     respx_mock: respx.MockRouter,
 ) -> None:
     respx_mock.get("http://127.0.0.1:24057/v1/topics/a.b/presence").respond(404, text="no")

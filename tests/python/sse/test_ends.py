@@ -74,7 +74,7 @@ async def test_a_full_connection_limit_lets_the_old_stream_go_first(
     assert numbers(await client.next()) == [2]
 
 
-async def test_a_close_that_is_cancelled_closes_the_connections_all_the_same() -> None:
+async def test_a_cancelled_close_still_closes_the_connections() -> None:
     class Carried(httpx.MockTransport):
         closed = False
 

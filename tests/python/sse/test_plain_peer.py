@@ -55,9 +55,7 @@ async def test_a_plain_peer_gets_no_unnecessary_request_for_history(
     assert dict(stream.request.url.params) == {"topics": "a"}
 
 
-async def test_requests_that_are_overtaken_get_an_answer_all_the_same(
-    client: Client, plain: Peer
-) -> None:
+async def test_requests_that_are_overtaken_still_get_an_answer(client: Client, plain: Peer) -> None:
     await client.authenticate()
     first = await client.subscribe(SubscribeFrame(topics=["a"]))
     plain.gate = asyncio.Event()
@@ -74,7 +72,7 @@ async def test_requests_that_are_overtaken_get_an_answer_all_the_same(
     assert [m.timestamp for m in answer.history or []] == [6]
 
 
-async def test_a_plain_peer_says_at_the_stream_that_the_token_is_bad(
+async def test_a_plain_peer_reports_a_bad_token_when_the_stream_opens(
     client: Client, plain: Peer
 ) -> None:
     await client.authenticate()

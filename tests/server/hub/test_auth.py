@@ -189,7 +189,7 @@ async def test_a_new_token_that_is_bad_leaves_the_old_one_in_force() -> None:
     assert alice.hear_one("pong")
 
 
-async def test_a_new_token_is_asked_again_what_it_may() -> None:
+async def test_the_permissions_of_a_new_token_are_checked_again() -> None:
     rig = Rig()
     alice = await rig.client("alice")
     alice.subscribe("a", "b", "c.*")

@@ -30,7 +30,7 @@ async def test_a_silent_client_is_pinged_and_then_given_up() -> None:
     assert bob.presence() == [("presence.leave", "alice")]
 
 
-async def test_any_byte_counts_as_a_sign_of_life() -> None:
+async def test_any_byte_counts_as_a_heartbeat() -> None:
     rig = Rig(program_timeout=0)
     alice = await rig.client("alice")
     for _ in range(20):

@@ -83,7 +83,7 @@ async def test_only_the_server_announces_presence(kind: str) -> None:
     assert service.hear_one("error")["code"] == "forbidden"
 
 
-async def test_presence_needs_a_member_and_a_right() -> None:
+async def test_presence_needs_a_member_and_a_permission() -> None:
     rig = Rig()
     rig.rules.unreadable = lambda identity, topic: topic == "closed"
     alice = await rig.client("alice")
@@ -226,7 +226,7 @@ async def test_presence_can_be_declined() -> None:
     assert alice.presence() == [("presence.leave", "bob")]
 
 
-async def test_a_stream_hears_presence_as_a_list_and_is_a_member_only_if_it_says_so() -> None:
+async def test_a_stream_receives_presence_as_a_list_and_is_a_member_only_on_request() -> None:
     rig = Rig()
     quiet = await rig.client("quiet", STREAM)
     loud = await rig.client("loud", STREAM)

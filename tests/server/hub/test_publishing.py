@@ -23,7 +23,7 @@ async def test_a_message_reaches_all_subscribers_and_its_publisher() -> None:
     assert eve.messages() == []
 
 
-async def test_the_sender_is_never_the_clients_word() -> None:
+async def test_the_sender_never_comes_from_the_client() -> None:
     rig = Rig()
     alice = await rig.client("alice:service")
     alice.subscribe("a")
@@ -108,7 +108,7 @@ async def test_publishing_is_checked_against_the_rules() -> None:
     assert "ref" not in error
 
 
-async def test_the_publish_rate_is_kept_and_tells_when_to_come_again() -> None:
+async def test_the_publish_rate_is_limited_and_the_error_has_the_time_to_wait() -> None:
     rig = Rig(publish_rate_user=10, publish_rate_service=100)
     alice, bot = await rig.client("alice"), await rig.client("bot:service")
     for peer, rate in ((alice, 10), (bot, 100)):

@@ -27,7 +27,7 @@ async def test_history_is_paged_within_its_limits() -> None:
     assert caught.value.code == "invalid_option"
 
 
-async def test_reading_needs_a_valid_topic_and_a_right() -> None:
+async def test_reading_needs_a_valid_topic_and_a_permission() -> None:
     rig = Rig()
     rig.rules.unreadable = lambda identity, topic: True
     for topic, code in (("a", "forbidden"), ("a.*", "invalid_topic")):

@@ -167,7 +167,7 @@ async def test_another_version_of_the_mesh_is_refused() -> None:
         assert one.mesh.counts.refused == 1
 
 
-async def test_a_node_that_dials_itself_notices_and_goes_on() -> None:
+async def test_a_node_that_dials_itself_notices_and_continues() -> None:
     address = f"127.0.0.1:{free_port()}"
     async with node(address, mesh_listen=address) as one, node(address) as two:
         await until(lambda: one.mesh.peers == two.mesh.peers == 1)
@@ -348,7 +348,7 @@ async def test_a_flood_of_one_peer_delays_others_only_briefly() -> None:
         assert two.mesh.counts.unwanted > 1000
 
 
-async def test_connections_that_never_greet_are_bounded() -> None:
+async def test_connections_that_never_send_a_hello_are_bounded() -> None:
     async with node(mesh_key=KEY, mesh_ack_timeout=20_000, mesh_heartbeat=60_000) as one:
         peers = [seed_peer(one.url) for _ in range(260)]
         opened = [await each.__aenter__() for each in peers]

@@ -49,7 +49,7 @@ async def test_messages_of_one_publisher_keep_their_order_across_nodes() -> None
 
 
 @pytest.mark.statement("Z-06", "Z-07")
-async def test_nodes_that_know_one_find_all_others_with_one_connection_a_pair() -> None:
+async def test_nodes_that_know_one_find_all_others_with_one_connection_per_pair() -> None:
     async with nodes(5) as found:
         assert [each.mesh.peers for each in found] == [4] * 5
         # One connection per pair, even if both sides dialed.
@@ -57,9 +57,7 @@ async def test_nodes_that_know_one_find_all_others_with_one_connection_a_pair() 
 
 
 @pytest.mark.statement("Z-12", "Z-13", "Z-14")
-async def test_a_message_goes_to_interested_nodes_alone_until_their_last_subscriber_leaves() -> (
-    None
-):
+async def test_a_message_goes_only_to_interested_nodes_until_their_last_subscriber_leaves() -> None:
     async with nodes(3) as (one, two, three), one.client() as publisher, two.client() as client:
         first = await client.subscribe("demo.a")
         second = await client.subscribe("demo.a")

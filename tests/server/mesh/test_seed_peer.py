@@ -159,9 +159,7 @@ async def test_heartbeats_go_both_ways_and_a_silent_peer_is_dead_after_three() -
         assert (one.mesh.counts.lost, one.mesh.counts.refused) == (1, 0)
 
 
-async def test_a_peer_that_says_nothing_at_first_is_taken_for_a_plain_one_and_dialed_again() -> (
-    None
-):
+async def test_a_peer_that_is_silent_at_first_is_taken_for_a_plain_one_and_dialed_again() -> None:
     async with seed_listener() as (address, peers), node(address) as one:
         async with asyncio.timeout(BOUND):
             peer = await peers.get()

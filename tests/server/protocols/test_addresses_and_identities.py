@@ -43,7 +43,7 @@ def test_another_address_is_refused_with_its_forms(text: str) -> None:
         load({"event_stream": text or "?"})
 
 
-async def test_the_ready_line_says_where_each_listener_is(tmp_path: Path) -> None:
+async def test_the_ready_line_has_the_address_of_each_listener(tmp_path: Path) -> None:
     async with running_server(event_stream="0", hub=f"unix:{tmp_path / 'hub'}") as server:
         line = json.loads(ready_line(server.server))
         assert line["event_stream"].startswith("events://127.0.0.1:")
@@ -101,7 +101,9 @@ def test_an_unauthenticated_client_may_only_use_what_rules_grant_to_it(tmp_path:
         assert not policy.may_publish(NOBODY, topic)
 
 
-async def test_a_listener_without_an_identity_says_so(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_listener_without_an_identity_logs_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     with caplog.at_level(logging.WARNING):
         async with running_server(hub="0"):
             pass

@@ -32,7 +32,7 @@ async def all_on(**settings: Any) -> AsyncGenerator[RunningServer]:
         yield server
 
 
-async def test_the_clients_of_all_protocols_hear_each_other() -> None:
+async def test_the_clients_of_all_protocols_receive_each_others_messages() -> None:
     async with all_on() as server:
         urls = server.server.others
         async with (

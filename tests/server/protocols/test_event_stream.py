@@ -250,7 +250,7 @@ async def test_a_unix_socket_serves_its_owner_and_replaces_a_stale_file(tmp_path
                 assert await two.next() == (b"a", b"x")
 
 
-async def test_with_a_certificate_the_listener_speaks_tls(tmp_path: Path) -> None:
+async def test_with_a_certificate_the_listener_uses_tls(tmp_path: Path) -> None:
     authority, chain, key = trustme.CA(), tmp_path / "chain.pem", tmp_path / "key.pem"
     issued = authority.issue_cert("127.0.0.1")
     chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))

@@ -97,7 +97,7 @@ async def test_an_empty_subscribe_gets_no_id_and_an_empty_publish_reaches_no_cli
         assert await peer.publish(b"x") == 0
 
 
-async def test_a_publisher_hears_itself_if_it_is_subscribed() -> None:
+async def test_a_publisher_receives_its_own_messages_if_it_is_subscribed() -> None:
     async with relay() as (_, url), hub(url) as peer:
         await peer.subscribe(b"a")
         peer.request(2, names(b"a") + b"\0\0\0\x01x")

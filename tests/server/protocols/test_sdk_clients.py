@@ -79,7 +79,7 @@ async def test_topics_of_a_hub_subscription_come_and_go() -> None:
         assert (await messages.recv(timeout=20)).topic == "demo.b"
 
 
-async def test_the_command_line_speaks_with_the_server(
+async def test_the_command_line_works_with_the_server(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     async with serving() as server:

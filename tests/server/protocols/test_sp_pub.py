@@ -94,14 +94,14 @@ async def test_another_peer_is_closed(hello: bytes, reason: str) -> None:
         assert server.stats.broken == {f"sp_pub.{reason}": 1}
 
 
-async def test_a_subscriber_that_says_no_hello_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_subscriber_that_sends_no_hello_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pubsub_server.listeners.sp_pub.listener.HELLO_SECONDS", 0.05)
     async with feed() as server, dialed(server, SUB[:3]) as peer:
         assert await peer.ended() == PUB
         assert server.stats.broken == {"sp_pub.no_hello": 1}
 
 
-async def test_a_subscriber_without_rights_gets_nothing() -> None:
+async def test_a_subscriber_without_permission_gets_nothing() -> None:
     alice = {"sp_pub": {"user": "alice", "orgs": ["acme"]}}
     async with (
         feed(listener_identities=alice) as server,

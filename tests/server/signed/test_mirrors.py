@@ -117,7 +117,7 @@ async def test_a_forged_message_of_a_bee_node_is_dropped_and_the_topic_reopens()
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_bee_node_that_is_not_there_at_first_is_mirrored_later() -> None:
+async def test_a_bee_node_that_is_unreachable_at_first_is_mirrored_later() -> None:
     later = Bee()
     later.url = f"ws://127.0.0.1:{free_port()}/pubsub/"
     async with mirror(later) as server, serve(later.serve, "127.0.0.1", urlsplit(later.url).port):
@@ -202,7 +202,7 @@ async def test_a_mirror_needs_an_identity_that_may_publish(tmp_path: Path) -> No
         ({"signed_upstream_topics": [OWNER_HEX + ":"]}, "is not OWNER:ID with 40 hex digits"),
     ],
 )
-def test_a_wrong_setting_says_what_is_wrong(given: dict[str, Any], said: str) -> None:
+def test_the_error_for_a_wrong_setting_names_the_problem(given: dict[str, Any], said: str) -> None:
     right = {
         "dev": True,
         "signed": True,

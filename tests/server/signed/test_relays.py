@@ -275,7 +275,7 @@ async def test_a_broker_that_names_another_owner_is_rejected() -> None:
         assert server.stats.broken == {"signed.forged_by_broker": 1}
 
 
-async def test_a_broker_that_is_not_there_is_answered_with_502() -> None:
+async def test_an_unreachable_broker_is_answered_with_502() -> None:
     async with node() as server, literal_broker() as broker:
         gone = Broker()
         gone.port = broker.port

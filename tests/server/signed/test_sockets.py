@@ -116,7 +116,7 @@ async def test_the_parameters_of_a_publisher_are_read_in_every_spelling(
         ("", 400, "1 to 1024"),
     ],
 )
-async def test_wrong_parameters_are_refused_before_the_upgrade_whoever_came_before(
+async def test_wrong_parameters_are_refused_before_the_upgrade(
     rest: str, status: int, said: str
 ) -> None:
     async with node() as server, publisher(server):
@@ -316,7 +316,7 @@ async def test_a_signed_message_of_hip_56_reaches_signed_sockets_as_its_frame(vi
         ({**GOOD, "payload": "x" * 4097}, "data.payload"),
     ],
 )
-async def test_a_forged_message_is_refused_before_any_subscriber_hears_it(
+async def test_a_forged_message_is_refused_before_any_subscriber_receives_it(
     via: Any, data: Any, field: str
 ) -> None:
     async with node() as server, socket(server) as one, client(server) as ps:

@@ -59,7 +59,7 @@ async def test_a_socket_is_not_read_while_its_token_is_checked(server: Server) -
     assert {answer["type"] for answer in answers[1:]} == {"published"}
 
 
-async def test_a_socket_whose_token_is_refused_hears_so_and_its_slot_is_free(
+async def test_a_socket_whose_token_is_refused_gets_the_reason_and_its_slot_is_free(
     server: Server,
 ) -> None:
     async with raw(server) as peer:

@@ -39,7 +39,7 @@ async def test_an_idle_connection_has_no_parser_of_its_own(server: Server) -> No
         assert (connection.pending, connection.waiting, connection.backlog) == (None, None, None)
 
 
-async def test_a_client_that_answers_pings_lives_on() -> None:
+async def test_a_client_that_answers_pings_stays_connected() -> None:
     async with (
         # Half of the timeout is what a busy machine may take for one answer.
         serving(server_ping_interval=100, presence_timeout=8_000) as server,
@@ -96,7 +96,7 @@ async def test_tls_is_served() -> None:
         assert (await alice.hear())["message"]["data"] == "x" * 200_000
 
 
-async def test_a_stopped_listener_says_good_bye() -> None:
+async def test_a_stopped_listener_sends_close_frames() -> None:
     async with serving() as server:
         async with client(server) as alice, client(server, None) as stranger:
             stop = asyncio.create_task(server.stop())

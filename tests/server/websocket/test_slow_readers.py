@@ -7,7 +7,7 @@ import orjson
 from tests.server.websocket_rig import client, raw, serving
 
 
-async def test_a_slow_consumer_is_cut_the_others_go_on_and_it_catches_up() -> None:
+async def test_a_slow_consumer_is_cut_the_others_continue_and_it_catches_up() -> None:
     async with serving(send_queue_bytes=300_000) as server:
         async with raw(server) as slow, client(server, "quick") as quick:
             slow.writer.get_extra_info("socket").setsockopt(1, 8, 4096)

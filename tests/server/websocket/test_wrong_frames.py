@@ -58,7 +58,9 @@ async def test_a_giant_frame_is_refused_by_its_header(server: Server, length: in
     await still_serving(server)
 
 
-async def test_a_stranger_may_send_less_than_a_friend(server: Server) -> None:
+async def test_an_unauthenticated_client_may_send_less_than_an_authenticated_one(
+    server: Server,
+) -> None:
     size = server.settings.max_payload + listener.FRAME_EXTRA
     async with raw(server) as peer:
         peer.frame(b"x" * (size + 1))
