@@ -1,8 +1,8 @@
-# Every target sets up what it needs; `make` alone lists them.
+# Each target sets up what it needs. `make` without a target lists them.
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 
-# The first of these that runs and is new enough makes the environment.
+# The first of these that works and is new enough creates the environment.
 ifndef PYTHON
 PYTHON := $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; do \
           $$p -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$p && break; done)
@@ -11,12 +11,12 @@ BIN := .venv/bin
 NODE_BIN := node_modules/.bin
 PINS := requirements/constraints.txt
 CORES := $(shell nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 2)
-# uv trusts what the system trusts, and asks the index that pip is configured with.
+# uv uses the certificates of the system and the index of pip's configuration.
 export UV_SYSTEM_CERTS := true
 ifdef PIP_INDEX_URL
 export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
-# Programs that the tests start would compile every module again each time.
+# Otherwise, programs that the tests start compile each module again.
 unexport PYTHONDONTWRITEBYTECODE
 
 COMMA := ,

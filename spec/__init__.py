@@ -1,1 +1,1 @@
-"""The single source of the suite's wire, lifecycle, errors and defaults, and its compiler."""
+"""The single source of the wire types, lifecycle, errors and defaults, and its compiler."""

@@ -1,9 +1,9 @@
-"""Writes all that comes from spec/: code for both languages, tables and diagrams of the docs.
+"""Writes the files that are generated from spec/: code, and tables and diagrams of the docs.
 
 Usage: python spec/generate.py [--check]
 
-With --check nothing is written: a unified diff shows what drifted, and the exit code is 1. Where
-the inputs contradict themselves nothing is written either, and the exit code is 2.
+With --check it writes nothing; if a file differs, it prints a unified diff and exits with 1. If the
+inputs contradict themselves, it writes nothing and exits with 2.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""One module an output kind; `outputs.py` says which file comes from which."""
+"""The emitters, one module per kind of output; `outputs.py` lists the generated files."""

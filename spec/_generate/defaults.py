@@ -1,4 +1,4 @@
-"""Reads defaults.yaml; the comment of a line is the documentation of its constant."""
+"""Reads defaults.yaml; the comment on a line documents its constant."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Constant:
 
 @dataclass(frozen=True)
 class Group:
-    """The defaults under one key of the file."""
+    """The defaults under a key of the file."""
 
     name: str
     title: str
@@ -41,7 +41,7 @@ class Group:
 
 
 def load(path: Path) -> tuple[Group, ...]:
-    """Reads and checks a file of defaults."""
+    """Read and check a file of defaults."""
     text = path.read_text(encoding="utf-8")
     comments: dict[tuple[str, str], str] = {}
     group = ""

@@ -1,4 +1,4 @@
-"""Pages of the site: the table of errors, and the lifecycle as text, diagram and table."""
+"""Writes the pages about errors and the lifecycle."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def errors(table: Errors) -> str:
 
 
 def _code_and_meaning(record: Record) -> tuple[str, str]:
-    """The first two cells of an error: its code and class, its meaning and remedy."""
+    """The first two cells of an error: code and class, then meaning and remedy."""
     return (
         f'<a id="{record.code}"></a>`{record.code}`<br>`{record.error}`',
         f"{record.meaning}<br>→ {record.remedy}",
@@ -106,7 +106,7 @@ def _code_and_meaning(record: Record) -> tuple[str, str]:
 
 
 def lifecycle(machine: Lifecycle, groups: tuple[Group, ...], prose: str) -> str:
-    """The page `docs/lifecycle.md`: the hand-written prose, then what the table says."""
+    """The page `docs/lifecycle.md`: handwritten text, then the diagram and the table."""
     values = {constant.name: constant.value for group in groups for constant in group.constants}
     out = [
         header("spec/lifecycle.yaml and spec/lifecycle.md"),

@@ -1,4 +1,4 @@
-"""The HTTP description in one file, as the server hands it out: nothing refers outside."""
+"""Writes the HTTP description as one file without external references; the server sends it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _INSIDE = "#/components/schemas/"
 
 
 def bundle(description: Path, schema: Path) -> str:
-    """The JSON of an OpenAPI document with every type that it needs under `components`."""
+    """The JSON of an OpenAPI document, with the types that it uses under `components`."""
     source: Json = yaml.safe_load(description.read_text(encoding="utf-8"))
     definitions: dict[str, Json] = json.loads(schema.read_text(encoding="utf-8"))["$defs"]
     wanted: set[str] = set()
@@ -36,7 +36,7 @@ def bundle(description: Path, schema: Path) -> str:
 
 
 def _inside(node: Json, wanted: set[str]) -> Json:
-    """The same node with references to components; collects the names of the types."""
+    """This node with references to components; adds the names of its types to the set."""
     if isinstance(node, dict):
         return {key: _inside(value, wanted) for key, value in node.items()}
     if isinstance(node, list):

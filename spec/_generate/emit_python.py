@@ -1,4 +1,4 @@
-"""Python code of the lifecycle, the errors and the defaults."""
+"""Writes Python code for the lifecycle, errors and defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TypeScript code of the errors and the defaults."""
+"""Writes TypeScript code for the errors and defaults."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from spec._generate.defaults import Constant, Group
     from spec._generate.errors import Errors, Record
 
-# Errors that the client makes without further words. All others come with a message of their own,
-# so that their meaning need not be loaded into every page.
+# Errors that the client raises without a message. All others have their own message, so pages don't
+# load their meaning.
 _SAID_ALONE = frozenset({"closed", "outcome_unknown"})
 
 
@@ -112,7 +112,7 @@ def errors(table: Errors) -> str:
 
 
 def defaults(groups: tuple[Group, ...]) -> str:
-    """The module `generated/defaults.ts`: those of a client, which it takes as a whole."""
+    """The module `generated/defaults.ts`: the defaults of a client, as one object."""
     group = next(group for group in groups if group.name == "client")
     out = [header("//", "spec/defaults.yaml"), ""]
     out += [f"/** {group.doc}. */", f"export interface {group.title} {{"]
@@ -125,7 +125,10 @@ def defaults(groups: tuple[Group, ...]) -> str:
 
 
 def limits(groups: tuple[Group, ...]) -> str:
-    """The module `generated/limits.ts`: those of the service, of which a program keeps a few."""
+    """The module `generated/limits.ts`: the limits of the service.
+
+    Separate constants, so that a bundler keeps only those that a program uses.
+    """
     group = next(group for group in groups if group.name == "limits")
     out = [header("//", "spec/defaults.yaml"), "", f"/** {group.doc}. */", ""]
     for constant in group.constants:
@@ -139,5 +142,5 @@ def _constant_doc(constant: Constant, indent: str) -> list[str]:
 
 
 def _words(record: Record) -> list[str]:
-    """The remedy, and the meaning where the client itself says no more."""
+    """The remedy, and the meaning if the client raises this error without a message."""
     return [record.remedy, record.meaning] if record.code in _SAID_ALONE else [record.remedy]

@@ -1,4 +1,4 @@
-"""The page of the site on every type of the wire, with an example of each."""
+"""Writes the page about the wire types, with an example of each."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Record:
     close: int | None = None
 
     def said(self, spell: Callable[[str, str], str]) -> Record:
-        """The same, each name in its words spelled as a language spells it."""
+        """This error with the names in its texts in the spelling of a language."""
 
         def put(text: str) -> str:
             return _NAME.sub(lambda name: spell(name[1], name[2] or ""), text)
@@ -62,41 +62,41 @@ class Errors:
 
     @property
     def wire(self) -> tuple[str, ...]:
-        """Codes that a server sends."""
+        """The codes that a server sends."""
         return tuple(record.code for record in self.codes if record.scope == "wire")
 
     @property
     def client(self) -> tuple[str, ...]:
-        """Codes that only the SDK raises."""
+        """The codes that only the SDK raises."""
         return tuple(record.code for record in self.codes if record.scope == "client")
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the exception classes, each once."""
+        """The names of the exception classes, without duplicates."""
         return tuple(dict.fromkeys(record.error for record in self.codes))
 
     def said(self, spell: Callable[[str, str], str]) -> Errors:
-        """The same, each name in the words spelled as a language spells it.
+        """This table with the names in its texts in the spelling of a language.
 
         Args:
-            spell: Gets a name in snake case and the value it stands with, or nothing.
+            spell: Converts a name in snake case and its value, which may be empty.
         """
         return replace(self, codes=tuple(record.said(spell) for record in self.codes))
 
     def of(self, name: str) -> tuple[Record, ...]:
-        """The codes of a class: first the one it is called by, else in the order of the file."""
+        """The codes of a class: first the one that names it, then in the order of the file."""
         usual = re.sub(r"(?<=.)([A-Z])", r"_\1", name).lower()
         codes = (record for record in self.codes if record.error == name)
         return tuple(sorted(codes, key=lambda record: record.code != usual))
 
 
 def load(path: Path) -> Errors:
-    """Reads and checks an error file."""
+    """Read and check an error file."""
     return compile_errors(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def compile_errors(spec: dict[str, Any]) -> Errors:
-    """Checks the table; raises SpecError naming the code at fault."""
+    """Check the table. Raises SpecError, which names the invalid code."""
     codes = tuple(Record(code=code, **row) for code, row in spec["codes"].items())
     closes = tuple(
         Close(row["from"], row["to"], row["action"], row["meaning"]) for row in spec["close_codes"]

@@ -1,4 +1,4 @@
-"""Reads and checks lifecycle.yaml; its sugar becomes plain rows for each state and event."""
+"""Reads and checks lifecycle.yaml; expands its short forms into a row per state and event."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 
 class SpecError(Exception):
-    """An input of the generator contradicts itself; the message names the file and the place."""
+    """An input of the generator contradicts itself; the message names the file and position."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """One way out of a state on an event; it fires when all its guards hold.
+    """A transition from a state at an event; it applies if all its guards hold.
 
     Attributes:
-        guards: What it asks.
-        before: Its steps before the change of state is reported.
-        to: The state that it leads to.
-        actions: Its steps after that.
+        guards: Conditions that must hold.
+        before: Steps before the change of state is reported.
+        to: The next state.
+        actions: Steps after the change of state.
     """
 
     guards: tuple[str, ...]
@@ -36,7 +36,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Guard:
-    """A question that rows ask; ``of_event``: of the event, not of the session alone."""
+    """A condition of rows. With ``of_event`` it depends on the event, not only on the session."""
 
     of_event: bool
     means: str
@@ -44,7 +44,10 @@ class Guard:
 
 @dataclass(frozen=True)
 class Lifecycle:
-    """The compiled machine. A cell without rows is ignored; a pair without a cell is a fault."""
+    """The compiled machine.
+
+    An event whose cell has no rows is ignored; a pair without a cell is a fault.
+    """
 
     initial: str
     final: tuple[str, ...]
@@ -68,7 +71,7 @@ class Lifecycle:
         return tuple(self.sources)
 
     def rows(self) -> Iterator[tuple[str, str, Row]]:
-        """Every row with its state and event."""
+        """All rows with their states and events."""
         for state, cells in self.table.items():
             for event, rows in cells.items():
                 for row in rows:
@@ -76,17 +79,17 @@ class Lifecycle:
 
     @property
     def guards(self) -> tuple[str, ...]:
-        """Every guard, sorted."""
+        """All guards, sorted."""
         return tuple(sorted({guard for _, _, row in self.rows() for guard in row.guards}))
 
     @property
     def actions(self) -> tuple[str, ...]:
-        """Every action but those that start or stop a timer, sorted."""
+        """All actions except those that start or stop a timer, sorted."""
         return tuple(sorted(self._done() - set(self.timer_steps)))
 
     @property
     def timer_steps(self) -> tuple[str, ...]:
-        """Every action that starts (`+ping`) or stops (`-ping`) a timer, sorted."""
+        """All actions that start (`+ping`) or stop (`-ping`) a timer, sorted."""
         return tuple(sorted(action for action in self._done() if action[0] in "+-"))
 
     def _done(self) -> set[str]:
@@ -94,12 +97,12 @@ class Lifecycle:
 
 
 def load(path: Path) -> Lifecycle:
-    """Reads and checks a lifecycle file."""
+    """Read and check a lifecycle file."""
     return compile_lifecycle(yaml.safe_load(path.read_text(encoding="utf-8")))
 
 
 def compile_lifecycle(spec: dict[str, Any]) -> Lifecycle:
-    """Expands the sugar and checks the table; raises SpecError on any contradiction."""
+    """Expand the short forms and check the table. Raises SpecError for a contradiction."""
     states: dict[str, dict[str, str]] = spec["states"]
     sources: dict[str, str] = spec["events"]
     _check_names(spec)

@@ -1,4 +1,4 @@
-"""TypeScript code of the lifecycle: one function for each event, which calls guards and actions."""
+"""Writes TypeScript code for the lifecycle: a function per event, calling guards and actions."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _Way: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tupl
 def lifecycle(machine: Lifecycle) -> str:
     """The module `generated/lifecycle.ts`.
 
-    A final state has no events, and a fault cannot happen: neither is asked for.
+    Final states, which have no events, and faults, which cannot happen, are left out.
     """
     public = dict.fromkeys(machine.public.values())
     out = [
         header("//", "spec/lifecycle.yaml"),
         "",
-        *union("State", machine.states, "Where a session stands, as the lifecycle sees it."),
-        *union("PublicState", public, "Where a session stands, as users see it."),
+        *union("State", machine.states, "State of a session in the lifecycle."),
+        *union("PublicState", public, "State of a session that users see."),
         *union("Timer", machine.timers, "The timers of the lifecycle."),
         f"export const INITIAL: State = {single(machine.initial)};",
         "",
@@ -119,7 +119,7 @@ def _event(machine: Lifecycle, event: str) -> list[str]:
 
 
 def _ways(rows: Iterable[Row], state: str) -> tuple[_Way, ...]:
-    """The rows of a state, without its name; a fork is one row again."""
+    """The rows of a state, without its name; a fork is one row."""
     ways: list[_Way] = []
     for row in rows:
         to = () if row.to == state else (row.to,)
@@ -133,7 +133,7 @@ def _ways(rows: Iterable[Row], state: str) -> tuple[_Way, ...]:
 
 
 def _chain(machine: Lifecycle, ways: Sequence[_Way]) -> list[str]:
-    """The first way whose guards hold."""
+    """The first transition whose guards hold."""
     (guards, before, to, actions), *rest = ways
     body = [*_steps(before), *_change(to), *_steps(actions)]
     asked = " && ".join(

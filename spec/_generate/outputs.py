@@ -1,4 +1,4 @@
-"""Which file comes from which input, and how its text is put in order."""
+"""Lists the generated files with their inputs and formatters."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def outputs(root: Path) -> Iterator[tuple[Path, str]]:
-    """Every generated file of the repository with its text."""
+    """All generated files of the repository with their text."""
     spec = root / "spec"
     schema = spec / "pubsub.schema.json"
     machine = lifecycle.load(spec / "lifecycle.yaml")
@@ -64,7 +64,7 @@ def outputs(root: Path) -> Iterator[tuple[Path, str]]:
 
 
 def ruff(root: Path, path: Path, text: str) -> str:
-    """Python text with imports and format as the repository has them."""
+    """Python text with the import order and format of the repository."""
     ruff_ = [sys.executable, "-m", "ruff"]
     named = ["--stdin-filename", str(path), "-"]
     sort = ["check", "--fix-only", "--quiet", "--select", "I"]

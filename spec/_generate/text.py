@@ -1,4 +1,4 @@
-"""Small helpers that every emitter needs."""
+"""Helpers of all emitters."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def quoted(text: str) -> str:
-    """A string literal that Python and TypeScript both read."""
+    """A string literal that is valid in Python and TypeScript."""
     return json.dumps(text, ensure_ascii=False)
 
 
 def single(text: str) -> str:
-    """A TypeScript string literal in single quotes where the text has none."""
+    """A TypeScript string literal, in single quotes if the text contains none."""
     return quoted(text) if "'" in text else "'" + quoted(text)[1:-1].replace('\\"', '"') + "'"
 
 
@@ -26,17 +26,17 @@ def camel(name: str) -> str:
 
 
 def python_name(name: str, value: str) -> str:
-    """A name of the SDK in words, as Python spells it; ``value`` may be empty."""
+    """A name of the SDK in a text, in Python's spelling; ``value`` may be empty."""
     return f"`{name}={value}`" if value else f"`{name}`"
 
 
 def typescript_name(name: str, value: str) -> str:
-    """A name of the SDK in words, as TypeScript spells it; ``value`` may be empty."""
+    """A name of the SDK in a text, in TypeScript's spelling; ``value`` may be empty."""
     return f"`{camel(name)}: {value.lower()}`" if value else f"`{camel(name)}`"
 
 
 def both_names(name: str, value: str) -> str:
-    """A name of the SDK in words for readers of both languages."""
+    """A name of the SDK in a text for readers of both languages."""
     return f"{python_name(name, value)} ({typescript_name(name, value)} in TypeScript)"
 
 

@@ -1,7 +1,7 @@
-"""Draws traces of `spec/traces/streams/` as timelines: who sends what, and what a program shows.
+"""Draws traces of `spec/traces/streams/` as timelines: the frames, and the text of the program.
 
-Each picture has three lifelines, from left to right in the direction of the answer, and one row for
-each step of the trace. A reader's picture ends with the text that the program shows.
+Each picture has three lifelines, in the direction of the answer from left to right, and a row per
+step of the trace. The picture of a reader ends with the text that the program shows.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ text { font: 12px system-ui, sans-serif; fill: var(--ink); text-anchor: middle; 
 
 
 def pictures(traces: Path) -> Mapping[str, str]:
-    """Every timeline as SVG, by the name of its file."""
+    """All timelines as SVG, by file name."""
     drawn: dict[str, str] = {}
     for name, source in PICTURES.items():
         trace = json.loads((traces / f"{source}.json").read_text(encoding="utf-8"))
@@ -64,7 +64,7 @@ def pictures(traces: Path) -> Mapping[str, str]:
 
 @dataclass(slots=True)
 class _Timeline:
-    """A picture that grows downwards."""
+    """A picture that grows at the bottom."""
 
     heads: Sequence[str]
     title: str
@@ -87,14 +87,14 @@ class _Timeline:
         self.height += ROW
 
     def note(self, line: int, label: str) -> None:
-        """A remark on a lifeline."""
+        """A note on a lifeline."""
         self._label()
         y = self.height + 18
         self.shapes.append(f'<text class="note" x="{LINES[line]}" y="{y}">{_text(label)}</text>')
         self.height += ROW - 6
 
     def view(self, line: int, text: str, *, stale: bool = False) -> None:
-        """The text as it is now, on a lifeline."""
+        """The present text, on a lifeline."""
         x, y = LINES[line] - 118, self.height - 2
         said = f"{text}  (stale)" if stale else text
         self.shapes.append(
@@ -105,7 +105,7 @@ class _Timeline:
         self.height += BOX + 4
 
     def _label(self) -> None:
-        """The time of this row, where it is not that of the row above."""
+        """The time of this row, if it differs from the row above."""
         if self.at == self._labelled:
             return
         self._labelled = ms = self.at
@@ -132,7 +132,7 @@ class _Timeline:
 
 
 def _reader(trace: Mapping[str, Any]) -> str:
-    """What the reader of a trace receives, and what its program gets."""
+    """The frames that the reader of a trace receives, and the events of its program."""
     picture = _Timeline(("topic", "reader", "your program"), trace["description"])
     shown: tuple[str, bool] = ("", False)
     ignored = 0
@@ -160,7 +160,7 @@ def _reader(trace: Mapping[str, Any]) -> str:
 
 
 def _event(picture: _Timeline, effect: Mapping[str, Any]) -> None:
-    """One event that a reader gives its program."""
+    """An event that a reader passes to its program."""
     match effect["kind"]:
         case "heal":
             picture.arrow(1, 0, "requests the history")
@@ -177,7 +177,7 @@ def _event(picture: _Timeline, effect: Mapping[str, Any]) -> None:
 
 
 def _writer(trace: Mapping[str, Any]) -> str:
-    """What the program writes, what is published, and what readers ask for."""
+    """The parts that a program writes, the published messages, and the requests of readers."""
     picture = _Timeline(("your program", "writer", "topic"), trace["description"])
     for step in trace["steps"]:
         ((name, given),) = step["in"].items()
@@ -203,7 +203,7 @@ def _writer(trace: Mapping[str, Any]) -> str:
 
 
 def _frame(message: Mapping[str, Any], *, epochs: bool = False, texts: bool = True) -> str:
-    """A frame in a few words."""
+    """A short description of a frame."""
     kind, data = message["type"], message["data"]
     if kind == "token":
         label = f"token {data['index']}" + (f" “{data['content']}”" if texts else "")

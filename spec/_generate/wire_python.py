@@ -1,4 +1,4 @@
-"""Python types of the wire, by datamodel-code-generator."""
+"""Writes Python wire types with datamodel-code-generator."""
 
 from __future__ import annotations
 

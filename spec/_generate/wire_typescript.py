@@ -1,7 +1,7 @@
-"""TypeScript types of the wire: an interface or alias and a guard for every definition.
+"""Writes TypeScript wire types: an interface or alias and a guard for each definition.
 
-What frames are made of is one module, what only HTTP carries another, so that pages which speak no
-HTTP load none of it. A guard is data: the text that `js/src/wire/guard.ts` reads.
+The types of frames are one module, and those of HTTP another, so that pages without HTTP don't load
+them. A guard is data: a text that `js/src/wire/guard.ts` reads.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Schema = dict[str, Any]
 
 _SAFE = 2**53 - 1
 
-# Asked of every message: as code, which engines make faster than what an interpreter does.
+# Checked for each message. Engines run code faster than an interpreter of guards.
 _HOT = frozenset({"Envelope", "Sender"})
 _TOPICS = {"Topic": "isTopic", "TopicPattern": "isPattern"}
 _KINDS: dict[str | None, str] = {"boolean": "flag", None: "any"}
@@ -80,7 +80,7 @@ def _module(
         else:
             out += [f"export type {name} = {_type(schema)};", ""]
             test = _TOPICS.get(name) or _test(schema, definitions)
-            # What is already called so is handed on.
+            # Names that are already correct are exported again.
             again = f"export {{ {test} }};" if test == f"is{name}" else ""
             out += [again or f"{_doc(name)}\nexport const is{name}: Test = {test};"]
         out.append("")
@@ -180,7 +180,7 @@ def _code(schema: Schema, value: str) -> str:
 
 
 def _kind(schema: Schema, definitions: dict[str, Schema], others: list[str]) -> str:
-    """The kind of a field, in the words of `guard.ts`; a test that has none is passed besides."""
+    """The kind of a field in the notation of `guard.ts`; other tests are separate arguments."""
     if "$ref" in schema and definitions[_name(schema)].get("type") != "object":
         name = _name(schema)
         return "topic" if name == "Topic" else _kind(definitions[name], definitions, others)
@@ -208,7 +208,7 @@ def _kind(schema: Schema, definitions: dict[str, Schema], others: list[str]) -> 
 
 
 def _test(schema: Schema, definitions: dict[str, Schema]) -> str:
-    """A test as code."""
+    """A test, as code."""
     if "$ref" in schema:
         return f"is{_name(schema)}"
     if "anyOf" in schema:

@@ -1,6 +1,6 @@
 // Generated from spec/lifecycle.yaml by `make generate`; do not edit.
 
-/** Where a session stands, as the lifecycle sees it. */
+/** State of a session in the lifecycle. */
 export type State =
   | 'initialized'
   | 'resolving'
@@ -13,7 +13,7 @@ export type State =
   | 'closed'
   | 'failed';
 
-/** Where a session stands, as users see it. */
+/** State of a session that users see. */
 export type PublicState =
   | 'initialized'
   | 'connecting'
