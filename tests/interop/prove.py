@@ -96,7 +96,7 @@ class Overlay:
     async def _judge(self, job: Job, nodes: Sequence[str]) -> list[str]:
         report = self._folder / "report.jsonl"
         report.unlink(missing_ok=True)
-        said = await self._pytest(report, nodes)
+        ending = await self._pytest(report, nodes)
         found: defaultdict[str, dict[str, str]] = defaultdict(dict)
         if report.exists():
             for line in report.read_text(encoding="utf-8").splitlines():
@@ -106,7 +106,7 @@ class Overlay:
         for test in job.tests:
             outcomes = found[test]
             if not outcomes:
-                wrong.append(f"{test} did not run: {said}")
+                wrong.append(f"{test} did not run: {ending}")
             elif "starved" in outcomes and "failed" not in outcomes:
                 job.starved = True
                 wrong.append(f"{test} {outcomes['starved']}: this machine is too busy")
@@ -151,7 +151,7 @@ class Overlay:
             await process.wait()
         lines = output.decode(errors="replace").strip().splitlines()
         ended = [line.strip("! ") for line in lines if line.startswith("!!!")]
-        return "; ".join((*ended, *lines[-1:])) or "pytest said nothing"
+        return "; ".join((*ended, *lines[-1:])) or "pytest ending nothing"
 
 
 def chosen(words: Sequence[str]) -> list[Fault]:
@@ -174,38 +174,42 @@ async def prove(planted: Iterable[Fault], jobs_at_once: int, *, verbose: bool = 
     tests = list(dict.fromkeys(test for fault in planted for test in fault.tests))
     jobs = [Job(tests[at : at + BATCH], None) for at in range(0, len(tests), BATCH)]
     jobs += [Job(fault.tests, fault) for fault in planted]
-    waiting, done = iter(jobs), 0
+    done = 0
 
-    async def work(folder: Path) -> None:
+    async def work(overlay: Overlay, waiting: Iterable[Job], of: int) -> None:
         nonlocal done
-        overlay = Overlay(folder)
         for job in waiting:
             await overlay.run(job, [f"{files[test]}::{test}" for test in job.tests])
             done += 1
-            _tell(job, done, len(jobs), verbose=verbose)
+            _report(job, done, of, verbose=verbose)
 
     with tempfile.TemporaryDirectory(prefix="statements-") as folder:
+        overlays = [Overlay(Path(folder) / str(number)) for number in range(jobs_at_once)]
+        waiting = iter(jobs)
         async with asyncio.TaskGroup() as group:
-            for number in range(jobs_at_once):
-                group.create_task(work(Path(folder) / str(number)))
+            for overlay in overlays:
+                group.create_task(work(overlay, waiting, len(jobs)))
+        # The jobs themselves may have made the machine too busy, so repeat these one by one.
+        starved = [job for job in jobs if job.starved]
+        await work(overlays[0], starved, len(jobs) + len(starved))
     return jobs
 
 
-def _tell(job: Job, done: int, of: int, *, verbose: bool) -> None:
+def _report(job: Job, done: int, of: int, *, verbose: bool) -> None:
     numbers = "" if job.fault is None else " ".join(job.fault.statements) + ": "
     what = UNTOUCHED if job.fault is None else job.fault.breaks
     verdict = "NOT PROVEN" if job.wrong else "proven" if job.fault else "passed"
     print(f"[{done}/{of}] {verdict}, {job.seconds:.0f} s: {numbers}{what}", flush=True)
-    told = [f"{test}: {reason}" for test, reason in job.failures.items()] if verbose else []
-    for line in (*job.wrong, *told):
+    reasons = [f"{test}: {reason}" for test, reason in job.failures.items()] if verbose else []
+    for line in (*job.wrong, *reasons):
         print(f"    {line}", flush=True)
 
 
 def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.interop.prove", description=__doc__)
-    parser.add_argument("words", nargs="*", help="take the faults that have one of these")
+    parser.add_argument("words", nargs="*", help="select faults that contain one of these words")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes at once")
-    parser.add_argument("--verbose", action="store_true", help="say how each test failed")
+    parser.add_argument("--verbose", action="store_true", help="print how each test failed")
     given = parser.parse_args(arguments)
     planted = chosen(given.words)
     unfit = [f"{fault.breaks} {fault.problem}" for fault in planted if fault.problem]
