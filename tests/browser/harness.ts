@@ -21,7 +21,8 @@
  *
  * `given` is a global of the page, also after a reload, so that no address contains a token. A page
  * that throws or writes to `console.error` fails the test, unless it is opened with `mayFail`.
- * Everything is closed when the test ends. Screenshots are saved in `tests/browser/artefacts/`.
+ * Everything is closed when the test ends. With `HANZO_PUBSUB_SCREENSHOTS=1`, screenshots are saved
+ * in `tests/browser/artefacts/`.
  */
 
 import assert from 'node:assert/strict';
@@ -183,8 +184,9 @@ export async function until<Arg, Value>(
   }
 }
 
-/** Save a screenshot as `artefacts/<name>.png`. */
+/** Save a screenshot as `artefacts/<name>.png` if the environment asks for screenshots. */
 export async function shot(page: Page, name: string): Promise<void> {
+  if (!process.env['HANZO_PUBSUB_SCREENSHOTS']) return;
   await page.screenshot({ path: join(ARTEFACTS, `${name}.png`), timeout: BOUND });
 }
 
