@@ -1,0 +1,118 @@
+"""Writers and readers of streams without asyncio."""
+
+from __future__ import annotations
+
+import queue
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub import PubSub
+from hanzoai.pubsub.streams import StreamCancelled, stream_reader, stream_writer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hanzoai.pubsub.testing.threaded import ThreadedServer
+
+TOPIC = "chat.session.abc"
+BOUND = 60
+
+
+@pytest.fixture
+def ps(pubsub_server: ThreadedServer) -> Iterator[PubSub]:
+    with PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as client:
+        yield client
+
+
+class Model:
+    """An answer of a model, which knows at its end why it ended."""
+
+    finish_reason: str | None = None
+    usage: object = None
+
+    def __init__(self, *pieces: str) -> None:
+        self._pieces = iter(pieces)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from self._pieces
+        self.finish_reason = "length"
+        self.usage = {"tokens": 2}
+
+
+def test_a_writer_shows_what_it_has_written(ps: PubSub) -> None:
+    with stream_writer(ps, TOPIC, id="st_1", epoch=7) as writer:
+        writer.write("Hello")
+        writer.write({"type": "tool-call", "id": "c1", "name": "weather", "text": "{}"})
+        writer.write({"text": " "})
+        assert (writer.id, writer.epoch, writer.text) == ("st_1", 7, "Hello")
+        assert [part["type"] for part in writer.parts] == ["text", "tool-call"]
+        assert writer.parts[1]["text"] == "{} "
+        assert repr(writer).startswith("<BlockingStreamWriter ")
+        assert not writer.cancelled
+    assert writer.stats
+
+
+def test_a_model_tells_why_its_answer_ends_and_what_it_used(ps: PubSub) -> None:
+    with stream_writer(ps, TOPIC) as writer:
+        writer.pipe(Model("a", "b"), finish_reason="stop")
+    with stream_reader(ps, TOPIC) as reader:
+        end = reader.final()
+    assert (end.text, end.reason, end.usage) == ("ab", "length", {"tokens": 2})
+
+
+def test_pieces_without_a_reason_end_for_the_given_one(ps: PubSub) -> None:
+    with stream_writer(ps, TOPIC) as writer:
+        writer.pipe(["a", "b"], finish_reason="enough")
+    with stream_reader(ps, TOPIC) as reader:
+        assert reader.final().reason == "enough"
+
+
+def test_an_aborted_stream_ends_with_its_reason(ps: PubSub) -> None:
+    writer = stream_writer(ps, TOPIC)
+    assert writer.open() is writer
+    writer.write("half")
+    writer.abort("overloaded")
+    with stream_reader(ps, TOPIC) as reader:
+        end = reader.final()
+    assert (end.text, end.reason) == ("half", "overloaded")
+
+
+def test_a_writer_that_is_cancelled_raises_at_its_next_token_and_ends_quietly(ps: PubSub) -> None:
+    with stream_writer(ps, TOPIC) as writer:
+        writer.write("half")
+        writer.cancel("shutdown", by="ops")
+        assert writer.cancelled
+        with pytest.raises(StreamCancelled):
+            writer.write("more")
+    with stream_reader(ps, TOPIC) as reader:
+        assert reader.final().reason == "shutdown"
+
+
+def test_a_reader_steers_the_writer(ps: PubSub) -> None:
+    steered: queue.Queue[tuple[Any, str]] = queue.Queue()
+    with stream_writer(ps, TOPIC, on_steer=lambda data, by: steered.put((data, by))) as writer:
+        writer.write("half")
+        with stream_reader(ps, TOPIC) as reader:
+            next(iter(reader))
+            reader.steer({"tone": "short"})
+            assert steered.get(timeout=BOUND)[0] == {"tone": "short"}
+
+
+def test_a_reader_shows_what_it_has_read_and_leaves_the_stream_alone(ps: PubSub) -> None:
+    with stream_writer(ps, TOPIC, id="st_1", meta={"model": "m"}) as writer:
+        writer.write("half")
+        reader = stream_reader(ps, TOPIC)
+        assert not reader.id
+        assert reader.open() is reader
+        events = iter(reader)
+        while not reader.text:
+            next(events)
+        assert (reader.id, reader.text, reader.meta) == ("st_1", "half", {"model": "m"})
+        assert [part["type"] for part in reader.parts] == ["text"]
+        assert (reader.stale, reader.ignored) == (False, 0)
+        assert repr(reader).startswith("<BlockingStreamReader ")
+        reader.close()
+        writer.write(" and half")
+    with stream_reader(ps, TOPIC) as reader:
+        assert reader.final().text == "half and half"

@@ -1,0 +1,168 @@
+"""The checks of the sink before a job, and what its driver logs. Without Spark's JVM."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    DataType,
+    DoubleType,
+    IntegerType,
+    LongType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+)
+
+from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.spark import PubSubConfig
+from hanzoai.pubsub.spark.sink import BatchSink, Published, StreamSink, check_schema, planned
+from hanzoai.pubsub.spark.stats import PublishStats
+from hanzoai.pubsub.testing import ThreadedServer
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+# The package has no types.
+pa: Any = importlib.import_module("pyarrow")
+tokens: list[str] = []
+
+
+def provide() -> str:
+    return tokens[0]
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[ThreadedServer]:
+    with ThreadedServer() as running:
+        tokens[:] = [running.service_token()]
+        yield running
+
+
+def config(**changes: Any) -> PubSubConfig:
+    settings: dict[str, Any] = {"credential_provider": f"{__name__}:provide", **changes}
+    return PubSubConfig(settings.pop("url", "http://127.0.0.1:1"), **settings)
+
+
+def columns(**kinds: DataType) -> StructType:
+    found = StructType()
+    for name, kind in kinds.items():
+        found = found.add(name, kind)
+    return found
+
+
+TEXT = StringType()
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TEXT,
+        columns(a=TEXT, b=ArrayType(IntegerType())),
+        MapType(TEXT, DoubleType()),
+        ArrayType(columns(a=TEXT)),
+        VariantType(),
+    ],
+)
+def test_columns_that_can_be_published_are_accepted(data: DataType) -> None:
+    check_schema(columns(topic=TEXT, id=TEXT, type=TEXT, ttl=LongType(), data=data), config())
+    check_schema(columns(data=data), config(topic="jobs.rows"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "field", "said", "remedy"),
+    [
+        (columns(topic=IntegerType(), data=TEXT), "topic", "INT, not STRING", "Cast it to STRING."),
+        (columns(topic=TEXT, data=TEXT, ttl=TEXT), "ttl", "STRING, not INT", "Cast it to INT."),
+        (columns(topic=TEXT, data=DoubleType()), "data", "DOUBLE, not STRING", "Cast it to"),
+        (columns(topic=TEXT, data=BinaryType()), "data", "BINARY, not STRING", "base64()"),
+        (columns(topic=TEXT, data=columns(a=BinaryType())), "data", "BINARY, which", "base64()"),
+        (columns(topic=TEXT, data=ArrayType(BinaryType())), "data", "BINARY, which", "base64()"),
+        (
+            columns(topic=TEXT, data=MapType(TEXT, ArrayType(columns(a=BinaryType())))),
+            "data",
+            "BINARY, which",
+            "base64()",
+        ),
+        (columns(data=TEXT), "topic", "neither a column `topic`", "Select the topic"),
+    ],
+)
+def test_a_column_that_cannot_be_published_is_named(
+    schema: StructType, field: str, said: str, remedy: str
+) -> None:
+    with pytest.raises(InvalidOption, match=said.replace("(", r"\(")) as refused:
+        check_schema(schema, config())
+    assert refused.value.field == field
+    assert remedy in refused.value.remedy
+
+
+def test_ids_of_a_column_need_the_column() -> None:
+    chosen = config(ids="column")
+    with pytest.raises(InvalidOption, match="no column `id`") as refused:
+        check_schema(columns(topic=TEXT, data=TEXT), chosen)
+    assert refused.value.field == "id"
+    check_schema(columns(topic=TEXT, data=TEXT, id=TEXT), chosen)
+
+
+def test_overwriting_is_refused_whatever_the_options() -> None:
+    with pytest.raises(InvalidOption, match="overwrite") as refused:
+        planned({}, columns(), overwrite=True)
+    assert refused.value.field == "mode"
+    assert "append" in refused.value.remedy
+
+
+def test_the_options_and_the_columns_are_checked_together() -> None:
+    options = {"url": "http://127.0.0.1:1", "credentialProvider": f"{__name__}:provide"}
+    schema = columns(data=TEXT)
+    with pytest.raises(InvalidOption, match="neither a column `topic`"):
+        planned(options, schema, overwrite=False)
+    assert planned({**options, "topic": "jobs.rows"}, schema, overwrite=False).topic == "jobs.rows"
+
+
+def batch(count: int) -> Any:
+    return pa.RecordBatch.from_pydict(
+        {"topic": ["jobs.rows"] * count, "data": [json.dumps({"n": n}) for n in range(count)]}
+    )
+
+
+@pytest.mark.parametrize("sink", [BatchSink, StreamSink])
+def test_a_task_reports_how_many_rows_it_published(server: ThreadedServer, sink: Any) -> None:
+    report = sink(config(url=server.http)).write(iter([batch(3), batch(2)]))
+    assert report.stats.rows == 5
+
+
+def stats(rows: int) -> Published:
+    return Published(PublishStats(rows=rows))
+
+
+def test_a_commit_logs_the_sum_of_its_tasks_only_on_request(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "hanzoai.pubsub.spark")
+    # Spark passes None for a task that did not run.
+    messages = [stats(3), None, stats(4)]
+    BatchSink(config()).commit(messages)
+    assert caplog.messages == []
+    BatchSink(config(log_stats=True)).commit(messages)
+    StreamSink(config(log_stats=True)).commit(messages, 9)
+    batched, streamed = caplog.messages
+    assert batched.startswith("write committed: ")
+    assert streamed.startswith("write committed of batch 9: ")
+    assert "7" in batched
+
+
+def test_an_abort_says_how_many_rows_stay_published(caplog: pytest.LogCaptureFixture) -> None:
+    BatchSink(config()).abort([stats(3), None])
+    StreamSink(config()).abort([None, stats(4)], 9)
+    assert caplog.messages == [
+        "write aborted after 3 rows were published",
+        "write aborted after 4 rows were published of batch 9",
+    ]
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
