@@ -9,6 +9,7 @@ import { createRequire } from 'node:module';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
+import { exposedNames, SHORTENED } from './internal_names.mjs';
 import { withoutWords } from './words.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
@@ -80,6 +81,16 @@ function staysWhole(alone, isProduction) {
   };
 }
 
+/** Leaves out what a program loads with import(). */
+const WITHOUT_LAZY = {
+  name: 'without lazy chunks',
+  setup({ onResolve }) {
+    onResolve({ filter: /./ }, ({ kind, path }) =>
+      kind === 'dynamic-import' ? { path, external: true } : undefined,
+    );
+  },
+};
+
 /** Modules: one per entry, and chunks for shared code and for import(). */
 async function buildModules(outdir, isProduction) {
   const settings = {
@@ -98,20 +109,25 @@ async function buildModules(outdir, isProduction) {
       PACKAGE_VERSION: JSON.stringify(manifest.version),
       DEVELOPMENT: String(!isProduction),
     },
-    // Names that begin with `_` are private and are shortened.
-    mangleProps: /^_[^_]/,
+    mangleProps: SHORTENED,
     minifySyntax: true,
     sourcemap: true,
     sourcesContent: false,
     logLevel: 'warning',
   };
-  // The most frequent names become the shortest. The testing entry does not count.
-  const { metafile, mangleCache } = await build({
-    ...settings,
-    entryPoints: settings.entryPoints.filter((path) => path !== TESTING),
+  // The most frequent names become the shortest: those of the client, then those of the entries
+  // that are not for tests.
+  const dry = { ...settings, metafile: true, write: false };
+  const { mangleCache: frequent } = await build({
+    ...dry,
+    entryPoints: [CLIENT],
     mangleCache: {},
-    metafile: true,
-    write: false,
+    plugins: [staysWhole(new Set(), isProduction), WITHOUT_LAZY],
+  });
+  const { metafile, mangleCache } = await build({
+    ...dry,
+    entryPoints: settings.entryPoints.filter((path) => path !== TESTING),
+    mangleCache: frequent,
     plugins: [staysWhole(new Set(), isProduction)],
   });
   const lazy = Object.values(metafile.inputs)
@@ -132,6 +148,16 @@ function dropBareImports() {
     const text = readFileSync(file, 'utf8').replace(/^import "\.[^"]*";$/gm, '');
     if (/^\s*(\/\/.*)?\s*$/.test(text)) remove(file);
     else writeFileSync(file, text);
+  }
+}
+
+/** Drop the hashes from the names of lazily loaded chunks: bundlers add their own. */
+function renameChunks() {
+  const hashed = /\b(?!chunk-)(\w+)-[A-Z0-9]{8}(?=\.js\b)/g;
+  for (const file of files(dist, '.js').flatMap((name) => [name, `${name}.map`])) {
+    const text = readFileSync(file, 'utf8').replace(hashed, '$1');
+    rmSync(file);
+    writeFileSync(file.replace(hashed, '$1'), text);
   }
 }
 
@@ -204,12 +230,25 @@ function buildTypes() {
   }
 }
 
+/** Stop if the build shortens a name of the API. */
+function checkNames() {
+  const read = (folder, ending) => files(folder, ending).map((file) => readFileSync(file, 'utf8'));
+  const exposed = exposedNames(read(dist, '.d.ts'), read(join(here, 'src'), '.ts'));
+  if (!exposed.length) return;
+  process.stderr.write(
+    `internal_names.mjs lists names that are not internal: ${exposed.join(' ')}\n`,
+  );
+  process.exit(1);
+}
+
 rmSync(dist, { recursive: true, force: true });
 await buildModules('dist', false);
 await buildModules('dist/production', true);
 dropBareImports();
+renameChunks();
 await buildCommonJs();
 buildTypes();
+checkNames();
 
 if (process.argv[2] === '--pack') {
   const folder = resolve(process.argv[3] ?? dist);

@@ -5,7 +5,7 @@ import type { AuthOkFrame, Limits } from '../generated/wire.js';
 /** Features that a session relies on; a server without one of them needs a dialect. */
 const COUNTED_ON = ['ref', 'ack', 'seq', 'idempotency', 'batch'];
 
-/** The server of one connection. */
+/** @internal The server of one connection. */
 export interface Peer {
   /** The id that others see for this client. */
   readonly clientId: string;

@@ -71,7 +71,7 @@ export interface Unknown {
 
 export type Outcome = Acked | Rejected | Unknown;
 
-/** The session entered another state of the table. */
+/** @internal The session entered another state of the table. */
 export interface StateChanged {
   /** The previous state. */
   readonly from: State;
@@ -128,7 +128,10 @@ export interface Problem {
   readonly retryAfter?: number | undefined;
 }
 
-/** The effects of a session, in the order of the calls. A port never calls back synchronously. */
+/**
+ * @internal The effects of a session, in the order of the calls. A port never calls back
+ * synchronously.
+ */
 export interface Ports {
   /** The session entered another state; the effects of the transition follow. */
   stateChanged(change: StateChanged): void;

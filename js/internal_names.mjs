@@ -1,0 +1,52 @@
+// Names of properties that only the client itself uses, and that the build shortens, as it does
+// with names that begin with `_`. A name must not be in the API, in a frame, an answer, a message
+// between tabs or the storage of a page. The client must not use a property of the platform with
+// this name, and no module exports it.
+
+/** The names. `exposedNames` finds those that must not be here. */
+export const INTERNAL_NAMES = `
+abandonFetch acknowledges acks addPresence admit answered answeredOne apartSince around awaited
+backpressure based batches burst cancelTimer context counts crowded cursor cursors deliver dial
+doubt effects expects expire fetchToken finished fired flush forgetUnproven full hangUp hasBatch
+hasDue hasRoom hasWebSocket healed held hide httpDerived httpUrl inFlight inbox inboxes
+incremental joined keepTopics learn lifecycle linked listeners lost malformed marks newest
+occupied onRoom outlasts over ownPresence paced part patience pause paused perform phase policies
+ports postpone postponed presenceChanged probeHttp probed proven publishes quiet receive
+reconnected recovery refuseEnded rememberOwn report resend resends routes sendPolicy settleAll
+settled skips socketUrl stand standing startDue startTimer stateChanged stopAll taken tell tick
+timerFired timers tokenFailure tokenLife turn unrouted versioned wake watches welcomed whole woke
+`
+  .trim()
+  .split(/\s+/);
+
+/** What the bundler shortens. */
+export const SHORTENED = new RegExp(`^(?:_[^_].*|${INTERNAL_NAMES.join('|')})$`);
+
+const COMMENT = /\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*$/gm;
+const MEMBER = /(?:^|[{;])\s*(?:(?:readonly|get|set|static|abstract) )*(\w+)\??[:(<]/gm;
+const TEXT = /'((?:\\.|[^'\\\n])*)'|"((?:\\.|[^"\\\n])*)"/g;
+const EXPORT = /^export (?:async )?(?:function|class|const|let) (\w+)/gm;
+const SHAPE = /\bshape(?:<\w+>)?\(\s*((?:'[^']*'[\s+]*)+)/g;
+
+/**
+ * Names that must not be shortened: a member of a declaration, an export, a whole string, or a field
+ * of a shape has this name.
+ *
+ * @param {readonly string[]} declarations Contents of the published declarations.
+ * @param {readonly string[]} sources
+ * @returns {string[]}
+ */
+export function exposedNames(declarations, sources) {
+  const found = (texts, pattern) =>
+    texts.flatMap((text) =>
+      [...text.replace(COMMENT, '').matchAll(pattern)].map(([, a, b]) => a ?? b),
+    );
+  const fields = found(sources, SHAPE).flatMap((text) => text.match(/\w+/g));
+  const exposed = new Set([
+    ...found(declarations, MEMBER),
+    ...found(sources, EXPORT),
+    ...found(sources, TEXT),
+    ...fields,
+  ]);
+  return INTERNAL_NAMES.filter((name) => exposed.has(name));
+}
