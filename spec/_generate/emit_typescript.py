@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from spec._generate.text import camel, header, single, typescript_name, union
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
 # Errors that the client raises without a message. All others have their own message, so pages don't
 # load their meaning.
 _SAID_ALONE = frozenset({"closed", "outcome_unknown"})
+
+
+def _row(name: str, record: Record) -> str:
+    """A code of a class, without what the module adds."""
+    code = "" if record.code == re.sub(r"\B[A-Z]", r"_\g<0>", name).lower() else record.code
+    action = "again" if record.retryable else record.action.removesuffix("retry")
+    return f"{code}:{action}:{record.close or ''}".rstrip(":")
 
 
 def errors(table: Errors) -> str:
@@ -47,23 +55,18 @@ def errors(table: Errors) -> str:
         "  readonly meaning: string | undefined;",
         "}",
         "",
-        "/** `again`: what failed may be tried again, unchanged, and so may the connection. */",
-        "type Row = readonly [",
-        "  next: CloseAction | 'again',",
-        "  close?: number | undefined,",
-        "];",
-        "",
-        "/** Every code by its class; the usual code of a class comes first. */",
-        "const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> = {",
+        "/**",
+        " * Every code by its class, as `code:next:close`; the usual code of a class comes first.",
+        " *",
+        " * A missing code is the class name in snake case, and a missing `next` is `retry`.",
+        " * `again`: what failed may be tried again, unchanged, and so may the connection.",
+        " */",
+        "const table: Readonly<Record<ErrorName, string>> = {",
     ]
-    for name in table.names:
-        out.append(f"  {name}: {{")
-        for record in table.of(name):
-            row = [single("again" if record.retryable else record.action)]
-            if record.close:
-                row.append(str(record.close))
-            out.append(f"    {record.code}: [{', '.join(row)}],")
-        out.append("  },")
+    out += [
+        f"  {name}: {single(' '.join(_row(name, record) for record in table.of(name)))},"
+        for name in table.names
+    ]
     out += [
         "};",
         "",
@@ -79,14 +82,16 @@ def errors(table: Errors) -> str:
         "/** What is known of each code; the usual code of a class comes before its others. */",
         "export const CODES: ReadonlyMap<string, ErrorRecord> = new Map(",
         "  Object.entries(table).flatMap(([error, rows]) =>",
-        "    Object.entries(rows).map(([code, [next, close]]) => {",
+        "    rows.split(' ').map((row) => {",
+        "      const [given, next = 'retry', close] = row.split(':');",
+        "      const code = given || error.replace(/\\B[A-Z]/g, '_$&').toLowerCase();",
         "      const [remedy, meaning] = DEVELOPMENT",
         "        ? words[code as Code]",
         "        : [`See docs/errors.md#${code}.`];",
         "      const retryable = next === 'again';",
-        "      const action = retryable ? 'retry' : next;",
-        "      const record = { code, error, retryable, action, remedy, close, meaning };",
-        "      return [code, record as ErrorRecord];",
+        "      const action = retryable ? 'retry' : next || 'retry';",
+        "      const about = { remedy, close: close && Number(close), meaning };",
+        "      return [code, { code, error, retryable, action, ...about } as ErrorRecord];",
         "    }),",
         "  ),",
         ");",

@@ -98,105 +98,42 @@ export interface ErrorRecord {
   readonly meaning: string | undefined;
 }
 
-/** `again`: what failed may be tried again, unchanged, and so may the connection. */
-type Row = readonly [next: CloseAction | 'again', close?: number | undefined];
-
-/** Every code by its class; the usual code of a class comes first. */
-const table: Readonly<Record<ErrorName, Readonly<Partial<Record<Code, Row>>>>> = {
-  ProtocolError: {
-    invalid_frame: ['retry', 4400],
-  },
-  InvalidTopic: {
-    invalid_topic: ['retry'],
-  },
-  InvalidPayload: {
-    invalid_payload: ['retry'],
-  },
-  InvalidOption: {
-    invalid_option: ['retry'],
-  },
-  SchemaError: {
-    schema: ['retry'],
-  },
-  PayloadTooLarge: {
-    payload_too_large: ['retry', 4413],
-  },
-  AuthError: {
-    unauthenticated: ['reauth', 4401],
-    token_invalid: ['reauth', 4401],
-    auth_timeout: ['again', 4401],
-    token_unavailable: ['again'],
-  },
-  TokenExpired: {
-    token_expired: ['reauth', 4401],
-  },
-  PermissionDenied: {
-    forbidden: ['stop', 4403],
-  },
-  NotFound: {
-    not_found: ['retry'],
-  },
-  Conflict: {
-    conflict: ['retry'],
-  },
-  RateLimited: {
-    rate_limited: ['again'],
-  },
-  ConnectionLimit: {
-    connection_limit: ['again', 4429],
-  },
-  LimitExceeded: {
-    subscription_limit: ['retry'],
-  },
-  SlowConsumer: {
-    slow_consumer: ['again', 4500],
-  },
-  ConnectionFailed: {
-    connection_failed: ['again'],
-    idle_timeout: ['again', 4408],
-    going_away: ['again', 1001],
-    not_connected: ['again'],
-  },
-  Unsupported: {
-    unsupported: ['retry'],
-  },
-  Unavailable: {
-    unavailable: ['again', 1013],
-    internal: ['again', 1011],
-  },
-  AuthRefused: {
-    auth_refused: ['stop'],
-  },
-  OperationTimeout: {
-    timeout: ['again'],
-    outcome_unknown: ['again'],
-  },
-  RequestTimeout: {
-    request_timeout: ['again'],
-  },
-  ReplyError: {
-    responder_failed: ['retry'],
-  },
-  QueueFull: {
-    queue_full: ['again'],
-    dropped: ['again'],
-  },
-  MessagesMissed: {
-    messages_missed: ['retry'],
-  },
-  Superseded: {
-    superseded: ['retry'],
-  },
-  InsecureUrl: {
-    insecure_url: ['stop'],
-  },
-  ClosedError: {
-    closed: ['stop'],
-  },
-  UsageError: {
-    usage: ['stop'],
-    wrong_loop: ['stop'],
-  },
+/**
+ * Every code by its class, as `code:next:close`; the usual code of a class comes first.
+ *
+ * A missing code is the class name in snake case, and a missing `next` is `retry`.
+ * `again`: what failed may be tried again, unchanged, and so may the connection.
+ */
+const table: Readonly<Record<ErrorName, string>> = {
+  ProtocolError: 'invalid_frame::4400',
+  InvalidTopic: '',
+  InvalidPayload: '',
+  InvalidOption: '',
+  SchemaError: 'schema',
+  PayloadTooLarge: '::4413',
+  AuthError:
+    'unauthenticated:reauth:4401 token_invalid:reauth:4401 auth_timeout:again:4401 token_unavailable:again',
+  TokenExpired: ':reauth:4401',
+  PermissionDenied: 'forbidden:stop:4403',
+  NotFound: '',
+  Conflict: '',
+  RateLimited: ':again',
+  ConnectionLimit: ':again:4429',
+  LimitExceeded: 'subscription_limit',
+  SlowConsumer: ':again:4500',
+  ConnectionFailed: ':again idle_timeout:again:4408 going_away:again:1001 not_connected:again',
+  Unsupported: '',
+  Unavailable: ':again:1013 internal:again:1011',
+  AuthRefused: ':stop',
+  OperationTimeout: 'timeout:again outcome_unknown:again',
+  RequestTimeout: ':again',
+  ReplyError: 'responder_failed',
+  QueueFull: ':again dropped:again',
+  MessagesMissed: '',
+  Superseded: '',
+  InsecureUrl: ':stop',
+  ClosedError: 'closed:stop',
+  UsageError: 'usage:stop wrong_loop:stop',
 };
 
 /** Remedy and, where the client itself says no more, meaning of every code. */
@@ -279,12 +216,14 @@ const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>>
 /** What is known of each code; the usual code of a class comes before its others. */
 export const CODES: ReadonlyMap<string, ErrorRecord> = new Map(
   Object.entries(table).flatMap(([error, rows]) =>
-    Object.entries(rows).map(([code, [next, close]]) => {
+    rows.split(' ').map((row) => {
+      const [given, next = 'retry', close] = row.split(':');
+      const code = given || error.replace(/\B[A-Z]/g, '_$&').toLowerCase();
       const [remedy, meaning] = DEVELOPMENT ? words[code as Code] : [`See docs/errors.md#${code}.`];
       const retryable = next === 'again';
-      const action = retryable ? 'retry' : next;
-      const record = { code, error, retryable, action, remedy, close, meaning };
-      return [code, record as ErrorRecord];
+      const action = retryable ? 'retry' : next || 'retry';
+      const about = { remedy, close: close && Number(close), meaning };
+      return [code, { code, error, retryable, action, ...about } as ErrorRecord];
     }),
   ),
 );

@@ -1,5 +1,6 @@
 /** One connection: reads a transport in order, and uses the server's dialect. */
 
+import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
@@ -122,8 +123,10 @@ export class Connection implements Receiver {
     if (read instanceof Malformed) {
       owner.malformed(read.reason);
     } else if (read instanceof Unknown) {
-      const type = JSON.stringify(read.type);
-      owner.options.logger.debug?.(`A frame of unknown type ${type} was ignored.`);
+      if (DEVELOPMENT) {
+        const type = JSON.stringify(read.type);
+        owner.options.logger.debug?.(`A frame of unknown type ${type} was ignored.`);
+      }
     } else {
       if (read.type === 'auth.ok' && !this._chooseDialect(read)) return;
       this._target.receive(read, owner.clock.wallMs());

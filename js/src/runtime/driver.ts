@@ -235,7 +235,7 @@ export class Driver implements Ports, Owner {
   startTimer(name: TimerName, after: number): void {
     const wait = name === 'drain' ? this._drain : after;
     const fire = (): void => {
-      this.tell((session) => session.timerFired(name, this._idle));
+      this.tell((session) => session.timerFired(name, this.idle));
       const { slowed } = this.session.publishes;
       if (slowed && !this.slowed)
         this.options.logger.warn(
@@ -255,11 +255,11 @@ export class Driver implements Ports, Owner {
   }
 
   probe(): void {
-    this._probe((ok) => (session) => session.probed(ok));
+    this._probe();
   }
 
   probeHttp(auth: AuthFrame): void {
-    this._probe((ok) => (session) => session.answered(ok), auth);
+    this._probe(auth);
   }
 
   deliver(sub: number, message: Envelope, many: boolean): void {
@@ -336,15 +336,9 @@ export class Driver implements Ports, Owner {
     session.addPresence(await this.part(PARTS.presence(), options));
   }
 
-  /** Whether the connection is open, and the server was heard recently. */
-  get standing(): boolean {
-    const { pingInterval, pongTimeout } = this.options;
-    return this.state === 'connected' && this._idle <= pingInterval + pongTimeout;
-  }
-
-  /** Whether the connection is open and has received data since a time of the clock. */
-  heardSince(time: number): boolean {
-    return this.state === 'connected' && this.clock.now() - this._idle >= time;
+  /** Milliseconds since the last byte of the server; 0 without a connection. */
+  get idle(): number {
+    return this._connection?.idle ?? 0;
   }
 
   /** A unique number of this client. */
@@ -469,10 +463,6 @@ export class Driver implements Ports, Owner {
 
   // ---------------------------------------------------------------- inside
 
-  private get _idle(): number {
-    return this._connection?.idle ?? 0;
-  }
-
   /** Open a transport when it has been created. */
   private _open(name: TransportName): void {
     const number = ++this._dials;
@@ -520,8 +510,9 @@ export class Driver implements Ports, Owner {
     this.tell((session) => session.expire(ref));
   }
 
-  private _probe(found: (ok: boolean) => (session: Session) => void, auth?: AuthFrame): void {
-    const answer = (ok: boolean): void => this.tell(found(ok));
+  private _probe(auth?: AuthFrame): void {
+    const answer = (ok: boolean): void =>
+      this.tell((session) => (auth ? session.answered(ok) : session.probed(ok)));
     PARTS.background()
       .then(({ probe }) => probe(this, auth))
       .then(answer, () => answer(false));

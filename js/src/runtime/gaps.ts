@@ -1,10 +1,15 @@
 /** Describes gaps: loaded only if the program does not handle a gap. */
 
 import { DEVELOPMENT } from '../build.js';
-import { MessagesMissed } from '../errors.js';
+import { fromCode, type PubSubError } from '../errors.js';
 import type { Limits } from '../generated/wire.js';
 import type { Subscribe } from '../session/requests.js';
-import type { Gap, GapReason } from '../values.js';
+import type { Gap, GapReason, Logger } from '../values.js';
+
+/**
+ * Maximum remembered topics with a logged gap; above it, a gap of the oldest may be logged again.
+ */
+const LOGGED = 1_000;
 
 const REASONS: Readonly<Record<GapReason, string>> = {
   history_trimmed: 'the history of the server no longer reaches that far back',
@@ -15,11 +20,11 @@ const REASONS: Readonly<Record<GapReason, string>> = {
 };
 
 /** The error of `onGap: 'raise'`: the missing messages and the reason, in one sentence. */
-export function missed(gap: Gap): MessagesMissed {
+export function missed(gap: Gap): PubSubError {
   const { topic, from, to, missed: count, reason } = gap;
   const about = { topic, ...{ gap } };
   if (!DEVELOPMENT) {
-    return new MessagesMissed(`Messages of topic ${topic} were missed: ${reason}.`, about);
+    return fromCode('messages_missed', `Messages of topic ${topic} were missed: ${reason}.`, about);
   }
   const possible = reason === 'unproven' || reason === 'node_changed';
   const unknown = possible ? 'Perhaps messages' : 'Messages';
@@ -31,7 +36,7 @@ export function missed(gap: Gap): MessagesMissed {
   const where = known ? ` (positions ${from} to ${to})` : '';
   const verb = count === 1 ? 'was' : 'were';
   const message = `${what} of topic ${topic}${where} ${verb} missed: ${REASONS[reason]}.`;
-  return new MessagesMissed(message, about);
+  return fromCode('messages_missed', message, about);
 }
 
 /** The log line about a `history` that exceeds what the server retains. */
@@ -45,8 +50,15 @@ export function retained({ topics, history }: Subscribe, { history_max }: Limits
   );
 }
 
-/** The log line about a gap that no handler receives. */
-export function unseen(gap: Gap): string {
+/** Log the first gap of each topic that no handler receives. */
+export function warn(gap: Gap, logged: Set<string>, logger: Logger): void {
+  if (logged.has(gap.topic)) return;
+  logged.add(gap.topic);
+  if (logged.size > LOGGED) logged.delete(logged.values().next().value as string);
+  logger.warn(unseen(gap));
+}
+
+function unseen(gap: Gap): string {
   const { message } = missed(gap);
   if (!DEVELOPMENT) return message;
   return (

@@ -1,7 +1,7 @@
 /** Tokens for HTTP requests: those of the socket until they expire. */
 
 import type { Clock } from '../clock.js';
-import { AuthError, PubSubError } from '../errors.js';
+import { fromCode, PubSubError } from '../errors.js';
 import type { Tokens } from '../http/rest.js';
 import type { Token, TokenReason } from '../values.js';
 import { type TokenSource, tokenProblem } from './tokens.js';
@@ -42,10 +42,7 @@ export class HttpTokens implements Tokens {
       return await this._source.fetch(reason, reason === 'rejected' ? this._rejections : 0, signal);
     } catch (error) {
       if (error instanceof PubSubError || signal?.aborted) throw error;
-      throw new AuthError(tokenProblem(error), {
-        code: 'token_unavailable',
-        cause: error,
-      });
+      throw fromCode('token_unavailable', tokenProblem(error), { cause: error });
     }
   }
 }

@@ -2,10 +2,9 @@
 
 import { DEVELOPMENT } from '../build.js';
 import type { Subscribe } from '../session/requests.js';
-import { isSignal } from '../settings/checks.js';
+import { isSignal, merged } from '../settings/checks.js';
 import { checkReceiveQueue } from '../settings/option_checks.js';
 import type { ReceiveQueue } from '../settings/options.js';
-import { readReceiveQueue } from '../settings/read_options.js';
 import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, JsonObject, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
@@ -102,7 +101,7 @@ export async function subscribe<Data>(
   if (!fits || isMute || !isSome(patterns, PATTERNS_MAX, isPattern)) {
     return (await driver.part(PARTS.arguments(), {})).refuseSubscription(patterns, options, names);
   }
-  const { history, onMessage, onPresence, presence, queue, signal, types } = options;
+  const { history, onMessage, onPresence, presence, queue = {}, signal, types } = options;
   const named = options.since ?? history ?? options.after;
   const isNew = driver.options.recover === undefined || named !== undefined;
   const place = isNew
@@ -117,8 +116,8 @@ export async function subscribe<Data>(
     after: after && new Map(Object.entries(after)),
     presence: Boolean(presence ?? onPresence),
   };
-  if (DEVELOPMENT) checkReceiveQueue(queue ?? {}, 'queue');
-  const bounds = readReceiveQueue(queue, driver.options.receiveQueue);
+  if (DEVELOPMENT) checkReceiveQueue(queue, 'queue');
+  const bounds = merged(queue, driver.options.receiveQueue);
   const patience = driver.patience(options.timeout);
   signal?.throwIfAborted();
   if (request.presence) {

@@ -12,11 +12,6 @@ import type { Listeners } from './listeners.js';
 import { PARTS } from './parts.js';
 
 /**
- * Maximum remembered topics with a logged gap; above it, a gap of the oldest may be logged again.
- */
-const LOGGED = 1_000;
-
-/**
  * Messages of one or more topics: `for await (const message of sub)`, or handlers.
  *
  * `PubSub.subscribe` returns it. An iteration ends after the waiting messages when you unsubscribe
@@ -160,10 +155,7 @@ export class Subscription<Data = AnyPayload>
     await this._call(onGap, gap);
     if (seen || heard || stateLoader || onGap) return;
     const { _logged: logged, _listeners: listeners } = this;
-    if (logged.has(gap.topic)) return;
-    logged.add(gap.topic);
-    if (logged.size > LOGGED) logged.delete(logged.values().next().value as string);
-    await this._call(async () => listeners.logger.warn((await PARTS.background()).unseen(gap)));
+    await this._call(async () => (await PARTS.background()).warn(gap, logged, listeners.logger));
   }
 
   private _call<A extends unknown[]>(

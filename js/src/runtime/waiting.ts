@@ -44,30 +44,18 @@ export function within<T>(
   clock?: Clock,
   milliseconds = 0,
 ): Promise<T | undefined> {
-  return new Promise((resolve, reject) => {
-    const end = (): void => {
+  let end = (): void => {};
+  const result = new Promise<T | undefined>((resolve, reject) => {
+    const timer = clock?.callLater(milliseconds, () => resolve(undefined));
+    const abort = (): void => reject(signal?.reason);
+    const ignore = onAbort(signal, abort);
+    end = () => {
       timer?.cancel();
-      ignore?.();
+      ignore();
     };
-    const timer = clock?.callLater(milliseconds, () => {
-      end();
-      resolve(undefined);
-    });
-    const abort = (): void => {
-      end();
-      reject(signal?.reason);
-    };
-    const ignore = signal && onAbort(signal, abort);
-    promise.then(
-      (value) => {
-        end();
-        resolve(value);
-      },
-      (error: unknown) => {
-        end();
-        reject(error);
-      },
-    );
+    promise.then(resolve, reject);
     if (signal?.aborted) abort();
   });
+  result.then(end, end);
+  return result;
 }

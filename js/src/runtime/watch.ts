@@ -2,6 +2,8 @@
 
 import type { Clock } from '../clock.js';
 import type { Session } from '../session/session.js';
+import type { ClientOptions } from '../settings/options.js';
+import type { StateName } from '../values.js';
 
 /** Milliseconds between two checks of the clocks (LIFE-5). */
 const EVERY = 5_000;
@@ -21,10 +23,10 @@ export interface Watched {
   readonly clock: Clock;
   /** Aborted when the client has ended. */
   readonly over: AbortSignal;
-  /** Whether the connection is open, and the server was heard recently. */
-  readonly standing: boolean;
-  /** Whether the connection is open and has received data since a time of the clock. */
-  heardSince(time: number): boolean;
+  readonly options: ClientOptions;
+  readonly state: StateName;
+  /** Milliseconds since the last byte of the server; 0 without a connection. */
+  readonly idle: number;
   /** Call into the session, then perform its effects. */
   tell(call: (session: Session) => void): void;
 }
@@ -48,6 +50,7 @@ interface Happened {
  */
 export function watch(client: Watched): void {
   const { clock, over: signal } = client;
+  const { pingInterval, pongTimeout } = client.options;
   if (signal.aborted) return;
   const page: Target = globalThis;
   const { document } = page;
@@ -64,13 +67,14 @@ export function watch(client: Watched): void {
   });
   listen(page, 'online', () => {
     // A connection with data since then is not the one that was lost.
-    if (!client.heardSince(left)) woke();
+    if (client.state !== 'connected' || clock.now() - client.idle < left) woke();
   });
   listen(page, 'pageshow', ({ persisted }) => {
     if (persisted) woke();
   });
   listen(document, 'visibilitychange', () => {
-    if (document?.visibilityState === 'visible' && !client.standing) woke();
+    if (document?.visibilityState !== 'visible') return;
+    if (client.state !== 'connected' || client.idle > pingInterval + pongTimeout) woke();
   });
   let wall = clock.wallMs();
   let steady = clock.now();

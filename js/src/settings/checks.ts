@@ -5,6 +5,7 @@ import { InvalidOption } from '../errors.js';
 
 const DAY = 86_400_000;
 const TOKEN_MAX = 16_384;
+const GIVE_TOKEN = 'Give the bearer token or API key';
 
 /** Numbers from `low` to `high` with a unit; whole numbers, except for milliseconds. */
 export type Range = readonly [low: number, high: number, unit: string];
@@ -155,22 +156,19 @@ export function kind(value: unknown): string {
  * @throws InvalidOption It cannot be a token. The error does not show it.
  */
 export function checkToken(token: unknown, field = 'token'): string {
-  const remedy = DEVELOPMENT ? 'Give the bearer token or API key' : '';
   if (typeof token !== 'string') {
-    throw invalid(field, `is ${kind(token)}, not a string`, `${remedy} as a string.`);
+    throw invalid(field, `is ${kind(token)}, not a string`, `${GIVE_TOKEN} as a string.`);
   }
   const trimmed = token.trim();
   const body = bareToken(trimmed);
-  const problem = DEVELOPMENT
-    ? !body
-      ? 'is empty'
-      : trimmed.length > TOKEN_MAX
-        ? 'is longer than 16,384 characters'
-        : !/^[!-~]+$/.test(body) &&
-          'has spaces, control characters or characters that are not ASCII'
-    : !/^[!-~]+$/.test(body) || trimmed.length > TOKEN_MAX;
-  if (problem) throw invalid(field, String(problem), `${remedy}, with or without \`Bearer \`.`);
-  return trimmed;
+  if (/^[!-~]+$/.test(body) && trimmed.length <= TOKEN_MAX) return trimmed;
+  if (!DEVELOPMENT) throw invalid(field);
+  const problem = !body
+    ? 'is empty'
+    : trimmed.length > TOKEN_MAX
+      ? 'is longer than 16,384 characters'
+      : 'has spaces, control characters or characters that are not ASCII';
+  throw invalid(field, problem, `${GIVE_TOKEN}, with or without \`Bearer \`.`);
 }
 
 /** The token without a leading `Bearer`, in any case (HIP-56, ambiguity E1). */

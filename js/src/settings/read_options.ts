@@ -16,6 +16,12 @@ const CONSOLE: Logger = {
   error: (...said) => console.error(...said),
 };
 
+const RECEIVE_QUEUE: ReceiveQueue = {
+  messages: CLIENT.receiveQueueMessages,
+  bytes: CLIENT.receiveQueueBytes,
+  policy: 'gap',
+};
+
 /**
  * @internal Combine the given options, the environment and the defaults, and check them.
  *
@@ -28,7 +34,7 @@ export function readOptions(
   environ: Readonly<Record<string, string | undefined>> = environment(),
 ): ClientOptions {
   if (DEVELOPMENT) checkOptions(given, environ);
-  const { getToken, sendQueue = {}, retry = {} } = given;
+  const { getToken, sendQueue = {}, receiveQueue = {}, retry = {} } = given;
   let { url, token, restUrl } = given;
   if (url === undefined) {
     url = environ['HANZO_PUBSUB_URL'];
@@ -37,15 +43,25 @@ export function readOptions(
   const { socket: socketUrl, http: httpUrl } = endpoints(url, restUrl);
   if (!given.allowInsecure) refusePlaintext({ url: socketUrl, restUrl: httpUrl });
   token = getToken ? undefined : checkToken(token ?? environ['HANZO_PUBSUB_TOKEN']);
+  const flat = {
+    ...given,
+    clientName: given.name,
+    sendPolicy: sendQueue.policy,
+    sendQueueMessages: sendQueue.messages,
+    sendQueueBytes: sendQueue.bytes,
+    retryBase: retry.base,
+    retryCap: retry.cap,
+    stableAfter: retry.stableAfter,
+  };
   return {
     ...sessionOptions(),
     maxPayload,
     echo: true,
+    sendPolicy: 'error',
     fetch: (input, init) => globalThis.fetch(input, init),
     logger: CONSOLE,
-    ...merged<object>(given, {}),
+    ...merged<object>(flat, {}),
     renewable: !token,
-    clientName: given.name ?? '@hanzoai/pubsub',
     clientVersion: VERSION,
     socketUrl,
     httpUrl,
@@ -53,29 +69,7 @@ export function readOptions(
     token,
     shareTabs: nameOf(given.shareTabs),
     recover: nameOf(given.recover),
-    sendPolicy: sendQueue.policy ?? 'error',
-    sendQueueMessages: sendQueue.messages ?? CLIENT.sendQueueMessages,
-    sendQueueBytes: sendQueue.bytes ?? CLIENT.sendQueueBytes,
-    receiveQueue: readReceiveQueue(given.receiveQueue),
-    retryBase: retry.base ?? CLIENT.retryBase,
-    retryCap: retry.cap ?? CLIENT.retryCap,
-    stableAfter: retry.stableAfter ?? CLIENT.stableAfter,
-  };
-}
-
-/** @internal Check the queue limits of one subscription; the client's limits are the defaults. */
-export function readReceiveQueue(
-  given: Partial<ReceiveQueue> = {},
-  { messages, bytes, policy }: ReceiveQueue = {
-    messages: CLIENT.receiveQueueMessages,
-    bytes: CLIENT.receiveQueueBytes,
-    policy: 'gap',
-  },
-): ReceiveQueue {
-  return {
-    messages: given.messages ?? messages,
-    bytes: given.bytes ?? bytes,
-    policy: given.policy ?? policy,
+    receiveQueue: merged(receiveQueue, RECEIVE_QUEUE),
   };
 }
 

@@ -24,10 +24,13 @@ interface NodeSocket {
   readonly _socket?: { cork?(): void; uncork(): void };
 }
 
+/** What is used of Node. */
+interface Node {
+  readonly process?: { nextTick?(call: () => void): void };
+}
+
 /** Node's function to run code after the current turn, saved before a test replaces it. */
-const { nextTick } = ((globalThis as { readonly process?: object }).process ?? {}) as {
-  readonly nextTick?: (call: () => void) => void;
-};
+const nextTick = DEVELOPMENT ? (globalThis as Node).process?.nextTick : undefined;
 
 /**
  * One WebSocket.
@@ -141,7 +144,7 @@ export class WebSocketTransport implements Transport {
   private _gather(socket: NodeSocket | undefined): void {
     // Quoted, because the build shortens names that begin with `_`.
     const raw = socket?.['_socket'];
-    if (this._gathers || !raw?.cork || !nextTick) return;
+    if (!DEVELOPMENT || this._gathers || !raw?.cork || !nextTick) return;
     this._gathers = true;
     raw.cork();
     nextTick(() => {

@@ -21,14 +21,7 @@ export function sizeOf(value: unknown): number {
 
 /** The UTF-8 bytes of a text without unpaired surrogates. */
 function bytesOf(text: string): number {
-  let bytes = text.length;
-  if (ASCII.test(text)) return bytes;
-  for (let at = 0; at < text.length; at += 1) {
-    const unit = text.charCodeAt(at);
-    // A surrogate pair has 4 bytes, so each half counts as 2.
-    if (unit > 0x7f) bytes += unit > 0x7ff && (unit < 0xd800 || unit > 0xdfff) ? 2 : 1;
-  }
-  return bytes;
+  return ASCII.test(text) ? text.length : new TextEncoder().encode(text).length;
 }
 
 /** Whether a text has no unpaired surrogates, which UTF-8 cannot encode. */
