@@ -28,10 +28,10 @@ const GOALS = {
   streams: 2.5 * KB,
 };
 const LIMITS = {
-  core: 23.4 * KB,
-  everything: 47.9 * KB,
-  chat: 31.4 * KB,
-  development: 28.3 * KB,
+  core: 22.4 * KB,
+  everything: 46.9 * KB,
+  chat: 30.5 * KB,
+  development: 27.6 * KB,
   streams: 2.5 * KB,
 };
 
