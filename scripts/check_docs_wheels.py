@@ -32,6 +32,8 @@ COPIED: Final = (
     "js/README.md",
     "server-mock/README.md",
     "tests/__init__.py",
+    "tests/fork_server.py",
+    "tests/forked.py",
     "spec/models",
     "tests/docs",
     "tests/python/protocols/literal_peers.py",

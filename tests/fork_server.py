@@ -1,15 +1,20 @@
-"""Starts servers by forking: `python -m tests.fork_server SOCKET`. The imports happen once.
+"""Starts programs by forking: `python -m tests.fork_server SOCKET`. The imports happen once.
 
-Imports take nearly all the time of a server start, and the tests start hundreds of servers. Each
-connection to the socket starts one. Send one line of JSON, `{"argv": […], "env": {…}, "cwd": …}`,
-where `argv` contains the arguments after `python -m pubsub_server`.
+Imports take nearly all the time of a start, and the tests start hundreds of servers. Each
+connection to the socket starts a program. Send one line of JSON:
 
-- Without descriptors, the connection is the standard output and error of the server. It closes when
-  the server has ended.
+- `{"argv": […], "env": {…}, "cwd": …}` starts a server; `argv` contains the arguments after
+  `python -m pubsub_server`.
+- `{"program": …, "env": {…}, "cwd": …}` runs a file like `python -W error FILE`.
+
+The streams of the program are these:
+
+- Without descriptors, the connection is its standard output and error. It closes when the program
+  has ended.
 - With two descriptors (`SCM_RIGHTS`), these are its standard output and error. The answers are the
   lines `{"pid": …}` and, at the end, `{"status": …}`, negative for a signal.
 
-It exits when its standard input ends. Running servers continue: the tests that started them must
+It exits when its standard input ends. Running programs continue: the tests that started them must
 stop them.
 """
 
@@ -19,10 +24,12 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import selectors
 import signal
 import socket
 import sys
+import warnings
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -32,8 +39,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from types import FrameType
 
-IMPORTS = ("process", "backplanes.redis.opening", "workers.supervisor")
-"""The modules that a server imports when it starts."""
+IMPORTS = (
+    *("pubsub_server.process", "pubsub_server.backplanes.redis.opening"),
+    *("pubsub_server.workers.supervisor", "hanzoai.pubsub.blocking", "hanzoai.pubsub.streams"),
+    *("hanzoai.pubsub.transports.websockets_connection", "httpx"),
+)
+"""The modules that a server imports when it starts, and those that clients import."""
 
 LINE_MAX = 1 << 20
 """Maximum bytes of a request, which contains an environment."""
@@ -80,7 +91,7 @@ class ForkServer:
         pid = os.fork()
         if not pid:
             self._leave(pipe)
-            return _serve(client, request, descriptors)
+            return _perform(client, request, descriptors)
         for each in descriptors:
             os.close(each)
         if descriptors:
@@ -136,8 +147,8 @@ def _say(client: socket.socket, **fields: int) -> None:
         client.sendall(f"{json.dumps(fields)}\n".encode())
 
 
-def _serve(client: socket.socket, request: dict[str, Any], descriptors: Sequence[int]) -> int:
-    """Run the requested server in this process."""
+def _perform(client: socket.socket, request: dict[str, Any], descriptors: Sequence[int]) -> int:
+    """Run what is requested in this process; return its exit code."""
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)
     out, err = descriptors or (client.fileno(), client.fileno())
@@ -149,13 +160,23 @@ def _serve(client: socket.socket, request: dict[str, Any], descriptors: Sequence
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
+    if "program" in request:
+        _run(request["program"])
+        return 0
     return pubsub_server(request["argv"])
+
+
+def _run(file: str) -> None:
+    warnings.simplefilter("error")
+    sys.argv[:] = [file]
+    sys.path.insert(0, os.path.dirname(file))
+    runpy.run_path(file, run_name="__main__")
 
 
 def main(arguments: Sequence[str]) -> int:
     """Listen at a socket path."""
     for name in IMPORTS:
-        importlib.import_module(f"pubsub_server.{name}")
+        importlib.import_module(name)
     with socket.socket(socket.AF_UNIX) as listening:
         listening.bind(arguments[0])
         listening.listen(128)

@@ -1,4 +1,4 @@
-"""Test servers in separate processes, forked from a process that has done all imports."""
+"""Servers and programs in separate processes, forked from one that has done all imports."""
 
 from __future__ import annotations
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 
 BOUND = 60
 """Maximum seconds for the end of the forking process."""
+
+VARIABLE = "HANZO_PUBSUB_FORKS"
+"""Environment variable with the socket of a forking process."""
 
 
 class Closable(Protocol):
@@ -88,6 +91,31 @@ async def serve(
         "env": dict(os.environ if env is None else env),
         "cwd": os.getcwd(),
     }
+    return await _start(request, stderr)
+
+
+async def run(program: Path, *, env: Mapping[str, str], cwd: Path) -> tuple[int, str]:
+    """Run `python -W error FILE` until it ends, or kill it if the caller is cancelled.
+
+    Args:
+        program: The file.
+        env: Its whole environment.
+        cwd: Its folder.
+
+    Returns:
+        Its exit code, and its output and errors.
+    """
+    request = {"program": str(program), "env": dict(env), "cwd": str(cwd)}
+    process = await _start(request, subprocess.STDOUT)
+    try:
+        text = await process.stdout.read()
+        return await process.wait(), text.decode()
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def _start(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> Server:
     connection, printed = _request(request, stderr)
     answers, writer = await asyncio.open_unix_connection(sock=connection)
     stdout = asyncio.StreamReader()
@@ -99,14 +127,19 @@ async def serve(
 
 
 def _request(
-    request: Mapping[str, Any], stderr: IO[bytes] | None
+    request: Mapping[str, Any], stderr: IO[bytes] | int | None
 ) -> tuple[socket.socket, IO[bytes]]:
-    """Return the connection for answers, and the output of the server."""
+    """Return the connection for answers, and the output of the program.
+
+    Args:
+        request: See `tests/fork_server.py`.
+        stderr: Destination of its errors: a file, `subprocess.STDOUT`, or None to discard them.
+    """
     connection = socket.socket(socket.AF_UNIX)
-    connection.connect(_address())
+    connection.connect(address())
     read, write = os.pipe()
     with open(write, "wb") as out, open(os.devnull, "wb") as nothing:
-        err = nothing if stderr is None else stderr
+        err = out if isinstance(stderr, int) else nothing if stderr is None else stderr
         line = f"{json.dumps(request)}\n".encode()
         sent = socket.send_fds(connection, [line], [out.fileno(), err.fileno()])
         connection.sendall(line[sent:])
@@ -114,8 +147,13 @@ def _request(
 
 
 @cache
-def _address() -> str:
-    """Return the socket of the forking process, which starts with the first server."""
+def address() -> str:
+    """Return the socket of the forking process, which starts with the first program.
+
+    A program of a test uses the one in the environment.
+    """
+    if given := os.environ.get(VARIABLE):
+        return given
     folder = tempfile.mkdtemp(prefix="pubsub-fork-")
     path = str(Path(folder, "socket"))
     process = subprocess.Popen(

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.testing import RunningServer
 
-LIMIT = 20
+LIMIT = 60
 """Maximum seconds of a process."""
 
 

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import httpx
 
 from hanzoai.pubsub import PubSubClient
+from tests import forked
 from tests.docs.blocks import ROOT, WHOLE, prelude
 
 if TYPE_CHECKING:
@@ -153,7 +154,8 @@ class Page:
     async def _program(self, block: Block) -> None:
         file = self.folder / (block.title or f"line_{block.line}.py")
         file.write_text(self._local(block.text), encoding="utf-8")
-        await self._finish(await self._start(sys.executable, "-W", "error", str(file)))
+        code, text = await forked.run(file, env=self.environ, cwd=self.folder)
+        assert code == 0, text
 
     def _add_tests(self, block: Block) -> None:
         file = self.folder / f"test_line_{block.line}.py"
@@ -271,6 +273,7 @@ def environment(server: ThreadedServer, folder: Path, key_file: Path) -> dict[st
         "LANG": "C.UTF-8",
         "PYTEST_ADDOPTS": os.environ.get("PYTEST_ADDOPTS", ""),
         "PYTHONPATH": os.pathsep.join(map(str, (ROOT, ROOT / "python", ROOT / "server-mock"))),
+        forked.VARIABLE: forked.address(),
         "HANZO_PUBSUB_URL": server.ws,
         "HANZO_PUBSUB_REST_URL": server.http,
         "HANZO_PUBSUB_DEV_KEY_FILE": str(key_file),

@@ -5,6 +5,7 @@ If a page uses Redis, the server gets a separate one.
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import json
 import os
@@ -16,10 +17,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests import forked
+
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-PROGRAM = Path(sys.executable).with_name("hanzo-pubsub")
+BOUND = 20
+"""Maximum seconds of a server; less than a page waits for a block."""
 
 
 @contextmanager
@@ -49,20 +53,24 @@ def main(argv: list[str]) -> int:
     if "REDIS_URL" in os.environ:
         with store() as url:
             os.environ["REDIS_URL"] = url
-            return serve(argv)
-    return serve(argv)
+            return asyncio.run(serve(argv))
+    return asyncio.run(serve(argv))
 
 
-def serve(argv: list[str]) -> int:
-    command = [str(PROGRAM), "serve", *argv, "--http-port", "0", "--ws-port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:
-        assert server.stdout is not None
-        line = server.stdout.readline()
-        if not line:
-            return server.wait(10) or 1
-        assert json.loads(line)["event"] == "ready"
-        server.send_signal(signal.SIGTERM)
-        return server.wait(10)
+async def serve(argv: list[str]) -> int:
+    ports = ("--http-port", "0", "--ws-port", "0")
+    async with asyncio.timeout(BOUND):
+        server = await forked.serve(*argv, *ports, stderr=sys.stderr.buffer)
+        try:
+            line = await server.stdout.readline()
+            if not line:
+                return await server.wait() or 1
+            assert json.loads(line)["event"] == "ready"
+            server.send_signal(signal.SIGTERM)
+            return await server.wait()
+        finally:
+            server.kill()
+            await server.wait()
 
 
 if __name__ == "__main__":

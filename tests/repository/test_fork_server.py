@@ -7,10 +7,15 @@ import json
 import os
 import signal
 import socket
+from typing import TYPE_CHECKING
 
 import httpx
+import pytest
 
 from tests import forked
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 BOUND = 60
 FREE = ("--dev", "--http-port", "0", "--ws-port", "0")
@@ -45,10 +50,62 @@ async def test_a_server_has_the_environment_it_is_given() -> None:
         assert await server.wait() == 2
 
 
+async def test_a_program_runs_like_a_file_in_an_interpreter_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "beside.py").write_text("NAME = 'beside'")
+    program = tmp_path / "program.py"
+    program.write_text(
+        "import beside, os, sys\n"
+        "if __name__ == '__main__':\n"
+        "    print(beside.NAME, sys.argv, os.getcwd(), dict(os.environ), __file__)\n"
+    )
+    async with asyncio.timeout(BOUND):
+        code, text = await forked.run(program, env={"A": "1"}, cwd=tmp_path)
+    assert (code, text) == (0, f"beside {[str(program)]} {tmp_path} {{'A': '1'}} {program}\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "said"),
+    [
+        ("print('out', flush=True); raise ValueError('why')", 1, "out\nTraceback"),
+        ("import warnings; warnings.warn('careful')", 1, "UserWarning: careful"),
+        ("raise SystemExit(3)", 3, ""),
+    ],
+)
+async def test_a_program_that_fails_returns_its_exit_code_and_what_it_printed(
+    tmp_path: Path, body: str, code: int, said: str
+) -> None:
+    program = tmp_path / "program.py"
+    program.write_text(body)
+    async with asyncio.timeout(BOUND):
+        found, text = await forked.run(program, env={}, cwd=tmp_path)
+    assert found == code
+    assert said in text
+
+
+async def test_a_program_ends_with_the_test_that_waits_for_it(tmp_path: Path) -> None:
+    program, pipe = tmp_path / "program.py", tmp_path / "pipe"
+    os.mkfifo(pipe)
+    program.write_text(
+        "import signal, sys\n"
+        f"pipe = open({str(pipe)!r}, 'w')\n"
+        "print('x', end='', file=pipe, flush=True)\n"
+        "signal.pause()\n"
+    )
+    running = asyncio.create_task(forked.run(program, env={}, cwd=tmp_path))
+    async with asyncio.timeout(BOUND):
+        with await asyncio.to_thread(pipe.open) as reading:
+            assert await asyncio.to_thread(reading.read, 1) == "x"
+            running.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await running
+            # The pipe ends with the program.
+            assert await asyncio.to_thread(reading.read) == ""
+
+
 async def test_without_descriptors_the_connection_is_the_output() -> None:
     request = {"argv": ["serve", "--no-such-flag"], "env": {}, "cwd": os.getcwd()}
     async with asyncio.timeout(BOUND):
-        reader, writer = await asyncio.open_unix_connection(forked._address())
+        reader, writer = await asyncio.open_unix_connection(forked.address())
         writer.write(f"{json.dumps(request)}\n".encode())
         assert b"--no-such-flag" in await reader.read()
         writer.close()
@@ -57,7 +114,7 @@ async def test_without_descriptors_the_connection_is_the_output() -> None:
 async def test_half_a_request_starts_nothing_and_ends_nothing() -> None:
     async with asyncio.timeout(BOUND):
         with socket.socket(socket.AF_UNIX) as client:
-            client.connect(forked._address())
+            client.connect(forked.address())
             client.sendall(b'{"argv": [')
             client.shutdown(socket.SHUT_WR)
             assert client.recv(1) == b""
