@@ -54,7 +54,7 @@ class Tokens:
         reading = self.stage.reader
         if context.reason == "expiring":
             reading.rotations += 1
-            self.stage.tell("rotated", f"new token at word {reading.count:,}")
+            self.stage.report("rotated", f"new token at word {reading.count:,}")
         elif self._present is not None and context.reason == "connect" and not self._ends_soon():
             return self._present
         life = 3600.0
@@ -106,10 +106,10 @@ class Reader:
             if self.stage.connected_at:
                 self.stage.reader.reconnects += 1
                 missed = len(self.stage.ledger.words) - self.stage.reader.count
-                self.stage.tell("back", f"back, {missed} words to replay")
+                self.stage.report("back", f"back, {missed} words to replay")
             self.stage.connected_at = time.perf_counter()
         elif change.from_ == "connected" and change.to in ("reconnecting", "suspended"):
-            self.stage.tell("cut", f"cut at word {self.stage.reader.count:,}")
+            self.stage.report("cut", f"cut at word {self.stage.reader.count:,}")
 
     def _presence(self, change: PresenceChange) -> None:
         self.stage.members = [(m.name, m.status or "reading") for m in change.members]
@@ -125,7 +125,7 @@ async def follow(stage: Stage, reading: Reading, reader: StreamReader) -> None:
         elif isinstance(event, Gap):
             reading.gaps += 1
             missing = f"tokens {event.first} to {event.last} are missing"
-            stage.tell("loss", f"{reading.name}: {missing} until the next snapshot")
+            stage.report("loss", f"{reading.name}: {missing} until the next snapshot")
         elif isinstance(event, Done):
             take(stage, reading, event.text)
             reading.finished = True
@@ -151,11 +151,11 @@ async def observe(server: Server, stage: Stage, ready: asyncio.Event) -> None:
 
 async def come_late(server: Server, stage: Stage) -> None:
     """Wait for the end of the stream, which contains the whole text."""
-    stage.tell("people", "a latecomer reads the whole text")
+    stage.report("people", "a latecomer reads the whole text")
     client = PubSubClient(server.ws, server.token("late"), rest_url=server.http)
     async with client as ps, stream_reader(ps, TOPIC, id=ANSWER) as reader:
         await follow(stage, stage.latecomer, reader)
-    stage.tell("people", f"{stage.latecomer.count:,} words from history")
+    stage.report("people", f"{stage.latecomer.count:,} words from history")
 
 
 async def speak(
@@ -195,7 +195,7 @@ async def speak(
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
         await writer.complete()
         frames = f"{writer.stats['tokens']} tokens and {writer.stats['snapshots']} snapshots"
-        stage.tell("stream", f"{len(words):,} words in {frames}")
+        stage.report("stream", f"{len(words):,} words in {frames}")
 
 
 async def visit(server: Server, stage: Stage, name: str, *, come: float, leave: float) -> None:
@@ -203,14 +203,14 @@ async def visit(server: Server, stage: Stage, name: str, *, come: float, leave: 
     await stage.reach(come)
     async with PubSubClient(server.ws, server.token(name), rest_url=server.http) as ps:
         async with ps.subscribe(TOPIC, on_message=lambda _message: None):
-            stage.tell("people", f"{name} joined")
+            stage.report("people", f"{name} joined")
             for share, status in ((0.2, "typing"), (0.5, "reading"), (0.75, "typing")):
                 await stage.reach(come + (leave - come) * share)
                 await ps.update_presence(TOPIC, {"status": status})
                 if status == "typing":
-                    stage.tell("people", f"{name} is typing")
+                    stage.report("people", f"{name} is typing")
             await stage.reach(leave)
-        stage.tell("people", f"{name} left")
+        stage.report("people", f"{name} left")
 
 
 async def sabotage(
@@ -236,7 +236,7 @@ async def sabotage(
         if lose and number == 0:
             await stage.reach(share + 0.03)
             await server.fault("evict", topic=TOPIC)
-            stage.tell("loss", "the history is emptied while the reader is away")
+            stage.report("loss", "the history is emptied while the reader is away")
             await server.fault("refuse", on=False)
         while True:
             try:

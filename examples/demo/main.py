@@ -238,7 +238,7 @@ async def _play(
         group.create_task(observe(server, stage, observing))
         await reader.subscribed.wait()
         await observing.wait()
-        stage.tell("stream", f"{len(words):,} words at {rate:.0f} a second")
+        stage.report("stream", f"{len(words):,} words at {rate:.0f} a second")
         group.create_task(visit(server, stage, "alice", come=0.06, leave=0.72))
         group.create_task(visit(server, stage, "bob", come=0.24, leave=0.88))
         group.create_task(sabotage(server, stage, reader, CUTS, lose=args.lose))

@@ -32,7 +32,7 @@ async def play(server: Server, site: Site, stage: Stage) -> list[str]:
     ben = PubSubClient(server.ws, server.token("ben"), rest_url=server.http)
     try:
         async with asyncio.timeout(LIMIT), ana, ben:
-            stage.tell("people", f"ana asks: {QUESTION}")
+            stage.report("people", f"ana asks: {QUESTION}")
             asked = await ana.publish(ROOM, {"type": "question", "data": {"text": QUESTION}})
             topic = answer_topic(asked.id)
             async with (
@@ -48,7 +48,7 @@ async def play(server: Server, site: Site, stage: Stage) -> list[str]:
         return ["the readers of the chat ended with different texts"]
     if site.writer.started < 2:
         return ["no other process took over the answer in the chat"]
-    stage.tell("stream", f"both readers have the same {len(texts[0].split())} words")
+    stage.report("stream", f"both readers have the same {len(texts[0].split())} words")
     return []
 
 
@@ -59,9 +59,9 @@ async def _break(site: Site, stage: Stage, reader: StreamReader) -> None:
         words = len(reader.text.split())
         if not killed_at and words >= WORDS:
             killed_at = words
-            stage.tell("cut", f"process {site.writer.kill()} is killed at word {words}")
+            stage.report("cut", f"process {site.writer.kill()} is killed at word {words}")
         elif killed_at and words >= killed_at + WORDS:
-            stage.tell("back", "another process continues the answer")
+            stage.report("back", "another process continues the answer")
             await reader.steer("shorter")
-            stage.tell("people", "ben asks for a shorter answer")
+            stage.report("people", "ben asks for a shorter answer")
             return

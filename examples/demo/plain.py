@@ -21,7 +21,7 @@ async def show(stage: Stage) -> AsyncGenerator[None]:
     """Print the events until the block ends."""
     printed = 0
 
-    def tell() -> None:
+    def report() -> None:
         nonlocal printed
         for event in stage.happenings[printed:]:
             print(f"{event.at:5.1f}s {SYMBOLS[event.kind]} {event.text}", flush=True)
@@ -30,7 +30,7 @@ async def show(stage: Stage) -> AsyncGenerator[None]:
     async def play() -> None:
         beat = BEAT
         while True:
-            tell()
+            report()
             if stage.elapsed >= beat:
                 beat += BEAT
                 print(figures(stage), flush=True)
@@ -41,7 +41,7 @@ async def show(stage: Stage) -> AsyncGenerator[None]:
         yield
     finally:
         player.cancel()
-        tell()
+        report()
 
 
 def figures(stage: Stage) -> str:

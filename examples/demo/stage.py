@@ -118,7 +118,7 @@ class Stage:
             else:
                 self._waiting.append((reached, future))
 
-    def tell(self, kind: Kind, text: str) -> None:
+    def report(self, kind: Kind, text: str) -> None:
         """Record an event."""
         self.happenings.append(Happening(self.elapsed, kind, text))
         self.go_on()

@@ -125,17 +125,17 @@ function Room({ session }: { readonly session: string }) {
  *
  * @returns A function to call for each key, and one that stops at once.
  */
-function useTyping(tell: (status: 'typing' | 'here') => void): [() => void, () => void] {
+function useTyping(onStatus: (status: 'typing' | 'here') => void): [() => void, () => void] {
   const pause = useRef<ReturnType<typeof setTimeout>>(undefined);
   useEffect(() => () => clearTimeout(pause.current), []);
   const rest = (): void => {
     clearTimeout(pause.current);
-    if (pause.current !== undefined) tell('here');
+    if (pause.current !== undefined) onStatus('here');
     pause.current = undefined;
   };
   const touch = (): void => {
     clearTimeout(pause.current);
-    if (pause.current === undefined) tell('typing');
+    if (pause.current === undefined) onStatus('typing');
     pause.current = setTimeout(rest, PAUSE);
   };
   return [touch, rest];

@@ -80,6 +80,7 @@ async def test_an_answer_that_is_not_of_a_running_server_says_whose_it_is(
 @pytest.mark.parametrize(
     ("date", "known"),
     [(formatdate(time.time() + 600, usegmt=True), True), (None, False), ("yesterday", False)],
+    ids=("a date", "no date", "not a date"),
 )
 async def test_the_clock_of_the_server_is_read_if_it_sends_one(
     respx_mock: respx.MockRouter, date: str | None, known: bool

@@ -105,7 +105,7 @@ export const FAULTS: readonly LossFault[] = [
     file: 'react/topic_store.test.ts',
     tests: ['a token that the server refuses is shown as the error until the server takes one'],
     source: 'js/src/react/topic_store.ts',
-    text: 'if (trouble?.message !== before) tell({ error: trouble });',
+    text: 'if (trouble?.message !== before) update({ error: trouble });',
     becomes: '',
   },
   {

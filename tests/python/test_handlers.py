@@ -82,10 +82,10 @@ async def test_a_listener_is_called_in_order_by_a_task_that_ends_after_the_last_
 
     listener = Listener(listen, "on_state", spawn)
     for number in range(3):
-        listener.tell(number)
+        listener.notify(number)
     async with asyncio.timeout(60):
         await tasks[0]
-        listener.tell(3)
+        listener.notify(3)
         await tasks[1]
     assert heard == [0, 1, 2, 3]
     assert len(tasks) == 2
@@ -101,7 +101,7 @@ async def test_a_listener_that_is_behind_keeps_the_newest() -> None:
 
     listener = Listener(heard.append, "on_error", spawn)
     for number in range(1_000):
-        listener.tell(number)
+        listener.notify(number)
     await tasks[0]
     assert heard == list(range(744, 1_000))
 

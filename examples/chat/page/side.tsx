@@ -61,7 +61,7 @@ function Breakage({ user }: { readonly user: string }) {
   }
   return (
     <section className="card" aria-labelledby="break">
-      <h2 id="break">Break it during an answer</h2>
+      <h2 id="break">Interrupt an answer</h2>
       <p className="quiet">Every tab ends with the same text, and no word appears twice.</p>
       <div className="breaks">
         <a

@@ -49,7 +49,7 @@ const ps = new PubSub({
     const next = await token(show.user);
     if (rotations.fetched(reason, next.expiresAt)) {
       track.rotated(Date.now());
-      happenings.tell('rotated', `a new token at word ${ledger.received.toLocaleString('en')}`);
+      happenings.add('rotated', `a new token at word ${ledger.received.toLocaleString('en')}`);
     }
     ring.renewed(next.expiresAt);
     return next;
@@ -65,13 +65,13 @@ ps.on('state', ({ from, to }: StateChange) => {
       reconnects += 1;
       isBack = true;
       track.back(Date.now());
-      happenings.tell('back', 'connected again');
+      happenings.add('back', 'connected again');
     }
     connectedAt = Date.now();
   } else if (from === 'connected' && (to === 'reconnecting' || to === 'suspended')) {
     track.cut(Date.now());
     if (!finished) text.cut();
-    happenings.tell('cut', `cut at word ${ledger.received.toLocaleString('en')}`);
+    happenings.add('cut', `cut at word ${ledger.received.toLocaleString('en')}`);
   }
 });
 
@@ -89,7 +89,7 @@ function measure({ type, timestamp }: Message): void {
 function write(words: readonly string[]): void {
   if (!words.length) return;
   for (const word of words) text.word(word, isBack);
-  if (isBack) happenings.tell('back', `${words.length} words replayed`);
+  if (isBack) happenings.add('back', `${words.length} words replayed`);
   isBack = false;
 }
 
@@ -108,7 +108,7 @@ async function conclude(): Promise<void> {
   verdict.classList.toggle('wrong', !ledger.whole);
   verdict.hidden = false;
   document.documentElement.dataset['verdict'] = ledger.whole ? 'whole' : 'wrong';
-  happenings.tell('stream', 'the end of the text');
+  happenings.add('stream', 'the end of the text');
   if (!show.stays) await ps.close();
 }
 
@@ -157,13 +157,13 @@ const words = byId<HTMLInputElement>('words');
 words.addEventListener('input', () => void appear(words.value ? 'typing' : 'watching'));
 byId('say').addEventListener('submit', async (event) => {
   event.preventDefault();
-  const said = words.value.trim();
+  const note = words.value.trim();
   words.value = '';
   try {
-    if (said) await ps.publish(TALK, { type: 'note', data: { text: said } });
+    if (note) await ps.publish(TALK, { type: 'note', data: { text: note } });
     await appear('watching');
   } catch (error) {
-    happenings.tell('loss', String(error));
+    happenings.add('loss', String(error));
   }
 });
 byId('cut').addEventListener('click', () => disturb('cut', show.user));
@@ -181,7 +181,7 @@ await ps.subscribe(show.topic, {
     byId('present').textContent = String(new Set(members.map(({ user_id }) => user_id)).size);
     drawPeople(byId('people'), members, show.user);
     if (change === 'join' || change === 'leave') {
-      happenings.tell(
+      happenings.add(
         'people',
         `${member?.name ?? member?.user_id} ${change === 'join' ? 'joined' : 'left'}`,
       );
@@ -192,7 +192,7 @@ await ps.subscribe(show.topic, {
 });
 await ps.subscribe(TALK, {
   onMessage: ({ sender, data }) => {
-    happenings.tell('said', `${sender?.id ?? 'a user'}: ${data.text}`);
+    happenings.add('said', `${sender?.id ?? 'a user'}: ${data.text}`);
   },
 });
 await ps.updatePresence(show.topic, { status });
@@ -201,7 +201,7 @@ for await (const event of readStream(ps, show.topic, { id: show.stream })) {
   else if (event.kind === 'snapshot') write(ledger.replace(event.text));
   else if (event.kind === 'gap') {
     ledger.gaps += 1;
-    happenings.tell('loss', 'tokens are missing until the next snapshot');
+    happenings.add('loss', 'tokens are missing until the next snapshot');
   } else if (event.kind === 'done') {
     write(ledger.replace(event.text));
     await conclude();

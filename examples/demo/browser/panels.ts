@@ -48,7 +48,7 @@ export class Happenings {
     private readonly _began: number,
   ) {}
 
-  tell(kind: keyof typeof SIGNS, text: string): void {
+  add(kind: keyof typeof SIGNS, text: string): void {
     const at = ((Date.now() - this._began) / 1_000).toFixed(1);
     const sign = make('span', '', SIGNS[kind]);
     sign.dataset['kind'] = kind;

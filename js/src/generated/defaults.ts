@@ -31,7 +31,7 @@ export interface ClientDefaults {
   readonly fallbackAfter: number;
   /** The client also falls back after this number of failed attempts, if HTTP answers. */
   readonly fallbackFailures: number;
-  /** The same limit once a WebSocket has worked in this process; includes connections lost before the first frame. */
+  /** Replaces fallback_failures once a WebSocket has worked in this process. */
   readonly shortLife: number;
   /** Time on SSE before the client probes a WebSocket; doubles with each probe. */
   readonly upgradeAfter: number;

@@ -243,7 +243,7 @@ const closes: Readonly<Record<number, CloseAction>> = {
   4401: 'reauth',
   /** Forbidden. */
   4403: 'stop',
-  /** Another connection replaced this one. The client reconnects the first time after a stable connection. */
+  /** Another connection replaced this one. The client reconnects once, and stops if this happens again before a connection was stable. */
   4409: 'stop',
 };
 

@@ -59,14 +59,14 @@ export function readError(
   ].map(wordOf);
   const usual = MEANINGS[status] ?? (status >= 500 ? 'internal' : 'invalid_frame');
   let code = given ?? (CODES.has(word ?? '') ? word : undefined);
-  const said = detail ?? message ?? (word === code ? undefined : word) ?? title;
+  const explanation = detail ?? message ?? (word === code ? undefined : word) ?? title;
   if (code === undefined || (!CODES.has(code) && /^\d+$/.test(code))) code = usual;
   const isStrange = status < 400 || isPage(response, body);
   const nothing = isStrange
     ? `${host} answered ${describeAnswer(response, body)}.`
     : `${host} answered HTTP ${status} without saying why.`;
   const wait = fields['retry_after_ms'];
-  return fromCode(code, said ?? (Object.keys(fields).length ? said : nothing), {
+  return fromCode(code, explanation ?? (Object.keys(fields).length ? explanation : nothing), {
     remedy: remedy ?? (given === undefined && usual === 'not_found' ? own : undefined),
     topic: about ?? topic,
     field,

@@ -176,8 +176,8 @@ export class Rest {
       const why = code && `: ${code}`;
       if (publishes && !NOT_SENT.includes(code)) {
         const who = httpDerived ? `${host}, which was derived from \`url\`,` : host;
-        const said = `${who} did not answer${why}; whether the message was published is unknown.`;
-        return { error: lost(call, cause, said), again: mayRepeat, unknown: true };
+        const problem = `${who} did not answer${why}; whether the message was published is unknown.`;
+        return { error: lost(call, cause, problem), again: mayRepeat, unknown: true };
       }
       const error = new ConnectionFailed(`${host} cannot be reached${why}.`, {
         topic,

@@ -204,23 +204,23 @@ export function createStore(
     const { signal } = over;
     const { limit: _, ...options } = from ?? {};
     // A later presence subscription does not change the status of the messages.
-    const tell = part.beside ? () => {} : show;
+    const update = part.beside ? () => {} : show;
     let trouble = tokenError(client.lastFailure);
     const stop = client.on('state', () => {
       const before = trouble?.message;
       trouble = tokenError(client.lastFailure);
-      if (trouble?.message !== before) tell({ error: trouble });
+      if (trouble?.message !== before) update({ error: trouble });
     });
     let subscription: Subscription | undefined;
     try {
-      tell({ status: 'joining', error: trouble });
+      update({ status: 'joining', error: trouble });
       subscription = await client.subscribe(topics, {
         ...options,
         presence: withPresence,
         signal,
         timeout: PATIENCE,
       });
-      tell({ status: 'live' });
+      update({ status: 'live' });
       for await (const event of subscription.events()) {
         if (event.kind === 'presence') {
           present.set(event.presence.topic, event.presence.members);
@@ -230,7 +230,7 @@ export function createStore(
           take(event);
         }
       }
-      tell({ status: 'idle', error: undefined });
+      update({ status: 'idle', error: undefined });
     } catch (error) {
       if (signal.aborted) return;
       show({ status: 'failed', error: error as Error });

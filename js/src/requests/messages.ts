@@ -72,10 +72,10 @@ export function requestOf({ type, meta }: Message): string | undefined {
 /** Read a reply; throws the error in it. */
 export function opened(reply: Message, topic: string): Message {
   if (reply.type !== 'reply.error') return reply;
-  const told = (reply.data ?? {}) as { code?: unknown; message?: unknown; data?: unknown };
-  throw new ReplyError(typeof told.message === 'string' ? told.message : undefined, {
-    code: typeof told.code === 'string' && told.code ? told.code : undefined,
+  const failure = (reply.data ?? {}) as { code?: unknown; message?: unknown; data?: unknown };
+  throw new ReplyError(typeof failure.message === 'string' ? failure.message : undefined, {
+    code: typeof failure.code === 'string' && failure.code ? failure.code : undefined,
     topic,
-    data: told.data,
+    data: failure.data,
   });
 }

@@ -137,7 +137,7 @@ export class Driver implements Ports, Owner {
   }
 
   /** Call into the session, then perform its effects. */
-  tell(call: (session: Session) => void): void {
+  perform(call: (session: Session) => void): void {
     call(this.session);
     this.handled();
   }
@@ -151,15 +151,15 @@ export class Driver implements Ports, Owner {
   }
 
   opened(incremental: boolean): void {
-    this.tell((session) => session.opened(incremental));
+    this.perform((session) => session.opened(incremental));
   }
 
   dropped({ again, code = LOST, reason, retryAfter }: TransportEnd): void {
     this._connection = undefined;
     // A connection that was never open is not urgent.
     const hurry = again && this.state === 'connected';
-    this.tell((session) => session.dropped(code, reason, retryAfter));
-    if (hurry) this.tell((session) => session.woke(true));
+    this.perform((session) => session.dropped(code, reason, retryAfter));
+    if (hurry) this.perform((session) => session.woke(true));
   }
 
   /** After a call into the session: write, dial, end failed subscriptions. */
@@ -182,7 +182,7 @@ export class Driver implements Ports, Owner {
     if (to === 'connected') this.lastFailure = undefined;
     else if (code !== undefined || reason) this.lastFailure = change;
     this.options.logger.debug?.(`${from} -> ${to} ${code ?? ''}`);
-    this.listeners.tell('state', change);
+    this.listeners.notify('state', change);
   }
 
   welcomed(peer: Peer): void {
@@ -198,7 +198,7 @@ export class Driver implements Ports, Owner {
       ({ value, expiresAt }) => {
         this.tokenFailure = undefined;
         const expiresIn = expiresAt && Math.max(0, expiresAt - this.clock.wallMs());
-        this.tell((session) => session.token(call, value, expiresIn));
+        this.perform((session) => session.token(call, value, expiresIn));
       },
       (error: unknown) => {
         if (signal.aborted) return;
@@ -208,7 +208,7 @@ export class Driver implements Ports, Owner {
           this.tokenFailure = fromCode('token_unavailable', message, { cause: error });
           this.listeners.report(this.tokenFailure);
         }
-        this.tell((session) => session.tokenFailed(call, refused, message));
+        this.perform((session) => session.tokenFailed(call, refused, message));
       },
     );
   }
@@ -235,7 +235,7 @@ export class Driver implements Ports, Owner {
   startTimer(name: TimerName, after: number): void {
     const wait = name === 'drain' ? this._drain : after;
     const fire = (): void => {
-      this.tell((session) => session.timerFired(name, this.idle));
+      this.perform((session) => session.timerFired(name, this.idle));
       const { slowed } = this.session.publishes;
       if (slowed && !this.slowed)
         this.options.logger.warn(
@@ -387,7 +387,7 @@ export class Driver implements Ports, Owner {
     if (DEVELOPMENT) checkPlatform(this.options, this.around);
     this._started = true;
     this.around.watch(this);
-    this.tell((session) => session.connect(this.around.opened?.has(this.options.socketUrl)));
+    this.perform((session) => session.connect(this.around.opened?.has(this.options.socketUrl)));
   }
 
   /** Settle the publishes and end. */
@@ -400,7 +400,7 @@ export class Driver implements Ports, Owner {
     // Publishes that wait for a part of the client are earlier.
     if (turn) await within(turn, undefined, clock, time);
     this._drain = end - clock.now();
-    this.tell((session) => (time ? session.close() : session.abort()));
+    this.perform((session) => (time ? session.close() : session.abort()));
     for await (const _ of states);
   }
 
@@ -415,12 +415,12 @@ export class Driver implements Ports, Owner {
   add(request: Subscribe, inbox: Inbox): void {
     this.connect();
     this.inboxes.set(request.sub, inbox);
-    this.tell((session) => session.subscribe(request));
+    this.perform((session) => session.subscribe(request));
   }
 
   /** End a subscription. Does nothing when it has ended. */
   remove(sub: number): void {
-    if (this.inboxes.delete(sub)) this.tell((session) => session.unsubscribe(sub));
+    if (this.inboxes.delete(sub)) this.perform((session) => session.unsubscribe(sub));
   }
 
   /**
@@ -448,7 +448,7 @@ export class Driver implements Ports, Owner {
   settled(ref: number, call: (session: Session) => void, end: number = Infinity): Promise<Outcome> {
     return new Promise((settle) => {
       this._unsettled.set(ref, { settle, end });
-      this.tell(call);
+      this.perform(call);
     });
   }
 
@@ -507,12 +507,12 @@ export class Driver implements Ports, Owner {
   }
 
   private _expire(ref: number): void {
-    this.tell((session) => session.expire(ref));
+    this.perform((session) => session.expire(ref));
   }
 
   private _probe(auth?: AuthFrame): void {
     const answer = (ok: boolean): void =>
-      this.tell((session) => (auth ? session.answered(ok) : session.probed(ok)));
+      this.perform((session) => (auth ? session.answered(ok) : session.probed(ok)));
     PARTS.background()
       .then(({ probe }) => probe(this, auth))
       .then(answer, () => answer(false));

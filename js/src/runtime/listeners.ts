@@ -38,7 +38,7 @@ export class Listeners {
   }
 
   /** Report an event; whether there is a listener. */
-  tell<K extends Name>(name: K, event: ClientEvents[K]): boolean {
+  notify<K extends Name>(name: K, event: ClientEvents[K]): boolean {
     let heard = false;
     for (const [reader, wanted] of this._readers) {
       if (reader.finished) {
@@ -54,7 +54,7 @@ export class Listeners {
   /** Report an error that no call can throw to the program (ERR-1). */
   report(thrown: unknown): void {
     const error = thrown instanceof Error ? thrown : new Error(String(thrown));
-    if (this.tell('error', error)) return;
+    if (this.notify('error', error)) return;
     const { logger } = this;
     if (!(error instanceof PubSubError)) logger.error('A handler threw', error);
     // A restarting server sends this; no action is needed.

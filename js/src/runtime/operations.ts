@@ -38,7 +38,7 @@ interface Client {
   addPresence(options: Waiting): Promise<void>;
   part<Part>(loading: Promise<Part>, options: Waiting): Promise<Part>;
   settled(ref: number, call: (session: Session) => void): Promise<Outcome>;
-  tell(call: (session: Session) => void): void;
+  perform(call: (session: Session) => void): void;
 }
 
 /** Wait until the client is connected; see `PubSub.connect`. */
@@ -51,7 +51,7 @@ export async function connected(
   const patience = driver.patience(timeout);
   const end = clock.now() + patience;
   signal?.throwIfAborted();
-  driver.tell((session) => session.connect());
+  driver.perform((session) => session.connect());
   const states = driver.states();
   try {
     while (driver.state !== 'connected') {
@@ -111,10 +111,10 @@ export async function updatePresence(
 /** The error class for the last failure. */
 function notConnected(
   { lastFailure, state, tokenFailure }: Client,
-  said: string,
+  problem: string,
   about: CodedDetails = {},
 ): PubSubError {
-  const message = said + reasonOf(lastFailure, state);
+  const message = problem + reasonOf(lastFailure, state);
   const code = String(lastFailure?.code);
   if (code === tokenFailure?.code) {
     return fromCode(code, message, { ...about, cause: tokenFailure.cause });
@@ -161,8 +161,8 @@ export function late(
 /** The reason why a client is not connected, in words. */
 function reasonOf(failure: StateChange | undefined, state: StateName): string {
   if (!failure) return `no attempt has failed yet; the state is ${state}.`;
-  const said = failure.reason.replace(/\.$/, '') || `the state is ${failure.to}`;
+  const problem = failure.reason.replace(/\.$/, '') || `the state is ${failure.to}`;
   return failure.code === undefined || failure.code === 1006
-    ? `${said}.`
-    : `${said} (${failure.code}).`;
+    ? `${problem}.`
+    : `${problem} (${failure.code}).`;
 }

@@ -94,7 +94,7 @@ export class Subscription<Data = AnyPayload>
           event.kind === 'message'
             ? this._call(onMessage, event.message)
             : event.kind === 'gap'
-              ? this._tell(event.gap)
+              ? this._report(event.gap)
               : this._call(onPresence, event.presence.members, event.presence);
         // Do not await a synchronous handler, so that the next message follows immediately.
         if (called) await called;
@@ -128,7 +128,7 @@ export class Subscription<Data = AnyPayload>
             await inbox.wait();
             continue;
           }
-          if (event.kind === 'gap') await this._tell(event.gap, seesGaps);
+          if (event.kind === 'gap') await this._report(event.gap, seesGaps);
           const value = pick(event);
           if (value !== undefined) return { done: false, value };
         }
@@ -147,9 +147,9 @@ export class Subscription<Data = AnyPayload>
    * @param seen Whether the program receives the gap itself.
    * @throws MessagesMissed `onGap` is `raise`.
    */
-  private async _tell(gap: Gap, seen?: boolean): Promise<void> {
+  private async _report(gap: Gap, seen?: boolean): Promise<void> {
     const { stateLoader, onGap } = this._handlers;
-    const heard = this._listeners.tell('gap', gap);
+    const heard = this._listeners.notify('gap', gap);
     await this._call(stateLoader, gap, this.positions);
     if (onGap === 'raise') throw (await PARTS.background()).missed(gap);
     await this._call(onGap, gap);

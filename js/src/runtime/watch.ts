@@ -28,7 +28,7 @@ export interface Watched {
   /** Milliseconds since the last byte of the server; 0 without a connection. */
   readonly idle: number;
   /** Call into the session, then perform its effects. */
-  tell(call: (session: Session) => void): void;
+  perform(call: (session: Session) => void): void;
 }
 
 /** The used part of a browser's window and document. */
@@ -54,7 +54,7 @@ export function watch(client: Watched): void {
   if (signal.aborted) return;
   const page: Target = globalThis;
   const { document } = page;
-  const woke = (): void => client.tell((session) => session.woke());
+  const woke = (): void => client.perform((session) => session.woke());
   const listen = (
     target: Target | undefined,
     type: string,
@@ -63,7 +63,7 @@ export function watch(client: Watched): void {
   let left = Number.POSITIVE_INFINITY;
   listen(page, 'offline', () => {
     left = clock.now();
-    client.tell((session) => session.offline());
+    client.perform((session) => session.offline());
   });
   listen(page, 'online', () => {
     // A connection with data since then is not the one that was lost.

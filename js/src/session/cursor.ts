@@ -150,7 +150,7 @@ export class SeqCursor implements Cursor {
     // the rest may not arrive.
     if (!replay.more) this._since ??= Math.max(0, began - this._overlap);
     const marks = this.marks;
-    const told = new Set<string>();
+    const reported = new Set<string>();
     /** Topics with replayed messages. */
     const proven = new Set<string>();
 
@@ -168,28 +168,28 @@ export class SeqCursor implements Cursor {
       seq: number,
       time: number,
       replayed?: boolean,
-      said?: boolean,
+      stated?: boolean,
     ) => {
-      const last = said ? seq : seq - 1;
+      const last = stated ? seq : seq - 1;
       const strict = !(replayed && lenient(topic));
       // Fill a hole of the answer with live messages: the log may no longer have them.
       if (replayed && strict && last > (marks.get(topic)?._seq ?? -1)) live(topic, last);
       const mark = marks.get(topic);
-      const fresh = !told.has(topic);
+      const fresh = !reported.has(topic);
       const trimmed = fresh && truncated.has(topic);
       if (!mark) {
-        if (fresh && (trimmed ? limit === undefined : this._forgot && !first && !said)) {
+        if (fresh && (trimmed ? limit === undefined : this._forgot && !first && !stated)) {
           steps.push(
             gap(topic, trimmed ? 'history_trimmed' : 'unproven', undefined, undefined, last),
           );
         }
-        told.add(topic);
+        reported.add(topic);
         this._place(topic, seq, time);
         return true;
       }
       if (seq <= mark._seq) return false;
       if (strict && last > mark._seq) {
-        if (said && !whole) return false;
+        if (stated && !whole) return false;
         // Both ends are in one log if it misses messages after the requested position or after
         // replayed ones: their number is known, unless the log restarted.
         const anew = this._anew.has(topic);
@@ -199,7 +199,7 @@ export class SeqCursor implements Cursor {
         steps.push(gap(topic, reason, missed, mark._seq + 1, last));
       }
       mark._seq = seq;
-      if (!said) mark._at = time;
+      if (!stated) mark._at = time;
       return true;
     };
 
@@ -237,7 +237,7 @@ export class SeqCursor implements Cursor {
         live(topic);
         marks.delete(topic);
         steps.push(gap(topic, 'log_reset', undefined, mark._seq + 1));
-        told.add(topic);
+        reported.add(topic);
       }
     }
     for (const message of history) take(message, true);

@@ -34,11 +34,11 @@ class Statuses {
   /** Merge an update: the newest value of each key counts; null deletes on the server. */
   update(topic: Topic, data: JsonObject): void {
     if (topic === undefined) {
-      for (const [other, said] of this._byTopic) this._leave(other, said, data);
+      for (const [other, earlier] of this._byTopic) this._leave(other, earlier, data);
     }
-    const said = this._byTopic.get(topic);
+    const earlier = this._byTopic.get(topic);
     this._byTopic.delete(topic);
-    this._byTopic.set(topic, { ...said, ...data });
+    this._byTopic.set(topic, { ...earlier, ...data });
     for (const oldest of this._byTopic.keys()) {
       if (this._byTopic.size <= MAX_TOPICS) break;
       this._byTopic.delete(oldest);
@@ -47,16 +47,16 @@ class Statuses {
 
   /** Merge older values: existing keys win. */
   restore(topic: Topic, data: JsonObject): void {
-    const said = this._byTopic.get(topic);
-    const newer = { ...this._byTopic.get(undefined), ...said };
+    const earlier = this._byTopic.get(topic);
+    const newer = { ...this._byTopic.get(undefined), ...earlier };
     const left = Object.entries(data).filter(([key]) => !Object.hasOwn(newer, key));
-    if (left.length) this._byTopic.set(topic, { ...Object.fromEntries(left), ...said });
+    if (left.length) this._byTopic.set(topic, { ...Object.fromEntries(left), ...earlier });
   }
 
   /** Forget refused values. */
   forget(topic: Topic, data: JsonObject): void {
-    const said = this._byTopic.get(topic);
-    if (said) this._leave(topic, said, data, true);
+    const earlier = this._byTopic.get(topic);
+    if (earlier) this._leave(topic, earlier, data, true);
   }
 
   /** The updates to send: first the one for all topics, then one per topic. */
@@ -80,8 +80,8 @@ class Statuses {
   }
 
   /** Remove the keys of `data`; with `alike`, only where the value is the same. */
-  private _leave(topic: Topic, said: JsonObject, data: JsonObject, alike = false): void {
-    const left = Object.entries(said).filter(
+  private _leave(topic: Topic, earlier: JsonObject, data: JsonObject, alike = false): void {
+    const left = Object.entries(earlier).filter(
       ([key, value]) => !Object.hasOwn(data, key) || (alike && data[key] !== value),
     );
     if (left.length) this._byTopic.set(topic, Object.fromEntries(left));

@@ -154,6 +154,6 @@ function checkRetry(given: NonNullable<PubSubOptions['retry']>): void {
 }
 
 /** An error about an option that is missing or given twice. */
-function missing(field: string, said: string, remedy: string): InvalidOption {
-  return new InvalidOption(`${said} given.`, { remedy, field });
+function missing(field: string, problem: string, remedy: string): InvalidOption {
+  return new InvalidOption(`${problem} given.`, { remedy, field });
 }

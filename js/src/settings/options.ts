@@ -100,7 +100,10 @@ export interface Settings {
   readonly fallbackAfter: number;
   /** Failed WebSocket openings after which the client falls back, if HTTP answers; default 2. */
   readonly fallbackFailures: number;
-  /** The same limit once a WebSocket has worked in this process; default 3. */
+  /**
+   * Replaces `fallbackFailures` once a WebSocket has worked in this process. A connection that is
+   * lost before it has delivered anything counts as a failed opening; default 3.
+   */
   readonly shortLife: number;
   /**
    * Time on server-sent events before the client tries a WebSocket. It doubles with each attempt;

@@ -12,8 +12,8 @@ import { sessionOptions } from './session.js';
 import { endpoints, refusePlaintext } from './urls.js';
 
 const CONSOLE: Logger = {
-  warn: (...said) => console.warn(...said),
-  error: (...said) => console.error(...said),
+  warn: (...args) => console.warn(...args),
+  error: (...args) => console.error(...args),
 };
 
 const RECEIVE_QUEUE: ReceiveQueue = {

@@ -47,11 +47,11 @@ export function checkUrl(given: unknown, field: string, schemes: readonly string
     [...(parts?.searchParams.keys() ?? [])].some((name) => SECRETS.test(name)),
   ].findIndex(Boolean);
   if (problem < 0) return;
-  const [said = '', remedy = `Write it like ${schemes.at(-1)}//pubsub.example.com.`] =
+  const [sentence = '', remedy = `Write it like ${schemes.at(-1)}//pubsub.example.com.`] =
     WORDS[problem] ?? [];
   const type = problem ? '' : `${kind(url)}, not a string`;
   const listed = schemes.map((one) => `${one}//`).join(', ');
-  throw invalid(field, said + type, remedy.replace('…', listed));
+  throw invalid(field, sentence + type, remedy.replace('…', listed));
 }
 
 function parse(text: string): URL | undefined {

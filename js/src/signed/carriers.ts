@@ -68,10 +68,10 @@ export class TopicCarrier implements Carrier {
       return { kind: 'forged', error, data: message.data, message };
     };
     try {
-      const said = fromData(message.data);
-      const id = this._id ?? said.id;
-      const { owner, payload } = verify(said.frame, id, this._address);
-      if (toHex(owner) !== toHex(said.owner) || toHex(id) !== toHex(said.id))
+      const claimed = fromData(message.data);
+      const id = this._id ?? claimed.id;
+      const { owner, payload } = verify(claimed.frame, id, this._address);
+      if (toHex(owner) !== toHex(claimed.owner) || toHex(id) !== toHex(claimed.id))
         return forged(
           new InvalidPayload('The message names another owner or id than its signature proves.', {
             field: 'owner',
@@ -80,7 +80,7 @@ export class TopicCarrier implements Carrier {
         );
       return {
         kind: 'message',
-        ...{ payload, data: jsonOf(payload), owner, frame: said.frame, message },
+        ...{ payload, data: jsonOf(payload), owner, frame: claimed.frame, message },
       };
     } catch (error) {
       if (error instanceof InvalidPayload) return forged(error);

@@ -29,7 +29,7 @@ interface Before {
 const WISHES = new Set(['stream.cancel', 'stream.steer']);
 
 /** Clients for which the warning that readers cannot cancel was logged. */
-const told = new WeakSet<Client>();
+const warned = new WeakSet<Client>();
 
 /** Options of `writeStream`. */
 export interface WriteStreamOptions {
@@ -237,8 +237,8 @@ export class StreamWriter implements AsyncDisposable {
   private _listen(): Promise<Subscription | undefined> {
     const onMessage = (message: Message): void => this._hear(message);
     return this._client.subscribe(this._topic, { onMessage }).catch((error) => {
-      if (!this._isFinished && !told.has(this._client)) {
-        told.add(this._client);
+      if (!this._isFinished && !warned.has(this._client)) {
+        warned.add(this._client);
         this._warn(
           `Readers cannot cancel or steer the stream ${this.id}, nor others that this client ` +
             `may not read: ${error.message}`,

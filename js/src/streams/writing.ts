@@ -97,7 +97,7 @@ export class Writing {
   private _snapshot: boolean;
   private _since = 0;
   private _snapped = 0;
-  private _said = -WIDEST;
+  private _lastToken = -WIDEST;
   private _flight: PublishFrame | undefined;
   private _begun = 0;
   private _trip = 0;
@@ -206,13 +206,13 @@ export class Writing {
   /** Take a message of the topic: requests of readers, and frames of another writer. */
   hear(type: string, data: unknown, sender: string): WriterEffect[] {
     if (this.ended || !isObject(data) || data['stream'] !== this.stream) return [];
-    const { epoch, writer, reason, data: said } = data;
+    const { epoch, writer, reason, data: given } = data;
     // A reader that has not noticed a takeover yet sends the previous epoch.
     const isMeant = epoch == null || (typeof epoch === 'number' && epoch <= this.epoch);
     if (isMeant && type === 'stream.cancel')
       return [{ kind: 'cancelled', reason: isString(reason) ? reason : '', by: sender }];
     if (isMeant && type === 'stream.steer')
-      return [{ kind: 'steered', data: said ?? null, by: sender }];
+      return [{ kind: 'steered', data: given ?? null, by: sender }];
     if (writer === this._writer) this._self = sender;
     else if (isString(writer) && sender === this._self) {
       const other = epoch as number;
@@ -265,7 +265,7 @@ export class Writing {
       const body = { upto: this._index, ...bodyOf(this._published), ...this._meta };
       return this._say('token.snapshot', `s${++this.stats.snapshots}`, body, at);
     }
-    const tokenAt = this._said + pause;
+    const tokenAt = this._lastToken + pause;
     if (pending.length && (at >= tokenAt || end)) {
       this._pending = [];
       this._waiting = 0;
@@ -273,7 +273,7 @@ export class Writing {
       for (const piece of pending) grow(this._published, piece);
       const content = isString(pending[0]) ? (pending.shift() as string) : '';
       this._since++;
-      this._said = at;
+      this._lastToken = at;
       this.stats.tokens++;
       const index = this._index++;
       const more = pending.length ? { pieces: pending as unknown as JsonObject[] } : {};

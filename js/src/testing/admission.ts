@@ -82,8 +82,8 @@ export class Admission {
 
   private _renew(connection: Connection, held: Identity, identity: Identity): void {
     if (held.userId !== identity.userId || held.kind !== identity.kind) {
-      const said = 'this token names another user than the connection; open a new connection';
-      throw new Problem('token_invalid', said, { field: 'token' });
+      const detail = 'this token names another user than the connection; open a new connection';
+      throw new Problem('token_invalid', detail, { field: 'token' });
     }
     connection.identity = identity;
     this._core.presence.refresh(connection.clientId, identity);
@@ -96,8 +96,8 @@ export class Admission {
     for (const topic of [...connection.patterns.keys()]) {
       if (this._core.mayHold(identity, topic)) continue;
       this._drop(connection, topic);
-      const said = 'the access rules no longer allow this subscription; it has ended';
-      this._core.refuse(connection, new Problem('forbidden', said, { topic }));
+      const detail = 'the access rules no longer allow this subscription; it has ended';
+      this._core.refuse(connection, new Problem('forbidden', detail, { topic }));
     }
   }
 
@@ -151,8 +151,8 @@ export class Admission {
         sink.write(compact<AuthExpiringFrame>({ type: 'auth.expiring', expires_in, expires_at }));
       }
       if (!sink.isStream && silence >= settings.presenceTimeout) {
-        const said = 'the client sent nothing for too long';
-        this._end(connection, new Problem('idle_timeout', said));
+        const detail = 'the client sent nothing for too long';
+        this._end(connection, new Problem('idle_timeout', detail));
         return;
       }
       if (sink.isStream || silence >= settings.serverPingInterval) sink.ping();

@@ -20,18 +20,18 @@ export class Attendance {
   enter(connection: Connection, identity: Identity, topic: string): void {
     const { presence } = this._core;
     const seat = presence.join(connection.clientId, identity, topic, this._core.wall());
-    if (seat) this._tell('join', seat, connection);
+    if (seat) this._announce('join', seat, connection);
   }
 
   /** Remove the connection from a topic it unsubscribed from. */
   quit(connection: Connection, topic: string): void {
     const seat = this._core.presence.leave(connection.clientId, topic);
-    if (seat) this._tell('leave', seat, connection);
+    if (seat) this._announce('leave', seat, connection);
   }
 
   /** Remove a client that has gone permanently. */
   depart(clientId: string): void {
-    for (const seat of this._core.presence.leaveAll(clientId)) this._tell('leave', seat);
+    for (const seat of this._core.presence.leaveAll(clientId)) this._announce('leave', seat);
   }
 
   /**
@@ -43,7 +43,7 @@ export class Attendance {
       connection.clientId,
       this._core.lastSeen(connection),
       (lapse) => clock.callLater(grace, lapse),
-      (seat) => this._tell('leave', seat),
+      (seat) => this._announce('leave', seat),
     );
   }
 
@@ -61,7 +61,7 @@ export class Attendance {
     const timestamp = this._core.wall();
     const id = this._core.messageId();
     for (const seat of this._core.presence.update(clientId, topic, data, timestamp)) {
-      this._tell('update', seat, undefined, id);
+      this._announce('update', seat, undefined, id);
     }
     return { id, timestamp, seq: undefined, duplicate: false };
   }
@@ -83,7 +83,7 @@ export class Attendance {
     sink.write({ type: 'presence.snapshot', topic, members });
   }
 
-  private _tell(
+  private _announce(
     change: 'join' | 'update' | 'leave',
     { topic, member, kind }: Seat,
     but?: Connection,

@@ -154,8 +154,8 @@ export class Core {
 
   /** The error for a publish above the rate limit. */
   tooMany(identity: Identity, topic: string | undefined, retryAfter: number): Problem {
-    const said = `more than ${this.rates.rate(identity)} publishes per second`;
-    return new Problem('rate_limited', said, { topic, retryAfter });
+    const detail = `more than ${this.rates.rate(identity)} publishes per second`;
+    return new Problem('rate_limited', detail, { topic, retryAfter });
   }
 
   /** Send an error and keep the connection open. */

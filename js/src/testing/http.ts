@@ -78,8 +78,8 @@ function perform(asked: Asked): Response | Promise<Response> {
   if (route === 'POST messages:batch 2') {
     const { messages } = parseObject(body);
     if (!Array.isArray(messages) || !messages.length || messages.length > maxBatch) {
-      const said = `\`messages\` must be a list of 1 to ${maxBatch} items`;
-      throw new Problem('invalid_frame', said, { field: 'messages' });
+      const detail = `\`messages\` must be a list of 1 to ${maxBatch} items`;
+      throw new Problem('invalid_frame', detail, { field: 'messages' });
     }
     const items = messages.map((item: unknown, n) =>
       caught(() => readPublication(item, maxPayload, undefined, `messages.${n}`)),

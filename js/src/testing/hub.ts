@@ -155,8 +155,8 @@ export class Hub {
       if (!granted) throw this.core.tooMany(identity, topic, wait);
       const { id, timestamp } = this._attendance.update(connection, topic, data);
       if (ref === undefined) return;
-      const told: PublishedFrame = { type: 'published', id, timestamp, duplicate: false, ref };
-      sink.write(told);
+      const answer: PublishedFrame = { type: 'published', id, timestamp, duplicate: false, ref };
+      sink.write(answer);
     } else {
       const server_time = this.core.wall();
       sink.write(compact<PongFrame>({ type: 'pong', server_time, ref }));
@@ -193,12 +193,12 @@ export class Hub {
     const { historyPageDefault, historyPageMax } = this.core.settings;
     const count = limit ?? historyPageDefault;
     if (!(count >= 1 && count <= historyPageMax)) {
-      const said = `\`limit\` is 1 to ${historyPageMax}`;
-      throw new Problem('invalid_option', said, { field: 'limit' });
+      const detail = `\`limit\` is 1 to ${historyPageMax}`;
+      throw new Problem('invalid_option', detail, { field: 'limit' });
     }
     if (query.after !== undefined && query.before !== undefined) {
-      const said = '`after` and `before` exclude each other';
-      throw new Problem('invalid_option', said, { field: 'after' });
+      const detail = '`after` and `before` exclude each other';
+      throw new Problem('invalid_option', detail, { field: 'after' });
     }
     return this.core.store.page(topic, query, count, this.core.wall());
   }
@@ -216,7 +216,7 @@ export class Hub {
     limit: number,
   ): { readonly topics: readonly TopicInfo[]; readonly has_more: boolean } {
     if (kind !== 'admin' && kind !== 'service') {
-      throw new Problem('forbidden', 'only an administrator may list topics');
+      throw new Problem('forbidden', 'only an administrator or a service may list topics');
     }
     const reports = this.core.store.reports(this.core.wall());
     const held = [...this.core.open].flatMap(({ patterns }) => [...patterns.keys()]);
@@ -247,6 +247,6 @@ function notYet(): Problem {
 }
 
 function authError({ info }: Problem, ref: string | undefined): AuthErrorFrame {
-  const { topic: _, ...told } = info;
-  return compact<AuthErrorFrame>({ ...told, type: 'auth.error', ref });
+  const { topic: _, ...answer } = info;
+  return compact<AuthErrorFrame>({ ...answer, type: 'auth.error', ref });
 }

@@ -179,12 +179,12 @@ export class Store {
    * write.
    */
   reports(now: number): Map<string, { messages: number; position: number; last: number }> {
-    const told = [...this._logs].map(([topic, log]) => {
+    const pairs = [...this._logs].map(([topic, log]) => {
       this._expire(log, now);
       const { last: position, lastAt: last } = log;
       return [topic, { messages: log.entries.length, position, last }] as const;
     });
-    return new Map(told);
+    return new Map(pairs);
   }
 
   /** Drop retained messages, as trimming does. `positions` also restarts the numbering. */
@@ -246,8 +246,8 @@ export class Store {
     if (!isKept && timestamp + REMEMBERED_MS <= now) return undefined;
     const again = entryOf(draft, id, sender, timestamp, seq, 0);
     if (again.body === found.body) return { id, timestamp, seq, duplicate: true };
-    const said = 'you have used this id for another message';
-    throw new Problem('conflict', said, { topic: draft.topic, field: 'id' });
+    const detail = 'you have used this id for another message';
+    throw new Problem('conflict', detail, { topic: draft.topic, field: 'id' });
   }
 
   private _nextStart(now: number): number {

@@ -114,13 +114,13 @@ export class Presence {
    * Keep the memberships of a lost client for a grace period.
    *
    * @param grace Starts the grace period and calls the function at its end.
-   * @param tell Receives each member that leaves then.
+   * @param onLeave Receives each member that leaves then.
    */
   lose(
     clientId: string,
     lastSeen: number,
     grace: (lapse: () => void) => TimerHandle,
-    tell: (seat: Seat) => void,
+    onLeave: (seat: Seat) => void,
   ): void {
     const client = this._clients.get(clientId);
     if (!client) return;
@@ -131,7 +131,7 @@ export class Presence {
       client.lapse = undefined;
       for (const [topic, { kept }] of [...client.places]) {
         const seat = kept ? undefined : this.leave(clientId, topic);
-        if (seat) tell(seat);
+        if (seat) onLeave(seat);
       }
     });
   }
@@ -152,9 +152,9 @@ export class Presence {
       [name, undefined].includes(topic),
     );
     if (topic !== undefined && !places.length) {
-      const said = 'this client is not a member of the topic';
+      const detail = 'this client is not a member of the topic';
       const remedy = 'Subscribe to the topic by its name: its subscribers are its members.';
-      throw new Problem('not_found', said, { topic, remedy });
+      throw new Problem('not_found', detail, { topic, remedy });
     }
     const { metadata = {}, ...fields } = data;
     if (!isObject(metadata)) throw invalid('metadata', 'an object');

@@ -42,8 +42,8 @@ export class Publishing {
   ): void {
     const { maxBatch } = this._core.settings;
     if (items.length > maxBatch) {
-      const said = `a batch has at most ${maxBatch} messages`;
-      throw new Problem('invalid_frame', said, { field: 'messages' });
+      const detail = `a batch has at most ${maxBatch} messages`;
+      throw new Problem('invalid_frame', detail, { field: 'messages' });
     }
     const { sink } = connection;
     const results = this._all(identity, items, connection);
@@ -118,15 +118,15 @@ export class Publishing {
     connection: Connection | undefined,
   ): Published {
     if (type !== 'presence.update') {
-      const said = 'presence is announced by the server; send `presence.update`';
-      throw new Problem('forbidden', said, { topic });
+      const detail = 'presence is announced by the server; send `presence.update`';
+      throw new Problem('forbidden', detail, { topic });
     }
     if (!this._core.mayRead(identity, topic)) {
       throw new Problem('forbidden', 'the access rules do not allow this topic', { topic });
     }
     if (!connection) {
-      const said = 'presence belongs to a connection; send `presence.update` on a socket';
-      throw new Problem('unsupported', said, { topic });
+      const detail = 'presence belongs to a connection; send `presence.update` on a socket';
+      throw new Problem('unsupported', detail, { topic });
     }
     if (!isObject(data)) {
       const details = { topic, field: 'data' };

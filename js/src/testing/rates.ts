@@ -66,8 +66,8 @@ export class ConnectionLimiter {
     const key = keyOf(identity, undefined);
     const open = this._users.get(key) ?? 0;
     if (open >= this._most) {
-      const said = `${identity.userId} has ${open} connections, which is the maximum for a user`;
-      throw new Problem('connection_limit', said, { retryAfter: 5_000 });
+      const detail = `${identity.userId} has ${open} connections, which is the maximum for a user`;
+      throw new Problem('connection_limit', detail, { retryAfter: 5_000 });
     }
     this._users.set(key, open + 1);
   }

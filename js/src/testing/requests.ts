@@ -177,8 +177,8 @@ export function checkSize(value: unknown, at: string, limit: number, topic?: str
   if (Number.isNaN(size)) {
     throw new Problem('invalid_payload', `\`${at}\` cannot be written as JSON`, details);
   }
-  const said = `\`${at}\` has ${size} bytes of JSON; at most ${limit} are taken`;
-  throw new Problem('payload_too_large', said, details);
+  const detail = `\`${at}\` has ${size} bytes of JSON; at most ${limit} are taken`;
+  throw new Problem('payload_too_large', detail, details);
 }
 
 /** @throws Problem `invalid_topic`, `invalid_frame`. */

@@ -38,7 +38,7 @@ export class MemorySocket implements WebSocketLike, End {
         if (this.readyState !== CONNECTING) return link.closed();
         this._link = link;
         this.readyState = OPEN;
-        this._tell('open', {});
+        this._dispatch('open', {});
       },
       ({ code, reason }: Refusal) => this.ended(code, reason),
     );
@@ -73,21 +73,21 @@ export class MemorySocket implements WebSocketLike, End {
   // ---------------------------------------------------------------- End
 
   arrived(frame: ServerFrame): void {
-    if (this.readyState === OPEN) this._tell('message', { data: JSON.stringify(frame) });
+    if (this.readyState === OPEN) this._dispatch('message', { data: JSON.stringify(frame) });
   }
 
   heard(): void {
-    if (this.readyState === OPEN) this._tell('ping', {});
+    if (this.readyState === OPEN) this._dispatch('ping', {});
   }
 
   ended(code: number | undefined, reason: string): void {
     if (this.readyState === CLOSED) return;
     this.readyState = CLOSED;
     this._link = undefined;
-    this._tell('close', { code: code ?? 1006, reason: code === undefined ? '' : reason });
+    this._dispatch('close', { code: code ?? 1006, reason: code === undefined ? '' : reason });
   }
 
-  private _tell(type: string, event: object): void {
+  private _dispatch(type: string, event: object): void {
     for (const listener of [...(this._listeners.get(type) ?? [])]) listener(event);
   }
 }

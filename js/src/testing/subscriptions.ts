@@ -56,8 +56,8 @@ export class Subscriptions {
     const topics = patterns.filter((pattern) => connection.patterns.has(pattern));
     for (const pattern of topics) this.drop(connection, pattern);
     if (ref === undefined) return;
-    const told: UnsubscribedFrame = { type: 'unsubscribed', topics, ref };
-    connection.sink.write(told);
+    const unsubscribed: UnsubscribedFrame = { type: 'unsubscribed', topics, ref };
+    connection.sink.write(unsubscribed);
   }
 
   /** End one subscription. */
@@ -79,8 +79,8 @@ export class Subscriptions {
     }
     if (!patterns.has(topic)) {
       if (patterns.size >= maxSubscriptions) {
-        const said = `this connection has ${maxSubscriptions} subscriptions, which is the maximum`;
-        return new Problem('subscription_limit', said, { topic });
+        const detail = `this connection has ${maxSubscriptions} subscriptions, which is the maximum`;
+        return new Problem('subscription_limit', detail, { topic });
       }
       this._core.stats.subscriptions += 1;
     }

@@ -134,7 +134,7 @@ export class SseTransport implements Transport {
       else if (frame.type !== 'ping') this._publisher.put(frame);
     }
     if (!subscribes.length) return;
-    for (const told of this._subscriptions.replace(subscribes)) this._put(told);
+    for (const translated of this._subscriptions.replace(subscribes)) this._put(translated);
     this._reopen();
   }
 
@@ -313,7 +313,9 @@ export class SseTransport implements Transport {
         const read = decodeEvent(event, data);
         if (read instanceof Malformed || read instanceof Unknown) this._put(read);
         else if (this._isSuperseded(abort) && isReplaced(read)) continue;
-        else for (const told of this._subscriptions.translate(read, generation)) this._put(told);
+        else
+          for (const translated of this._subscriptions.translate(read, generation))
+            this._put(translated);
       }
     }
     return parser.retry;
@@ -324,9 +326,9 @@ export class SseTransport implements Transport {
     if (!this._greeting || !clientId || clientId === this._clientId) return;
     this._clientId = clientId.slice(0, 64);
     const { frame, at } = this._greeting;
-    const { ref, server_time: then, ...said } = frame;
+    const { ref, server_time: then, ...greeting } = frame;
     const now = then && then + Math.round(this._clock.now() - at);
-    this._put(compact<AuthOkFrame>({ ...said, client_id: this._clientId, server_time: now }));
+    this._put(compact<AuthOkFrame>({ ...greeting, client_id: this._clientId, server_time: now }));
   }
 
   // ---------------------------------------------------------------- internals

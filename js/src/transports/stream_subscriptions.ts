@@ -145,7 +145,9 @@ export class StreamSubscriptions {
 
   /** Split the single answer of a plain peer among its subscriptions. */
   private _share(frame: SubscribedFrame): ServerFrame[] {
-    const told: ServerFrame[] = this._wanted.some((one) => one.answered) ? asMessages(frame) : [];
+    const answers: ServerFrame[] = this._wanted.some((one) => one.answered)
+      ? asMessages(frame)
+      : [];
     const granted = new Set(frame.topics);
     for (const one of this._wanted) {
       if (one.answered) continue;
@@ -155,7 +157,7 @@ export class StreamSubscriptions {
         ({ timestamp, topic }) =>
           since !== undefined && (timestamp > since || timestamp === 0) && takes(one, topic),
       );
-      told.push(
+      answers.push(
         compact<SubscribedFrame>({
           type: 'subscribed',
           topics: topics.filter((topic) => !granted.size || granted.has(topic)),
@@ -164,14 +166,14 @@ export class StreamSubscriptions {
         }),
       );
     }
-    return told;
+    return answers;
   }
 
   /** The answers for a stream whose topics were rejected. This empties the set. */
-  denied({ code, message: said, remedy, topic: one }: PubSubError): ServerFrame[] {
+  denied({ code, message: text, remedy, topic: one }: PubSubError): ServerFrame[] {
     // The error names one topic, but concerns all of them.
-    const message = said.replace(` (topic ${one})`, '');
-    const told = this._wanted.map(({ frame, answered }): ServerFrame => {
+    const message = text.replace(` (topic ${one})`, '');
+    const answers = this._wanted.map(({ frame, answered }): ServerFrame => {
       const { topics, ref } = frame;
       const denial = { code: code as Denial['code'], message };
       if (answered || ref === undefined) {
@@ -181,7 +183,7 @@ export class StreamSubscriptions {
       return { type: 'subscribed', topics: [], denied, ref };
     });
     this._wanted = [];
-    return told;
+    return answers;
   }
 
   private _note({ topic, seq, timestamp }: Envelope): void {

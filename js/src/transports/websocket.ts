@@ -61,8 +61,8 @@ export class WebSocketTransport implements Transport {
     this._receiver = receiver;
     // The socket has no access to the token, so its error text may be displayed.
     const unreached = (error: unknown): string => {
-      const said = String(Object(error).message ?? '').replace(/\.$/, '');
-      return `${new URL(socketUrl).host} cannot be reached${said && `: ${said}`}.`;
+      const problem = String(Object(error).message ?? '').replace(/\.$/, '');
+      return `${new URL(socketUrl).host} cannot be reached${problem && `: ${problem}`}.`;
     };
     let failure = unreached(undefined);
     let socket: WebSocketLike & NodeSocket;

@@ -277,11 +277,11 @@ def _form_of(model: Any) -> _Form:
 
 def _schema_error(mismatch: _Mismatch, subject: str, topic: str, id: str | None) -> SchemaError:
     problems = mismatch.problems
-    said = "; ".join(f"`{path}`: {problem}" for path, problem in problems[:_SHOWN])
+    listed = "; ".join(f"`{path}`: {problem}" for path, problem in problems[:_SHOWN])
     more = len(problems) - _SHOWN
     rest = f"; and {more} more" if more > 0 else ""
     return SchemaError(
-        f"{subject} does not match its model. {said}{rest}.",
+        f"{subject} does not match its model. {listed}{rest}.",
         topic=topic,
         field=problems[0][0],
         id=id,

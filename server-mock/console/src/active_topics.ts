@@ -2,7 +2,7 @@
 
 import { type Message, PermissionDenied, type PubSub, type TopicInfo } from '@hanzoai/pubsub';
 
-import { tell } from './notices.js';
+import { notify } from './notices.js';
 import { messagesBetween, RateSeries } from './rates.js';
 import { everyWhileVisible, Signal } from './reactive.js';
 
@@ -64,7 +64,7 @@ export class Topics {
     } catch (error) {
       if (error instanceof PermissionDenied) this.listed.value = false;
       // Don't report the error: the connection state shows it.
-      else if (this._ps.state === 'connected') tell(error);
+      else if (this._ps.state === 'connected') notify(error);
     } finally {
       this._asking = false;
       this._tick();

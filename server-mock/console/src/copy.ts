@@ -11,8 +11,8 @@ export function copyButton(label: string, text: () => string, words = true): HTM
     'aria-label': words ? undefined : label,
     onclick: () => void copy(),
   });
-  const show = (sign: 'copy' | 'check', said: string): void =>
-    replace(button, icon(sign), words && said);
+  const show = (sign: 'copy' | 'check', shown: string): void =>
+    replace(button, icon(sign), words && shown);
   const copy = async (): Promise<void> => {
     const worked = await write(text());
     show(worked ? 'check' : 'copy', worked ? 'Copied' : 'Not copied');

@@ -6,7 +6,7 @@
 import type { PubSub } from '@hanzoai/pubsub';
 
 import type { Kind } from './credentials.js';
-import { tell } from './notices.js';
+import { notify } from './notices.js';
 import { onEnd, Signal } from './reactive.js';
 
 const STEP = 125;
@@ -171,7 +171,7 @@ export class Demonstration {
       // Ignore the errors of calls that stopping has interrupted.
       if (!this.running.peek()) return;
       this.stop();
-      tell(error);
+      notify(error);
     });
   }
 }

@@ -66,8 +66,8 @@ function nodes(child: Child): (Node | string)[] {
   if (typeof child !== 'function') return [typeof child === 'number' ? String(child) : child];
   const text = document.createTextNode('');
   effect(() => {
-    const said = String(child());
-    if (text.data !== said) text.data = said;
+    const shown = String(child());
+    if (text.data !== shown) text.data = shown;
   });
   return [text];
 }

@@ -40,8 +40,8 @@ export function age(ms: number): string {
 
 /** `just now`, `12 s ago`. */
 export function ago(ms: number): string {
-  const said = age(ms);
-  return said === 'now' ? 'just now' : `${said} ago`;
+  const span = age(ms);
+  return span === 'now' ? 'just now' : `${span} ago`;
 }
 
 /** `0`, `950`, `12.3k`, `4.1M`. */

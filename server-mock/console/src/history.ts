@@ -3,7 +3,7 @@
 import { NotFound, type PubSub } from '@hanzoai/pubsub';
 
 import type { Feed } from './messages/feed.js';
-import { tell } from './notices.js';
+import { notify } from './notices.js';
 import { effect, Signal } from './reactive.js';
 
 const PAGE = 50;
@@ -44,7 +44,7 @@ export class History {
     } catch (error) {
       // The oldest shown message is no longer retained, and neither is anything before it.
       if (error instanceof NotFound) next = 'beginning';
-      else tell(error);
+      else notify(error);
     }
     if (topic === this._feed.narrowed.peek()) this.state.value = next;
   }

@@ -42,14 +42,14 @@ async function start(): Promise<void> {
 }
 
 start().catch((error: unknown) => {
-  const said = error instanceof Error ? error.message : String(error);
+  const problem = error instanceof Error ? error.message : String(error);
   replace(
     place,
     h(
       'main',
       { class: 'plain' },
       h('h1', {}, 'The console cannot start'),
-      h('p', {}, said),
+      h('p', {}, problem),
       h(
         'button',
         { class: 'primary', type: 'button', onclick: () => location.reload() },

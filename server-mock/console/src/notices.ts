@@ -34,7 +34,7 @@ export function problemOf(error: unknown): Problem {
 }
 
 /** Show an error. If it is shown already, only its count increases. */
-export function tell(error: unknown): void {
+export function notify(error: unknown): void {
   const problem = problemOf(error);
   const others = notices.peek().filter((each) => !same(each, problem));
   const before = notices.peek().find((each) => same(each, problem));
@@ -46,7 +46,7 @@ export function tell(error: unknown): void {
  * reports.
  */
 export function tellOfClient(error: unknown): void {
-  if (problemOf(error).code !== 'going_away') tell(error);
+  if (problemOf(error).code !== 'going_away') notify(error);
 }
 
 /** Remove the notices that a new connection resolves. */

@@ -150,11 +150,11 @@ function moved({ at, topic, change, member }: Movement, colours: Colours): HTMLE
 }
 
 function none(topic: string | undefined, readers: number): HTMLElement {
-  const said =
+  const text =
     topic === undefined
       ? 'No members. A client that subscribes to a topic by its full name is a member; patterns only observe.'
       : readers
         ? `No members. ${plural(readers, 'connection')} read${readers === 1 ? 's' : ''} this topic by a pattern, as this page does, and a pattern only observes.`
         : 'No members. No client subscribes to this topic.';
-  return h('p', { class: 'hint' }, said);
+  return h('p', { class: 'hint' }, text);
 }

@@ -177,13 +177,13 @@ function topicList(
       list.replaceChildren(...order);
       if (focused instanceof HTMLElement && list.contains(focused)) focused.focus();
     }
-    note.textContent = said(topics, shown.length, known.length);
+    note.textContent = describe(topics, shown.length, known.length);
     note.hidden = !note.textContent;
   });
   return h('div', { class: 'scroll' }, list, note);
 }
 
-function said(topics: Topics, shown: number, known: number): string {
+function describe(topics: Topics, shown: number, known: number): string {
   if (topics.listed.value === false) {
     return 'Listing all topics requires the token of an administrator. These are the topics of received messages.';
   }

@@ -10,7 +10,7 @@ import {
 } from '@hanzoai/pubsub';
 
 import type { Feed } from './messages/feed.js';
-import { problemOf, tell } from './notices.js';
+import { notify, problemOf } from './notices.js';
 import type { People } from './presence.js';
 import { Signal } from './reactive.js';
 import { recall, remember } from './storage.js';
@@ -115,7 +115,7 @@ export class Watches {
       this._aborts.delete(pattern);
       if (code === 'closed') return;
       this._mark({ pattern, state: 'refused', reason: problemOf(error).message });
-      tell(error);
+      notify(error);
     }
   }
 

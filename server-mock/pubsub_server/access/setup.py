@@ -191,9 +191,9 @@ def build_listener_tls(settings: Settings) -> ssl.SSLContext | None:
     try:
         context.load_verify_locations(settings.listener_client_ca)
     except (OSError, ssl.SSLError) as error:
-        said = error.strerror or error
+        detail = error.strerror or error
         file = settings.listener_client_ca
-        raise StartError(f"listener_client_ca {file} cannot be used: {said}") from None
+        raise StartError(f"listener_client_ca {file} cannot be used: {detail}") from None
     context.verify_mode = ssl.CERT_REQUIRED
     return context
 

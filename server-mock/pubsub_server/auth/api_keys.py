@@ -182,8 +182,8 @@ def load(file: Path) -> _Keys:
         try:
             digest, identity = _entry(entry)
         except (ValueError, ServiceError) as error:
-            said = error.message if isinstance(error, ServiceError) else error
-            raise ApiKeysError(f"{file}, key {number}: {said}") from None
+            detail = error.message if isinstance(error, ServiceError) else error
+            raise ApiKeysError(f"{file}, key {number}: {detail}") from None
         if digest[:16] in found:
             raise ApiKeysError(f"{file}, key {number}: an earlier key has the same sha256")
         found[digest[:16]] = (digest, identity)

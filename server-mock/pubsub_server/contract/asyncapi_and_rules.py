@@ -88,16 +88,16 @@ def _address(topic: Topic) -> tuple[str, dict[str, Any]]:
     parameters: dict[str, Any] = {}
     for number, segment in enumerate(topic.pattern.segments, 1):
         if segment == "**":
-            name, said = f"segments{number}", "One segment or more."
+            name, meaning = f"segments{number}", "One segment or more."
         elif segment == "*":
-            name, said = f"segment{number}", "One segment."
+            name, meaning = f"segment{number}", "One segment."
         elif segment.startswith("<"):
-            name, said = segment[1:-1], "One segment."
+            name, meaning = segment[1:-1], "One segment."
         else:
             parts.append(segment)
             continue
         parts.append(f"{{{name}}}")
-        parameters[name] = {"description": said}
+        parameters[name] = {"description": meaning}
     return ".".join(parts), parameters
 
 

@@ -43,18 +43,18 @@ class Attendance:
             return
         member = core.presence.join(connection.client_id, identity, topic, core.wall())
         if member is not None:
-            self._tell("join", topic, member, but=connection)
+            self._announce("join", topic, member, but=connection)
 
     def quit(self, connection: Connection, topic: str) -> None:
         """The connection has ended this subscription."""
         member = self._core.presence.leave(connection.client_id, topic)
         if member is not None:
-            self._tell("leave", topic, member, but=connection)
+            self._announce("leave", topic, member, but=connection)
 
     def depart(self, client_id: str) -> None:
         """The client has left permanently."""
         for topic, member in self._core.presence.leave_all(client_id):
-            self._tell("leave", topic, member)
+            self._announce("leave", topic, member)
 
     def lose(self, connection: Connection, grace: float) -> None:
         """The connection broke. Members are notified after the grace period, unless it returns."""
@@ -72,7 +72,7 @@ class Attendance:
         if client.lost_until > now:
             return client.lost_until
         for topic, member in self._core.presence.lapse(client.client_id):
-            self._tell("leave", topic, member)
+            self._announce("leave", topic, member)
         return None
 
     async def members(self, topic: str) -> list[Member]:
@@ -109,7 +109,7 @@ class Attendance:
         now = core.wall()
         id = message_id()
         for name, member in core.presence.update(connection.client_id, topic, data, now):
-            self._tell("update", name, member, id=id)
+            self._announce("update", name, member, id=id)
         return id, now
 
     def expect(self, connection: Connection) -> None:
@@ -160,7 +160,7 @@ class Attendance:
     def _snapshot(self, encoder: Encoder, topic: str) -> bytes:
         return snapshot_bytes(encoder, topic, [member_json(m) for m in self.local(topic)])
 
-    def _tell(
+    def _announce(
         self,
         change: Change,
         topic: str,

@@ -347,8 +347,8 @@ class Delivery:
 
 def _cut(connection: Connection, error: Exception) -> None:
     """Close a connection whose write failed. The others continue."""
-    said = "cannot write; closing the connection"
-    logger.error(said, exc_info=error, extra=about(connection))
+    detail = "cannot write; closing the connection"
+    logger.error(detail, exc_info=error, extra=about(connection))
     connection.sink.abort()
 
 

@@ -446,8 +446,8 @@ class Hub:
         """Handle missing messages of a topic: close the connections that cannot detect the gap."""
         for connection in list(self.core.router.route(topic)):
             if topic not in connection.patterns:
-                said = f"this node missed messages of {topic}; reconnect to replay them"
-                self.end(connection, ServiceError("going_away", said, topic=topic))
+                detail = f"this node missed messages of {topic}; reconnect to replay them"
+                self.end(connection, ServiceError("going_away", detail, topic=topic))
 
     async def history(
         self,

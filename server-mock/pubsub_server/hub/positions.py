@@ -145,8 +145,8 @@ class Positions:
         for name in wanted.topics:
             may = policy.may_subscribe_pattern if is_wildcard(name) else policy.may_subscribe
             if not may(identity, name):
-                said = "the access rules do not allow reading this topic or pattern"
-                raise ServiceError("forbidden", said, topic=name, field="topics")
+                detail = "the access rules do not allow reading this topic or pattern"
+                raise ServiceError("forbidden", detail, topic=name, field="topics")
 
     async def _look(
         self,

@@ -116,7 +116,7 @@ class SharedAttendance(Attendance):
         if not self._joining[client_id]:
             del self._joining[client_id]
 
-    def _tell(
+    def _announce(
         self,
         change: Change,
         topic: str,

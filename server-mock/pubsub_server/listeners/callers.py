@@ -43,8 +43,8 @@ class Callers:
         here = _parsed(peer) if self._trusted else None
         if here is None or not self._is_trusted(here):
             return peer
-        for said in reversed([each for line in forwarded for each in line.split(",")]):
-            before = _parsed(said)
+        for given in reversed([each for line in forwarded for each in line.split(",")]):
+            before = _parsed(given)
             if before is None:
                 # Any client can forge the addresses before it.
                 break

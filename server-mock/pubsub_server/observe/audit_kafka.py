@@ -79,9 +79,10 @@ def build_tls(settings: Settings) -> ssl.SSLContext | None:
         try:
             context.load_cert_chain(certificate, key, password=_no_password)
         except (OSError, ssl.SSLError, ValueError) as error:
-            said = getattr(error, "strerror", None) or error
+            detail = getattr(error, "strerror", None) or error
             raise StartError(
-                f"audit_kafka_cert {certificate} and audit_kafka_key {key}: cannot be used: {said}"
+                f"audit_kafka_cert {certificate} and audit_kafka_key {key}: cannot be used:"
+                f" {detail}"
             ) from None
     return context
 
@@ -248,13 +249,13 @@ def _tls_remedy(error: ssl.SSLError) -> str:
             f"audit_kafka_ca: the broker's certificate is not trusted ({error.verify_message});"
             " give the certificate of the authority that signed it"
         )
-    said = str(error.reason or "").replace("_", " ").lower() or "it fails"
-    if "certificate" in said or "unknown ca" in said:
+    detail = str(error.reason or "").replace("_", " ").lower() or "it fails"
+    if "certificate" in detail or "unknown ca" in detail:
         return (
-            f"audit_kafka_cert, audit_kafka_key: the broker refuses the certificate ({said}); give"
-            " one of an authority that it trusts"
+            f"audit_kafka_cert, audit_kafka_key: the broker refuses the certificate ({detail});"
+            " give one of an authority that it trusts"
         )
-    return f"audit_kafka_tls: no TLS with the broker ({said}); does this port use TLS?"
+    return f"audit_kafka_tls: no TLS with the broker ({detail}); does this port use TLS?"
 
 
 async def _end(producer: Any, *, at_once: bool) -> None:

@@ -73,7 +73,7 @@ class StreamSink:
         self._queue: deque[bytes] = deque()
         self._wake = asyncio.Event()
         self._closing = False
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._tasks = Tasks(asyncio.get_running_loop(), _LOG, "audit log")
         self._tasks.keep(self._run)
 
@@ -126,14 +126,14 @@ class StreamSink:
             finally:
                 late.cancel()
             pause = AGAIN_AFTER
-            if self._said:
-                self._said.clear()
+            if self._logged:
+                self._logged.clear()
                 _LOG.info("%s accepts audit records again", self._carrier.name)
             for _ in batch:
                 self._queue.popleft()
 
     def _complain(self, error: Exception) -> None:
-        said = self._carrier.explain(error)
-        if said not in self._said:
-            self._said.add(said)
-            _LOG.warning("%s accepts no audit records: %s", self._carrier.name, said)
+        detail = self._carrier.explain(error)
+        if detail not in self._logged:
+            self._logged.add(detail)
+            _LOG.warning("%s accepts no audit records: %s", self._carrier.name, detail)

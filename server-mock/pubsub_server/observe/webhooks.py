@@ -115,9 +115,9 @@ class Receiver:
         """Post a batch; returns the reason if it was given up, None if it was accepted."""
         identifier = "wh_" + secrets.token_hex(12)
         last = self._settings.webhook_attempts
-        attempt, said = 0, ""
+        attempt, detail = 0, ""
         for attempt in range(1, last + 1):
-            wait, said = await self._post(session, identifier, body)
+            wait, detail = await self._post(session, identifier, body)
             if wait is None:
                 return None
             if wait < 0 or attempt == last:
@@ -125,7 +125,7 @@ class Receiver:
             backoff = self._settings.webhook_backoff / 1000 * 2 ** (attempt - 1)
             pause = min(MAX_BACKOFF, max(wait, backoff * (0.5 + self._jitter() / 2)))
             await asyncio.sleep(pause)
-        return f"{said}, dropped after {attempt} of {last} tries"
+        return f"{detail}, dropped after {attempt} of {last} tries"
 
     async def _post(
         self, session: aiohttp.ClientSession, identifier: str, body: bytes
@@ -146,13 +146,13 @@ class Receiver:
             async with session.post(
                 self._hook.url, data=body, headers=headers, allow_redirects=False
             ) as response:
-                said = f"HTTP {response.status}"
+                detail = f"HTTP {response.status}"
                 if 200 <= response.status < 300:
-                    return None, said
+                    return None, detail
                 if response.status in _AGAIN or response.status >= 500:
                     after = response.headers.get("Retry-After", "")
-                    return float(after) if after.isdecimal() else 0.0, said
-                return -1.0, said
+                    return float(after) if after.isdecimal() else 0.0, detail
+                return -1.0, detail
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             strerror = error.strerror if isinstance(error, OSError) else None
             return 0.0, strerror or type(error).__name__

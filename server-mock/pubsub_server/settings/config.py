@@ -153,12 +153,12 @@ class Settings(BaseModel):
     pubsub_wire: Literal["head", "seed"] = Field(
         default="head",
         description="Type bytes that this broker sends on streams: `head`, of current Bee nodes,"
-        " or `seed`, of nodes before July 2026. Both are read.",
+        " or `seed`, of nodes before July 2026. It reads both.",
     )
     pubsub_broker_mode: Switch = Field(
         default=True,
-        description="Be the broker of signed topics. If false, sockets must name a `peer` and"
-        " streams are closed.",
+        description="Act as the broker of signed topics. If off, sockets must name a `peer`,"
+        " and the server closes streams.",
     )
     pubsub_max_connections: int = Field(
         default=0,
@@ -202,7 +202,7 @@ class Settings(BaseModel):
     mesh_advertise: NodeAddress = Field(
         default=None,
         description="`HOST:PORT` at which other nodes reach this one, behind a proxy or NAT. "
-        "Default: `mesh_listen`. If that is all interfaces, the host of the connection.",
+        "Default: `mesh_listen`, or the host of the connection if that listens on all interfaces.",
     )
     mesh_heartbeat: Milliseconds = Field(
         default=5_000,
@@ -247,7 +247,7 @@ class Settings(BaseModel):
         default=None,
         description="URL of Redis 7 or later: `redis://`, `rediss://` or `unix://`.",
     )
-    redis_cluster: Switch = Field(default=False, description="`redis_url` is a Redis Cluster.")
+    redis_cluster: Switch = Field(default=False, description="`redis_url` names a Redis Cluster.")
     redis_durable: Switch = Field(
         default=False,
         description="Redis keeps every acknowledged write across a restart (`appendonly yes`, "
@@ -501,16 +501,16 @@ class Settings(BaseModel):
     )
     linger_timeout: Wait = Field(
         default=2_000,
-        description="How long the server reads on after it rejects a request body, so that the "
-        "client receives the answer. 0 closes the connection immediately.",
+        description="How long the server keeps reading a request body that it has rejected, so "
+        "that the client receives the answer. 0 closes the connection immediately.",
     )
     max_headers: int = Field(
         default=64, ge=8, le=1024, description="Maximum header lines per request."
     )
     drain_timeout: Wait = Field(
         default=5_000,
-        description="Time that open work has at shutdown. The server then cuts the remaining "
-        "connections. 0 cuts them immediately.",
+        description="Time at shutdown for connections to finish. The server then cuts the "
+        "remaining ones. 0 cuts them immediately.",
     )
     drain_spread: Wait | None = Field(
         default=None,

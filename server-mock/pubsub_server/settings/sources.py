@@ -282,12 +282,12 @@ def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
     name = str(detail["loc"][0])
     item = given[name]
     where = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
-    said = str(detail["msg"]).removeprefix("Value error, ")
-    said = said[:1].lower() + said[1:]
+    reason = str(detail["msg"]).removeprefix("Value error, ")
+    reason = reason[:1].lower() + reason[1:]
     if name in _SECRET:
-        return f"{where} ({item.source}): {said}; expected {_kind(name)}"
+        return f"{where} ({item.source}): {reason}; expected {_kind(name)}"
     got = json.dumps(item.value, default=str)
-    return f"{where} ({item.source}): got {got}; {said}; expected {_kind(name)}"
+    return f"{where} ({item.source}): got {got}; {reason}; expected {_kind(name)}"
 
 
 def _kind(name: str) -> str:

@@ -216,11 +216,13 @@ def _problem(first: ErrorDetails, code: str, prefix: str) -> ServiceError:
     # A key of the client's own map may be private: leave it out of the message.
     shown = [part for part in path if part.isascii() and part.replace("_", "").isalnum()]
     field = prefix + ".".join(shown[:4])
-    said = (
+    detail = (
         "is missing" if first["type"] == "missing" else first["msg"][:1].lower() + first["msg"][1:]
     )
     return ServiceError(
-        code, f"`{field}`: {said}" if said != "is missing" else f"`{field}` is missing", field=field
+        code,
+        f"`{field}`: {detail}" if detail != "is missing" else f"`{field}` is missing",
+        field=field,
     )
 
 

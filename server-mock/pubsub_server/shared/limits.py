@@ -164,9 +164,9 @@ class ConnectionLimiter:
             ServiceError: `connection_limit`; then it is not counted.
         """
         limits = self.limits(identity, held)
-        for name, (limit, said) in limits.items():
+        for name, (limit, detail) in limits.items():
             if self._counts[name] >= limit:
-                raise too_many(said)
+                raise too_many(detail)
         self._counts.update(limits.keys())
         return None
 
@@ -186,16 +186,16 @@ class ConnectionLimiter:
         """
         found: dict[str, tuple[int, str]] = {}
         if but is None or (but.kind, but.user_id) != (identity.kind, identity.user_id):
-            said = (
+            detail = (
                 f"{identity.user_id} has {self._per_user} connections, which is the maximum "
                 "for a user"
             )
-            found[f"user {identity.kind} {identity.user_id}"] = (self._per_user, said)
+            found[f"user {identity.kind} {identity.user_id}"] = (self._per_user, detail)
         for org in identity.orgs:
             if but is None or org not in but.orgs:
                 limit = self._org_limits.get(org, self._per_org)
-                said = f"the organization {org} has {limit} connections, which is its maximum"
-                found[f"org {org}"] = (limit, said)
+                detail = f"the organization {org} has {limit} connections, which is its maximum"
+                found[f"org {org}"] = (limit, detail)
         return found
 
     def count(self, name: str) -> int:
@@ -203,6 +203,6 @@ class ConnectionLimiter:
         return self._counts[name]
 
 
-def too_many(said: str) -> ServiceError:
+def too_many(detail: str) -> ServiceError:
     """The error for a connection above the limit."""
-    return ServiceError("connection_limit", said, retry_after_ms=5_000)
+    return ServiceError("connection_limit", detail, retry_after_ms=5_000)

@@ -179,12 +179,12 @@ def _path(within: str, name: str) -> str:
 
 def _wrong(within: str, name: str, wanted: str, value: object) -> ServiceError:
     field = _path(within, name)
-    said = f"`{field}` must be {wanted}"
+    detail = f"`{field}` must be {wanted}"
     found = kind_of(value)
     # The type is right, so the size is wrong.
     if found != "a number" and not (found == "a string" and wanted == _TEXT):
-        said += f", not {found}"
-    return ServiceError("invalid_frame", said, field=field)
+        detail += f", not {found}"
+    return ServiceError("invalid_frame", detail, field=field)
 
 
 def encode_payload(

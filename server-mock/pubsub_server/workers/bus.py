@@ -102,9 +102,9 @@ class Bus:
             raise StartError("neither a Valkey nor a Redis is installed")
         await _check_version(found)
         if not await self._run(found):
-            said = self._last_words()
+            detail = self._last_words()
             await self.end()
-            raise StartError(f"the bus of the workers, {found}, does not start: {said}")
+            raise StartError(f"the bus of the workers, {found}, does not start: {detail}")
         self._tasks = Tasks(asyncio.get_running_loop(), _LOG, "bus")
         self._tasks.keep(partial(self._keep, found))
 
@@ -181,8 +181,8 @@ async def _check_version(found: str) -> None:
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.DEVNULL,
     )
-    said, _ = await process.communicate()
-    version = re.search(rb"v=((\d+)\S*)", said)
+    detail, _ = await process.communicate()
+    version = re.search(rb"v=((\d+)\S*)", detail)
     if version is None or int(version[2]) < OLDEST:
         has = "of an unknown version" if version is None else version[1].decode()
         raise StartError(

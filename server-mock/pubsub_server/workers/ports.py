@@ -46,9 +46,9 @@ def refused_port(error: OSError, name: str, settings: Settings) -> StartError:
     port: int = getattr(settings, name)
     flag = "--" + name.replace("_", "-")
     if error.errno == errno.EADDRINUSE:
-        said = f"port {port} of {settings.host} is in use; choose another with {flag} (0: any)"
+        detail = f"port {port} of {settings.host} is in use; choose another with {flag} (0: any)"
     elif error.errno == errno.EACCES:
-        said = f"port {port} needs privileges; choose one above 1023 with {flag}"
+        detail = f"port {port} needs privileges; choose one above 1023 with {flag}"
     else:
-        said = f"cannot listen on {settings.host}, port {port}: {error.strerror or error}"
-    return StartError(said)
+        detail = f"cannot listen on {settings.host}, port {port}: {error.strerror or error}"
+    return StartError(detail)

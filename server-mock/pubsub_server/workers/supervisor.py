@@ -68,7 +68,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ask)
-        loop.add_signal_handler(signal.SIGHUP, self._tell, signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGHUP, self._signal, signal.SIGHUP)
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hanzo-pubsub-"))
             flags: list[str] = []
@@ -117,7 +117,7 @@ class Supervisor:
             self._tasks.begin_end()
             if folder is not None:
                 shutdown_barrier.mark(folder).touch()
-            self._tell(signal.SIGTERM)
+            self._signal(signal.SIGTERM)
             if folder is not None:
                 # A worker that is not ready has neither subscribers nor publishers.
                 present = [self._running[n] for n in self._running.keys() - self._starting]
@@ -139,7 +139,7 @@ class Supervisor:
             start_new_session=True,
         )
         if self._end.is_set():
-            self._tell(signal.SIGTERM)
+            self._signal(signal.SIGTERM)
         assert process.stdout is not None
         self._starting.add(number)
         line = await process.stdout.readline()
@@ -192,10 +192,10 @@ class Supervisor:
 
     def _ask(self) -> None:
         if self._end.is_set():
-            self._tell(signal.SIGTERM)
+            self._signal(signal.SIGTERM)
         self._end.set()
 
-    def _tell(self, number: int) -> None:
+    def _signal(self, number: int) -> None:
         for process in self._running.values():
             if process.returncode is None:
                 # `send_signal` of the process may reap it without the event loop's knowledge.

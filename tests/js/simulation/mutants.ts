@@ -190,7 +190,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a new update drops earlier keys': {
     file: 'session/own_presence.ts',
-    from: '{ ...said, ...data }',
+    from: '{ ...earlier, ...data }',
     to: '{ ...data }',
   },
 

@@ -64,8 +64,8 @@ def _parser() -> Parser:
     parser = Parser(
         "publish",
         "Publish to a topic. The command exits when the server has the message. With --data -,"
-        '\nit reads one JSON object per line: {"type": ..., "data": ..., "id": ..., "ttl": ...},'
-        "\nor with --type only the data. It publishes the lines in order, many at a time.",
+        '\nit reads one JSON object per line: {"type": ..., "data": ..., "id": ..., "ttl": ...}.'
+        "\nWith --type, each line is only the data. The command publishes the lines in order.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
     # Only for the error: the data without --data is a likely mistake.

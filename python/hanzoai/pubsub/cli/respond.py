@@ -169,12 +169,12 @@ class _Answerer:
         try:
             data = await self._answer(request)
         except ReplyError as error:
-            await self._tell(request, {"error": {"code": error.code, "message": error.message}})
+            await self._print(request, {"error": {"code": error.code, "message": error.message}})
             raise
-        await self._tell(request, {"reply": data})
+        await self._print(request, {"reply": data})
         return data
 
-    async def _tell(self, request: Message, outcome: dict[str, Any]) -> None:
+    async def _print(self, request: Message, outcome: dict[str, Any]) -> None:
         sender = request.sender
         record = {
             "id": request.id,

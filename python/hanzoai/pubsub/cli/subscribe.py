@@ -184,7 +184,7 @@ class _Reader:
                     await self._tell_presence(event)
                 else:
                     self._received += 1
-                    await self._tell(event)
+                    await self._print(event)
                     if self._received == self._args.count:
                         return
 
@@ -192,7 +192,7 @@ class _Reader:
         self._gaps += 1
         self._output.note("gap", describe_gap(gap), style="yellow", **gap_to_json(gap))
 
-    async def _tell(self, message: Message) -> None:
+    async def _print(self, message: Message) -> None:
         if self._args.count is not None:
             self._collected.append(message)
         elif self._output.pretty and not self._args.raw:

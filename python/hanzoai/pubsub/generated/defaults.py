@@ -41,7 +41,7 @@ class ClientDefaults:
     fallback_failures: int = 2
     """The client also falls back after this number of failed attempts, if HTTP answers."""
     short_life: int = 3
-    """The same limit once a WebSocket has worked in this process; includes connections lost before the first frame."""
+    """Replaces fallback_failures once a WebSocket has worked in this process."""
     upgrade_after: int = 30000
     """Time on SSE before the client probes a WebSocket; doubles with each probe."""
     upgrade_cap: int = 600000

@@ -73,8 +73,8 @@ def read_error(
         code = known
     if message is None and not fields:
         strange = 300 <= status < 400 or is_page(headers, body)
-        said = describe_answer(status, headers, body) if strange else f"HTTP {status}"
-        message = f"{host} answered {said}" + ("." if strange else " without saying why.")
+        answer = describe_answer(status, headers, body) if strange else f"HTTP {status}"
+        message = f"{host} answered {answer}" + ("." if strange else " without saying why.")
     milliseconds = fields.get("retry_after_ms")
     wait = retry_after_of(_header(headers, "Retry-After"))
     if isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool):

@@ -53,7 +53,7 @@ class Failures:
         self._way: TransportName | None = None
         self._connected = False
         self._socket_failed = "it did not open in time"
-        self._told = False
+        self._reported = False
         self._told_fallback = False
 
     @property
@@ -74,7 +74,7 @@ class Failures:
 
     def announced(self) -> None:
         """The server announced its restart, which has been reported."""
-        self._told = True
+        self._reported = True
 
     def token_failed(self, error: Exception) -> None:
         """``get_token`` raised."""
@@ -87,7 +87,7 @@ class Failures:
         self._connected = change.to == "connected"
         if self._connected:
             self.last = self.cause = None
-            self._told = False
+            self._reported = False
             self._tell_fallback()
         elif change.code is not None or change.reason:
             self.last = change
@@ -125,8 +125,8 @@ class Failures:
 
     def _tell_outage(self, change: StateChange) -> None:
         # Each failure of a callback is reported as an error.
-        if not self._told and change.code != _TOKEN:
-            self._told = True
+        if not self._reported and change.code != _TOKEN:
+            self._reported = True
             why = self.why(change.to)
             logger.warning("No connection to %s: %s The client keeps trying.", self._url, why)
 

@@ -153,7 +153,7 @@ class Listener:
         self._waiting: deque[object] = deque(maxlen=_BACKLOG)
         self._task: asyncio.Task[None] | None = None
 
-    def tell(self, value: object) -> None:
+    def notify(self, value: object) -> None:
         """Schedule a call of the function with a value."""
         self._waiting.append(value)
         if self._task is None or self._task.done():

@@ -195,7 +195,7 @@ class Operations:
         if self._error_listener is not None:
             if topic is not None and not isinstance(error, PubSubError):
                 error.add_note(f"topic: {topic}")
-            self._error_listener.tell(error)
+            self._error_listener.notify(error)
         elif isinstance(error, PubSubError):
             # A restarting server sends this; no action is needed.
             level = logging.WARNING if error.code == "going_away" else logging.ERROR
@@ -216,7 +216,7 @@ class Operations:
 
     def _state_changed(self, change: StateChange) -> None:
         if self._state_listener is not None:
-            self._state_listener.tell(change)
+            self._state_listener.notify(change)
         for stream in list(self._streams):
             stream.put(change)
             if change.to in ("closed", "failed"):

@@ -307,11 +307,11 @@ class Publisher:
     def _standing(self) -> str:
         """The reason why publishes are not sent, in words."""
         driver = self._driver
-        said = driver.failures.standing(driver.state)
+        text = driver.failures.standing(driver.state)
         rate = driver.limits.publish_rate
         if driver.state == "connected" and rate:
-            said += f" The client limits publishes to {rate:g} per second, the limit of the server."
-        return said
+            text += f" The client limits publishes to {rate:g} per second, the limit of the server."
+        return text
 
 
 def _only(results: list[Published | PubSubError]) -> Published:

@@ -73,7 +73,7 @@ def reason_of(failure: StateChange | None, state: StateName) -> str:
     """
     if failure is None:
         return f"no attempt has failed yet; the state is {state}."
-    said = failure.reason.rstrip(".") or f"the state is {failure.to}"
+    cause = failure.reason.rstrip(".") or f"the state is {failure.to}"
     if failure.code is None or failure.code == 1006:
-        return f"{said}."
-    return f"{said} ({failure.code})."
+        return f"{cause}."
+    return f"{cause} ({failure.code})."

@@ -39,55 +39,61 @@ class Words:
     """Own presence, by topic; None for all topics."""
 
     def __init__(self) -> None:
-        self._said: dict[str | None, dict[str, Any]] = {}
+        self._by_topic: dict[str | None, dict[str, Any]] = {}
 
     def update(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Merge an update: the last value of each key counts; null deletes on the server."""
         if topic is None:
-            for other, said in list(self._said.items()):
-                self._leave(other, {key: said[key] for key in said if key not in data})
-        said = self._said.pop(topic, {})
-        self._said[topic] = {**said, **data}
-        while len(self._said) > MAX_TOPICS:
-            del self._said[next(iter(self._said))]
+            for other, earlier in list(self._by_topic.items()):
+                self._leave(other, {key: earlier[key] for key in earlier if key not in data})
+        earlier = self._by_topic.pop(topic, {})
+        self._by_topic[topic] = {**earlier, **data}
+        while len(self._by_topic) > MAX_TOPICS:
+            del self._by_topic[next(iter(self._by_topic))]
 
     def restore(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Merge an update that is older than all present ones."""
-        said = self._said.get(topic, {})
-        newer = {**self._said.get(None, {}), **said}
+        earlier = self._by_topic.get(topic, {})
+        newer = {**self._by_topic.get(None, {}), **earlier}
         left = {key: data[key] for key in data if key not in newer}
         if left:
-            self._said[topic] = {**left, **said}
+            self._by_topic[topic] = {**left, **earlier}
 
     def forget(self, topic: str | None, data: Mapping[str, Any]) -> None:
         """Drop a rejected update."""
-        said = self._said.get(topic)
-        if said is not None:
+        earlier = self._by_topic.get(topic)
+        if earlier is not None:
             self._leave(
                 topic,
-                {key: said[key] for key in said if key not in data or data[key] != said[key]},
+                {
+                    key: earlier[key]
+                    for key in earlier
+                    if key not in data or data[key] != earlier[key]
+                },
             )
 
     def items(self) -> Iterable[tuple[str | None, dict[str, Any]]]:
         """The updates to send: first that for all topics, then those for single topics."""
-        return sorted(self._said.items(), key=lambda item: item[0] is not None)
+        return sorted(self._by_topic.items(), key=lambda item: item[0] is not None)
 
     def __contains__(self, topic: str | None) -> bool:
-        return topic in self._said
+        return topic in self._by_topic
 
     def take(self, topic: str | None) -> None:
         """Remove an update that is being sent."""
-        del self._said[topic]
+        del self._by_topic[topic]
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
         """Drop updates of topics without a subscription."""
-        self._said = {t: said for t, said in self._said.items() if t is None or wanted(t)}
+        self._by_topic = {
+            t: earlier for t, earlier in self._by_topic.items() if t is None or wanted(t)
+        }
 
     def _leave(self, topic: str | None, left: dict[str, Any]) -> None:
         if left:
-            self._said[topic] = left
+            self._by_topic[topic] = left
         else:
-            del self._said[topic]
+            del self._by_topic[topic]
 
 
 class OwnPresence:

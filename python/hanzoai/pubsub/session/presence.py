@@ -37,12 +37,12 @@ class Presence:
     def message(self, message: Envelope, states: Sequence[SubscriptionState]) -> None:
         """Process a join, update or leave for these subscriptions."""
         if any(state.request.presence for state in states):
-            self._tell(self._members.apply(message))
+            self._announce(self._members.apply(message))
 
     def snapshot(self, frame: PresenceSnapshotFrame) -> None:
         """Process the list of all members of a topic."""
         if self._has_watcher(frame.topic):
-            self._tell(self._members.snapshot(frame.topic, frame.members))
+            self._announce(self._members.snapshot(frame.topic, frame.members))
 
     def lost(self) -> None:
         """The connection or stream is lost: members may leave unnoticed."""
@@ -59,7 +59,7 @@ class Presence:
 
     def expire(self) -> None:
         """The timer `grace` fired: drop members that have not returned."""
-        self._tell(self._members.expire())
+        self._announce(self._members.expire())
 
     # ---------------------------------------------------------------- from the subscriptions
 
@@ -87,14 +87,14 @@ class Presence:
         def takes(topic: str) -> bool:
             return state in self._routes.find(topic)
 
-        self._tell(self._members.forget_unproven(takes, named))
+        self._announce(self._members.forget_unproven(takes, named))
 
     # ---------------------------------------------------------------- inside
 
     def _has_watcher(self, topic: str) -> bool:
         return any(state.request.presence for state in self._routes.find(topic))
 
-    def _tell(self, changes: Sequence[Change]) -> None:
+    def _announce(self, changes: Sequence[Change]) -> None:
         for change in changes:
             for state in self._routes.find(change.topic):
                 if state.request.presence:

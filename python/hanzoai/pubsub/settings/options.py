@@ -189,8 +189,9 @@ class ClientOptions:
             WebSocket is not open and the HTTP address answers; default 8.
         fallback_failures: Failed WebSocket openings after which the client falls back, if the HTTP
             address answers; default 2.
-        short_life: The same limit once a WebSocket to the address has worked in this process. It
-            also counts connections that are lost before they are of use; default 3.
+        short_life: Replaces `fallback_failures` once a WebSocket to the address has worked in this
+            process. A connection that is lost before it has delivered anything counts as a failed
+            opening; default 3.
         upgrade_after: Seconds on server-sent events before the client tries a WebSocket. The time
             doubles with each attempt, up to ten minutes; default 30.
         overlap: Seconds replayed before the newest message, with a server without `seq`; default 5.

@@ -103,13 +103,13 @@ class TopicCarrier:
 
     def _verify(self, message: Message) -> SignedMessage | Forged:
         try:
-            said = soc.from_data(message.data)
-            found = soc.verify(said.frame, self._id or said.id, self._address)
-            if found.owner != said.owner or (self._id or said.id) != said.id:
+            claimed = soc.from_data(message.data)
+            found = soc.verify(claimed.frame, self._id or claimed.id, self._address)
+            if found.owner != claimed.owner or (self._id or claimed.id) != claimed.id:
                 return Forged(_other(), message.data, message)
         except InvalidPayload as error:
             return Forged(error, message.data, message)
-        return SignedMessage(found.payload, found.owner, said.frame, message)
+        return SignedMessage(found.payload, found.owner, claimed.frame, message)
 
 
 class SocketCarrier:
@@ -169,10 +169,10 @@ class SocketCarrier:
                 compression=None,
             )
         except InvalidStatus as error:
-            said = (error.response.body or b"").decode(errors="replace").strip()
+            detail = (error.response.body or b"").decode(errors="replace").strip()
             status = error.response.status_code
             raise ConnectionFailed(
-                f"The server rejects the signed topic with HTTP status {status}: {said}",
+                f"The server rejects the signed topic with HTTP status {status}: {detail}",
                 remedy="Compare owner, id and topic; see the server's rules and `signed_peers`.",
                 cause=error,
             ) from None

@@ -135,11 +135,11 @@ def read_options(options: Mapping[str, str], table: Table, path: str) -> dict[st
 def renamed(error: InvalidOption, table: Table) -> InvalidOption:
     """Return the error with the option's name in Spark."""
     spoken = {field: name for name, (field, _) in table.items()}
-    said, remedy = error.message, error.remedy
+    sentence, remedy = error.message, error.remedy
     for field, name in spoken.items():
-        said = said.replace(f"`{field}`", f"`{name}`")
+        sentence = sentence.replace(f"`{field}`", f"`{name}`")
         remedy = remedy.replace(f"`{field}`", f"`{name}`")
-    return type(error)(said, remedy=remedy, field=spoken.get(error.field or "", error.field))
+    return type(error)(sentence, remedy=remedy, field=spoken.get(error.field or "", error.field))
 
 
 def _unknown(key: str, low: str, names: Mapping[str, str], path: str) -> InvalidOption:

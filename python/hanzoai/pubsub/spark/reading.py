@@ -57,7 +57,7 @@ def read_ranges(fetcher: Fetcher, config: SourceConfig, ranges: Iterable[Range])
         stop.set()
         for _, future in flying:
             future.cancel()
-        task.tell()
+        task.report_metrics()
 
 
 def _windows(ranges: Iterable[Range], size: int, task: _Task) -> Iterator[Range]:
@@ -124,7 +124,7 @@ class _Task:
         first, last, before = self._lost.get(loss.topic, (loss.first, loss.last, 0))
         self._lost[loss.topic] = (min(first, loss.first), max(last, loss.last), before + rows)
 
-    def tell(self) -> None:
+    def report_metrics(self) -> None:
         """Log the missing rows."""
         for topic, (first, last, rows) in self._lost.items():
             logger.warning(

@@ -234,11 +234,11 @@ class Operations:
 
     def start(self) -> None:
         """Start to listen."""
-        self._spark.registerProgressHandler(self._told)
+        self._spark.registerProgressHandler(self._on_progress)
 
     def stop(self) -> None:
         """Stop listening."""
-        self._spark.removeProgressHandler(self._told)
+        self._spark.removeProgressHandler(self._on_progress)
 
     def settled(self) -> bool:
         """Whether no operation is running."""
@@ -247,7 +247,7 @@ class Operations:
     def look(self) -> None:
         """Do nothing: operations report themselves."""
 
-    def _told(
+    def _on_progress(
         self,
         stages: Iterable[Any] | None,
         inflight_tasks: int,

@@ -66,8 +66,8 @@ class BlockingStreamWriter:
         """Write everything that an iterator yields, and complete the stream."""
         for piece in source:
             self.write(piece)
-        said = getattr(source, "finish_reason", None)
-        self.complete(said or finish_reason, usage=getattr(source, "usage", None))
+        stated = getattr(source, "finish_reason", None)
+        self.complete(stated or finish_reason, usage=getattr(source, "usage", None))
 
     def complete(self, finish_reason: str = "stop", *, usage: object = None) -> None:
         """End the stream, and wait until the end is published; see ``StreamWriter.complete``."""

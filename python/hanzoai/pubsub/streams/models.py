@@ -216,8 +216,8 @@ class LangChainEvents:
 
     def note(self, message: Any) -> None:
         """Take the finish reason of a message, and add its usage to that of earlier ones."""
-        said = _get(message, "response_metadata")
-        reason = _get(said, "finish_reason") or _get(said, "stop_reason")
+        metadata = _get(message, "response_metadata")
+        reason = _get(metadata, "finish_reason") or _get(metadata, "stop_reason")
         self.finish_reason = reason or self.finish_reason
         self.usage = _sum(self.usage, _get(message, "usage_metadata"))
 

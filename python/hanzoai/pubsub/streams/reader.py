@@ -250,13 +250,13 @@ class StreamReader:
                 if self._heal is None:
                     self._heal = asyncio.get_running_loop().create_task(self._fetch())
             else:
-                self._tell(effect)
+                self._emit(effect)
         if core.ended and self._pump is not None and self._pump is not asyncio.current_task():
             self._pump.cancel()
         self._wind()
         self._wake()
 
-    def _tell(self, effect: ReaderEffect) -> None:
+    def _emit(self, effect: ReaderEffect) -> None:
         core, events = self._core, self._events
         if effect["kind"] == "start":
             events.append(Started(effect["meta"]))

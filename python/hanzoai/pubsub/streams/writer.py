@@ -47,7 +47,7 @@ logger = logging.getLogger("hanzoai.pubsub")
 RETAINED: Final = 100
 """Requested messages per topic: the number that a server keeps by default."""
 
-_told: Final[weakref.WeakSet[PubSubClient]] = weakref.WeakSet()
+_warned: Final[weakref.WeakSet[PubSubClient]] = weakref.WeakSet()
 """Clients that have logged the warning that readers cannot cancel."""
 
 _PARTING: Final = 5.0
@@ -252,8 +252,8 @@ class StreamWriter:
                 except StopAsyncIteration:
                     break
                 await self.write(piece)
-            said = getattr(source, "finish_reason", None)
-            await self.complete(said or finish_reason, usage=getattr(source, "usage", None))
+            stated = getattr(source, "finish_reason", None)
+            await self.complete(stated or finish_reason, usage=getattr(source, "usage", None))
         except Exception:
             await self.abort("error")
             raise
@@ -426,8 +426,8 @@ class StreamWriter:
         try:
             await subscription
         except PubSubError as error:
-            if not self._finished and self._client not in _told:
-                _told.add(self._client)
+            if not self._finished and self._client not in _warned:
+                _warned.add(self._client)
                 logger.warning(
                     "Readers cannot cancel or steer the stream %s, nor others that this client may "
                     "not read: %s",

@@ -160,7 +160,7 @@ class Writing:
         self._snapshots = 0
         self._since = 0
         self._snapped = 0
-        self._said = -WIDEST
+        self._last_token = -WIDEST
         self._flight: Publish | None = None
         self._begun = 0
         self._trip = 0
@@ -262,8 +262,8 @@ class Writing:
             if type == "stream.steer":
                 return [{"kind": "steered", "data": data.get("data"), "by": sender}]
             reason = data.get("reason")
-            said = reason if isinstance(reason, str) else ""
-            return [{"kind": "cancelled", "reason": said, "by": sender}]
+            cancel_reason = reason if isinstance(reason, str) else ""
+            return [{"kind": "cancelled", "reason": cancel_reason, "by": sender}]
         other = data.get("writer")
         if other == self._writer:
             self._self = sender
@@ -332,7 +332,7 @@ class Writing:
         if not self._opened:
             self._opened = True
             return self._say_snapshot(at)
-        token_at = self._said + pause
+        token_at = self._last_token + pause
         if self._pending and (at >= token_at or self._end):
             return self._say_token(at)
         if self._end:
@@ -352,7 +352,7 @@ class Writing:
         effects = self._say("token", str(self._index), TTL, data, at)
         self._index += 1
         self._since += 1
-        self._said = at
+        self._last_token = at
         self.stats["tokens"] += 1
         return effects
 

@@ -44,7 +44,7 @@ class Standstill:
         self._tell = tell
         self._patience = patience
         self._seen: tuple[int, float] | None = None
-        self._told = False
+        self._reported = False
         self._timer: _Timer | None = None
 
     def start(self) -> None:
@@ -61,9 +61,9 @@ class Standstill:
         seen = (self._clock.begun, self._clock.now())
         pending = self._clock.pending
         if seen != self._seen:
-            self._told = False
-        elif pending and not self._told:
-            self._told = True
+            self._reported = False
+        elif pending and not self._reported:
+            self._reported = True
             timers = "1 timer is" if pending == 1 else f"{pending} timers are"
             self._tell(
                 f"virtual time does not advance, {timers} pending: advance the clock "

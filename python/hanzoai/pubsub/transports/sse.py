@@ -332,18 +332,18 @@ class SseTransport:
 
     def _introduce(self, client_id: str | None) -> None:
         """Correct the id of this client if the stream has another one than the session."""
-        said = self._greeting
-        if said is None or not client_id or client_id == self._client_id:
+        greeting = self._greeting
+        if greeting is None or not client_id or client_id == self._client_id:
             return
         self._client_id = client_id[:64]
         since = round((self._clock.now() - self._greeted_at) * 1000)
-        then = said.server_time
+        then = greeting.server_time
         new = {
             "client_id": self._client_id,
             "server_time": None if then is None else then + since,
             "ref": None,
         }
-        self._put(said.model_copy(update=new))
+        self._put(greeting.model_copy(update=new))
 
     @asynccontextmanager
     async def _open(self) -> AsyncGenerator[EventStream]:

@@ -211,21 +211,21 @@ class StreamSubscriptions:
         """Return the answers for a stream that was rejected for its topics, and empty the set."""
         frames: list[ServerFrame] = []
         # The answer names one topic, but concerns all of them.
-        said = error.message.replace(f" (topic {error.topic})", "")
+        text = error.message.replace(f" (topic {error.topic})", "")
         for one in self._wanted:
             frame = one.frame
             if one.answered or frame.ref is None:
                 frames.append(
                     ErrorFrame(
                         code=error.code,
-                        message=said,
+                        message=text,
                         remedy=error.remedy,
                         topic=frame.topics[0],
                     )
                 )
             else:
                 denials = [
-                    Denial(topic=topic, code=error.code, message=said) for topic in frame.topics
+                    Denial(topic=topic, code=error.code, message=text) for topic in frame.topics
                 ]
                 frames.append(SubscribedFrame(topics=[], denied=denials, ref=frame.ref))
         self._wanted = []

@@ -80,7 +80,7 @@ export function answer(ps: PubSub, feed: Feed): HTMLElement {
               'p',
               { class: 'answer-part' },
               h('span', { class: 'quiet' }, `${part.type} `),
-              h('code', {}, said(part)),
+              h('code', {}, describe(part)),
             ),
       ),
     );
@@ -104,7 +104,7 @@ export function answer(ps: PubSub, feed: Feed): HTMLElement {
 }
 
 /** The fields of a part without its type, in one line. */
-function said({ type, ...rest }: StreamState['parts'][number]): string {
+function describe({ type, ...rest }: StreamState['parts'][number]): string {
   const { text } = rest;
   if (type === 'tool-call') return `${rest['name']} ${text}`;
   return Object.keys(rest).length === 1 && text !== undefined ? text : JSON.stringify(rest);

@@ -154,7 +154,7 @@ function pauseButton(feed: Feed): HTMLElement {
 }
 
 function historyHead(feed: Feed, history: History): HTMLElement {
-  const said = {
+  const labels = {
     more: 'Load older messages',
     loading: 'Loading…',
     beginning: 'Nothing older is retained',
@@ -175,7 +175,7 @@ function historyHead(feed: Feed, history: History): HTMLElement {
         'aria-disabled': () => String(!['more', 'failed'].includes(history.state.value)),
         onclick: () => void history.older(),
       },
-      () => said[history.state.value],
+      () => labels[history.state.value],
     ),
     h('span', { class: 'quiet number' }, () => `${plural(feed.size, 'message')} here`),
   );

@@ -208,9 +208,9 @@ def read_forward(body: bytes) -> tuple[list[bytes], bytes]:
     return topics, body[at + 4 :]
 
 
-def hello(said: Hello) -> bytes:
+def hello(value: Hello) -> bytes:
     """An opcode 7."""
-    return frame(HELLO, _ENCODER.encode(said))
+    return frame(HELLO, _ENCODER.encode(value))
 
 
 def members(nodes: Sequence[Member]) -> bytes:
@@ -218,9 +218,9 @@ def members(nodes: Sequence[Member]) -> bytes:
     return frame(MEMBERS, _ENCODER.encode(list(nodes)))
 
 
-def record(said: Record) -> bytes:
+def record(value: Record) -> bytes:
     """An opcode 11."""
-    return frame(ENVELOPE, _ENCODER.encode(said))
+    return frame(ENVELOPE, _ENCODER.encode(value))
 
 
 def read_hello(body: bytes) -> Hello:
@@ -229,12 +229,12 @@ def read_hello(body: bytes) -> Hello:
     Raises:
         FrameError: It has another form.
     """
-    said = _read(_HELLO, body, "A hello")
-    if not 1 <= len(said.node) <= 64 or not 1 <= len(said.start) <= 64:
+    value = _read(_HELLO, body, "A hello")
+    if not 1 <= len(value.node) <= 64 or not 1 <= len(value.start) <= 64:
         raise FrameError("bad_hello", "A hello has no id of 1 to 64 characters.")
-    if len(said.address) > MAX_TOPIC or not 8 <= len(said.nonce) <= 64:
+    if len(value.address) > MAX_TOPIC or not 8 <= len(value.nonce) <= 64:
         raise FrameError("bad_hello", "A hello with a long address, or a nonce of another length.")
-    return said
+    return value
 
 
 def read_members(body: bytes) -> list[Member]:
@@ -328,8 +328,8 @@ class FrameDecoder:
             unparsed.at += _HEAD.size
         most = self._most.get(opcode, MAX_SMALL)
         if size > most:
-            said = f"Opcode {opcode} with a body of {size} bytes exceeds {most}."
-            raise FrameError("oversize", said)
+            detail = f"Opcode {opcode} with a body of {size} bytes exceeds {most}."
+            raise FrameError("oversize", detail)
         if not unparsed.gather(_HEAD.size + size):
             return None
         start = unparsed.at + _HEAD.size

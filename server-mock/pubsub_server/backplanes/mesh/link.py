@@ -26,13 +26,13 @@ class Owner(Protocol):
             FrameError: Close the connection.
         """
 
-    def lost(self, link: Link, reason: str, said: str) -> None:
+    def lost(self, link: Link, reason: str, detail: str) -> None:
         """The connection has ended; called once.
 
         Args:
             link: The connection.
             reason: One word for counters.
-            said: One sentence for the log.
+            detail: One sentence for the log.
         """
 
 
@@ -95,8 +95,8 @@ class Link(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See `asyncio.Protocol`."""
-        said = "the peer has closed the connection" if exc is None else type(exc).__name__
-        self._end("closed", said)
+        detail = "the peer has closed the connection" if exc is None else type(exc).__name__
+        self._end("closed", detail)
 
     # ------------------------------------------------------------ the mesh
 
@@ -163,11 +163,11 @@ class Link(asyncio.Protocol):
         if self._transport is not None:
             self._transport.close()
 
-    def cut(self, reason: str, said: str) -> None:
+    def cut(self, reason: str, detail: str) -> None:
         """Close the connection now, and discard unsent bytes."""
         if self._transport is not None:
             self._transport.abort()
-        self._end(reason, said)
+        self._end(reason, detail)
 
     # ------------------------------------------------------------ inside
 
@@ -192,9 +192,9 @@ class Link(asyncio.Protocol):
             self._flushing = True
             self._loop.call_soon(self.flush)
 
-    def _end(self, reason: str, said: str) -> None:
+    def _end(self, reason: str, detail: str) -> None:
         if self.ended:
             return
         self.ended = True
         self._pieces, self._size, self._topics = [], 0, {}
-        self._owner.lost(self, reason, said)
+        self._owner.lost(self, reason, detail)

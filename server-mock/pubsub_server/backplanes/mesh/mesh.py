@@ -314,7 +314,7 @@ class Mesh:
             case Left():
                 self._left(link)
 
-    def lost(self, link: Link, reason: str, said: str) -> None:
+    def lost(self, link: Link, reason: str, detail: str) -> None:
         """See `link.Owner`."""
         self._links.discard(link)
         counts = self.counts
@@ -331,13 +331,13 @@ class Mesh:
         elif reason not in EXPECTED and reason != "dead":
             counts.refused += 1
         if reason not in EXPECTED:
-            logger.warning("mesh: closed the connection to %s: %s", _name(link, remote), said)
+            logger.warning("mesh: closed the connection to %s: %s", _name(link, remote), detail)
         if remote is not None and used:
             self._remotes.disconnect(remote, now, for_good=remote.plain or reason == "left")
             self._plain_lost |= remote.plain
             if reason != "left" and not self._ending:
                 counts.lost += 1
-                logger.warning("mesh: lost node %s: %s", remote.node, said)
+                logger.warning("mesh: lost node %s: %s", remote.node, detail)
                 self._receiver.interrupted()
             self._send_members_soon()
         self._settling.progress(link)

@@ -37,8 +37,8 @@ class UnusableError(Exception):
         setting: Name of the setting.
     """
 
-    def __init__(self, setting: str, said: str) -> None:
-        super().__init__(said)
+    def __init__(self, setting: str, detail: str) -> None:
+        super().__init__(detail)
         self.setting = setting
 
 
@@ -65,13 +65,13 @@ def build_tls(settings: Settings) -> tuple[ssl.SSLContext | None, ssl.SSLContext
             context.load_cert_chain(settings.mesh_tls_cert, settings.mesh_tls_key)
         except (OSError, ssl.SSLError) as error:
             files = f"{settings.mesh_tls_cert} and mesh_tls_key {settings.mesh_tls_key}"
-            said = f"{files} cannot be used: {error.strerror or error}"
-            raise UnusableError("mesh_tls_cert", said) from None
+            detail = f"{files} cannot be used: {error.strerror or error}"
+            raise UnusableError("mesh_tls_cert", detail) from None
         try:
             context.load_verify_locations(settings.mesh_tls_ca)
         except (OSError, ssl.SSLError) as error:
-            said = f"{settings.mesh_tls_ca} cannot be used: {error.strerror or error}"
-            raise UnusableError("mesh_tls_ca", said) from None
+            detail = f"{settings.mesh_tls_ca} cannot be used: {error.strerror or error}"
+            raise UnusableError("mesh_tls_ca", detail) from None
     return contexts
 
 
@@ -117,9 +117,9 @@ async def open_mesh(settings: Settings, wall: Callable[[], int]) -> tuple[MeshBa
     try:
         bound = await mesh.start(listen, settings.mesh_advertise)
     except (OSError, OverflowError) as error:
-        said = getattr(error, "strerror", None) or error
+        detail = getattr(error, "strerror", None) or error
         raise UnusableError(
-            "mesh_listen", f"cannot listen on {settings.mesh_listen}: {said}"
+            "mesh_listen", f"cannot listen on {settings.mesh_listen}: {detail}"
         ) from None
     await mesh.wait_for_nodes(MEET_WINDOWS * mesh.terms.window)
     return backplane, bound

@@ -289,8 +289,8 @@ class Peering:
         if self.hello is not None or self.ready:
             raise MeshError("bad_order", "A hello arrived after the greeting.")
         if hello.version != mine.version:
-            said = f"The peer uses version {hello.version} of the mesh, this node {mine.version}."
-            raise MeshError("version", said)
+            detail = f"The peer uses version {hello.version} of the mesh, this node {mine.version}."
+            raise MeshError("version", detail)
         if hello.node == mine.node:
             if hello.start == mine.start:
                 raise MeshError("myself", "This is the address of this node.")

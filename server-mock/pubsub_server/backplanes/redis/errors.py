@@ -66,8 +66,8 @@ def cause(error: Exception) -> str:
     """For the log: the problem, and the remedy if it is known."""
     if isinstance(error, OutOfMemoryError):
         return "Redis is full (maxmemory)"
-    said = str(error)
-    return said if isinstance(error, RefusedError) else f"{type(error).__name__}: {said}"
+    detail = str(error)
+    return detail if isinstance(error, RefusedError) else f"{type(error).__name__}: {detail}"
 
 
 # ---------------------------------------------------------------- at the start

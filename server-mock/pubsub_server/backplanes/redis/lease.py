@@ -147,8 +147,8 @@ class Lease:
         answer = await self._link.call(
             "heartbeat.lua", [self._layout.nodes], [self.node, timeout, first]
         )
-        said, now, *silent = (each.decode() for each in answer)
-        if said == "late":
+        outcome, now, *silent = (each.decode() for each in answer)
+        if outcome == "late":
             return None
         if first:
             self._since = self._loop.time()

@@ -198,8 +198,8 @@ class SharedConnectionLimiter(ConnectionLimiter):
                 name, count, most = rows[number]
                 base = self._layout.bases[self._layout.shard(name)]
                 arguments += (bases.setdefault(base, len(bases) + 1), name, count, most)
-            said, *answers = await self._link.call("counts.lua", list(bases), arguments)
-            if said == b"dead":
+            outcome, *answers = await self._link.call("counts.lua", list(bases), arguments)
+            if outcome == b"dead":
                 # Everything is written again when the node has a new lease.
                 if node == self._lease.node:
                     self._lease.lose()

@@ -247,6 +247,6 @@ def _keep(view: _View, trie: TopicTrie[None], names: Sequence[bytes]) -> None:
             view.names[topic] = None
 
 
-def away(said: str = "the store cannot be reached") -> ServiceError:
+def away(detail: str = "the store cannot be reached") -> ServiceError:
     """The error for clients while Redis is unavailable."""
-    return ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR)
+    return ServiceError("unavailable", detail, retry_after_ms=REFUSED_FOR)

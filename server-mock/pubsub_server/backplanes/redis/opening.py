@@ -84,12 +84,12 @@ class UnusableError(Exception):
     """The error for an unusable Redis. It never contains the URL, which has a secret.
 
     Args:
-        said: The reason and the remedy.
+        detail: The reason and the remedy.
         setting: The setting to change.
     """
 
-    def __init__(self, said: str, setting: str = "redis_url") -> None:
-        super().__init__(said)
+    def __init__(self, detail: str, setting: str = "redis_url") -> None:
+        super().__init__(detail)
         self.setting = setting
 
 

@@ -210,10 +210,10 @@ class RedisRoster:
         if not steps:
             return False
         try:
-            said, *answers = await self._link.call("members.lua", list(bases), arguments)
+            outcome, *answers = await self._link.call("members.lua", list(bases), arguments)
         except LINK_ERRORS:
             return True
-        if said == b"dead":
+        if outcome == b"dead":
             # The current members are written when the node has a new lease.
             for step in steps:
                 _finish(step)
@@ -361,8 +361,8 @@ class RedisRoster:
             async with asyncio.timeout(self._patience):
                 return await work
         except (TimeoutError, *LINK_ERRORS):
-            said = "the store cannot be reached, so the members are unknown"
-            raise ServiceError("unavailable", said, retry_after_ms=REFUSED_FOR) from None
+            outcome = "the store cannot be reached, so the members are unknown"
+            raise ServiceError("unavailable", outcome, retry_after_ms=REFUSED_FOR) from None
 
 
 async def _all(waiting: Sequence[asyncio.Future[None]]) -> None:

@@ -250,8 +250,8 @@ class Slots:
         """A call failed; whether another server is to be asked instead."""
         asked = next((at for at, each in self._servers.items() if each is server), self._first)
         if isinstance(error, MovedError):
-            said: Any = error
-            self._owners[said.slot_id] = (said.host or asked[0], said.port)
+            given: Any = error
+            self._owners[given.slot_id] = (given.host or asked[0], given.port)
             self._stale = True
             return True
         if not isinstance(error, (AskError, OutOfMemoryError)):
@@ -321,5 +321,5 @@ def _rows(found: Any, asked: str) -> Iterable[tuple[int, int, list[Address]]]:
         yield int(start), int(end), [(_host(node[0], asked), int(node[1])) for node in nodes]
 
 
-def _host(said: bytes | None, asked: str) -> str:
-    return said.decode() if said else asked
+def _host(given: bytes | None, asked: str) -> str:
+    return given.decode() if given else asked

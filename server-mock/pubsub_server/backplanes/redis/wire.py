@@ -252,8 +252,8 @@ class Wire:
     def lost(self, socket: _Socket, error: Exception | None) -> None:
         """The server or the network closed the connection."""
         if socket is self._socket:
-            said = "the server closed the connection" if error is None else str(error)
-            self.close(RedisConnectionError(said))
+            detail = "the server closed the connection" if error is None else str(error)
+            self.close(RedisConnectionError(detail))
 
     # ------------------------------------------------------------ inside
 

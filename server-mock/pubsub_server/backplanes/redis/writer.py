@@ -382,8 +382,8 @@ class Lane:
         """
         if group.origin is None or not group.origin.closed:
             return False
-        said = "the connection of its publisher is closed"
-        _settle(group, [refused(said, item) for item in group.items])
+        detail = "the connection of its publisher is closed"
+        _settle(group, [refused(detail, item) for item in group.items])
         return True
 
     async def _perform(self, groups: list[_Group]) -> None:
@@ -447,16 +447,16 @@ class Lane:
         }
         if not late:
             return groups
-        said = self._said(reason)
+        detail = self._explain(reason)
         rest: list[_Group] = []
         behind: deque[_Group] = deque()
         for group in groups:
-            if _refuse(group, late, said):
+            if _refuse(group, late, detail):
                 self._refuse_next(group.origin)
             else:
                 rest.append(group)
         for group in self._waiting:
-            if _refuse(group, late, said):
+            if _refuse(group, late, detail):
                 self._refuse_next(group.origin)
                 self._load.messages -= len(group.items)
                 self._load.bytes -= group.size
@@ -465,19 +465,19 @@ class Lane:
         self._waiting = behind
         return rest
 
-    def _said(self, reason: Exception) -> str:
+    def _explain(self, reason: Exception) -> str:
         if isinstance(reason, OutOfMemoryError):
-            self._tell(
+            self._log(
                 "Redis is full, and publishes are refused: raise its maxmemory, or retain less"
                 " (history_max_messages, history_max_age, ids_max)"
             )
             return "the store is full (maxmemory of Redis); its operator must increase it"
         if isinstance(reason, RefusedError):
-            self._tell(f"{reason.why}, and publishes are refused: {reason.remedy}")
+            self._log(f"{reason.why}, and publishes are refused: {reason.remedy}")
             return "the store accepts no messages now; the log of the server has the cause"
         return f"the store cannot be reached ({type(reason).__name__})"
 
-    def _tell(self, line: str) -> None:
+    def _log(self, line: str) -> None:
         now = self._loop.time()
         if now >= self._tell_again:
             self._tell_again = now + TELL_EVERY

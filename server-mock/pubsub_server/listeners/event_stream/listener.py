@@ -48,7 +48,7 @@ class EventStreamListener(ByteListener):
         """See `byte_listener.ByteListener`."""
         return EventSession(self)
 
-    def tell(self, event: HookEvent, topic: bytes, size: int | None = None) -> None:
+    def announce(self, event: HookEvent, topic: bytes, size: int | None = None) -> None:
         """Notify the webhooks that select the event."""
         hooks, name = self._webhooks, shown(topic)
         if hooks is not None and hooks.wants(event, name):

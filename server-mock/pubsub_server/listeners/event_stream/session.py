@@ -64,7 +64,7 @@ class EventSession(ByteSession[Event]):
             local.discard_everything(self)
         else:
             local.discard(self, topic)
-        self._events.tell("pubsub.unsubscribed", topic)
+        self._events.announce("pubsub.unsubscribed", topic)
 
     def overdue(self, now: float) -> str | None:
         """See `byte_session.ByteSession`."""
@@ -95,7 +95,7 @@ class EventSession(ByteSession[Event]):
             listener.service.subscribe(self.connection, request)
         else:
             listener.service.note("subscribe", self.connection, shown(topic))
-        listener.tell("pubsub.subscribed", topic)
+        listener.announce("pubsub.subscribed", topic)
 
     # ------------------------------------------------------------ publishing
 
@@ -111,7 +111,7 @@ class EventSession(ByteSession[Event]):
 
     def _answered(self, draft: Draft, answer: Published | ServiceError, size: int) -> None:
         if not isinstance(answer, ServiceError):
-            self._events.tell("pubsub.published", draft.topic.encode(), size)
+            self._events.announce("pubsub.published", draft.topic.encode(), size)
         elif answer.code == "forbidden":
             self._events.denied()
         else:
@@ -148,4 +148,4 @@ class EventSession(ByteSession[Event]):
                 continue
             if named or listener.policy.may_subscribe(session.identity, text):
                 listener.service.send(session.connection, data)
-        listener.tell("pubsub.published", event.topic, len(event.payload))
+        listener.announce("pubsub.published", event.topic, len(event.payload))

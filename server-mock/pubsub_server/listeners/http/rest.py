@@ -245,8 +245,8 @@ class RestApi:
         rate = self._service.session(identity).limits["bulk_rate"]
         most = rate * self._settings.publish_burst // 1000
         wait = math.ceil(min(len(done), max(1, most)) * 1000 / rate)
-        said = f"more than {rate:,} publishes per second in batches; nothing was published"
-        return ServiceError("rate_limited", said, retry_after_ms=wait)
+        detail = f"more than {rate:,} publishes per second in batches; nothing was published"
+        return ServiceError("rate_limited", detail, retry_after_ms=wait)
 
     def _item(self, message: object, field: str) -> Draft | ServiceError:
         if not isinstance(message, dict):
