@@ -102,7 +102,7 @@ export class PubSubError extends Error {
     const short = shorten(lacks ? `${said.replace(/\.$/, '')} (topic ${topic}).` : said);
     const help = shorten(remedy ?? known?.remedy ?? '');
     super(
-      DEVELOPMENT ? tell(short, help, code) : short,
+      DEVELOPMENT ? explain(short, help, code) : short,
       cause === undefined ? undefined : { cause },
     );
     // Keep the whole text in the stack, because an uncaught error shows the stack.
@@ -121,7 +121,7 @@ export class PubSubError extends Error {
   }
 
   override toString(): string {
-    return `${this.name}: ${tell(this.message, this.remedy, this.code)}`;
+    return `${this.name}: ${explain(this.message, this.remedy, this.code)}`;
   }
 }
 
@@ -424,7 +424,7 @@ function usualCode(name: string): string {
 }
 
 /** The message, the remedy, and where the code is described. */
-function tell(message: string, remedy: string, code: string): string {
+function explain(message: string, remedy: string, code: string): string {
   if (!remedy) return message;
   const said = `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`;
   return DEVELOPMENT && CODES.has(code) ? `${said} See ${docsOf(code)}` : said;
