@@ -6,15 +6,17 @@
 /** The names. `exposedNames` finds those that must not be here. */
 export const INTERNAL_NAMES = `
 abandonFetch acknowledges acks addPresence admit answered answeredOne apartSince around awaited
-backpressure based batches burst cancelTimer context counts crowded cursor cursors deliver dial
-doubt effects expects expire fetchToken finished fired flush forgetUnproven full hangUp hasBatch
-hasDue hasRoom hasWebSocket healed held hide httpDerived httpUrl inFlight inbox inboxes
-incremental joined keepTopics learn lifecycle linked listeners lost malformed marks newest
-occupied onRoom outlasts over ownPresence paced part patience pause paused perform phase policies
-ports postpone postponed presenceChanged probeHttp probed proven publishes quiet receive
-reconnected recovery refuseEnded rememberOwn report resend resends routes sendPolicy settleAll
-settled skips socketUrl stand standing startDue startTimer stateChanged stopAll taken tell tick
-timerFired timers tokenFailure tokenLife turn unrouted versioned wake watches welcomed whole woke
+backpressure based batches burst callInterval cancelTimer checkTimeout clientLang clientName
+clientVersion context counts crowded cursor cursors deliver dial doubt effects expects expire
+fetchToken finished fired flush forgetUnproven full hangUp hasBatch hasDue hasRoom hasWebSocket
+healed held hide httpDerived httpUrl inFlight inbox inboxes incremental joined keepTopics learn
+lifecycle linked listeners lost malformed marks newest occupied onRoom outlasts over ownPresence
+paceInterval paced part patience pause paused perform phase policies ports postpone postponed
+presenceChanged probeHttp probed protocolVersion proven publishes quiet receive receiveQueueBytes
+receiveQueueMessages reconnected recovery refuseEnded rememberOwn renewable report resend resends
+retryBase retryCap routes sendPolicy sendQueueBytes sendQueueMessages settleAll settled skips
+socketUrl stand standing startDue startTimer stateChanged stopAll taken tell tick timerFired
+timers tokenFailure tokenLife turn unrouted upgradeCap versioned wake watches welcomed whole woke
 `
   .trim()
   .split(/\s+/);

@@ -15,7 +15,6 @@ import {
   ProtocolError,
   type PubSubError,
 } from '../errors.js';
-import { publicState } from '../generated/lifecycle.js';
 import type { AuthFrame, ClientFrame, Denial, Envelope } from '../generated/wire.js';
 import type { Peer } from '../session/peer.js';
 import type {
@@ -172,10 +171,9 @@ export class Driver implements Ports, Owner {
 
   // ---------------------------------------------------------------- ports of the session
 
-  stateChanged({ from: before, public: to, ...about }: StateChanged): void {
-    const from = publicState(before);
+  stateChanged({ public: to, code, reason = '', retryIn, attempt }: StateChanged): void {
+    const from = this.state;
     if (from === to) return;
-    const { code, reason = '', retryIn, attempt } = about;
     const change = { from, to, code, reason, retryIn, attempt };
     this.state = to;
     if (from === 'connected' || from === 'initialized') this.apartSince = this.clock.now();

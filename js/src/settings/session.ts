@@ -5,7 +5,7 @@ import { CLIENT, type ClientDefaults } from '../generated/defaults.js';
 /** `auto` starts with a WebSocket and falls back to SSE. */
 export type TransportChoice = 'auto' | 'websocket' | 'sse';
 
-/** Settings of a session; the defaults are those of `spec/defaults.yaml`. */
+/** @internal Settings of a session; the defaults are those of `spec/defaults.yaml`. */
 export interface SessionOptions {
   /** Whether another call for a token may return a new one; false for a fixed token. */
   readonly renewable: boolean;
@@ -44,7 +44,7 @@ export interface SessionOptions {
   readonly paceInterval: number;
 }
 
-/** All settings: the given ones, and defaults for the rest. */
+/** @internal All settings: the given ones, and defaults for the rest. */
 export function sessionOptions(
   given: Partial<SessionOptions> = {},
 ): SessionOptions & ClientDefaults {

@@ -38,13 +38,12 @@ export function endpoints(url: unknown, restUrl?: unknown): Endpoints {
   const scheme = protocol.replace(/ws|http/, isHttp ? 'ws' : 'http');
   const here = `${protocol}//${host}`;
   const there = `${scheme}//${port === usual ? `${hostname}:${other}` : host}`;
-  const found = isHttp
-    ? { socket: there + path + SOCKET_PATH, http: here + path }
-    : { socket: here + (path ? pathname : SOCKET_PATH), http: there };
+  const [socket, http] = isHttp ? [there, here + path] : [here, there];
+  const socketPath = isHttp || !path ? path + SOCKET_PATH : pathname;
   const rest = restUrl === undefined ? undefined : read(restUrl, 'restUrl', /^https?:/);
   return {
-    socket: found.socket + search,
-    http: rest ? rest.origin + withoutSlash(rest.pathname) : found.http,
+    socket: socket + socketPath + search,
+    http: rest ? rest.origin + withoutSlash(rest.pathname) : http,
   };
 }
 
