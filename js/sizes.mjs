@@ -30,8 +30,8 @@ const GOALS = {
 const LIMITS = {
   core: 22.4 * KB,
   everything: 46.9 * KB,
-  chat: 30.5 * KB,
-  development: 27.6 * KB,
+  chat: 30.4 * KB,
+  development: 27.5 * KB,
   streams: 2.5 * KB,
 };
 
