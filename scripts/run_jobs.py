@@ -3,9 +3,9 @@
     python scripts/run_jobs.py [--here] [JOB...]
 
 Without a JOB, it lists the jobs. It runs the `run:` steps of each named job in a clean clone of the
-last commit, or with `--here` in this checkout. It skips steps with `uses:`, and `sudo` as root. Set
-up the tools of skipped steps yourself. For each step it prints one line. A step that fails ends its
-job, not the jobs after it; the exit code is then 1.
+last commit, or with `--here` in this checkout. It skips steps with `uses:`, all steps of jobs that
+publish, and `sudo` as root. Set up the tools of skipped steps yourself. For each step it prints one
+line. A step that fails ends its job, not the jobs after it; the exit code is then 1.
 """
 
 from __future__ import annotations
@@ -67,6 +67,8 @@ def jobs(folder: Path = WORKFLOWS) -> dict[str, list[Step]]:
 def _steps(job: Mapping[str, Any], where: str) -> Iterator[Step]:
     if "uses" in job:
         yield Step(job["uses"], "", "another workflow", {})
+    # A token that may write is what lets a job publish.
+    publishes = "write" in str(job.get("permissions", ""))
     for number, step in enumerate(job.get("steps", ()), 1):
         if "uses" in step:
             yield Step(step.get("name", step["uses"]), "", "an action", {})
@@ -76,6 +78,8 @@ def _steps(job: Mapping[str, Any], where: str) -> Iterator[Step]:
             texts = (command, *environment.values())
             unknown = [found for text in texts for found in _EXPRESSION.findall(text)]
             reason = f"needs {unknown[0]}" if unknown else ""
+            if publishes:
+                reason = "the job publishes"
             name = step.get("name", command.splitlines()[0])
             yield Step(name, command, reason, environment)
         else:

@@ -22,9 +22,20 @@ def test_every_step_of_every_job_runs_here_or_has_a_reason_not_to() -> None:
         assert steps, name
         for step in steps:
             assert step.command or step.reason, (name, step.name)
-    # Apart from actions, only steps that need the release account are skipped.
+    # Apart from actions, only jobs that publish are skipped.
     needs = {s.reason for each in jobs.values() for s in each if s.command and s.reason}
-    assert needs == {"needs github.token"}
+    assert needs == {"the job publishes"}
+
+
+def test_no_step_of_a_job_that_publishes_runs() -> None:
+    jobs = run_jobs.jobs()
+    for name in ("release:pypi", "release:npm", "release:notes"):
+        assert all(step.reason for step in jobs[name]), name
+    publishing = ("npm publish", "gh release", "pypi-publish")
+    for name, steps in jobs.items():
+        for step in steps:
+            if any(word in step.command for word in publishing):
+                assert step.reason == "the job publishes", name
 
 
 def test_a_step_without_a_command_is_named(tmp_path: Path) -> None:
