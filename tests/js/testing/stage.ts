@@ -232,8 +232,11 @@ class Alike {
 
   private _position(value: unknown): unknown {
     const base = this._bases.get('');
-    // The first position of a log is a thousand times its Unix milliseconds.
-    return base === undefined ? 'a position' : (Number(value) - base) % 1_000;
+    if (base === undefined) return 'a position';
+    // The first position of a log is a thousand times its Unix milliseconds. Another log may start
+    // in the same millisecond, and the position before its first message is then below the base.
+    const distance = (Number(value) - base) % 1_000;
+    return distance < 0 ? distance + 1_000 : distance;
   }
 }
 
