@@ -15,9 +15,9 @@ def test_the_streams_of_a_token_are_those_of_the_docs(window: int, count: int) -
 
 def test_a_server_states_how_many_streams_a_service_can_write() -> None:
     assert describe(Settings()) == (
-        "token streams: 100 publishes per second (publish_rate_service) allow one service to "
-        "stream 3 with new text every 40 ms, or 9 with new text every 100 ms, or 45 with new text "
-        "every 500 ms at once"
+        "token streams: at 100 publishes per second (publish_rate_service), one service can stream"
+        " 3 answers at once with new text every 40 ms, or 9 answers at once with new text every 100"
+        " ms, or 45 answers at once with new text every 500 ms"
     )
 
 
@@ -29,4 +29,4 @@ def test_a_history_too_short_for_late_readers_is_named() -> None:
 
 
 def test_a_rate_too_low_for_any_stream_is_named() -> None:
-    assert "no answer at once" in describe(Settings(publish_rate_service=1))
+    assert "cannot stream an answer" in describe(Settings(publish_rate_service=1))

@@ -110,7 +110,7 @@ async def _network(patient: Patient, context: ssl.SSLContext) -> AsyncIterator[F
 def _plaintext(addresses: list[Address], patient: Patient) -> Finding:
     remote = [address for address in addresses if not is_loopback(address.host)]
     if not remote:
-        return skipped("tls", "unencrypted, which is fine within this machine")
+        return skipped("tls", "not encrypted; the connection stays on this machine")
     if patient.allow_insecure:
         return warning(
             "tls",

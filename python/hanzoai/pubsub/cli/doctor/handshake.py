@@ -247,7 +247,7 @@ class Handshake:
                 "Raise the maximum WebSocket message size of the proxy.",
             )
         took = (time.perf_counter() - began) * 1000
-        return ok("payload", f"{limit:,} bytes pass", took)
+        return ok("payload", f"{limit:,} bytes are accepted", took)
 
     async def _receive(self, *kinds: str) -> dict[str, Any]:
         """The next frame of one of these types."""

@@ -172,7 +172,7 @@ class Web:
                 await anext(chunks)
                 first = (time.perf_counter() - began) * 1000
                 if not wait_keepalive:
-                    return ok("sse", "the first event came at once", first)
+                    return ok("sse", "the first event arrived immediately", first)
                 limit.reschedule(asyncio.get_running_loop().time() + _KEEPALIVE)
                 return await self._keepalive(chunks, first)
         except TimeoutError:
@@ -204,7 +204,9 @@ class Web:
                 "A proxy ends idle responses. Raise its read timeout above 30s.",
             )
         waited = time.perf_counter() - began
-        return ok("sse", f"the first event came at once, the next after {span(waited)}", first)
+        return ok(
+            "sse", f"the first event arrived immediately, the next after {span(waited)}", first
+        )
 
     async def _refused_stream(self, answer: httpx.Response, topic: str | None) -> Finding:
         code, message, remedy = await _problem(answer)
