@@ -48,6 +48,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         .config("spark.driver.bindAddress", "127.0.0.1")
         .config("spark.ui.enabled", "false")
         .config("spark.sql.shuffle.partitions", "2")
+        # The queries are short: compiling their plans takes longer than interpreting them.
+        .config("spark.sql.codegen.wholeStage", "false")
+        .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
         .config("spark.driver.memory", "512m")
         .config("spark.driver.extraJavaOptions", jvm.options())
         .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
