@@ -153,10 +153,10 @@ async def test_a_subscription_that_is_refused_is_no_answer_to_the_call_behind_it
     async with asyncio.timeout(BOUND):
         await wire.open()
         answers: list[Any] = []
-        wire.tell(("SSUBSCRIBE", "a", "b"))
+        wire.change_channels(("SSUBSCRIBE", "a", "b"))
         wire.send(("GET", "1"), answers.append)
         server.answers = b">3\r\n+ssubscribe\r\n+a\r\n:1\r\n>3\r\n+ssubscribe\r\n+b\r\n:2\r\n:7\r\n"
-        wire.tell(("SSUBSCRIBE", "c"))
+        wire.change_channels(("SSUBSCRIBE", "c"))
         await until(lambda: answers, [7])
         wire.send(("GET", "2"), answers.append)
         server.answers = b"-NOPERM no\r\n:8\r\n"
@@ -179,7 +179,7 @@ async def test_a_push_that_cannot_be_handled_ends_the_connection_with_its_error(
     async with asyncio.timeout(BOUND):
         await wire.open()
         server.answers = b">3\r\n+smessage\r\n+c\r\n+x\r\n"
-        wire.tell(("SSUBSCRIBE", "c"))
+        wire.change_channels(("SSUBSCRIBE", "c"))
         with pytest.raises(KeyError):
             await wire.ended()
 
@@ -203,7 +203,7 @@ async def test_a_transport_that_takes_no_write_is_a_connection_that_is_lost(
     real, wire._transport = wire._transport, broken
     assert real is not None
     with pytest.raises(RedisConnectionError, match="the handler is closed"):
-        wire.tell(("PING",))
+        wire.change_channels(("PING",))
     assert not wire.is_open
     real.abort()
 

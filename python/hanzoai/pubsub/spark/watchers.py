@@ -30,12 +30,12 @@ class Queries:
 
     Args:
         spark: The session, classic or Spark Connect.
-        tell: Receives reports.
+        put: Receives reports.
     """
 
-    def __init__(self, spark: Any, tell: Callable[[Report], object]) -> None:
+    def __init__(self, spark: Any, put: Callable[[Report], object]) -> None:
         self._spark = spark
-        self._tell = tell
+        self._put = put
         self._lock = threading.Lock()
         self._known: dict[str, QueryStanding] = {}
         self._ended: deque[str] = deque(maxlen=_ENDED_KEPT)
@@ -64,17 +64,17 @@ class Queries:
         """Handle an event of Spark; never raises, never waits."""
         standing = self._standing(event.id, event.runId)
         standing.name = event.name
-        self._tell(standing.started())
+        self._put(standing.started())
 
     def progressed(self, event: Any) -> None:
         """See `started`."""
         progress: dict[str, Any] = json.loads(event.progress.json)
         standing = self._standing(progress["id"], progress["runId"])
-        self._tell(standing.progressed(progress))
+        self._put(standing.progressed(progress))
 
     def idle(self, event: Any) -> None:
         """See `started`."""
-        self._tell(self._standing(event.id, event.runId).idle())
+        self._put(self._standing(event.id, event.runId).idle())
 
     def terminated(self, event: Any) -> None:
         """See `started`."""
@@ -83,7 +83,7 @@ class Queries:
             self._known.pop(standing.run, None)
             self._ended.append(standing.run)
         error = getattr(event, "errorClassOnException", None)
-        self._tell(standing.terminated(error, failed=event.exception is not None))
+        self._put(standing.terminated(error, failed=event.exception is not None))
 
     def _standing(self, id: object, run: object) -> QueryStanding:
         with self._lock:
@@ -123,19 +123,19 @@ class Jobs:
     Args:
         context: `spark.sparkContext`.
         runs: Ids of the current streaming runs, which are the group names of their jobs.
-        tell: Receives reports.
+        put: Receives reports.
     """
 
     def __init__(
         self,
         context: Any,
         runs: Callable[[], Iterable[str]],
-        tell: Callable[[Report], object],
+        put: Callable[[Report], object],
     ) -> None:
         self._context = context
         self._tracker = context.statusTracker()
         self._runs = runs
-        self._tell = tell
+        self._put = put
         self._next = 0
         self._running: dict[int, _Job] = {}
 
@@ -216,7 +216,7 @@ class Jobs:
             del self._running[job.id]
         if report.last or report.data != job.seen:
             job.reported, job.seen = True, report.data
-            self._tell(report)
+            self._put(report)
 
 
 class Operations:
@@ -224,12 +224,12 @@ class Operations:
 
     Args:
         spark: The session.
-        tell: Receives reports.
+        put: Receives reports.
     """
 
-    def __init__(self, spark: Any, tell: Callable[[Report], object]) -> None:
+    def __init__(self, spark: Any, put: Callable[[Report], object]) -> None:
         self._spark = spark
-        self._tell = tell
+        self._put = put
         self._known: set[str] = set()
 
     def start(self) -> None:
@@ -278,4 +278,4 @@ class Operations:
             self._known.discard(operation_id)
         else:
             self._known.add(operation_id)
-        self._tell(job_report(operation_id, "ended" if done else "running", found, first=first))
+        self._put(job_report(operation_id, "ended" if done else "running", found, first=first))

@@ -317,7 +317,7 @@ class Feed:
         self._fresh = True
         # A connection needs a channel to listen, and the Redis user needs the permission.
         self._unconfirmed.add(self._own)
-        wire.tell(("SSUBSCRIBE", self._own))
+        wire.change_channels(("SSUBSCRIBE", self._own))
         self._changed.set()
         await self._tasks.race(wire.ended(), self._send(server, wire))
 
@@ -361,9 +361,9 @@ class Feed:
             self._leaving.clear()
             self._ending.update(leaving)
         for some in _pieces(adding):
-            wire.tell(("SSUBSCRIBE", *some))
+            wire.change_channels(("SSUBSCRIBE", *some))
         for some in _pieces(leaving):
-            wire.tell(("SUNSUBSCRIBE", *some))
+            wire.change_channels(("SUNSUBSCRIBE", *some))
         self._complete()
 
     # ------------------------------------------------------------ inside

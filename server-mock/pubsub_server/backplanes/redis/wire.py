@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     Done = Callable[[Any], None]
 
 CONFIRMATIONS: Final = frozenset((b"ssubscribe", b"sunsubscribe"))
-"""Kinds of pushes that confirm `tell`."""
+"""Kinds of pushes that confirm `change_channels`."""
 ANSWER_WITHIN: Final = 5.0
 """Seconds. If an answer is due and Redis sends nothing within this time, the connection counts as
 lost. While Redis sends data, the answer may follow.
@@ -127,7 +127,7 @@ class Wire:
         self._write(words)
         self._expect(done)
 
-    def tell(self, words: tuple[Word, ...]) -> None:
+    def change_channels(self, words: tuple[Word, ...]) -> None:
         """Subscribe to channels or unsubscribe; a refusal ends the connection.
 
         Args:
