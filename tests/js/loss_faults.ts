@@ -103,7 +103,7 @@ export const FAULTS: readonly LossFault[] = [
   {
     breaks: 'A component does not show that the token is rejected.',
     file: 'react/topic_store.test.ts',
-    tests: ['a token that the server refuses is shown as the error until the server takes one'],
+    tests: ['a token that the server refuses is shown as the error until the server accepts one'],
     source: 'js/src/react/topic_store.ts',
     text: 'if (trouble?.message !== before) update({ error: trouble });',
     becomes: '',
