@@ -39,6 +39,9 @@ async function startDemo(t: TestContext, ...flags: string[]): Promise<[ChildProc
 /** Milliseconds: the demonstration takes longer on a busy machine, and has its own time limit. */
 const SHOW = 180_000;
 
+/** Words that are published while the page is offline. */
+const MISSED = 60;
+
 /** Wait until the page has the whole text. */
 async function concludes(page: Page): Promise<void> {
   const isOver = (): boolean => document.documentElement.dataset['verdict'] !== undefined;
@@ -118,6 +121,34 @@ test('the page of the demonstration sees every word through cuts and rotations',
     assert.deepEqual(await axeViolations(page), [], colorScheme);
   }
   await shot(page, 'demo-phone');
+});
+
+test('the page marks all words that are replayed after a cut', async (t) => {
+  const [, url] = await startDemo(t, '--fast', '--words', '1000', '--stay');
+  const profile = await openProfile(t);
+  // Requests for a token fail while the page is offline.
+  const page = await openPage(t, { url }, { profile, mayFail: true });
+  await page.locator('#text', { hasText: 'Long before' }).waitFor({ timeout: SHOW });
+  const published = async (): Promise<number> =>
+    ((await (await fetch(`${url}progress`)).json()) as { published: number }).published;
+  const user = await page.evaluate(() => sessionStorage.getItem('user'));
+  await profile.setOffline(true);
+  const before = await published();
+  const headers = { Origin: new URL(url).origin };
+  assert((await fetch(`${url}cut?user=${user}`, { method: 'POST', headers })).ok);
+  while ((await published()) < before + MISSED);
+  await profile.setOffline(false);
+  await until(
+    page,
+    (missed) =>
+      [...document.querySelectorAll('#happenings li')].some(
+        ({ textContent }) => Number(/(\d+) words replayed/.exec(textContent ?? '')?.[1]) >= missed,
+      ),
+    MISSED,
+    SHOW,
+  );
+  const marked = await page.locator('#text mark').allInnerTexts();
+  assert(marked.join(' ').split(/\s+/).length >= MISSED);
 });
 
 test('the page misses no word if the history is emptied during a cut', async (t) => {

@@ -36,6 +36,7 @@ let reconnects = 0;
 const rotations = new Rotations();
 let connectedAt = 0;
 let isBack = false;
+let replayed = 0;
 let finished = false;
 
 const ps = new PubSub({
@@ -78,23 +79,30 @@ ps.on('state', ({ from, to }: StateChange) => {
 /** Measure a message's latency here: events of a stream reader have no timestamp. */
 function measure({ type, timestamp }: Message): void {
   const now = Date.now();
+  if (type !== 'token') return;
+  if (timestamp >= connectedAt) endReplay();
   // The age of a message that is older than the page is not a latency.
-  if (type !== 'token' || timestamp < began) return;
+  if (timestamp < began) return;
   const late = Math.max(0, now - timestamp);
   ledger.late(late);
   track.late(now, late);
 }
 
-/** Show words. The words of the first event after a cut were written during the cut. */
+/** Show words. After a cut, mark them until a message arrives that was published since. */
 function write(words: readonly string[]): void {
-  if (!words.length) return;
   for (const word of words) text.word(word, isBack);
-  if (isBack) happenings.add('back', `${words.length} words replayed`);
+  if (isBack) replayed += words.length;
+}
+
+function endReplay(): void {
+  if (replayed) happenings.add('back', `${replayed} ${replayed === 1 ? 'word' : 'words'} replayed`);
   isBack = false;
+  replayed = 0;
 }
 
 async function conclude(): Promise<void> {
   finished = true;
+  endReplay();
   const words = show.total;
   ledger.total = published = words;
   track.end(Date.now());
