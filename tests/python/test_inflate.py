@@ -63,7 +63,11 @@ async def test_an_encoding_that_was_not_requested_is_refused_by_its_name() -> No
     assert len(refused.value.message) < 200
 
 
-@pytest.mark.parametrize("body", [b"not compressed", gzip.compress(TEXT)[:50] + b"\xff" * 50])
+@pytest.mark.parametrize(
+    "body",
+    [b"not compressed", gzip.compress(TEXT)[:50] + b"\xff" * 50],
+    ids=["not compressed", "damaged"],
+)
 async def test_invalid_bytes_are_refused(body: bytes) -> None:
     with pytest.raises(ProtocolError, match="not valid gzip"):
         await read("gzip", body)
