@@ -8,7 +8,9 @@ from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any
 
 import httpx
+import pytest
 
+from pubsub_server.backplanes.redis.lease import Lease
 from tests.cluster.fleet import BOUND, RefusedError, node_process, nodes, peer
 from tests.cluster.waiting import until
 
@@ -76,7 +78,13 @@ async def test_the_connections_of_an_organization_are_limited_over_all_nodes(
             assert await counted(store, "user user bob") == [1]
 
 
-async def test_many_at_once_are_admitted_up_to_the_limit(store: Store) -> None:
+@pytest.mark.parametrize("early", [False, True])
+async def test_many_at_once_are_admitted_up_to_the_limit(
+    store: Store, monkeypatch: pytest.MonkeyPatch, *, early: bool
+) -> None:
+    if early:
+        # The nodes have not sent a heartbeat yet.
+        monkeypatch.setattr(Lease, "_beat", asyncio.Event().wait)
     async with asyncio.timeout(BOUND), nodes(store, connections_per_user=7) as (a, b):
         async with AsyncExitStack() as stack:
 
@@ -100,7 +108,6 @@ async def test_connections_of_a_node_that_died_count_no_more(store: Store) -> No
         node_process(store, connections_per_user=1) as doomed,
         peer(doomed, a.token("ann")),
     ):
-        # A node counts only its own connections until its first heartbeat.
         await until(lambda: counted(store, "user user ann"), [1])
         assert await refusal(a, a.token("ann")) is not None
         await doomed.end(signal.SIGKILL)

@@ -61,7 +61,7 @@ class Lease:
 
     Attributes:
         node: Id of the lease, and the name of the node.
-        up: Whether the last heartbeat was written.
+        up: Whether the last heartbeat was written, or the first one has not failed.
         sound: Redis time of the last written heartbeat, ms; 0 before the first.
     """
 
@@ -84,7 +84,7 @@ class Lease:
         # Ids that have data in a shard but no heartbeat, and when this node found them.
         self._unknown: dict[str, float] = {}
         self.node = _name()
-        self.up = False
+        self.up = True
         self.sound = 0
 
     def start(self, *tenants: Tenant) -> None:
