@@ -271,6 +271,7 @@ class Admission:
         late = now - connection.next_check
         connection.next_check = NEVER
         if now >= connection.deadline:
+            self._doubted.pop(connection, None)
             if connection.identity is None:
                 self._end(
                     connection,

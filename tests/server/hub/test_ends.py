@@ -58,6 +58,18 @@ async def test_a_pause_of_the_server_ends_no_client_that_answers_afterwards() ->
     assert bob.pings == 1
 
 
+async def test_a_silent_connection_that_ends_for_its_token_is_forgotten() -> None:
+    rig = Rig()
+    alice = await rig.client("alice")
+    rig.now += 300
+    rig.hub.core.wheel.run()
+    assert len(rig.hub.admission._doubted) == 1
+    rig.hub.admission.expire_in(alice.connection, 0)
+    rig.advance(0.2)
+    assert alice.ending() == (4401, "token_expired")
+    assert not rig.hub.admission._doubted
+
+
 async def test_a_socket_that_answers_for_a_program_that_hangs_is_given_up() -> None:
     rig = Rig()
     hangs, hidden = await rig.client("alice"), await rig.client("bob")
