@@ -137,7 +137,9 @@ test('the page marks all words that are replayed after a cut', async (t) => {
   const headers = { Origin: new URL(url).origin };
   assert((await fetch(`${url}cut?user=${user}`, { method: 'POST', headers })).ok);
   while ((await published()) < before + MISSED);
+  const asks = page.waitForResponse(`${url}progress`);
   await profile.setOffline(false);
+  await bounded(asks, 'a request for the progress after the outage');
   await until(
     page,
     (missed) =>

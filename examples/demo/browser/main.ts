@@ -13,6 +13,9 @@ import { Track } from './track.js';
 /** Every user may publish on this topic of a development server; only the service writes the text. */
 const TALK = 'demo.talk';
 
+/** Failed requests in a row after which the demonstration is gone. */
+const REQUESTS_FAILED = 40;
+
 const began = Date.now();
 const show = await enter();
 const ledger = new Ledger();
@@ -142,12 +145,14 @@ function drawFigures(): void {
   byId('progress').style.width = `${(100 * ledger.received) / show.total}%`;
 }
 
+/** Ask for the number of published words until the text ends, or the demonstration is gone. */
 async function watch(): Promise<void> {
-  while (!finished) {
+  for (let failures = 0; !finished && failures < REQUESTS_FAILED; ) {
     try {
       published = Math.max(published, (await progress()).published);
+      failures = 0;
     } catch {
-      return; // The demonstration has ended.
+      failures += 1;
     }
     await new Promise((resolve) => setTimeout(resolve, 250));
   }
