@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -575,6 +576,7 @@ async def _redis(settings: Settings) -> RedisBackplane:
         raise StartError(f"{error.setting}: {error}") from None
 
 
+@cache
 def server_version() -> str:
     """Version of the installed distribution; `0` if it is not installed."""
     try:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import yaml
-
+from spec._generate import yaml_text
 from spec._generate.lifecycle import SpecError
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ def load(path: Path) -> tuple[Group, ...]:
         elif name.strip():
             doc = comment.strip()
             comments[group, name.strip()] = doc[:1].upper() + doc[1:]
-    spec: dict[str, dict[str, int]] = yaml.safe_load(text)
+    spec: dict[str, dict[str, int]] = yaml_text.parse(text)
     if spec.keys() != _GROUPS.keys():
         raise SpecError(f"defaults.yaml: groups {sorted(spec)}, expected {sorted(_GROUPS)}")
     for constants in spec.values():

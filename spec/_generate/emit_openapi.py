@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-import yaml
-
+from spec._generate import yaml_text
 from spec._generate.lifecycle import SpecError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ _INSIDE = "#/components/schemas/"
 
 def bundle(description: Path, schema: Path) -> str:
     """The JSON of an OpenAPI document, with the types that it uses under `components`."""
-    source: Json = yaml.safe_load(description.read_text(encoding="utf-8"))
+    source: Json = yaml_text.parse(description.read_text(encoding="utf-8"))
     definitions: dict[str, Json] = json.loads(schema.read_text(encoding="utf-8"))["$defs"]
     wanted: set[str] = set()
     document = cast("dict[str, dict[str, Json]]", _inside(source, wanted))

@@ -6,8 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from spec._generate import yaml_text
 from spec._generate.lifecycle import SpecError
 
 if TYPE_CHECKING:
@@ -92,7 +91,7 @@ class Errors:
 
 def load(path: Path) -> Errors:
     """Read and check an error file."""
-    return compile_errors(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return compile_errors(yaml_text.parse(path.read_text(encoding="utf-8")))
 
 
 def compile_errors(spec: dict[str, Any]) -> Errors:

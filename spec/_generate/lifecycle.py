@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from spec._generate import yaml_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -98,7 +98,7 @@ class Lifecycle:
 
 def load(path: Path) -> Lifecycle:
     """Read and check a lifecycle file."""
-    return compile_lifecycle(yaml.safe_load(path.read_text(encoding="utf-8")))
+    return compile_lifecycle(yaml_text.parse(path.read_text(encoding="utf-8")))
 
 
 def compile_lifecycle(spec: dict[str, Any]) -> Lifecycle:

@@ -14,7 +14,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
+from spec._generate import yaml_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -94,7 +94,7 @@ def every_fault() -> Sequence[Fault]:
 
 def _rows(name: str) -> Sequence[Mapping[str, Any]]:
     text = Path(__file__).with_name(name).read_text(encoding="utf-8")
-    rows: Sequence[Mapping[str, Any]] = yaml.safe_load(text)
+    rows: Sequence[Mapping[str, Any]] = yaml_text.parse(text)
     return rows
 
 

@@ -16,8 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
+from spec._generate import yaml_text
 from tests.interop import faults
 
 if TYPE_CHECKING:
@@ -52,7 +51,7 @@ class Statement:
 
 
 def statements() -> list[Statement]:
-    rooms: Mapping[str, Mapping[str, Mapping[str, Any]]] = yaml.safe_load(
+    rooms: Mapping[str, Mapping[str, Mapping[str, Any]]] = yaml_text.parse(
         Path(__file__).with_name("statements.yaml").read_text(encoding="utf-8")
     )
     return [

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 
 from hanzoai.pubsub import errors
 from hanzoai.pubsub.errors import (
@@ -29,8 +28,9 @@ from hanzoai.pubsub.errors import (
     UsageError,
     from_code,
 )
+from spec._generate import yaml_text
 
-CODES: dict[str, dict[str, Any]] = yaml.safe_load(
+CODES: dict[str, dict[str, Any]] = yaml_text.parse(
     (Path(__file__).parents[2] / "spec" / "errors.yaml").read_text()
 )["codes"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
+from spec._generate import yaml_text
 
 ROOT = Path(__file__).resolve().parents[2]
 SPEC = ROOT / "spec"
@@ -17,7 +17,7 @@ TOPICS: dict[str, Any] = json.loads((SPEC / "topics.json").read_text(encoding="u
 
 
 def read_yaml(name: str) -> Any:
-    return yaml.safe_load((SPEC / name).read_text(encoding="utf-8"))
+    return yaml_text.parse((SPEC / name).read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import yaml
 from yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from pubsub_server.access import requirements, rule_patterns
@@ -206,7 +205,7 @@ def _load_file(file: Path) -> list[Rule]:
         loaded = documents.mapping(documents.parse(text))
     except documents.DocumentError as error:
         raise RulesError(f"{file}: {error}") from None
-    entries = _entries(file, yaml.compose(text, Loader=yaml.SafeLoader))
+    entries = _entries(file, documents.compose(text))
     values = documents.sequence((loaded or {}).get("rules")) or []
     rules: list[Rule] = []
     for number, (node, value) in enumerate(zip(entries, values, strict=True), 1):

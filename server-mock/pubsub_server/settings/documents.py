@@ -70,6 +70,11 @@ def parse(text: str) -> object:
         raise DocumentError("is not YAML: " + " ".join(str(error).split())) from None
 
 
+def compose(text: str) -> yaml.Node | None:
+    """The nodes of a text that `parse` accepts, with their lines; None if it is empty."""
+    return yaml.compose(text, SafeLoader)
+
+
 def mapping(value: object) -> dict[str, object] | None:
     """The value as a mapping with text keys, or None if it is not a mapping."""
     if not isinstance(value, dict):
