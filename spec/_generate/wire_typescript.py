@@ -70,13 +70,18 @@ def _module(
     path: Path, definitions: dict[str, Schema], names: list[str], imported: list[str]
 ) -> str:
     out: list[str] = []
+    frames = {
+        _name(member) for schema in definitions.values() for member in schema.get("oneOf", [])
+    }
     for name in (name for name in definitions if name in names):
         schema = definitions[name]
         out += _comment(schema)
         if "oneOf" in schema:
             out += _union(name, schema, definitions)
+        elif name in frames:
+            out += _interface(name, schema)
         elif schema.get("type") == "object":
-            out += _interface(name, schema, definitions)
+            out += _guarded(name, schema, definitions)
         else:
             out += [f"export type {name} = {_type(schema)};", ""]
             test = _TOPICS.get(name) or _test(schema, definitions)
@@ -119,42 +124,46 @@ def _comment(schema: Schema, indent: str = "") -> list[str]:
     return [f"{indent}/** {schema['description']} */"] if "description" in schema else []
 
 
-def _interface(name: str, schema: Schema, definitions: dict[str, Schema]) -> list[str]:
-    required = schema["required"]
-    if name in _HOT:
-        return _hot_interface(name, schema, definitions)
-    out, fields, others = [f"export interface {name} {{"], list[str](), list[str]()
+def _interface(name: str, schema: Schema) -> list[str]:
+    out = [f"export interface {name} {{"]
     for key, field in schema["properties"].items():
-        optional = "" if key in required else "?"
+        optional = "" if key in schema["required"] else "?"
         out += _comment(field, "  ")
         out.append(f"  readonly {key}{optional}: {_type(field)};")
+    return [*out, "}"]
+
+
+def _guarded(name: str, schema: Schema, definitions: dict[str, Schema]) -> list[str]:
+    """An interface and its guard."""
+    guard = (
+        _function(name, schema)
+        if name in _HOT
+        else [f"export const is{name}: Guard<{name}> = {_shape(schema, definitions)};"]
+    )
+    return [*_interface(name, schema), "", _doc(name), *guard]
+
+
+def _shape(schema: Schema, definitions: dict[str, Schema], tag: str = "") -> str:
+    """A guard as data, without the field `tag`."""
+    fields, others = list[str](), list[str]()
+    for key, field in schema["properties"].items():
+        if key == tag:
+            continue
+        optional = "" if key in schema["required"] else "?"
         kind = _kind(field, definitions, others)
         fields.append(f"{key}{optional}" if kind == "text" else f"{key}{optional}:{kind}")
-    guard = f"shape({', '.join([single(' '.join(fields)), *others])})"
-    return [
-        *out,
-        "}",
-        "",
-        _doc(name),
-        f"export const is{name}: Guard<{name}> = /* @__PURE__ */ {guard};",
-    ]
+    return f"/* @__PURE__ */ shape({', '.join([single(' '.join(fields)), *others])})"
 
 
-def _hot_interface(name: str, schema: Schema, definitions: dict[str, Schema]) -> list[str]:
-    """An interface whose guard is code."""
-    required = schema["required"]
-    out, tests = [f"export interface {name} {{"], list[str]()
+def _function(name: str, schema: Schema) -> list[str]:
+    """A guard as code."""
+    tests = list[str]()
     for key, field in schema["properties"].items():
-        optional = key not in required
-        out += _comment(field, "  ")
-        out.append(f"  readonly {key}{'?' if optional else ''}: {_type(field)};")
         test = _code(field, key)
-        tests.append(f"({key} === undefined || {test})" if optional else test)
+        tests.append(
+            test if key in schema["required"] else f"({key} === undefined || {test})",
+        )
     return [
-        *out,
-        "}",
-        "",
-        _doc(name),
         f"export function is{name}(value: unknown): value is {name} {{",
         "  if (!isObject(value)) return false;",
         f"  const {{ {', '.join(schema['properties'])} }} = value;",
@@ -184,8 +193,6 @@ def _kind(schema: Schema, definitions: dict[str, Schema], others: list[str]) -> 
     if "$ref" in schema and definitions[_name(schema)].get("type") != "object":
         name = _name(schema)
         return "topic" if name == "Topic" else _kind(definitions[name], definitions, others)
-    if "const" in schema:
-        return f"={schema['const']}"
     if "anyOf" in schema:
         return "text"
     match schema.get("type"):
@@ -243,14 +250,18 @@ def _union(name: str, schema: Schema, definitions: dict[str, Schema]) -> list[st
         mapping[const] = f"#/$defs/{member}"
     if mapping != schema["discriminator"]["mapping"]:
         raise SpecError(f"{name}: discriminator.mapping is not what its members say")
+    out = [f"export type {name} = {' | '.join(members)};"]
+    if name == "ClientFrame":
+        return out
     guards = re.sub(r"(?<=.)([A-Z])", r"_\1", name).upper() + "S"
+    shapes = [_shape(definitions[member], definitions, tag) for member in members]
     return [
-        f"export type {name} = {' | '.join(members)};",
+        *out,
         "",
-        f"/** Guards of each {name} by its `{tag}`. */",
+        f"/** Guards of each {name} by its `{tag}`; they don't check this field. */",
         f"export const {guards}: ReadonlyMap<unknown, Guard<{name}>> = "
         f"/* @__PURE__ */ new Map<unknown, Guard<{name}>>([",
-        *(f"  [{single(const)}, is{ref.rsplit('/', 1)[1]}]," for const, ref in mapping.items()),
+        *(f"  [{single(const)}, {one}]," for const, one in zip(mapping, shapes, strict=True)),
         "]);",
         "",
         _doc(name),

@@ -2,9 +2,9 @@
  * Checks the shape of values parsed from JSON: one interpreter for all types of the wire.
  *
  * A shape is the list of its fields, `name:kind` or `name?:kind`; without a kind, a field is a
- * text. A kind is a key of `KINDS`, a constant (`=auth.ok`), or a number, which is the index of a
- * test in the other arguments. `kind[]` is a list and `kind{}` an object of this kind. An object
- * may have further fields with any value.
+ * text. A kind is a key of `KINDS`, or a number, which is the index of a test in the other
+ * arguments. `kind[]` is a list and `kind{}` an object of this kind. An object may have further
+ * fields with any value.
  */
 
 import { isTopic } from '../topics.js';
@@ -60,10 +60,6 @@ export function shape<T>(spec: string, ...others: readonly Test[]): Guard<T> {
 }
 
 function testOf(kind: string, others: readonly Test[]): Test {
-  if (kind.startsWith('=')) {
-    const word = kind.slice(1);
-    return (value) => value === word;
-  }
   const name = kind.replace(/\W+$/, '');
   const test = KINDS[name] ?? (others[Number(name)] as Test);
   if (kind.endsWith('[]')) return (value) => Array.isArray(value) && value.every(test);
