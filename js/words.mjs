@@ -9,7 +9,7 @@ const TEXT = `(?:${STRING}|${TEMPLATE})`;
 
 const REMEDY = new RegExp(`\\bremedy: ${TEXT}(?=[,\\s])`, 'g');
 const ABOUT_ARGUMENTS = new RegExp(
-  `\\bnew (Invalid(?:Option|Payload|Topic)|InsecureUrl|UsageError)\\(\\s*${TEXT}(?=[,)])`,
+  `\\bnew (Invalid(?:Option|Payload|Topic)|PayloadTooLarge|InsecureUrl|UsageError)\\(\\s*${TEXT}(?=[,)])`,
   'g',
 );
 const CONSTANT = new RegExp(

@@ -144,6 +144,14 @@ export interface TimeoutDetails {
   readonly id?: string | undefined;
 }
 
+/** Details of a payload that is too large, in addition to its message. */
+export interface SizeDetails {
+  /** Bytes of the JSON-encoded `data`, if known. */
+  readonly size?: number | undefined;
+  /** Maximum bytes, if known. */
+  readonly limit?: number | undefined;
+}
+
 /** No answer arrived in time, or the connection was lost before it. */
 export class OperationTimeout extends CodedError {
   declare readonly name: 'OperationTimeout' | 'RequestTimeout';
@@ -161,31 +169,6 @@ export class OperationTimeout extends CodedError {
   }
 }
 
-/** The payload is larger than the limit. */
-export class PayloadTooLarge extends CodedError {
-  declare readonly name: 'PayloadTooLarge';
-  /** Bytes of the JSON-encoded `data`, if known. */
-  declare readonly size: number | undefined;
-  /** Maximum bytes, if known. */
-  declare readonly limit: number | undefined;
-
-  constructor(
-    message?: string,
-    details: CodedDetails & {
-      readonly size?: number | undefined;
-      readonly limit?: number | undefined;
-    } = {},
-  ) {
-    if (!DEVELOPMENT) {
-      super(message, details);
-      return;
-    }
-    const [size, limit] = [details.size, details.limit].map((n) => n?.toLocaleString('en-US'));
-    const sizes = `The payload has ${size} bytes of JSON; the limit is ${limit}.`;
-    super(message ?? (size && limit ? sizes : message), details);
-  }
-}
-
 /** Classes with another base class than `PubSubError`. */
 const parents: Partial<Record<ErrorName, ErrorName>> = {
   TokenExpired: 'AuthError',
@@ -197,7 +180,6 @@ const parents: Partial<Record<ErrorName, ErrorName>> = {
 
 const classes: Partial<Record<ErrorName, typeof CodedError>> = {
   OperationTimeout: named(OperationTimeout, 'OperationTimeout'),
-  PayloadTooLarge: named(PayloadTooLarge, 'PayloadTooLarge'),
 };
 
 /** The class of a name, created at the first use. */
@@ -349,6 +331,13 @@ export interface SchemaError extends PubSubError {
   readonly id: string | undefined;
   /** What the library of a `typedTopic` reports; it may contain values of the payload. */
   readonly issues: readonly { readonly message: string }[] | undefined;
+}
+
+/** The payload is larger than the limit. */
+export const PayloadTooLarge: ErrorClass<PayloadTooLarge, SizeDetails> =
+  /* @__PURE__ */ classOf('PayloadTooLarge');
+export interface PayloadTooLarge extends PubSubError, SizeDetails {
+  readonly name: 'PayloadTooLarge';
 }
 
 /** An option or parameter has a wrong type or value; `field` names it. */

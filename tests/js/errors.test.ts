@@ -11,7 +11,6 @@ import {
   InvalidTopic,
   LimitExceeded,
   OperationTimeout,
-  PayloadTooLarge,
   PermissionDenied,
   PubSubError,
   TokenExpired,
@@ -128,11 +127,6 @@ test('a timeout says whether the outcome is unknown', () => {
   const unknown = fromCode('outcome_unknown');
   assert.ok(unknown instanceof OperationTimeout && unknown.outcomeUnknown);
   assert.equal(new OperationTimeout('late', { id: 'msg_1' }).id, 'msg_1');
-});
-
-test('the error for a large payload contains both sizes', () => {
-  const error = new PayloadTooLarge(undefined, { size: 300_000, limit: 262_144 });
-  assert.equal(error.message, 'The payload has 300,000 bytes of JSON; the limit is 262,144.');
 });
 
 test('a long message of a server is truncated', () => {

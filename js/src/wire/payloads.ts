@@ -39,8 +39,17 @@ export function checkData(data: unknown, limit: number, topic?: string, path = '
     throw new InvalidPayload(`\`${field}\` ${problem}.`, { remedy, topic, field });
   }
   const size = sizeOf(data);
-  if (size > limit) throw new PayloadTooLarge(undefined, { size, limit, topic, field: path });
+  if (size > limit) {
+    throw new PayloadTooLarge(
+      `The payload has ${inWords(size)} bytes of JSON; the limit is ${inWords(limit)}.`,
+      { size, limit, topic, field: path },
+    );
+  }
   return size;
+}
+
+function inWords(count: number): string {
+  return count.toLocaleString('en-US');
 }
 
 interface Culprit {
