@@ -261,20 +261,16 @@ export class Driver implements Ports, Owner {
   }
 
   deliver(sub: number, message: Envelope, many: boolean): void {
-    const inbox = this.inboxes.get(sub);
-    if (!inbox || this._own.has(message.id)) return;
-    inbox.put({ kind: 'message', message }, many);
-    if (inbox.full || inbox.finished) this._relieve(inbox, sub);
+    if (this._own.has(message.id)) return;
+    this._put(sub, this.inboxes.get(sub), { kind: 'message', message }, many);
   }
 
   gap(sub: number, gap: Gap, many: boolean): void {
-    const inbox = this.inboxes.get(sub);
-    if (inbox) this._put(inbox, sub, { kind: 'gap', gap }, many);
+    this._put(sub, this.inboxes.get(sub), { kind: 'gap', gap }, many);
   }
 
   presenceChanged(sub: number, presence: PresenceChange): void {
-    const inbox = this.inboxes.get(sub)?.presence;
-    if (inbox) this._put(inbox, sub, { kind: 'presence', presence }, false);
+    this._put(sub, this.inboxes.get(sub)?.presence, { kind: 'presence', presence }, false);
   }
 
   joined(sub: number, topics: readonly string[], denied: readonly Denial[]): void {
@@ -516,13 +512,15 @@ export class Driver implements Ports, Owner {
       .then(answer, () => answer(false));
   }
 
-  private _put(inbox: Inbox, sub: number, event: SubscriptionEvent, many: boolean): void {
-    inbox.put(event, many);
-    if (inbox.full || inbox.finished) this._relieve(inbox, sub);
-  }
-
-  /** Let the program run if an inbox is full; end the subscription of a failed inbox. */
-  private _relieve(inbox: Inbox, sub: number): void {
+  /** Add an event; let the program run if the inbox is full, and remove a failed subscription. */
+  private _put(
+    sub: number,
+    inbox: Inbox | undefined,
+    event: SubscriptionEvent,
+    many: boolean,
+  ): void {
+    inbox?.put(event, many);
+    if (!inbox?.full && !inbox?.finished) return;
     if (this._connection) this._connection.crowded = true;
     if (inbox.finished) this._failed.push(sub);
   }

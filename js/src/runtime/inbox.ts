@@ -26,9 +26,6 @@ const POSITIONS = 100_000;
 /** Maximum denied topics in an error, in addition to the first. */
 const NAMED = 5;
 
-/** Number of taken events after which their space is released. */
-const SPENT = 1_024;
-
 /** Selects messages of a subscription to leave out. */
 export interface Filter {
   /** Whether the inbox leaves the message out. */
@@ -37,11 +34,17 @@ export interface Filter {
   taken(): void;
 }
 
+/** One event of the queue. */
+interface Entry {
+  readonly event: SubscriptionEvent;
+  /** Its approximate bytes. */
+  readonly size: number;
+  next: Entry | undefined;
+}
+
 /** Events of one subscription that the program has not taken yet. */
 export class Inbox extends Stream {
   denied: readonly Denial[] = [];
-  /** Set while a limit is reached; the reader of the transport then yields. */
-  full = false;
   /** Leaves out some messages; undefined: none. */
   filter: Filter | undefined;
   /** The inbox of presence changes: this one, unless another is set. */
@@ -50,11 +53,9 @@ export class Inbox extends Stream {
   readonly answered: Promise<true>;
   readonly positions: Map<string, number>;
   private _answer: (answered: true) => void = () => {};
-  /** The first `_next` entries are taken. */
-  private _events: (SubscriptionEvent | undefined)[] = [];
-  /** Bytes of each entry. */
-  private _sizes: number[] = [];
-  private _next = 0;
+  private _oldest: Entry | undefined;
+  private _newest: Entry | undefined;
+  private _length = 0;
   private _bytes = 0;
   /** Events moved up by the loss of a message before them, one per kind and topic. */
   private readonly _front = new Map<string, SubscriptionEvent>();
@@ -93,20 +94,28 @@ export class Inbox extends Stream {
    */
   put(event: SubscriptionEvent, many: boolean): void {
     if (this.finished) return;
-    const isMessage = event.kind === 'message';
-    if (isMessage && this.filter?.skips(event.message)) return;
-    const size = OVERHEAD + (isMessage ? measure(event.message.data) : 0);
-    if (isMessage) this._received += 1;
-    if (event.kind === 'gap') this._gaps += 1;
-    this._events.push(event);
-    this._sizes.push(size);
+    let size = OVERHEAD;
+    if (event.kind === 'message') {
+      if (this.filter?.skips(event.message)) return;
+      this._received += 1;
+      size += measure(event.message.data);
+    } else if (event.kind === 'gap') {
+      this._gaps += 1;
+    }
+    const entry: Entry = { event, size, next: undefined };
+    if (this._oldest && this._newest) this._newest.next = entry;
+    else this._oldest = entry;
+    this._newest = entry;
+    this._length += 1;
     this._bytes += size;
-    const { messages, bytes } = this._bounds;
-    const length = this._events.length - this._next;
-    this.full = length >= messages || this._bytes >= bytes;
-    if (many) this._most = Math.max(this._most, length);
-    else if (this.full && this._isOver) this._shed();
+    if (many) this._most = Math.max(this._most, this._length);
+    else if (this._isOver) this._shed();
     this.wake();
+  }
+
+  /** Whether a limit is reached; the reader of the transport then yields. */
+  get full(): boolean {
+    return this._length >= this._bounds.messages || this._bytes >= this._bounds.bytes;
   }
 
   /** The server has answered; without a granted topic the subscription ends. */
@@ -125,9 +134,8 @@ export class Inbox extends Stream {
   /** Drop waiting events. */
   clear(): void {
     this._dropped = this._received - this._handled;
-    this._events = [];
-    this._sizes = [];
-    this._next = this._bytes = 0;
+    this._oldest = undefined;
+    this._length = this._bytes = 0;
     this._front.clear();
   }
 
@@ -135,7 +143,7 @@ export class Inbox extends Stream {
 
   /** Take the next event, or undefined if the queue is empty. */
   take(): SubscriptionEvent | undefined {
-    const event = this._front.size ? this._takeFront() : this._shift();
+    const event = this._front.size ? this._takeFront() : this._takeOldest();
     if (event?.kind === 'message') {
       this._handled += 1;
       this.stand(event.message.topic, event.message.seq);
@@ -148,8 +156,9 @@ export class Inbox extends Stream {
 
   /** The events that the program has not taken yet, in order. */
   get waiting(): readonly SubscriptionEvent[] {
-    const left = this._events.slice(this._next) as SubscriptionEvent[];
-    return [...this._front.values(), ...left];
+    const events = [...this._front.values()];
+    for (let entry = this._oldest; entry; entry = entry.next) events.push(entry.event);
+    return events;
   }
 
   /** The current counters. */
@@ -159,22 +168,18 @@ export class Inbox extends Stream {
     return { received, handled, dropped, queued, queuedBytes: this._bytes, gaps: this._gaps };
   }
 
-  // ---------------------------------------------------------------- inside
-
-  private get _length(): number {
-    return this._events.length - this._next;
-  }
-
   /** Whether the queue is empty. */
   get empty(): boolean {
     return !this._length && !this._front.size;
   }
 
+  // ---------------------------------------------------------------- inside
+
   private get _isOver(): boolean {
     return this._length > this._most || this._bytes > this._bounds.bytes;
   }
 
-  /** Whether the queue exceeds its limits. */
+  /** Apply the policy to a queue that exceeds its limits. */
   private _shed(): void {
     if (this._bounds.policy === 'error') {
       this.finish(
@@ -195,23 +200,15 @@ export class Inbox extends Stream {
     }
   }
 
-  private _shift(): SubscriptionEvent | undefined {
-    const event = this._events[this._next];
-    if (!event) return undefined;
-    this._bytes -= this._sizes[this._next] as number;
-    this._events[this._next] = undefined;
-    this._next += 1;
-    if (this._next > SPENT) {
-      this._events.splice(0, this._next);
-      this._sizes.splice(0, this._next);
-      this._next = 0;
-    }
+  private _takeOldest(): SubscriptionEvent | undefined {
+    const entry = this._oldest;
+    if (!entry) return undefined;
+    this._oldest = entry.next;
+    this._length -= 1;
+    this._bytes -= entry.size;
     // The excess of a replay shrinks as the program takes events.
-    const { messages, bytes } = this._bounds;
-    const length = this._events.length - this._next;
-    this._most = Math.max(messages, Math.min(this._most, length));
-    this.full = length >= messages || this._bytes >= bytes;
-    return event;
+    this._most = Math.max(this._bounds.messages, Math.min(this._most, this._length));
+    return entry.event;
   }
 
   private _takeFront(): SubscriptionEvent | undefined {
@@ -221,7 +218,7 @@ export class Inbox extends Stream {
   }
 
   private _dropOldest(): void {
-    const event = this._shift();
+    const event = this._takeOldest();
     if (event?.kind === 'presence') {
       // Each change contains all members, so the latest one of a topic is enough.
       this._front.set(`presence ${event.presence.topic}`, event);
