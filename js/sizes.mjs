@@ -13,6 +13,7 @@ import {
   rmSync,
   writeFileSync,
 } from 'node:fs';
+import { SourceMap } from 'node:module';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { gzipSync } from 'node:zlib';
@@ -28,10 +29,10 @@ const GOALS = {
   streams: 2.5 * KB,
 };
 const LIMITS = {
-  core: 22.4 * KB,
-  everything: 46.9 * KB,
-  chat: 30.4 * KB,
-  development: 27.5 * KB,
+  core: 22.2 * KB,
+  everything: 46.7 * KB,
+  chat: 30.2 * KB,
+  development: 27.3 * KB,
   streams: 2.5 * KB,
 };
 
@@ -62,6 +63,18 @@ const IMPORTS = [
     "export { matches, validateTopic, validatePattern } from '@hanzoai/pubsub'",
     false,
   ],
+];
+
+/** What the sources of the first load are for. The first expression that matches counts. */
+const PURPOSES = [
+  ['subscriptions, replay, gaps', /session\/(subscri|routes|cursor)|runtime\/(inbox|subscri)/],
+  ['publishes', /\/publish|wire\/(ids|plain)/],
+  ['connection and token life', /session\/|lifecycle|runtime\/tokens/],
+  ['errors', /errors|rejected/],
+  ['options and URLs', /settings\/|defaults|limits|version/],
+  ['checks of topics and of what a server sends', /wire|topics/],
+  ['the socket', /transports\//],
+  ['the rest of the runtime', /^/],
 ];
 
 /** Clients of other services: the package, and the first import in its guide. */
@@ -107,25 +120,32 @@ function reach(outputs, from, follows) {
   return [...reached];
 }
 
-/** Bytes that a module loads at once, and bytes of each chunk that it may load later. */
-async function measure(folder, code, { splitting = true, conditions = [], wanted = [] } = {}) {
-  const { metafile, outputFiles } = await build({
+/** Settings of the bundler, as an application may have them. */
+function bundling(folder, code) {
+  return {
     absWorkingDir: folder,
     stdin: { contents: code, resolveDir: folder, sourcefile: 'application.js' },
     outdir: 'out',
     bundle: true,
-    splitting,
     minify: true,
     format: 'esm',
     platform: 'browser',
     target: 'es2020',
-    conditions,
     external: ['react', 'vue'],
     legalComments: 'none',
     define: { 'process.env.NODE_ENV': '"production"' },
-    metafile: true,
     write: false,
     logLevel: 'error',
+  };
+}
+
+/** Bytes that a module loads at once, and bytes of each chunk that it may load later. */
+async function measure(folder, code, { splitting = true, conditions = [], wanted = [] } = {}) {
+  const { metafile, outputFiles } = await build({
+    ...bundling(folder, code),
+    splitting,
+    conditions,
+    metafile: true,
   });
   const files = new Map(outputFiles.map(({ path, contents }) => [path, contents]));
   const { outputs } = metafile;
@@ -152,6 +172,33 @@ async function measure(folder, code, { splitting = true, conditions = [], wanted
     early: sum(early.map(sizeOf)),
     everything: sum([atOnce, ...chunks]),
   };
+}
+
+/** Bytes of the first load by purpose, minified, from its source map; and scaled to gzip. */
+async function purposes(folder) {
+  const { outputFiles } = await build({
+    ...bundling(folder, CORE),
+    splitting: true,
+    sourcemap: 'external',
+  });
+  const [code, map] = ['.js', '.js.map'].map((ending) =>
+    // The longest of the files is the chunk that all others need.
+    outputFiles
+      .filter(({ path }) => path.endsWith(ending))
+      .map(({ text }) => text)
+      .reduce((a, b) => (a.length > b.length ? a : b)),
+  );
+  const sources = new SourceMap(JSON.parse(map));
+  const bytes = new Map(PURPOSES.map(([name]) => [name, 0]));
+  for (const [line, text] of code.split('\n').entries()) {
+    for (let column = 0; column < text.length; column += 1) {
+      const { originalSource = '' } = sources.findEntry(line, column);
+      const [name] = PURPOSES.find(([, pattern]) => pattern.test(originalSource));
+      bytes.set(name, bytes.get(name) + 1);
+    }
+  }
+  const gzip = gzipSync(code, { level: 9 }).length / code.length;
+  return [...bytes].map(([name, minified]) => [name, { minified, gzip: minified * gzip }]);
 }
 
 const kb = (bytes) => (bytes / KB).toFixed(1);
@@ -213,8 +260,16 @@ async function tables(folder) {
     ...peers.map(([name, { minified, gzip }]) => line(name, kb(minified), kb(gzip))),
   ].join('\n');
   const all = await measure(folder, EVERYTHING);
+  const parts = [
+    line('what the bytes of `{ PubSub }` are for', 'minified', 'gzip'),
+    line('---', '--:', '--:'),
+    ...(await purposes(folder)).map(([name, { minified, gzip }]) =>
+      line(name, kb(minified), kb(gzip)),
+    ),
+  ].join('\n');
   return {
     text,
+    parts,
     core: core.atOnce.gzip,
     everything: all.everything.gzip,
     chat: chat.early.gzip,
@@ -232,13 +287,16 @@ try {
 } finally {
   rmSync(folder, { recursive: true, force: true });
 }
-process.stdout.write(`${result.text}\n\n`);
+process.stdout.write(`${result.text}\n\n${result.parts}\n\n`);
 const page = process.argv[process.argv.indexOf('--write') + 1];
 if (process.argv.includes('--write')) {
   const text = readFileSync(page, 'utf8');
+  const within = (name) => new RegExp(`(<!-- ${name} -->\\n)[^]*(<!-- /${name} -->)`);
   writeFileSync(
     page,
-    text.replace(/(<!-- sizes -->\n)[\s\S]*(<!-- \/sizes -->)/, `$1\n${result.text}\n\n$2`),
+    text
+      .replace(within('sizes'), `$1\n${result.text}\n\n$2`)
+      .replace(within('parts'), `$1\n${result.parts}\n\n$2`),
   );
 }
 let status = 0;
