@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pubsub_server.backplanes.redis.layout import Layout, split
+from pubsub_server.backplanes.redis.layout import Item, Layout, split
 from pubsub_server.backplanes.redis.link import Link
-from pubsub_server.backplanes.redis.writer import Item, Memory, Writer
+from pubsub_server.backplanes.redis.writer import Memory, Writer
 from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.interfaces import Published
 from pubsub_server.shared.answers import Answer

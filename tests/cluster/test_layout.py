@@ -54,9 +54,9 @@ async def test_a_returning_node_writes_the_layout_of_a_flushed_store(
         running_server(redis_url=store.url, node_heartbeat=50),
     ):
         await store.command("FLUSHALL")
-        await until(lambda: store.command("GET", KEY), b"2 64")
+        await until(lambda: store.command("GET", KEY), b"3 64")
         # If another node was first, with different settings, the error says so.
-        await store.command("SET", KEY, "2 32")
+        await store.command("SET", KEY, "3 32")
         await store.command("DEL", "hanzo-pubsub:{0}:nodes")
         await until(
             lambda: any(

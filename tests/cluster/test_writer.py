@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from dataclasses import replace
 from struct import unpack
 from typing import TYPE_CHECKING, Any
 
@@ -11,15 +12,8 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, OutOfMemoryError, ReadOnlyError
 
-from pubsub_server.backplanes.redis.layout import Parts
-from pubsub_server.backplanes.redis.writer import (
-    LINEAGE_EVERY,
-    REFUSED_FOR,
-    Item,
-    Lane,
-    Load,
-    Memory,
-)
+from pubsub_server.backplanes.redis.layout import PLACE, Item, Parts
+from pubsub_server.backplanes.redis.writer import LINEAGE_EVERY, REFUSED_FOR, Lane, Load, Memory
 from pubsub_server.backplanes.retention import Keep
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
@@ -30,6 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
 
 PATIENCE = 5.0
+NEW = PLACE.pack(b"n", 1, 1)
+"""Answer of the script for a message that is new."""
 
 
 class Store:
@@ -56,9 +52,9 @@ class Store:
         self.asked.set()
         if self.away:
             raise RedisConnectionError
-        ids = [str(each) for each in arguments if str(each).startswith("id")]
+        ids = [each.rpartition(b"demo.x")[2].decode() for each in arguments[1:]]
         self.taken += ids
-        return [b"%b %d 1" % (self.answer, len(self.taken)) for _ in ids]
+        return [PLACE.pack(self.answer, len(self.taken), 1) for _ in ids]
 
 
 class Open(Store):
@@ -101,6 +97,15 @@ class Place:
         return 0
 
 
+class Places:
+    """Two shards; the name of a topic is the number of its shard."""
+
+    bases = ("base0", "base1")
+
+    def shard(self, topic: str) -> int:
+        return int(topic)
+
+
 class Keeps:
     """Logs of one kind."""
 
@@ -118,8 +123,8 @@ class Publisher:
     closed = False
 
 
-def lane_to(store: Store, load: Load, tasks: Tasks) -> Lane:
-    place: Any = Place()
+def lane_to(store: Store, load: Load, tasks: Tasks, places: Any = None) -> Lane:
+    place: Any = places or Place()
     keep: Any = Keeps()
     link: Any = store
     return Lane(link, place, keep, Memory(1, 1, 1), PATIENCE, load, tasks)
@@ -236,7 +241,7 @@ async def test_a_close_that_is_given_up_leaves_the_next_one_waiting_for_the_call
                 async with asyncio.timeout(0):
                     await lane.close()
         closing = asyncio.ensure_future(lane.close())
-        store.done([b"n 1 1"])
+        store.done([NEW])
         await closing
     assert isinstance((await answer)[0], Published)
 
@@ -252,12 +257,12 @@ async def test_a_call_that_cannot_be_made_is_answered_and_the_next_one_is_made(
         assert getattr(refused, "code", "") == "internal"
         answer = publish(lane, [item("id2", "ana")])
         await store.asked.wait()
-        store.done([b"n 1 1"])
+        store.done([NEW])
         assert isinstance((await answer)[0], Published)
         await lane.close()
 
 
-@pytest.mark.parametrize("said", [[], [b"n"], [b"n 1 1", b"n 2 1"], None])
+@pytest.mark.parametrize("said", [[], [b"n"], [NEW, NEW], None])
 async def test_an_answer_that_cannot_be_read_still_answers_every_publisher(
     tasks: Tasks, said: object
 ) -> None:
@@ -301,11 +306,11 @@ async def test_the_lineage_of_a_shard_is_checked_on_each_new_connection_and_now_
     clock: Any = Clock()
     lane._loop = clock
 
-    async def publish_one(number: int) -> bool:
+    async def publish_one(number: int, replication_id: bytes = b"a") -> bool:
         store.asked.clear()
         answer = publish(lane, [item(f"id{number}", "ana")])
         await store.asked.wait()
-        store.done([b"n 1 1"])
+        store.done([NEW, replication_id] if store.checks[-1] else [NEW])
         await answer
         return store.checks[-1]
 
@@ -315,6 +320,37 @@ async def test_the_lineage_of_a_shard_is_checked_on_each_new_connection_and_now_
         assert [await publish_one(n) for n in range(3, 5)] == [True, False]
         store.opened = object()
         assert [await publish_one(n) for n in range(5, 7)] == [True, False]
+        await lane.close()
+
+
+async def test_a_new_replication_id_makes_the_writer_check_the_lineages_of_all_shards_again(
+    tasks: Tasks,
+) -> None:
+    store = Open()
+    lane = lane_to(store, Load(), tasks, Places())
+    clock: Any = Clock()
+    lane._loop = clock
+    replication_id = b"a"
+
+    async def publish_to(topic: str) -> bool:
+        store.asked.clear()
+        answer = publish(lane, [replace(item("id", "ana"), topic=topic)])
+        await store.asked.wait()
+        store.done([NEW, replication_id] if store.checks[-1] else [NEW])
+        await answer
+        return store.checks[-1]
+
+    async with asyncio.timeout(PATIENCE):
+        assert [await publish_to(topic) for topic in ("0", "1", "0", "1")] == [
+            *(True, True),
+            *(False, False),
+        ]
+        # One check confirms the replication id for all shards.
+        clock.now += LINEAGE_EVERY
+        assert [await publish_to(topic) for topic in ("0", "1")] == [True, False]
+        clock.now += LINEAGE_EVERY
+        replication_id = b"b"
+        assert [await publish_to(topic) for topic in ("0", "1", "1")] == [True, True, False]
         await lane.close()
 
 

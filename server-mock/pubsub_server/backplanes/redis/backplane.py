@@ -12,7 +12,7 @@ from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplanes.ids import scope
 from pubsub_server.backplanes.redis.deliveries import CatchingUp, Deliveries
 from pubsub_server.backplanes.redis.feed import Feeds
-from pubsub_server.backplanes.redis.layout import split
+from pubsub_server.backplanes.redis.layout import Item, split
 from pubsub_server.backplanes.redis.lease import Lease
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
 from pubsub_server.backplanes.redis.logs import PATIENCE, RedisLogs, away
@@ -28,7 +28,7 @@ from pubsub_server.backplanes.redis.reader import (
 from pubsub_server.backplanes.redis.roster import RedisRoster
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.backplanes.redis.tracks import Tracks
-from pubsub_server.backplanes.redis.writer import Item, Memory, Writer
+from pubsub_server.backplanes.redis.writer import Memory, Writer
 from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS
 from pubsub_server.instruments import Reading, Timing
 from pubsub_server.tasks import Tasks

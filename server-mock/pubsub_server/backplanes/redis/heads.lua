@@ -14,11 +14,11 @@ for at = 2, #ARGV, 2 do
   local state = base .. ':s:' .. topic
   local found = redis.call('GET', state)
   local last
-  if found then _, last = read_state(found) end
+  if found then _, _, _, last = read_state(found) end
   if last and last < known then
     local start = math.max(now * 1000, known + LEAP, last + LEAP)
     last = start - 1
-    redis.call('SET', state, state_of(start, last, now, now, since), 'PX', silence)
+    redis.call('SET', state, struct.pack('<ddddd', start, now, since, last, now), 'PX', silence)
     redis.call('ZADD', base .. ':z', whole(now), topic)
   end
   answers[#answers + 1] = whole(last or 0)

@@ -18,9 +18,10 @@ from pubsub_server.shared.roster import MemberChange
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from pubsub_server.backplanes.retention import Keep
     from pubsub_server.shared.requests import Draft
 
-VERSION: Final = 2
+VERSION: Final = 3
 """Version of the names and formats of the keys; nodes with different versions cannot share them."""
 
 
@@ -111,9 +112,12 @@ class Layout:
 # ---------------------------------------------------------------- records
 
 MARK_BYTES: Final = 12
-_HEAD: Final = Struct("<cdddHHI")
-NUMBERS: Final = Struct("<Hdddd")
-"""Numbers of one message for `publish.lua`: key index, messages and age of its log, ttl, floor."""
+KEY_BYTES: Final = 10
+_MESSAGE: Final = Struct(f"<Hddd{MARK_BYTES}s{KEY_BYTES}s")
+_SIZES: Final = Struct("<dHHIHI")
+_RECORD: Final = Struct("<cddddHHIHI")
+PLACE: Final = Struct("<cdd")
+"""Answer of `publish.lua` for a message: kind, position and time."""
 PRESENCE: Final = b"p"
 """First byte of a presence payload; a payload of messages begins with `m`."""
 
@@ -145,6 +149,30 @@ class Parts:
     size: int = 0
 
 
+@dataclass(slots=True)
+class Item:
+    """One message to be published.
+
+    Attributes:
+        topic: Its topic.
+        id: As chosen by its publisher or by this node.
+        scope: Of the ids of its publisher, see `backplanes.ids.scope`.
+        ttl: Milliseconds for which to retain it; -1 as long as the log retains messages, 0 not at
+            all.
+        parts: Its envelope.
+        floor: The highest position of the topic that this node knows; 0 for none.
+        tried: Whether an earlier call may have published it.
+    """
+
+    topic: str
+    id: str
+    scope: str
+    ttl: int
+    parts: Parts
+    floor: int
+    tried: bool = False
+
+
 def split(draft: Draft, id: str, sender: tuple[str, str]) -> Parts:
     """Split the envelope of a publication where the store inserts its numbers."""
     whole = envelope(draft, id, 0, None, sender)
@@ -159,34 +187,77 @@ def split(draft: Draft, id: str, sender: tuple[str, str]) -> Parts:
     return Parts(head, ttl, meta + b"}", print, len(whole))
 
 
-def id_key(topic: str, scope: str, id: str) -> str:
-    """The key of a sender's id in a topic, as `key_of` in `publish.lua` computes it."""
-    return sha1(f"{topic} {scope} {id}".encode(), usedforsecurity=False).hexdigest()[:20]
+def pack_message(item: Item, index: int, keep: Keep) -> bytes:
+    """A message as `publish.lua` takes it.
+
+    Args:
+        item: The message.
+        index: Index of the prefix of its shard, from 1.
+        keep: What its log retains.
+    """
+    parts, age, ttl = item.parts, keep.age, item.ttl
+    head, middle, tail = parts.head, parts.middle, parts.tail
+    topic, id, kept = item.topic.encode(), item.id.encode(), b"%d" % keep.messages
+    if ttl < 0 or ttl > age:
+        ttl = age
+    elif ttl == 0:
+        # It gets no position.
+        ttl = -1
+    key = id_key(item.topic, item.scope, item.id)
+    size = len(topic)
+    return b"".join(
+        (
+            _MESSAGE.pack(index, age, ttl, item.floor, parts.fingerprint, key),
+            len(kept).to_bytes(1, "little"),
+            kept,
+            size.to_bytes(2, "little"),
+            topic,
+            _SIZES.pack(max(ttl, 0), size, len(id), len(head), len(middle), len(tail)),
+            topic,
+            id,
+            head,
+            middle,
+            tail,
+        )
+    )
+
+
+def id_key(topic: str, scope: str, id: str) -> bytes:
+    """The key of a sender's id in a topic, as `publish.lua` computes it."""
+    return sha1(f"{topic} {scope} {id}".encode(), usedforsecurity=False).digest()[:KEY_BYTES]
 
 
 def unpack(payload: bytes) -> Iterator[Entry]:
     """The messages of one payload of a channel, or of one entry of a log.
 
     Raises:
-        ValueError: It does not have the format of `record_of` in `shared.lua`.
+        ValueError: It does not have the format of `shared.lua`.
     """
-    at, size = 0, len(payload)
-    while at < size:
-        if size - at < _HEAD.size:
+    at, end = 0, len(payload)
+    while at < end:
+        if end - at < _RECORD.size:
             raise ValueError("a record is cut off")
-        kind, seq, time, expires, topic, id, body = _HEAD.unpack_from(payload, at)
-        start = at + _HEAD.size
-        middle, last = start + topic, start + topic + id
-        at = last + body
-        if kind != b"m" or at > size:
+        kind, seq, time, _, ttl, *sizes = _RECORD.unpack_from(payload, at)
+        topic_size, id_size, head_size, middle_size, tail_size = sizes
+        topic = at + _RECORD.size
+        id = topic + topic_size
+        head = id + id_size
+        middle = head + head_size
+        tail = middle + middle_size
+        at = tail + tail_size
+        if kind != b"m" or at > end:
             raise ValueError("a record is cut off, or of another kind")
+        seq, time = int(seq), int(time)
         yield Entry(
-            payload[start:middle].decode(),
-            payload[middle:last].decode(),
-            int(time),
-            int(seq) or None,
-            int(expires),
-            payload[last:at],
+            payload[topic:id].decode(),
+            payload[id:head].decode(),
+            time,
+            seq or None,
+            time + int(ttl),
+            b'%b%d%b,"seq":%d%b'
+            % (payload[head:middle], time, payload[middle:tail], seq, payload[tail:at])
+            if seq
+            else b"%b%d%b" % (payload[head:middle], time, payload[middle:at]),
         )
 
 

@@ -44,15 +44,17 @@ for at = 2, #ARGV, 2 do
   local found = redis.call('GET', state)
   local answer = ''
   if found then
-    local start, last, latest, lost, of = read_state(found)
+    local start, lost, _, last = read_state(found)
     local behind = last + 1
     -- The log retains messages of the former numbering, whose positions do not count here.
     local first, dead = alive(log, whole(start))
     local oldest = first and position(first) or behind
     if dead then
       redis.call('XTRIM', log, 'MINID', whole(position(dead) + 1))
-      lost = math.max(lost, (times_of(dead)))
-      redis.call('SET', state, state_of(start, last, latest, lost, of), 'KEEPTTL')
+      -- If nothing is left, no entry has the time of the trimmed messages.
+      if not first then
+        redis.call('SETRANGE', state, 8, struct.pack('<d', math.max(lost, (times_of(dead)))))
+      end
     end
     local mark = 0
     if wanted >= 0 then

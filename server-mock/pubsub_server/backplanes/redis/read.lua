@@ -39,15 +39,16 @@ local function start_of(topic)
   end
   return now * 1000
 end
-local function marked(topic, state, mode, mark)
+local function marked(topic, log, state, mode, mark)
   if not state then
     local start = remembered > 0 and mode ~= 'after' and start_of(topic)
     local lost = mode == 'since' and evictions() and now or 0
     if start then return whole(start) .. ' ' .. whole(start - 1) .. ' 0 ' .. whole(lost) end
     return lost > 0 and '0 0 0 ' .. whole(lost) or ''
   end
-  local start, last, latest, lost, of = read_state(state)
+  local start, lost, of, last, latest = read_state(state)
   if of ~= unbroken then lost = math.max(lost, unbroken) end
+  if mode == 'since' then lost = math.max(lost, trimmed_of(log, start)) end
   if mode == 'since' and start > tonumber(mark) * 1000 and evictions() then lost = now end
   return whole(start) .. ' ' .. whole(last) .. ' ' .. whole(latest) .. ' ' .. whole(lost)
 end
@@ -78,7 +79,7 @@ for at = 2, #ARGV, 4 do
     until not from
     entries = reversed(taken)
   end
-  answers[#answers + 1] = marked(topic, redis.call('GET', base .. ':s:' .. topic), mode, mark)
+  answers[#answers + 1] = marked(topic, log, redis.call('GET', base .. ':s:' .. topic), mode, mark)
   answers[#answers + 1] = redis.call('XLEN', log)
   answers[#answers + 1] = entries
 end

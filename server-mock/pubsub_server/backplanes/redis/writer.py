@@ -29,19 +29,19 @@ from redis.exceptions import (
 )
 
 from pubsub_server.backplanes.redis.errors import RefusedError
-from pubsub_server.backplanes.redis.layout import NUMBERS, id_key
+from pubsub_server.backplanes.redis.layout import PLACE, pack_message
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from collections.abc import Set as AbstractSet
     from typing import Any
 
     from pubsub_server.backplane import Origin
-    from pubsub_server.backplanes.redis.layout import Layout, Parts
+    from pubsub_server.backplanes.redis.layout import Item, Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.retention import Retention
 
@@ -57,8 +57,8 @@ WAITING_BYTES: Final = 64 * 1_048_576
 REFUSED_FOR: Final = 1_000
 """Milliseconds after which a publisher may try again if Redis was unavailable."""
 LINEAGE_EVERY: Final = 0.5
-"""Seconds for which the check of a shard's lineage is valid on one connection. A restarted server
-has new connections; a server that is demoted, synchronized and promoted again needs longer.
+"""Seconds for which the lineages of shards are valid on one connection after a check. A restarted
+server has new connections; a server that is demoted, synchronized and promoted again needs longer.
 """
 UNPERFORMED: Final = (
     NoScriptError,
@@ -74,19 +74,6 @@ AGAIN_AFTER: Final = 0.05
 AGAIN_AT_MOST: Final = 1.0
 TELL_EVERY: Final = 60.0
 """Seconds between two log lines about a full Redis."""
-
-
-@dataclass(slots=True)
-class Item:
-    """One message to be published."""
-
-    topic: str
-    id: str
-    scope: str
-    ttl: int
-    parts: Parts
-    floor: int
-    tried: bool = False
 
 
 @dataclass(slots=True)
@@ -202,6 +189,38 @@ class _Join:
             self._done(cast("list[Result]", self._results))
 
 
+class _Lineage:
+    """The shards whose lineage was checked on one connection.
+
+    `shared.lua` compares it with the replication id of the server. While this id is the same, all
+    checks on this connection remain valid.
+    """
+
+    def __init__(self) -> None:
+        self._connection: object | None = None
+        self._at = 0.0
+        self._id = b""
+        self._bases: set[str] = set()
+
+    def covers(self, bases: Iterable[str], connection: object | None, now: float) -> bool:
+        """Whether a call to these shards need not check."""
+        return (
+            connection is not None
+            and connection is self._connection
+            and now - self._at < LINEAGE_EVERY
+            and self._bases.issuperset(bases)
+        )
+
+    def checked(
+        self, bases: Iterable[str], connection: object | None, at: float, replication_id: bytes
+    ) -> None:
+        """A call that was sent at this time has checked these shards."""
+        if connection is not self._connection or replication_id != self._id:
+            self._connection, self._id, self._bases = connection, replication_id, set()
+        self._at = at
+        self._bases.update(bases)
+
+
 class Lane:
     """One queue: of all shards, or of one shard of a cluster.
 
@@ -230,8 +249,7 @@ class Lane:
         self._retention = retention
         numbers = memory.ids, memory.remember, memory.silence
         self._relying, self._checking = (pack("<dddd", *numbers, check) for check in (0, 1))
-        # Per shard prefix: the connection on which its lineage was checked, and when.
-        self._checked: dict[str, tuple[object, float]] = {}
+        self._lineage = _Lineage()
         self._patience = patience
         self._load = load
         self._tasks = tasks
@@ -284,11 +302,10 @@ class Lane:
         try:
             bases, arguments = self._call_of(groups)
             now, connection = self._loop.time(), self._link.connection(bases[0])
-            checks = not all(self._is_checked(base, connection, now) for base in bases)
-            if not checks:
+            if self._lineage.covers(bases, connection, now):
                 arguments[0] = self._relying
-            noted = dict.fromkeys(bases, (connection, now)) if checks else {}
-            sent = self._link.send_publish(bases, arguments, partial(self._answered, groups, noted))
+            done = partial(self._answered, groups, bases, connection, now)
+            sent = self._link.send_publish(bases, arguments, done)
         except Exception as error:
             # Later messages wait for this call to end.
             _fail(groups, error)
@@ -297,24 +314,23 @@ class Lane:
         if not sent:
             self._tasks.spawn(self._try(groups))
 
-    def _is_checked(self, base: str, connection: object | None, now: float) -> bool:
-        by, at = self._checked.get(base, (None, 0.0))
-        return by is not None and by is connection and now - at < LINEAGE_EVERY
-
     def _answered(
         self,
         groups: Sequence[_Group],
-        checked: Mapping[str, tuple[object, float]],
+        bases: Sequence[str],
+        connection: object | None,
+        sent: float,
         answer: Any,
     ) -> None:
         if isinstance(answer, Exception):
             _tried(groups, answer)
             self._tasks.spawn(self._try(list(groups), answer))
             return
-        self._checked.update(checked)
         self._loop.call_soon(self._next)
         try:
-            _settle_all(groups, answer)
+            replication_id = _settle_all(groups, answer)
+            if replication_id is not None:
+                self._lineage.checked(bases, connection, sent, replication_id)
         except Exception as error:
             _fail(groups, error)
 
@@ -417,19 +433,9 @@ class Lane:
         arguments: list[str | bytes | int] = [self._checking]
         for group in groups:
             for item in group.items:
-                topic, parts = item.topic, item.parts
+                topic = item.topic
                 index = bases.setdefault(layout.bases[layout.shard(topic)], len(bases) + 1)
-                keep = retention.of(topic)
-                packed = NUMBERS.pack(index, keep.messages, keep.age, item.ttl, item.floor)
-                arguments += (
-                    packed + parts.fingerprint,
-                    topic,
-                    item.id,
-                    id_key(topic, item.scope, item.id),
-                    parts.head,
-                    parts.middle,
-                    parts.tail,
-                )
+                arguments.append(pack_message(item, index, retention.of(topic)))
         return list(bases), arguments
 
     def _refuse_late(self, groups: list[_Group], reason: Exception) -> list[_Group]:
@@ -498,18 +504,17 @@ def _refuse(group: _Group, scopes: AbstractSet[str], why: str) -> bool:
 
 
 def _result(item: Item, answer: bytes) -> Result:
-    kind, _, rest = answer.partition(b" ")
-    if kind == b"c":
+    if answer == b"c":
         return ServiceError(
             "conflict",
             "you have used this id for another message",
             topic=item.topic,
             field="id",
         )
-    seq, time = map(int, rest.split(b" "))
+    kind, seq, time = PLACE.unpack(answer)
     # The id is known from an earlier call of the same publish whose answer was lost.
     again = kind == b"d" and not item.tried
-    return Published(item.id, time, seq or None, again)
+    return Published(item.id, int(time), int(seq) or None, again)
 
 
 def _tried(groups: Sequence[_Group], error: BaseException) -> None:
@@ -521,13 +526,15 @@ def _tried(groups: Sequence[_Group], error: BaseException) -> None:
             item.tried = True
 
 
-def _settle_all(groups: Sequence[_Group], answers: Sequence[bytes]) -> None:
+def _settle_all(groups: Sequence[_Group], answers: Sequence[bytes]) -> bytes | None:
+    """Answer all callers; return the replication id of the server, if the script has read it."""
     at = 0
     for group in groups:
         end = at + len(group.items)
         answered = zip(group.items, answers[at:end], strict=True)
         _settle(group, [_result(item, answer) for item, answer in answered])
         at = end
+    return answers[at] if at < len(answers) else None
 
 
 def _fail(groups: Sequence[_Group], error: Exception) -> None:
