@@ -2,8 +2,7 @@
 
 Spark forks a worker from a daemon to plan each read and each write. Spark's daemon leaves the
 imports to the workers, which takes most of the time of a small query. `interpreter` is a Python for
-Spark that runs this daemon instead. Programs that tests start, and executors of a cluster, use
-Spark's daemon.
+Spark that runs this daemon instead. Programs that tests start use Spark's daemon.
 """
 
 from __future__ import annotations
@@ -13,12 +12,14 @@ import os
 import pkgutil
 import shlex
 import sys
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 REPLACED = "-m pyspark.daemon"
 
 
+@cache
 def interpreter(folder: Path) -> Path:
     """Write a program that runs this Python, but replaces Spark's daemon.
 
@@ -29,10 +30,10 @@ def interpreter(folder: Path) -> Path:
     program = folder / "python"
     program.write_text(
         "#!/bin/sh\n"
+        # Spark puts a zip file with the sources of PySpark here, which every process would compile.
+        f"export PYTHONPATH={shlex.quote(str(ROOT))}\n"
         f'case "$1 $2" in "{REPLACED}")\n'
-        "  shift 2\n"
-        f'  PYTHONPATH={shlex.quote(str(ROOT))}"${{PYTHONPATH:+:$PYTHONPATH}}" '
-        f'exec {python} -m {__name__} "$@";;\n'
+        f'  shift 2; exec {python} -m {__name__} "$@";;\n'
         "esac\n"
         f'exec {python} "$@"\n',
         encoding="utf-8",

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import signal
-import sys
 from functools import partial
 from pathlib import Path
 
 import pyspark
 
-from tests.spark import jvm
+from tests.spark import jvm, warm_daemon
 from tests.spark.cluster.processes import Program
 
 ROOT = Path(__file__).parents[3]
@@ -26,7 +25,7 @@ def variables(folder: Path) -> dict[str, str]:
     """Return the environment of all processes of a cluster; they write only to this folder."""
     path = os.environ.get("PYTHONPATH")
     return {
-        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(warm_daemon.interpreter(folder)),
         "PYTHONPATH": f"{ROOT}{os.pathsep}{path}" if path else str(ROOT),
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": HOSTS[0],
