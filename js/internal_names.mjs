@@ -5,11 +5,11 @@
 
 /** The names. `exposedNames` finds those that must not be here. */
 export const INTERNAL_NAMES = `
-abandonFetch acknowledges acks addPresence admit answered answeredOne apartSince around awaited
+abandonFetch acknowledges acks addPresence admit answered apartSince around awaited
 backpressure based batches burst callInterval cancelTimer checkTimeout clientLang clientName
-clientVersion context counts crowded cursor cursors deliver dial doubt effects expects expire
-fetchToken finished fired flush forgetUnproven full hangUp hasBatch hasDue hasRoom hasWebSocket
-healed held hide httpDerived httpUrl inFlight inbox inboxes incremental joined keepTopics learn
+clientVersion context counts crowded cursor cursors deliver dial doubt effects expire
+fetchToken finished fired flush forgetUnproven full hangUp hasBatch hasRoom hasWebSocket
+healed held hide httpDerived httpUrl inbox inboxes incremental joined keepTopics learn
 lifecycle linked listeners lost malformed marks newest occupied onRoom outlasts over ownPresence
 paceInterval paced part patience pause paused perform phase policies ports postpone postponed
 presenceChanged probeHttp probed protocolVersion proven publishes quiet receive receiveQueueBytes

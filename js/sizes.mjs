@@ -29,10 +29,10 @@ const GOALS = {
   streams: 2.5 * KB,
 };
 const LIMITS = {
-  core: 22.2 * KB,
-  everything: 46.7 * KB,
-  chat: 30.2 * KB,
-  development: 27.3 * KB,
+  core: 21.7 * KB,
+  everything: 46.2 * KB,
+  chat: 29.7 * KB,
+  development: 26.7 * KB,
   streams: 2.5 * KB,
 };
 

@@ -80,7 +80,7 @@ export class PubSub<Topics extends object = AnyTopics> {
 
   /** The id that the server assigned to this client; undefined before the first connection. */
   get clientId(): string | undefined {
-    return this._driver.peer?.clientId;
+    return this._driver.peer?.client_id;
   }
 
   /**

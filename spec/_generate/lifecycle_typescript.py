@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 from spec._generate.text import camel, header, single, union
@@ -16,6 +17,17 @@ if TYPE_CHECKING:
 
 _Way: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tuple[str, ...]]"
 """A row without its state: guards, steps before, new states (two: of a fork), steps after."""
+
+
+_PARTS: dict[str, tuple[str, str]] = {
+    "abandon_fetch": ("_credentials", "_abandon"),
+    "change_transport": ("_choice", "_change"),
+    "cut_wait": ("_attempts", "_cut"),
+    "start_retry": ("_attempts", "_schedule"),
+    "start_upgrade": ("_choice", "_startUpgrade"),
+    "upgrade": ("_choice", "_upgrade"),
+}
+"""Actions that one part of a session performs alone: the part, and its method."""
 
 
 def lifecycle(machine: Lifecycle) -> str:
@@ -53,7 +65,11 @@ def lifecycle(machine: Lifecycle) -> str:
     for guard, asked in machine.asks.items():
         kind = f"_{camel(guard)}(event: E): boolean" if asked.of_event else _field(guard)
         out += [f"  /** Whether {asked.means}. */", f"  {kind};"]
-    out += [f"  _{camel(action)}(event: E): void;" for action in machine.actions]
+    own = (action for action in machine.actions if action not in _PARTS)
+    out += [f"  _{camel(action)}(event: E): void;" for action in own]
+    for part, methods in groupby(sorted(_PARTS.values()), key=itemgetter(0)):
+        each = "; ".join(f"{method}(): void" for _, method in methods)
+        out.append(f"  readonly {part}: {{ {each} }};")
     out += ["}", ""]
     written: dict[str, str] = {}
     for event, source in machine.sources.items():
@@ -151,6 +167,12 @@ def _chain(machine: Lifecycle, ways: Sequence[_Way]) -> list[str]:
     return [f"if ({asked}) {{", *body, "} else {", *others, "}"]
 
 
+def _call(action: str) -> str:
+    if action in _PARTS:
+        return f"m.{'.'.join(_PARTS[action])}()"
+    return f"m._{camel(action)}(e)"
+
+
 def _change(to: Sequence[str]) -> list[str]:
     if not to:
         return []
@@ -168,5 +190,5 @@ def _steps(steps: Iterable[str]) -> list[str]:
         elif sign == "+":
             out += [f"m._start({single(step[1:])});" for step in some]
         else:
-            out += [f"m._{camel(step)}(e);" for step in some]
+            out += [f"{_call(step)};" for step in some]
     return out

@@ -86,7 +86,7 @@ def test_a_pause_has_a_limit() -> None:
     rig.connect(FULL)
     publishes.publish(publish(1))
     publishes.failed(ErrorFrame(code="rate_limited", message="", ref="p1", retry_after_ms=10**12))
-    assert rig.context.timers.pace == MAX_PAUSE
+    assert rig.context.timers.due["pace"] == MAX_PAUSE
 
 
 def test_absurd_refs_match_no_publish() -> None:

@@ -87,13 +87,10 @@ export interface Steps<E> {
   _refused(event: E): boolean;
   /** Whether a publish has no outcome. */
   readonly _unsettled: boolean;
-  _abandonFetch(event: E): void;
   _accept(event: E): void;
-  _changeTransport(event: E): void;
   _check(event: E): void;
   _countFailure(event: E): void;
   _countShortLife(event: E): void;
-  _cutWait(event: E): void;
   _dial(event: E): void;
   _fail(event: E): void;
   _fetchToken(event: E): void;
@@ -116,10 +113,10 @@ export interface Steps<E> {
   _sendPing(event: E): void;
   _startDrain(event: E): void;
   _startFallback(event: E): void;
-  _startRetry(event: E): void;
   _startSuspend(event: E): void;
-  _startUpgrade(event: E): void;
-  _upgrade(event: E): void;
+  readonly _attempts: { _cut(): void; _schedule(): void };
+  readonly _choice: { _change(): void; _startUpgrade(): void; _upgrade(): void };
+  readonly _credentials: { _abandon(): void };
 }
 
 /** `connect`, from the user. */
@@ -203,7 +200,7 @@ export function onTokenFailed<E>(m: Steps<E>, e: E): void {
       } else {
         m._planRetry(e);
         m._enter(m._overdue ? 'suspended' : 'waiting', e);
-        m._startRetry(e);
+        m._attempts._schedule();
       }
       break;
     case 'dialing':
@@ -237,7 +234,7 @@ export function onOpened<E>(m: Steps<E>, e: E): void {
       m._planRetry(e);
       m._enter(m._overdue ? 'suspended' : 'waiting', e);
       m._leave(e);
-      m._startRetry(e);
+      m._attempts._schedule();
     }
   }
 }
@@ -255,13 +252,13 @@ export function onDropped<E>(m: Steps<E>, e: E): void {
         m._enter(m._overdue ? 'suspended' : 'waiting', e);
         m._leave(e);
         m._forgetToken(e);
-        m._startRetry(e);
+        m._attempts._schedule();
       } else {
         m._planRetry(e);
         m._enter(m._overdue ? 'suspended' : 'waiting', e);
         m._leave(e);
         m._countFailure(e);
-        m._startRetry(e);
+        m._attempts._schedule();
       }
       break;
     case 'connected':
@@ -270,7 +267,7 @@ export function onDropped<E>(m: Steps<E>, e: E): void {
         m._enter('waiting', e);
         m._leave(e);
         m._noteReplaced(e);
-        m._startRetry(e);
+        m._attempts._schedule();
       } else if (m._finalError(e)) {
         m._enter('failed', e);
         m._fail(e);
@@ -279,13 +276,13 @@ export function onDropped<E>(m: Steps<E>, e: E): void {
         m._enter('waiting', e);
         m._leave(e);
         m._forgetToken(e);
-        m._startRetry(e);
+        m._attempts._schedule();
       } else {
         m._planRetry(e);
         m._enter('waiting', e);
         m._leave(e);
         m._countShortLife(e);
-        m._startRetry(e);
+        m._attempts._schedule();
       }
       break;
     case 'closing':
@@ -302,10 +299,10 @@ export function onProbed<E>(m: Steps<E>, e: E): void {
     if (m._reachable(e)) {
       m._enter('dialing', e);
       m._leave(e);
-      m._upgrade(e);
+      m._choice._upgrade();
       m._dial(e);
     } else {
-      m._startUpgrade(e);
+      m._choice._startUpgrade();
     }
   }
 }
@@ -317,13 +314,13 @@ export function onAnswered<E>(m: Steps<E>, e: E): void {
     case 'waiting':
     case 'suspended':
       if (m._givesWay) {
-        m._changeTransport(e);
+        m._choice._change();
       }
       break;
     case 'dialing':
       if (m._givesWay) {
         m._leave(e);
-        m._changeTransport(e);
+        m._choice._change();
         m._dial(e);
       }
       break;
@@ -331,7 +328,7 @@ export function onAnswered<E>(m: Steps<E>, e: E): void {
       if (m._givesWay) {
         m._enter('dialing', e);
         m._leave(e);
-        m._changeTransport(e);
+        m._choice._change();
         m._dial(e);
       }
       break;
@@ -346,7 +343,7 @@ export function onWoke<E>(m: Steps<E>, e: E): void {
       m._planNow(e);
       m._enter('waiting', e);
       m._leave(e);
-      m._startRetry(e);
+      m._attempts._schedule();
       break;
     case 'waiting':
     case 'suspended':
@@ -389,7 +386,7 @@ export function onAuthOk<E>(m: Steps<E>, e: E): void {
         m._accept(e);
         m._start('stable');
         m._start('ping');
-        m._startUpgrade(e);
+        m._choice._startUpgrade();
         m._rejoin(e);
         m._flush(e);
       }
@@ -413,13 +410,13 @@ export function onAuthError<E>(m: Steps<E>, e: E): void {
         m._enter(m._overdue ? 'suspended' : 'waiting', e);
         m._leave(e);
         m._forgetToken(e);
-        m._startRetry(e);
+        m._attempts._schedule();
       } else {
         m._planRetry(e);
         m._enter(m._overdue ? 'suspended' : 'waiting', e);
         m._leave(e);
         m._countFailure(e);
-        m._startRetry(e);
+        m._attempts._schedule();
       }
       break;
     case 'connected':
@@ -431,12 +428,12 @@ export function onAuthError<E>(m: Steps<E>, e: E): void {
         m._enter('waiting', e);
         m._leave(e);
         m._forgetToken(e);
-        m._startRetry(e);
+        m._attempts._schedule();
       } else {
         m._planRetry(e);
         m._enter('waiting', e);
         m._leave(e);
-        m._startRetry(e);
+        m._attempts._schedule();
       }
       break;
     default:
@@ -469,12 +466,12 @@ export function onCalled<E>(m: Steps<E>, e: E): void {
     if (m._hasToken) {
       m._enter('dialing', e);
       m._stop('retry');
-      m._cutWait(e);
+      m._attempts._cut();
       m._dial(e);
     } else {
       m._enter('resolving', e);
       m._stop('retry');
-      m._cutWait(e);
+      m._attempts._cut();
       m._fetchToken(e);
     }
   }
@@ -486,17 +483,17 @@ export function onFetchTimeout<E>(m: Steps<E>, e: E): void {
     case 'resolving':
       m._planRetry(e);
       m._enter(m._overdue ? 'suspended' : 'waiting', e);
-      m._abandonFetch(e);
-      m._startRetry(e);
+      m._credentials._abandon();
+      m._attempts._schedule();
       break;
     case 'dialing':
     case 'authenticating':
     case 'waiting':
     case 'suspended':
-      m._abandonFetch(e);
+      m._credentials._abandon();
       break;
     case 'connected':
-      m._abandonFetch(e);
+      m._credentials._abandon();
       m._scheduleRefetch(e);
       break;
     default:
@@ -509,7 +506,7 @@ export function onOpenTimeout<E>(m: Steps<E>, e: E): void {
   m._enter(m._overdue ? 'suspended' : 'waiting', e);
   m._leave(e);
   m._countFailure(e);
-  m._startRetry(e);
+  m._attempts._schedule();
 }
 
 /** The timer `ping` ran out. */
@@ -529,7 +526,7 @@ export function onPongTimeout<E>(m: Steps<E>, e: E): void {
       m._planRetry(e);
       m._enter('waiting', e);
       m._leave(e);
-      m._startRetry(e);
+      m._attempts._schedule();
     }
   }
 }
@@ -591,13 +588,13 @@ export function onFallbackDue<E>(m: Steps<E>, e: E): void {
     case 'waiting':
     case 'suspended':
       if (m._givesWay) {
-        m._changeTransport(e);
+        m._choice._change();
       }
       break;
     case 'dialing':
       if (m._givesWay) {
         m._leave(e);
-        m._changeTransport(e);
+        m._choice._change();
         m._dial(e);
       } else {
         m._probeHttp(e);
@@ -607,7 +604,7 @@ export function onFallbackDue<E>(m: Steps<E>, e: E): void {
       if (m._givesWay) {
         m._enter('dialing', e);
         m._leave(e);
-        m._changeTransport(e);
+        m._choice._change();
         m._dial(e);
       } else {
         m._probeHttp(e);

@@ -256,8 +256,8 @@ export class Driver implements Ports, Owner {
     this._probe();
   }
 
-  probeHttp(auth: AuthFrame): void {
-    this._probe(auth);
+  probeHttp(auth: Loose<AuthFrame>): void {
+    this._probe(auth as AuthFrame);
   }
 
   deliver(sub: number, message: Envelope, many: boolean): void {
@@ -282,7 +282,7 @@ export class Driver implements Ports, Owner {
     this._unsettled.delete(ref);
   }
 
-  problem({ code, message, topic, retryAfter }: Problem): void {
+  problem({ code, message, topic, retry_after_ms: retryAfter }: Problem): void {
     this.listeners.report(fromCode(code, message, { topic, retryAfter }));
   }
 
@@ -327,7 +327,7 @@ export class Driver implements Ports, Owner {
   async addPresence(options: Waiting): Promise<void> {
     const { session } = this;
     if (session.subscriptions.presence) return;
-    session.addPresence(await this.part(PARTS.presence(), options));
+    (await this.part(PARTS.presence(), options)).install(session);
   }
 
   /** Milliseconds since the last byte of the server; 0 without a connection. */

@@ -269,7 +269,7 @@ async function inTurn<Part, Result>(
 /** The result of one publish for the program. */
 function published(result: PublishResult = {}, item: Prepared): Published | PubSubError {
   const { error, id = item.id, timestamp, seq, duplicate = false } = result;
-  if (error) return refused({ ...error, retryAfter: error.retry_after_ms }, item);
+  if (error) return refused(error, item);
   return { id, timestamp, seq, duplicate };
 }
 

@@ -109,7 +109,7 @@ export class Recovery {
       const place = { since, after: { ...after, ...waiting(inbox, after) } };
       places[key] = before ? least(before, place) : place;
     }
-    const clientId = peer?.clientId ?? this._kept?.clientId;
+    const clientId = peer?.client_id ?? this._kept?.clientId;
     const kept: Kept = { at: clock.wallMs(), clientId, places };
     try {
       page.sessionStorage?.setItem(this._key, JSON.stringify(kept));

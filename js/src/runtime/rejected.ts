@@ -10,7 +10,14 @@ import type { Rejected } from '../session/ports.js';
  * @param id Id of the message.
  */
 export function rejected(
-  { code, message, remedy, field, retryAfter, topic: named }: Omit<Rejected, 'kind'>,
+  {
+    code,
+    message,
+    remedy,
+    field,
+    retry_after_ms: retryAfter,
+    topic: named,
+  }: Omit<Rejected, 'kind'>,
   topic: string | undefined,
   id?: string,
 ): PubSubError {

@@ -24,7 +24,8 @@ export class Attempts {
   _sleeping = false;
   /** Whether a call of the program arrived too early for that. */
   _called = false;
-  private _wait = 0;
+  /** Milliseconds of the planned wait. */
+  _wait = 0;
   /** Milliseconds of the wait that no call of the program saves. */
   private _firm = 0;
 
@@ -44,12 +45,10 @@ export class Attempts {
    * and are spread out after a long one. It stays low while a publish waits.
    *
    * @param retryAfter Milliseconds that the server requested now.
-   * @param late Duration in milliseconds of an opening that timed out.
    * @param unsettled Whether a publish waits.
    */
-  _plan(retryAfter: number, late: number, unsettled: boolean): number {
+  _plan(retryAfter: number, unsettled: boolean): number {
     const { callInterval, retryBase } = this._context.options;
-    this._outage += late;
     const grown = unsettled ? 0 : Math.floor(this._outage ** 2 / UNHURRIED);
     const asked = Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._stayAway));
     this._wait = Math.max(this._delay(this._failed, Math.max(2 * retryBase, grown)), asked);
@@ -57,12 +56,6 @@ export class Attempts {
     this._failed += 1;
     this._outage += this._wait;
     return this._wait;
-  }
-
-  /** Plan an immediate attempt. */
-  _skip(): number {
-    this._wait = 0;
-    return 0;
   }
 
   /** Start the planned wait. */

@@ -11,13 +11,12 @@ import {
   PAUSE,
   type Publishes,
   RATE_LIMITED,
-  resultOf,
   UNANSWERED,
 } from './publishes.js';
 
 /** The server answered: one result for each message without one. */
 export function batchAnswered(publishes: Publishes, entry: Entry, frame: PublishedFrame): void {
-  const all = frame.results ?? [resultOf(frame)];
+  const all = frame.results ?? [frame as PublishResult];
   let pause = 0;
   openOf(entry).forEach(([slot], n) => {
     pause = Math.max(pause, note(entry, slot, all[n] ?? UNANSWERED));
@@ -25,7 +24,11 @@ export function batchAnswered(publishes: Publishes, entry: Entry, frame: Publish
   publishes._advance(entry, pause);
 }
 
-/** The server answered one message; `last`: all others have an answer. */
+/**
+ * The server answered one message of a batch that a dialect sent in single frames.
+ *
+ * @param last All others have an answer.
+ */
 export function slotAnswered(
   publishes: Publishes,
   entry: Entry,
@@ -33,7 +36,11 @@ export function slotAnswered(
   slot: number,
   last: boolean,
 ): void {
-  const pause = note(entry, slot, frame.type === 'published' ? resultOf(frame) : refusal(frame));
+  const pause = note(
+    entry,
+    slot,
+    frame.type === 'published' ? (frame as PublishResult) : refusal(frame),
+  );
   if (last) {
     publishes._advance(entry, pause);
   } else {
@@ -49,7 +56,6 @@ function note(entry: Entry, slot: number, result: PublishResult): number {
   const { error } = result;
   if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
   const id = entry._publish.messages[slot]?.id;
-  entry._left -= 1;
   entry._results[slot] = error || result.id ? result : ({ ...result, id } as PublishResult);
   return 0;
 }

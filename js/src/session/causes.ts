@@ -5,22 +5,22 @@ import type { ErrorFrame } from '../generated/wire.js';
 import type { Peer } from './peer.js';
 import type { TimerName } from './ports.js';
 
-/** A cause. */
+/** A cause; an error frame is one. */
 export interface Cause {
   /** An error code or close code. */
   readonly code?: string | number | undefined;
   /** The reason in words. */
-  readonly reason?: string | undefined;
+  readonly message?: string | undefined;
   /** What to do about it, if the server sent a remedy. */
   readonly remedy?: string | undefined;
   /** Milliseconds that the server requested to wait. */
-  readonly retryAfter?: number | undefined;
+  readonly retry_after_ms?: number | undefined;
 }
 
 /** Input of the lifecycle: the cause, and the fields of the event. */
 export interface Occasion extends Cause {
-  /** The kind of event, if relevant. */
-  readonly kind?: 'dropped' | 'frame' | 'tokenFailed' | undefined;
+  /** The kind of event, if relevant; the timer that fired. */
+  readonly kind?: 'dropped' | 'frame' | 'tokenFailed' | TimerName | undefined;
   /** When a frame arrived, by this machine's clock, Unix milliseconds. */
   readonly at?: number | undefined;
   /** The content of `auth.ok`. */
@@ -34,33 +34,26 @@ export interface Occasion extends Cause {
   readonly refused?: boolean | undefined;
   /** The result of a probe. */
   readonly ok?: boolean | undefined;
-  /** The timer that fired, and the milliseconds since the last byte. */
-  readonly timer?: TimerName | undefined;
+  /** Milliseconds since the last byte. */
   readonly idle?: number | undefined;
 }
 
 /** The cause for a timer that fired. */
 export const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
-  fetch: { code: 'timeout', reason: 'The token callback did not answer in time.' },
-  open: { code: 'timeout', reason: 'The connection could not be opened in time.' },
-  pong: { code: 'idle_timeout', reason: 'The server sent nothing.' },
-  suspend: { reason: 'The client has not been connected for a long time.' },
-  fallback: { reason: 'The WebSocket does not open; the client tries the event stream.' },
-  drain: { code: 'timeout', reason: 'Some publishes were not settled in time.' },
+  fetch: { code: 'timeout', message: 'The token callback did not answer in time.' },
+  open: { code: 'timeout', message: 'The connection could not be opened in time.' },
+  pong: { code: 'idle_timeout', message: 'The server sent nothing.' },
+  suspend: { message: 'The client has not been connected for a long time.' },
+  fallback: { message: 'The WebSocket does not open; the client tries the event stream.' },
+  drain: { code: 'timeout', message: 'Some publishes were not settled in time.' },
 };
-
-/** The cause in an error frame. */
-export function causeOf(frame: Omit<ErrorFrame, 'type'>): Cause {
-  const { code, message: reason, remedy, retry_after_ms: retryAfter } = frame;
-  return { code, reason, remedy, retryAfter };
-}
 
 /** Close codes that a middlebox may have caused; other codes are from the server. */
 const UNEXPLAINED: readonly unknown[] = [undefined, 1000, 1002, 1005, 1006, 1011, 1015];
 
 /** Whether a middlebox may have ended the connection, and not the server. */
-export function unexplained({ kind, code, retryAfter }: Occasion): boolean {
-  return kind === 'dropped' && retryAfter === undefined && UNEXPLAINED.includes(code);
+export function unexplained({ kind, code, retry_after_ms }: Occasion): boolean {
+  return kind === 'dropped' && retry_after_ms === undefined && UNEXPLAINED.includes(code);
 }
 
 /** What an error code or close code means for a connection. */

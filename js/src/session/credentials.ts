@@ -44,8 +44,9 @@ export class Credentials {
     const { options, ports, timers } = this._context;
     if (this._call || (expiring && !options.renewable)) return;
     if (at !== undefined) {
-      const due = this._noticed > at ? this._noticed : this._noticed + NOTICE_INTERVAL;
-      const wait = due - at > 0 && due - at <= NOTICE_INTERVAL ? due - at : 0;
+      let wait = this._noticed - at;
+      if (wait <= 0) wait += NOTICE_INTERVAL;
+      if (!(wait > 0 && wait <= NOTICE_INTERVAL)) wait = 0;
       this._noticed = at + wait;
       if (wait) {
         timers.start('refresh', wait);

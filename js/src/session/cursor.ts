@@ -265,9 +265,9 @@ export class SeqCursor implements Cursor {
   }
 
   standing(): Standing {
-    const times = [...this.marks.values()].map(({ _at }) => _at);
-    const newest = times.length ? times.reduce((a, b) => Math.max(a, b)) : this._since;
-    return { newest, topics: [...this.marks.keys()] };
+    let newest: number | undefined;
+    for (const { _at } of this.marks.values()) newest = Math.max(newest ?? 0, _at);
+    return { newest: newest ?? this._since, topics: [...this.marks.keys()] };
   }
 
   private _place(topic: string, seq: number, at: number): void {

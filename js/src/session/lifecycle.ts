@@ -13,12 +13,13 @@ import {
   type Timer,
 } from '../generated/lifecycle.js';
 import type { AuthFrame, ClientInfo } from '../generated/wire.js';
-import { compact, type Loose } from '../wire/compact.js';
+import type { Loose } from '../wire/compact.js';
 import { Attempts } from './attempts.js';
 import { actionOf, codeOf, type Occasion, unexplained } from './causes.js';
 import type { Context } from './context.js';
 import { Credentials } from './credentials.js';
 import type { OwnPresence } from './own_presence.js';
+import type { Peer } from './peer.js';
 import type { Rejected } from './ports.js';
 import type { Publishes } from './publishes.js';
 import type { Subscriptions } from './subscriptions.js';
@@ -51,13 +52,12 @@ export class Lifecycle implements Steps<Occasion> {
   readonly _attempts: Attempts;
   readonly _credentials: Credentials;
   readonly _choice: TransportChoice;
-  /** Whether the transport can add and remove single subscriptions. */
-  _incremental = true;
+  /** Whether the transport has pings and adds single subscriptions; an event stream does not. */
+  _hasPings = true;
   _draining = false;
   _overdue = false;
   /** Whether the current connection has been useful. */
   private _works = false;
-  private _stable = false;
   private _replaced = false;
   /** Milliseconds until the next attempt, for the current state change. */
   private _retryIn: number | undefined;
@@ -96,16 +96,15 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** A timer fired; some show the duration of an outage. */
   _noteLate(timer: Timer): void {
-    const { _attempts: attempts } = this;
     if (timer === 'fallback') this._choice._late = true;
     if (timer !== 'suspend') return;
     this._overdue = true;
-    attempts._outage = Math.max(attempts._outage, this._context.options.suspendAfter);
+    this._attempts._outage = Math.max(this._attempts._outage, this._context.options.suspendAfter);
   }
 
   // ---------------------------------------------------------------- states and timers
 
-  _enter(to: State, { code, reason }: Occasion): void {
+  _enter(to: State, { code, message: reason }: Occasion): void {
     const { state: from, _retryIn: retryIn } = this;
     this.state = to;
     this._retryIn = undefined;
@@ -129,8 +128,10 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** After an error of a fixed token, another attempt is also useless (AUTH-4, LIFE-9). */
   _finalError(occasion: Occasion): boolean {
-    const action = actionOf(occasion);
-    return action === 'stop' || (action === 'reauth' && !this._context.options.renewable);
+    return (
+      actionOf(occasion) === 'stop' ||
+      (this._authFault(occasion) && !this._context.options.renewable)
+    );
   }
 
   /** Another connection replaced ours, which we did not open: once may be a mistake. */
@@ -144,16 +145,12 @@ export class Lifecycle implements Steps<Occasion> {
   }
 
   get _givesWay(): boolean {
-    const { _late, _mayFallBack, _answered } = this._choice;
-    return _late && _mayFallBack && _answered;
+    const choice = this._choice;
+    return choice._late && choice._mayFallBack && choice._answered;
   }
 
   get _hasToken(): boolean {
     return this._credentials._token() !== undefined;
-  }
-
-  get _hasPings(): boolean {
-    return this._incremental;
   }
 
   /**
@@ -162,7 +159,7 @@ export class Lifecycle implements Steps<Occasion> {
    * Without a subscription there is no stream that could deliver data.
    */
   _heard({ idle = 0 }: Occasion): boolean {
-    if (this._incremental) return idle < this._pongLimit;
+    if (this._hasPings) return idle < this._pongLimit;
     return !this._subscriptions.size || idle < this._pongLimit + this._context.options.pingInterval;
   }
 
@@ -185,10 +182,6 @@ export class Lifecycle implements Steps<Occasion> {
     this._credentials._fetch(this.state === 'connected', at);
   }
 
-  _abandonFetch(): void {
-    this._credentials._abandon();
-  }
-
   /** Call again after a while; until it ends, the token at hand is good. */
   _scheduleRefetch(occasion: Occasion): void {
     this._countCall(occasion);
@@ -203,7 +196,7 @@ export class Lifecycle implements Steps<Occasion> {
   /** Hold no token; if the server refused it, tell the callback. */
   _forgetToken({ kind }: Occasion): void {
     this._credentials._forget();
-    this._credentials._rejected ||= kind === 'dropped' || kind === 'frame';
+    if (kind === 'dropped' || kind === 'frame') this._credentials._rejected = true;
     this._stop('expiry', 'refresh');
   }
 
@@ -228,20 +221,21 @@ export class Lifecycle implements Steps<Occasion> {
   /** The server knows us; learn what it can do. */
   _accept(occasion: Occasion): void {
     this._stop('open', 'suspend', 'fallback');
-    this._stable = this._overdue = this._choice._late = false;
-    this._choice._hasOpened ||= this._incremental;
+    this._overdue = this._choice._late = false;
+    if (this._hasPings) this._choice._hasOpened = true;
     this._renew(occasion);
   }
 
   /** The server took the token. */
-  _renew({ peer }: Occasion): void {
+  _renew(occasion: Occasion): void {
     const { _context: context } = this;
+    const peer = occasion.peer as Peer;
     const isNew = !context.peer;
-    this._clientId = [...(peer?.clientId ?? '')].slice(0, 64).join('');
+    this._clientId = [...peer.client_id].slice(0, 64).join('');
     context.peer = peer;
-    if (peer) context.ports.welcomed(peer);
+    context.ports.welcomed(peer);
     if (isNew) this._publishes.connected();
-    this._credentials._taken(peer?.tokenLife);
+    this._credentials._taken(peer.tokenLife);
   }
 
   /** Request every subscription, and send the own presence again. */
@@ -270,7 +264,7 @@ export class Lifecycle implements Steps<Occasion> {
   /** Send a ping; an event stream sends heartbeats unasked. */
   _sendPing(): void {
     this._pongLimit = this._context.options.pongTimeout;
-    if (this._incremental) this._context.ports.send({ type: 'ping' });
+    if (this._hasPings) this._context.ports.send({ type: 'ping' });
   }
 
   /** Send a ping with the short timeout: the connection may be gone. */
@@ -292,12 +286,13 @@ export class Lifecycle implements Steps<Occasion> {
   _countFailure(occasion: Occasion): void {
     const choice = this._choice;
     if (choice._name === 'sse') choice._change();
-    else if ((occasion.timer || unexplained(occasion)) && choice._failed()) this._probeHttp();
+    else if ((occasion.kind === 'open' || unexplained(occasion)) && choice._failed())
+      this._probeHttp();
   }
 
   /** One connection died: before it was of any use, that counts as an opening that failed. */
   _countShortLife(occasion: Occasion): void {
-    if (!this._stable && !this._works) this._countFailure(occasion);
+    if (!this._works) this._countFailure(occasion);
   }
 
   /** See whether an event stream would serve where the WebSocket does not. */
@@ -305,7 +300,7 @@ export class Lifecycle implements Steps<Occasion> {
     const choice = this._choice;
     if (choice._asking || !choice._mayFallBack || !this._hasToken) return;
     choice._asking = true;
-    this._context.ports.probeHttp(compact(this._auth()));
+    this._context.ports.probeHttp(this._auth());
   }
 
   /** Until a connection is stable, the next time is final. */
@@ -313,36 +308,19 @@ export class Lifecycle implements Steps<Occasion> {
     this._replaced = true;
   }
 
-  _changeTransport(): void {
-    this._choice._change();
-  }
-
-  _upgrade(): void {
-    this._choice._upgrade();
-  }
-
   // ---------------------------------------------------------------- actions: attempts
 
   /** Wait before the next attempt, longer each time, never less than the server asked. */
   _planRetry(occasion: Occasion): void {
-    const { retryAfter = 0, timer } = occasion;
+    const { retry_after_ms: retryAfter = 0, kind } = occasion;
     this._countCall(occasion);
-    const late = timer === 'open' ? this._context.options.openTimeout : 0;
-    this._retryIn = this._attempts._plan(retryAfter, late, this._publishes.outlasts);
+    if (kind === 'open') this._attempts._outage += this._context.options.openTimeout;
+    this._retryIn = this._attempts._plan(retryAfter, this._publishes.outlasts);
   }
 
   /** Do not wait before the next attempt. */
   _planNow(): void {
-    this._retryIn = this._attempts._skip();
-  }
-
-  _startRetry(): void {
-    this._attempts._schedule();
-  }
-
-  /** A call of the program ends the wait early. */
-  _cutWait(): void {
-    this._attempts._cut();
+    this._retryIn = this._attempts._wait = 0;
   }
 
   /** Attempts count from 0 again. */
@@ -352,7 +330,6 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** The connection is stable: what failed before does not count any more. */
   _noteStable(): void {
-    this._stable = true;
     this._replaced = false;
     this._provesWell(true);
   }
@@ -380,14 +357,10 @@ export class Lifecycle implements Steps<Occasion> {
     if (!timers.has('suspend') && !this._overdue) timers.start('suspend', options.suspendAfter);
   }
 
-  _startUpgrade(): void {
-    this._choice._startUpgrade();
-  }
-
   // ---------------------------------------------------------------- actions: the end
 
   /** End with an error that a retry cannot fix. */
-  _fail({ code: given, reason: message = '', remedy }: Occasion): void {
+  _fail({ code: given, message = '', remedy }: Occasion): void {
     const code = typeof given === 'string' ? given : codeOf(given);
     this._end({ kind: 'rejected', code, message, remedy });
   }

@@ -163,13 +163,13 @@ export class OwnPresence {
   }
 
   /** The server refused an update permanently; returns false if `ref` is not known. */
-  refused({ ref, code, message, remedy, topic, field, retry_after_ms }: ErrorFrame): boolean {
-    const update = this._take(ref);
+  refused(frame: ErrorFrame): boolean {
+    const update = this._take(frame.ref);
     if (!update) return false;
     this._own.forget(update.topic, update.data);
-    const { refs, topic: about } = update;
-    const error = { code, message, topic: topic ?? about, retryAfter: retry_after_ms };
-    if (refs.length) this._settle(refs, { kind: 'rejected', remedy, field, ...error });
+    const { refs, topic } = update;
+    const error = { ...frame, topic: frame.topic ?? topic };
+    if (refs.length) this._settle(refs, { ...error, kind: 'rejected' });
     else this._context.ports.problem(error);
     this.flush();
     return true;

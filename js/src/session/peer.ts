@@ -1,20 +1,14 @@
 /** The server of a connection: the contents of `auth.ok`, read once and shared by all parts. */
 
-import type { AuthOkFrame, Limits } from '../generated/wire.js';
+import type { AuthOkFrame } from '../generated/wire.js';
 
 /** Features that a session relies on; a server without one of them needs a dialect. */
 const COUNTED_ON = ['ref', 'ack', 'seq', 'idempotency', 'batch'];
 
-/** @internal The server of one connection. */
-export interface Peer {
-  /** The id that others see for this client. */
-  readonly clientId: string;
-  /** Its limits: rates, sizes, retention. */
-  readonly limits: Limits | undefined;
+/** @internal The server of one connection: the fields of `auth.ok`, and what follows from them. */
+export interface Peer extends Omit<AuthOkFrame, 'type' | 'features'> {
   /** Milliseconds until the token expires, if the server sent it. */
   readonly tokenLife: number | undefined;
-  /** It supports a version of the protocol beyond plain HIP-56. */
-  readonly versioned: boolean;
   /** Its features beyond HIP-56. */
   readonly features: ReadonlySet<string>;
   /** Subscriptions can be added and removed one by one; false for an event stream. */
@@ -32,8 +26,6 @@ export interface Peer {
    * limit. A refused publish then arrives after the ones that follow it.
    */
   readonly burst: number;
-  /** The node of its positions; undefined if positions are valid on every node. */
-  readonly node: string | undefined;
 }
 
 /** Whether the server lacks a feature that a session relies on. */
@@ -49,20 +41,16 @@ export function needsDialect({ version, features = [] }: AuthOkFrame): boolean {
 export function readPeer(frame: AuthOkFrame, incremental: boolean, at: number): Peer {
   const { limits, expires_at: end, server_time: now = at } = frame;
   const rate = limits?.publish_rate ?? 0;
-  const versioned = frame.version !== undefined;
-  const features = new Set(versioned ? frame.features : []);
+  const features = new Set(frame.version === undefined ? [] : frame.features);
   const acks = !incremental || (features.has('ref') && features.has('ack'));
   return {
-    clientId: frame.client_id,
-    limits,
+    ...frame,
     tokenLife: end === undefined ? end : end - now,
-    versioned,
     features,
     incremental,
     acks,
     resends: acks && features.has('idempotency'),
     rate,
-    burst: rate - Math.min(Math.max(1, Math.floor(rate / 10)), Math.floor(rate / 2)),
-    node: frame.node,
+    burst: rate - (rate < 2 ? 0 : Math.max(1, Math.floor(rate / 10))),
   };
 }

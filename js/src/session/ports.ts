@@ -61,7 +61,7 @@ export interface Rejected {
   /** The invalid parameter or payload member, if the server named it. */
   readonly field?: string | undefined;
   /** Milliseconds to wait before another try. */
-  readonly retryAfter?: number | undefined;
+  readonly retry_after_ms?: number | undefined;
 }
 
 /** The publish was sent and will get no answer: `outcome_unknown`. */
@@ -125,7 +125,7 @@ export interface Problem {
   readonly message: string;
   readonly topic?: string | undefined;
   /** Milliseconds to wait before another attempt. */
-  readonly retryAfter?: number | undefined;
+  readonly retry_after_ms?: number | undefined;
 }
 
 /**
@@ -154,7 +154,7 @@ export interface Ports {
   /** Try to open a WebSocket beside the event stream; answer with `probed`. */
   probe(): void;
   /** Check that the HTTP address answers as a PubSub service; answer with `answered`. */
-  probeHttp(auth: AuthFrame): void;
+  probeHttp(auth: Loose<AuthFrame>): void;
   /** A message for a subscription, in order, once; `many`: one of several in a replay. */
   deliver(sub: number, message: Envelope, many: boolean): void;
   /** Messages are missing here; `many`: among several messages of a replay. */

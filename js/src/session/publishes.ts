@@ -41,8 +41,6 @@ export interface Entry {
   _tried: boolean;
   /** The outcome of each answered message, by slot. */
   readonly _results: PublishResult[];
-  /** Number of messages without an outcome. */
-  _left: number;
   /** Total milliseconds of delay by the rate limit when this publish was added. */
   _since: number;
 }
@@ -97,7 +95,7 @@ export class Publishes {
   /** The part of a client before its first batch. */
   batches: Batches | undefined;
   readonly _queue: Pile = new Pile();
-  private readonly _flight = new Pile();
+  readonly _flight: Pile = new Pile();
   private _number = 0;
   /** Credit of the lanes while the rate is used up. */
   private _credit = NO_CREDIT;
@@ -146,7 +144,6 @@ export class Publishes {
       _doubted: false,
       _tried: false,
       _results: [],
-      _left: messages.length,
       _since: this._held,
     };
     if (this.hasRoom(messages.length, size)) {
@@ -183,7 +180,6 @@ export class Publishes {
 
   /** The connection is lost: send publishes in flight again later. */
   lost(): void {
-    this._context.timers.postpone('pace', undefined);
     this.paused = false;
     const flight = [...this._flight._entries.values()];
     for (const entry of flight) entry._doubted = true;
@@ -193,11 +189,11 @@ export class Publishes {
 
   /** The timer `pace` fired: refill the budget. */
   paced(): void {
-    const { peer, options } = this._context;
-    const { rate = 0, burst = 0 } = peer ?? {};
-    this._held += this.paused ? PAUSE : options.paceInterval;
+    const { rate = 0, burst = 0 } = this._context.peer ?? {};
+    const { paceInterval } = this._context.options;
+    this._held += this.paused ? PAUSE : paceInterval;
     this.paused = false;
-    this._budget = Math.min(burst * 1000, this._budget + rate * options.paceInterval);
+    this._budget = Math.min(burst * 1000, this._budget + rate * paceInterval);
     this.flush();
   }
 
@@ -210,7 +206,7 @@ export class Publishes {
       this.batches?.batchAnswered(this, entry, frame);
       return true;
     }
-    const [result = UNANSWERED] = frame.results ?? [resultOf(frame)];
+    const [result = UNANSWERED] = frame.results ?? [frame as PublishResult];
     const { error, id = messages[0]?.id } = result;
     if (error?.code === RATE_LIMITED) {
       this._advance(entry, error.retry_after_ms || PAUSE);
@@ -222,20 +218,15 @@ export class Publishes {
     return true;
   }
 
-  /** The publish in flight under a `ref`. */
-  inFlight(ref: string): Entry | undefined {
-    return this._flight._entries.get(ref);
-  }
-
   /** The server refused; returns false if nothing is in flight under the `ref`. */
   refused(frame: ErrorFrame): boolean {
-    const { code, message, remedy, topic, field, retry_after_ms: retryAfter, ref = '' } = frame;
+    const { code, retry_after_ms: retryAfter, ref = '' } = frame;
     const entry = this._flight._entries.get(ref);
     if (!entry) return false;
     if (code === RATE_LIMITED) {
       this._advance(entry, retryAfter || PAUSE);
     } else {
-      this._settle(entry, { kind: 'rejected', code, message, remedy, topic, field, retryAfter });
+      this._settle(entry, { ...frame, kind: 'rejected' });
       this.flush();
     }
     return true;
@@ -271,14 +262,13 @@ export class Publishes {
       this._credit = credit;
       this._send(entry);
     }
-    if (rate && this._budget < burst * 1000 && !timers.expects('pace')) {
+    if (rate && this._budget < burst * 1000 && !timers.has('pace')) {
       timers.postpone('pace', options.paceInterval);
     }
   }
 
   /** The session has ended: sent publishes are unknown, unsent ones are refused. */
   settleAll(unsent: Rejected): void {
-    this._context.timers.postpone('pace', undefined);
     for (const { _entries } of [this._flight, this._queue]) {
       for (const entry of [..._entries.values()]) {
         this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
@@ -296,9 +286,10 @@ export class Publishes {
     entry._sent = true;
     if (this._held - entry._since >= PAUSE) this.slowed += 1;
     entry._since = this._held;
-    const [message] = _publish.messages;
-    const messages = _publish.batch && openOf(entry).map(([, open]) => open);
-    ports.send(messages ? { type: 'publish', messages, ref } : { type: 'publish', message, ref });
+    const content = _publish.batch
+      ? { messages: openOf(entry).map(([, message]) => message) }
+      : { message: _publish.messages[0] };
+    ports.send({ type: 'publish', ...content, ref });
     if (peer?.acks) return;
     const results = _publish.messages.map(({ id }) => ({ id }) as PublishResult);
     this._settle(entry, { kind: 'acked', results });
@@ -307,9 +298,10 @@ export class Publishes {
   /** Settle a publish when all of it is answered; otherwise send the rest again. */
   _advance(entry: Entry, pause: number): void {
     if (pause) this.pause(pause);
-    const { _left: left, _results: results } = entry;
+    const { _publish, _results: results } = entry;
+    const left = openOf(entry).length;
     if (left) {
-      entry._sent = entry._doubted || left < entry._publish.messages.length;
+      entry._sent = entry._doubted || left < _publish.messages.length;
       entry._tried = true;
       this._requeue([entry]);
     } else {
@@ -348,11 +340,6 @@ export class Publishes {
     this._flight._delete(entry);
     this._context.ports.settle(entry._publish.ref, outcome);
   }
-}
-
-/** The outcome of one message in the answer. */
-export function resultOf({ id, timestamp, seq, duplicate }: PublishedFrame): PublishResult {
-  return { id, timestamp, seq, duplicate } as PublishResult;
 }
 
 /** Messages without an answer, by slot. */

@@ -27,26 +27,18 @@ import {
   onWoke,
   type Steps,
 } from '../generated/lifecycle.js';
-import type { ErrorFrame, JsonObject, PublishedFrame, ServerFrame } from '../generated/wire.js';
+import type { ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
-import { actionOf, causeOf, endsConnection, type Occasion, TIMEOUTS } from './causes.js';
+import { actionOf, endsConnection, type Occasion, TIMEOUTS } from './causes.js';
 import { Context } from './context.js';
 import { Lifecycle } from './lifecycle.js';
-import type { OwnPresence } from './own_presence.js';
 import { readPeer } from './peer.js';
 import type { Ports, Rejected, TimerName } from './ports.js';
-import type { Presence } from './presence.js';
 import { Publishes, RATE_LIMITED } from './publishes.js';
 import type { Publish, Subscribe } from './requests.js';
 import { Subscriptions } from './subscriptions.js';
 
 const CLOSED: Rejected = { kind: 'rejected', code: 'closed', message: 'The client is closed.' };
-
-/** The parts of a client that uses presence. */
-export interface PresenceParts {
-  readonly Presence: typeof Presence;
-  readonly OwnPresence: typeof OwnPresence;
-}
 
 /** The life of one client, from `connect` to the port `finished`. */
 export class Session {
@@ -65,14 +57,6 @@ export class Session {
     this.subscriptions = new Subscriptions(this.context);
     this.publishes = new Publishes(this.context);
     this.lifecycle = new Lifecycle(this.context, this.subscriptions, this.publishes);
-  }
-
-  /** Add presence; a second call has no effect. */
-  addPresence({ Presence, OwnPresence }: PresenceParts): void {
-    const { context, lifecycle, publishes, subscriptions } = this;
-    const { routes } = subscriptions;
-    subscriptions.presence ??= new Presence(context, routes);
-    lifecycle.ownPresence ??= new OwnPresence(context, publishes, routes);
   }
 
   // ---------------------------------------------------------------- from the program
@@ -155,10 +139,10 @@ export class Session {
   }
 
   /** The token callback failed; `refused`: another call would not help. */
-  tokenFailed(call: number, refused: boolean, reason: string): void {
+  tokenFailed(call: number, refused: boolean, message: string): void {
     const code = refused ? 'auth_refused' : 'token_unavailable';
     if (this.lifecycle._credentials._answered(call)) {
-      this._fire(onTokenFailed, { kind: 'tokenFailed', code, reason, refused });
+      this._fire(onTokenFailed, { kind: 'tokenFailed', code, message, refused });
     }
   }
 
@@ -166,16 +150,16 @@ export class Session {
   opened(incremental: boolean): void {
     const { lifecycle } = this;
     if (!lifecycle.linked) return;
-    lifecycle._incremental = incremental;
+    lifecycle._hasPings = incremental;
     this._fire(onOpened);
   }
 
   /** The transport is closed, or could not be opened. */
-  dropped(code: number | undefined, reason: string, retryAfter?: number): void {
+  dropped(code: number | undefined, message: string, retry_after_ms?: number): void {
     const { lifecycle } = this;
     if (!lifecycle.linked) return;
     lifecycle.linked = false;
-    this._fire(onDropped, { kind: 'dropped', code, reason, retryAfter });
+    this._fire(onDropped, { kind: 'dropped', code, message, retry_after_ms });
   }
 
   /** Whether a WebSocket opened beside the event stream. */
@@ -204,7 +188,7 @@ export class Session {
   timerFired(timer: TimerName, idle: number): void {
     if (!this.context.timers.fired(timer)) return;
     const { lifecycle } = this;
-    const occasion: Occasion = { ...TIMEOUTS[timer], timer, idle };
+    const occasion: Occasion = { ...TIMEOUTS[timer], kind: timer, idle };
     if (timer === 'pace') {
       this.publishes.paced();
       lifecycle.ownPresence?.flush();
@@ -229,32 +213,19 @@ export class Session {
    */
   receive(frame: ServerFrame, at: number): void {
     if (frame.type === 'message') {
-      const { peer, timers } = this.context;
-      if (peer) this.subscriptions.message(frame.message);
-      if (timers.hasDue) timers.startDue();
+      if (this.context.peer) this.subscriptions.message(frame.message);
+      if (this.context.timers._due.size) this.context.timers.startDue();
     } else {
       this._end(this._take(frame, at));
     }
-  }
-
-  /** A frame answered one message of a batch that a dialect sent in single frames. */
-  answeredOne(frame: PublishedFrame | ErrorFrame, ref: string, slot: number, last: boolean): void {
-    const isError = frame.type === 'error';
-    if (!isError) this.lifecycle._provesWell();
-    const { publishes } = this;
-    const entry = publishes.inFlight(ref);
-    if (entry) publishes.batches?.slotAnswered(publishes, entry, frame, slot, last);
-    this._end(isError ? causeOf(frame) : {});
   }
 
   private _take(frame: Exclude<ServerFrame, { type: 'message' }>, at: number): Occasion {
     const { lifecycle, subscriptions } = this;
     switch (frame.type) {
       case 'auth.ok':
-        onAuthOk(lifecycle, { peer: readPeer(frame, lifecycle._incremental, at) });
+        onAuthOk(lifecycle, { peer: readPeer(frame, lifecycle._hasPings, at) });
         break;
-      case 'auth.error':
-        return this._refused(causeOf(frame));
       case 'auth.expiring': {
         const { expires_at: end = Number.NaN, expires_in: left = end - at } = frame;
         onAuthExpiring(lifecycle, { at, left });
@@ -263,14 +234,17 @@ export class Session {
       case 'pong':
         onPong(lifecycle, {});
         break;
-      case 'error': {
-        const cause = causeOf(frame);
-        if (lifecycle.state === 'authenticating' && actionOf(cause) !== 'retry') {
-          return this._refused(cause);
+      case 'auth.error':
+      case 'error':
+        if (
+          frame.type === 'auth.error' ||
+          (lifecycle.state === 'authenticating' && actionOf(frame) !== 'retry')
+        ) {
+          onAuthError(lifecycle, { ...frame, kind: 'frame' });
+        } else if (lifecycle.linked) {
+          this._error(frame);
         }
-        if (lifecycle.linked) this._error(frame);
-        return cause;
-      }
+        return frame;
       default:
         // `unsubscribed` carries no news.
         if (this.context.peer) lifecycle._provesWell();
@@ -285,23 +259,17 @@ export class Session {
     return {};
   }
 
-  /** The server rejected the token. */
-  private _refused(occasion: Occasion): Occasion {
-    onAuthError(this.lifecycle, { ...occasion, kind: 'frame' });
-    return occasion;
-  }
-
   /** The server refused a request, or sent an error of its own. */
   private _error(frame: ErrorFrame): void {
     const { lifecycle, publishes, subscriptions, context } = this;
-    const { code, message, topic, ref, retry_after_ms: retryAfter } = frame;
+    const { code, ref, retry_after_ms: retryAfter } = frame;
     if (endsConnection(frame)) lifecycle._attempts._stayAway = retryAfter ?? 0;
     if (publishes.refused(frame)) return;
     if (code === RATE_LIMITED && lifecycle.ownPresence?.postponed(ref)) {
       publishes.pause(retryAfter);
     } else if (!lifecycle.ownPresence?.refused(frame) && !subscriptions.refused(frame)) {
       if (context.peer && code === RATE_LIMITED) publishes.pause(retryAfter);
-      context.ports.problem({ code, message, topic, retryAfter });
+      context.ports.problem(frame);
     }
   }
 
@@ -329,9 +297,9 @@ export class Session {
   }
 
   /** End a call: finish a session that has settled everything, and start timers. */
-  private _end(occasion: Occasion = {}): void {
+  _end(occasion: Occasion = {}): void {
     const { lifecycle, publishes, context } = this;
     if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, occasion);
-    if (context.timers.hasDue) context.timers.startDue();
+    if (context.timers._due.size) context.timers.startDue();
   }
 }

@@ -4,7 +4,7 @@
  * HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
  */
 
-import type { Denial, Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
+import type { Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
 import { forNow } from './causes.js';
 import type { Context } from './context.js';
 import { BY_SEQ, type Cursor, type Cursors, gap, isGap, type Replay, type Step } from './cursor.js';
@@ -33,8 +33,6 @@ export class Subscriptions {
   /** Shows presence, if the session has that part. */
   presence: Presence | undefined;
   private _number = 0;
-  /** Milliseconds until `rejoin` is called. */
-  private _wait = Infinity;
   /** The peer of the previous connection. */
   private _last: Peer | undefined;
 
@@ -81,7 +79,7 @@ export class Subscriptions {
     const { _last: last } = this;
     const { peer } = this._context;
     this._last = peer;
-    this.presence?.reconnected(!last || last.clientId === peer?.clientId);
+    this.presence?.reconnected(!last || last.client_id === peer?.client_id);
     for (const one of this.routes.all.values()) {
       this._fitCursor(one, last?.node !== peer?.node);
       this._ask(one);
@@ -91,8 +89,6 @@ export class Subscriptions {
   /** The connection is lost. */
   lost(): void {
     this.requests.clear();
-    this._wait = Infinity;
-    this._context.timers.postpone('rejoin', undefined);
     this.presence?.lost();
     for (const one of this.routes.all.values()) one.forget();
   }
@@ -101,14 +97,13 @@ export class Subscriptions {
    * The timer `rejoin` fired: request subscriptions that were refused for now; on a stream, all.
    */
   rejoin(): void {
-    this._wait = Infinity;
     const incremental = this._context.peer?.incremental;
     if (!incremental) this.presence?.lost();
     for (const one of this.routes.all.values()) {
       const { phase, again } = one;
       if (!incremental || phase === 'pending' || again) {
         this.requests.delete(one.ref);
-        one.quiet ||= phase === 'live' && !again;
+        if (phase === 'live' && !again) one.quiet = true;
         this._ask(one);
       }
     }
@@ -140,7 +135,7 @@ export class Subscriptions {
     const { ref = '', denied = [] } = frame;
     const one = this.requests.get(ref);
     if (!one) return;
-    const answer = frame.more || one.answer ? this._gather(one, frame, at) : frame;
+    const answer = this._gather(one, frame, at);
     one.denied.push(...denied);
     if (!answer) return;
     this.requests.delete(ref);
@@ -161,7 +156,7 @@ export class Subscriptions {
     one.denied.push(...refused.map((pattern) => ({ topic: pattern, code, message })));
     this._drop(one, refused);
     if (one.patterns.length) this._request(one);
-    else this._joined(one, [], one.denied);
+    else this._context.ports.joined(one.request.sub, [], one.denied);
     return true;
   }
 
@@ -215,11 +210,14 @@ export class Subscriptions {
     one.phase = 'joining';
     one.again = false;
     one.answer = undefined;
-    const history = one.answered ? undefined : request.history;
-    const presence = this.presence?.watches(one) ?? false;
-    const position = one.cursor.request();
-    const frame = { type: 'subscribe', topics, ...position, history, presence, ref } as const;
-    this._context.ports.send(frame);
+    this._context.ports.send({
+      type: 'subscribe',
+      topics,
+      ...one.cursor.request(),
+      history: one.answered ? undefined : request.history,
+      presence: this.presence?.watches(one) ?? false,
+      ref,
+    });
   }
 
   /** Request it again from its cursor, and hold messages meanwhile. */
@@ -237,10 +235,9 @@ export class Subscriptions {
 
   /** Schedule `rejoin` after the given time, unless it is already due sooner. */
   private _rejoinIn(milliseconds: number): void {
-    if (milliseconds < this._wait) {
-      this._wait = Math.min(MAX_WAIT, milliseconds);
-      this._context.timers.postpone('rejoin', this._wait);
-    }
+    const { timers } = this._context;
+    const after = Math.min(MAX_WAIT, milliseconds);
+    if (after < timers.after('rejoin')) timers.postpone('rejoin', after);
   }
 
   // ---------------------------------------------------------------- answers
@@ -290,11 +287,7 @@ export class Subscriptions {
 
   private _answered(one: SubscriptionState, answer: SubscribedFrame, at: number): void {
     one.again = false;
-    if (one.denied.length) {
-      if (!this._deny(one)) return;
-    } else if (!one.quiet) {
-      this._joined(one, one.patterns);
-    }
+    if (!this._deny(one)) return;
     const { quiet, whole } = one;
     const rest = this._admit(one, answer, at);
     for (const [topic, count] of one.lost) {
@@ -335,16 +328,8 @@ export class Subscriptions {
         ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(one),
       );
     }
-    if (!one.quiet || denied.length) this._joined(one, granted, denied);
+    if (!one.quiet || denied.length) this._context.ports.joined(one.request.sub, granted, denied);
     return granted.length > 0;
-  }
-
-  private _joined(
-    { request }: SubscriptionState,
-    topics: readonly string[],
-    denied: readonly Denial[] = [],
-  ): void {
-    this._context.ports.joined(request.sub, topics, denied);
   }
 
   private _admit(one: SubscriptionState, answer: SubscribedFrame, at: number): Envelope[] {

@@ -7,33 +7,40 @@ const MAX_TIMER = 2 ** 31 - 1;
 
 /** Timers by name. */
 export class Timers {
-  private readonly _running = new Set<TimerName>();
+  /** Milliseconds of the running timers. */
+  private readonly _running = new Map<TimerName, number>();
   /** Milliseconds of the timers that start at the end of the current call. */
-  private readonly _due: { pace?: number | undefined; rejoin?: number | undefined } = {};
-  /** Some timers start at the end of the current call. */
-  hasDue = false;
+  readonly _due: Map<TimerName, number> = new Map();
 
   constructor(private readonly _ports: Ports) {}
 
+  /** Whether it is running or about to start. */
   has(name: TimerName): boolean {
-    return this._running.has(name);
+    return this.after(name) < Infinity;
+  }
+
+  /** Its milliseconds; infinite if it does not run. */
+  after(name: TimerName): number {
+    return this._due.get(name) ?? this._running.get(name) ?? Infinity;
   }
 
   /** Start or restart it. */
   start(name: TimerName, after: number): void {
     this._running.delete(name);
-    this._running.add(name);
+    this._running.set(name, after);
     this._ports.startTimer(name, after);
   }
 
   stop(...names: readonly TimerName[]): void {
     for (const name of names) {
+      this._due.delete(name);
       if (this._running.delete(name)) this._ports.cancelTimer(name);
     }
   }
 
   stopAll(): void {
-    this.stop(...this._running);
+    this._due.clear();
+    this.stop(...this._running.keys());
   }
 
   /**
@@ -49,24 +56,17 @@ export class Timers {
     return this._running.delete(name);
   }
 
-  /** Start it at the end of the current call; undefined: do not. */
-  postpone(name: 'pace' | 'rejoin', after: number | undefined): void {
-    this._due[name] = after;
-    this.hasDue = true;
-  }
-
-  /** Whether it is running or about to start. */
-  expects(name: 'pace' | 'rejoin'): boolean {
-    return this._running.has(name) || this._due[name] !== undefined;
+  /** Start it at the end of the current call. */
+  postpone(name: 'pace' | 'rejoin', after: number): void {
+    this._due.set(name, after);
   }
 
   /** End the current call. */
   startDue(): void {
-    this.hasDue = false;
     for (const name of ['pace', 'rejoin'] as const) {
-      const after = this._due[name];
-      this._due[name] = undefined;
+      const after = this._due.get(name);
       if (after !== undefined) this.start(name, after);
     }
+    this._due.clear();
   }
 }

@@ -11,7 +11,6 @@ import type {
 } from '../../../js/src/generated/wire.js';
 import * as batches from '../../../js/src/session/batches.js';
 import { BY_SEQ } from '../../../js/src/session/cursor.js';
-import { OwnPresence } from '../../../js/src/session/own_presence.js';
 import { needsDialect } from '../../../js/src/session/peer.js';
 import type {
   FetchReason,
@@ -25,11 +24,12 @@ import type {
   TimerName,
   TransportName,
 } from '../../../js/src/session/ports.js';
-import { Presence } from '../../../js/src/session/presence.js';
+import { install } from '../../../js/src/session/presence_parts.js';
 import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
 import { makeRoom, turnOf } from '../../../js/src/session/send_policies.js';
 import { Session } from '../../../js/src/session/session.js';
 import type { SessionOptions } from '../../../js/src/settings/session.js';
+import type { Loose } from '../../../js/src/wire/compact.js';
 import { compact } from '../../../js/src/wire/compact.js';
 
 /** A call of a session's method, as data. */
@@ -104,7 +104,7 @@ export type Effect =
   | { readonly kind: 'startTimer'; readonly name: TimerName; readonly after: number }
   | { readonly kind: 'cancelTimer'; readonly name: TimerName }
   | { readonly kind: 'probe' }
-  | { readonly kind: 'probeHttp'; readonly auth: AuthFrame }
+  | { readonly kind: 'probeHttp'; readonly auth: Loose<AuthFrame> }
   | Deliver
   | Gap
   | Joined
@@ -121,7 +121,7 @@ export class RecordedSession {
 
   constructor(options: SessionOptions, random: () => number) {
     this.session = new Session(options, this._ports(), random);
-    this.session.addPresence({ Presence, OwnPresence });
+    install(this.session);
     this.session.publishes.policies = { makeRoom, turnOf };
   }
 

@@ -25,7 +25,10 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'a wait does not double': replaced('attempts.ts', '* 2 ** Math.min(attempt, 30)', ''),
   'the outage is forgotten': replaced('attempts.ts', 'this._outage += this._wait;'),
-  'a timed-out opening does not count as outage': replaced('attempts.ts', 'this._outage += late;'),
+  'a timed-out opening does not count as outage': replaced(
+    'lifecycle.ts',
+    "if (kind === 'open') this._attempts._outage += this._context.options.openTimeout;",
+  ),
   'an unsettled publish does not shorten the waits': replaced(
     'attempts.ts',
     'unsettled ? 0 : ',
@@ -110,7 +113,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   'a stopped timer fires': replaced('timers.ts', 'if (this._running.delete(name)) this', 'this'),
   'every end is attributed to a proxy': replaced(
     'causes.ts',
-    'retryAfter === undefined && UNEXPLAINED.includes(code)',
+    'retry_after_ms === undefined && UNEXPLAINED.includes(code)',
     'true',
   ),
   'an error that ends the connection is not recognized': replaced(
@@ -136,17 +139,13 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'lifecycle.ts',
     'this._pongLimit = this._context.options.checkTimeout;',
   ),
-  'a useful connection counts as short': replaced(
-    'lifecycle.ts',
-    'if (!this._stable && !this._works) this',
-    'this',
-  ),
+  'a useful connection counts as short': replaced('lifecycle.ts', 'if (!this._works) this', 'this'),
   'two HTTP probes run at once': replaced('lifecycle.ts', 'choice._asking || ', ''),
   'a long client id is sent back': replaced('lifecycle.ts', '.slice(0, 64)', ''),
   'a token does not expire during sleep': replaced('lifecycle.ts', 'this._forgetToken({});'),
   'a suspended session forgets its outage': replaced(
     'lifecycle.ts',
-    'attempts._outage = Math.max(attempts._outage, this._context.options.suspendAfter);',
+    'this._attempts._outage = Math.max(this._attempts._outage, this._context.options.suspendAfter);',
   ),
   'a session that ends reports that it will reconnect': replaced(
     'lifecycle.ts',
@@ -169,12 +168,12 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'an error during authentication is treated as any other': replaced(
     'session.ts',
-    "lifecycle.state === 'authenticating' && actionOf(cause) !== 'retry'",
+    "lifecycle.state === 'authenticating' && actionOf(frame) !== 'retry'",
     'false',
   ),
   'an event stream counts as a WebSocket': replaced(
     'session.ts',
-    'lifecycle._incremental = incremental;',
+    'lifecycle._hasPings = incremental;',
   ),
   'the wait in an error before the end is forgotten': replaced(
     'session.ts',
@@ -198,8 +197,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'the budget grows beyond the burst': replaced(
     'publishes.ts',
-    'Math.min(burst * 1000, this._budget + rate * options.paceInterval)',
-    'this._budget + rate * options.paceInterval',
+    'Math.min(burst * 1000, this._budget + rate * paceInterval)',
+    'this._budget + rate * paceInterval',
   ),
   'publishes in flight are not bounded': replaced(
     'publishes.ts',
@@ -211,7 +210,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'a rejected publish that was sent before is rejected, not unknown': replaced(
     'publishes.ts',
-    'entry._sent = entry._doubted || left < entry._publish.messages.length;',
+    'entry._sent = entry._doubted || left < _publish.messages.length;',
     'entry._sent = false;',
   ),
 };

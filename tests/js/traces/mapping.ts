@@ -176,7 +176,11 @@ export function canonical(value: unknown): string {
 function outcome(value: Outcome): JsonObject {
   switch (value.kind) {
     case 'acked':
-      return { acked: value.results };
+      return {
+        acked: value.results.map(({ id, timestamp, seq, duplicate, error }) => ({
+          ...{ id, timestamp, seq, duplicate, error },
+        })),
+      };
     case 'rejected':
       return { rejected: rejected(value) };
     case 'unknown':
@@ -185,6 +189,6 @@ function outcome(value: Outcome): JsonObject {
 }
 
 function rejected(error: Rejected): JsonObject {
-  const { code, message, remedy, topic, retryAfter: retry_after } = error;
+  const { code, message, remedy, topic, retry_after_ms: retry_after } = error;
   return { code, message, remedy, topic, retry_after };
 }

@@ -28,7 +28,7 @@ function* faults(): Generator<[name: string, text: string]> {
     const place = `${event}, line ${n - first}`;
     const planted = (text: string): string =>
       lines.map((other, at) => (at === n ? text : other)).join('\n');
-    if (/^ +m\._\w+\(.*\);$/.test(line)) yield [`${place} without ${line.trim()}`, planted('')];
+    if (/^ +m\._[\w.]+\(.*\);$/.test(line)) yield [`${place} without ${line.trim()}`, planted('')];
     const guard = /if \((!?m\._.*)\) \{$/.exec(line)?.[1];
     if (guard) {
       yield [`${place} whether or not ${guard}`, planted(line.replace(guard, 'true'))];

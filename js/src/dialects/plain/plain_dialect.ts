@@ -190,11 +190,15 @@ export class PlainDialect {
   private _answerOne(frame: PublishedFrame | ErrorFrame): boolean {
     const [, ref = '', number] = /^(p\d+)\.(\d+)$/.exec(frame.ref ?? '') ?? [];
     const slot = Number(number);
-    const entry = this._session.publishes.inFlight(ref);
+    const { lifecycle, publishes } = this._session;
+    const entry = publishes._flight._entries.get(ref);
     if (!entry || !openOf(entry).some(([open]) => open === slot)) return false;
     const left = this._batches.get(ref);
     left?.delete(slot);
-    this._session.answeredOne(frame, ref, slot, !left?.size);
+    const isError = frame.type === 'error';
+    if (!isError) lifecycle._provesWell();
+    publishes.batches?.slotAnswered(publishes, entry, frame, slot, !left?.size);
+    this._session._end(isError ? frame : {});
     return true;
   }
 
@@ -214,7 +218,7 @@ export class PlainDialect {
     }
   }
 
-  private _writeWithoutRef(frame: Loose<ClientFrame>, { versioned }: Peer): void {
+  private _writeWithoutRef(frame: Loose<ClientFrame>, { version }: Peer): void {
     const { ref, ...others } = frame as Loose<ClientFrame> & { readonly ref?: unknown };
     if (others.type !== 'subscribe') {
       this._write(others as ClientFrame);
@@ -223,7 +227,7 @@ export class PlainDialect {
     const { type, topics, since, history } = others;
     this._remember(String(ref), topics);
     const bare = { type, topics, since: since ?? (history === undefined ? undefined : 0) };
-    this._write((versioned ? others : bare) as ClientFrame);
+    this._write((version === undefined ? bare : others) as ClientFrame);
   }
 
   private _remember(ref: string, topics: readonly string[]): void {
@@ -259,7 +263,7 @@ export class PlainDialect {
 
   private _writeOneByOne(ref: string): void {
     const { publishes } = this._session;
-    const entry = publishes.inFlight(ref);
+    const entry = publishes._flight._entries.get(ref);
     if (!entry) return;
     const open = openOf(entry);
     const isOne = entry._publish.messages.length === 1;

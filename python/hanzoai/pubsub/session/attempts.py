@@ -60,7 +60,7 @@ class Attempts:
         ceiling = min(options.retry_cap, options.retry_base * 2 ** min(attempt, 30))
         return int(self._context.random() * (ceiling if bound is None else min(ceiling, bound)))
 
-    def plan(self, retry_after: int, late: int, *, unsettled: bool) -> int:
+    def plan(self, retry_after: int, *, unsettled: bool) -> int:
         """Draw the wait before the next attempt, and count this one.
 
         Its bound grows with the length of the outage, so that clients return soon after a short
@@ -68,14 +68,12 @@ class Attempts:
 
         Args:
             retry_after: Milliseconds that the server requested now.
-            late: Duration in milliseconds of an opening that timed out.
             unsettled: Whether a publish waits.
 
         Returns:
             Milliseconds, at least what the server requested.
         """
         options = self._context.options
-        self.outage += late
         bound = 2 * options.retry_base
         if not unsettled:
             bound = max(bound, self.outage * self.outage // _UNHURRIED)

@@ -113,7 +113,6 @@ class Lifecycle(Steps[Event]):
         self._incremental = True
         self._client_id: str | None = None
         self._works = False  # the current connection has been useful
-        self._stable = False
         self._replaced = False
         self._overdue = False
         self._retry_in: int | None = None  # milliseconds, of the current state change
@@ -347,7 +346,7 @@ class Lifecycle(Steps[Event]):
         for timer in _OPENING:
             self._timers.stop(timer)
         if isinstance(event, Received) and isinstance(event.frame, AuthOkFrame):
-            self._stable = self._overdue = self._choice.late = False
+            self._overdue = self._choice.late = False
             self._choice.has_opened |= self._incremental
             peer = self._read_peer(event.frame, event.at)
             self._publishes.connected(peer)
@@ -409,7 +408,7 @@ class Lifecycle(Steps[Event]):
 
     def count_short_life(self, event: Event, /) -> None:
         """A connection died: if it was not useful yet, this counts as a failed opening."""
-        if not self._stable and not self._works:
+        if not self._works:
             self.count_failure(event)
 
     def probe_http(self, event: Event, /) -> None:
@@ -441,11 +440,10 @@ class Lifecycle(Steps[Event]):
         The waits grow, and are never shorter than the server requested.
         """
         self._credentials.attempt += isinstance(event, TokenFailed)
-        late = isinstance(event, TimerFired) and event.name == "open"
+        if isinstance(event, TimerFired) and event.name == "open":
+            self._attempts.outage += self._options.open_timeout
         self._retry_in = self._attempts.plan(
-            retry_after(event),
-            self._options.open_timeout if late else 0,
-            unsettled=self._publishes.survives_drop,
+            retry_after(event), unsettled=self._publishes.survives_drop
         )
 
     def plan_now(self, event: Event, /) -> None:
@@ -466,7 +464,6 @@ class Lifecycle(Steps[Event]):
 
     def note_stable(self, event: Event, /) -> None:
         """The connection is stable: earlier failures no longer count."""
-        self._stable = True
         self._replaced = False
         self._prove()
 

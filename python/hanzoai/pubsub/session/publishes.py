@@ -239,7 +239,6 @@ class Publishes:
     def lost(self, peer: Peer | None) -> None:
         """The connection to `peer` is lost: publishes in flight are repeated, or unknown."""
         self._paused = self._pacing = False
-        self._timers.pace = None
         for entry in reversed(self._flight.values()):
             entry.doubted = True
             self._requeue(entry)
@@ -332,14 +331,13 @@ class Publishes:
         spare = 0 if peer is None or not peer.rate else peer.rate - peer.burst
         self._budget = min(self._budget, -spare * 1000)
         self._pacing = True
-        self._timers.pace = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
+        self._timers.due["pace"] = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
 
     def settle_all(self, unsent: Rejected) -> None:
         """The session has ended: sent publishes are unknown, unsent ones are rejected."""
         for entry in (*self._flight.values(), *self._queue.values()):
             outcome: Outcome = Unknown() if entry.sent else unsent
             self._ports.settle(entry.publish.ref, outcome)
-        self._timers.pace = None  # do not refill the budget for publishes that are never sent
         self._entries.clear()
         self._queue.clear()
         self._flight.clear()
@@ -424,7 +422,7 @@ class Publishes:
     def _pace(self, peer: Peer) -> None:
         if self._budget < peer.burst * 1000:
             self._pacing = True
-            self._timers.pace = self._interval
+            self._timers.due["pace"] = self._interval
 
     def _send(self, entry: PublishState, peer: Peer) -> None:
         publish = entry.publish

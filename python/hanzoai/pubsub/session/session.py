@@ -137,7 +137,7 @@ class Session:
             self.publishes.publish(request)
             if lifecycle.state != "connected":
                 lifecycle.hurry()
-            elif self._timers.pace is None:
+            elif not self._timers.due:
                 return  # fast path: usually there is nothing to do at the end of the step
         self._end_step(None)
 
@@ -330,5 +330,5 @@ class Session:
         lifecycle, timers = self.lifecycle, self._timers
         if lifecycle.is_draining and not len(self.publishes) and lifecycle.state not in FINAL:
             lifecycle.fire("drained", event)
-        if timers.pace is not None or timers.rejoin is not None:
+        if timers.due:
             timers.start_due()

@@ -56,7 +56,6 @@ class Subscriptions:
         self._number = 0
         self.presence: Final = Presence(context, self._routes)
         # Milliseconds after which the timer `rejoin` fires; None if it does not run.
-        self._waits: int | None = None
         # The peer of the previous connection.
         self._last: Peer | None = None
 
@@ -125,14 +124,12 @@ class Subscriptions:
     def lost(self) -> None:
         """The connection is lost."""
         self.requests.clear()
-        self._timers.rejoin = self._waits = None
         self.presence.lost()
         for state in self._states.values():
             state.forget()
 
     def rejoin(self) -> None:
         """The timer `rejoin` fired: request rejected subscriptions again; on a stream, all."""
-        self._waits = None
         peer = self._context.peer
         if peer is None:
             return
@@ -165,7 +162,7 @@ class Subscriptions:
                 self._hold(state, message)
         if not shown:
             self.presence.message(message, states)
-        if self._timers.rejoin is not None:
+        if self._timers.due:
             self._timers.start_due()
 
     def subscribed(self, frame: SubscribedFrame, at: int) -> None:
@@ -269,8 +266,10 @@ class Subscriptions:
 
     def _later(self, milliseconds: int) -> None:
         """Schedule `rejoin` after this time, unless it is scheduled earlier."""
-        if self._waits is None or milliseconds < self._waits:
-            self._timers.rejoin = self._waits = min(MAX_WAIT, milliseconds)
+        after = self._timers.after("rejoin")
+        milliseconds = min(MAX_WAIT, milliseconds)
+        if after is None or milliseconds < after:
+            self._timers.due["rejoin"] = milliseconds
 
     # ---------------------------------------------------------------- answers
 
