@@ -7,7 +7,7 @@ const STRING = String.raw`(?:'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")`;
 const TEMPLATE = '`(?:\\\\.|\\$\\{(?:[^`{}]|`[^`]*`|\\{[^{}]*\\})*\\}|[^`\\\\])*`';
 const TEXT = `(?:${STRING}|${TEMPLATE})`;
 
-const REMEDY = new RegExp(`\\bremedy: ${TEXT}(?=[,\\s])`, 'g');
+const REMEDY = new RegExp(`\\bremedy:\\s+${TEXT}(?:,|(?=\\s))`, 'g');
 const ABOUT_ARGUMENTS = new RegExp(
   `\\bnew (Invalid(?:Option|Payload|Topic)|PayloadTooLarge|InsecureUrl|UsageError)\\(\\s*${TEXT}(?=[,)])`,
   'g',
@@ -21,7 +21,7 @@ const CHECK = new RegExp(
   'g',
 );
 
-const MESSAGE = new RegExp(`\\bmessage: ${STRING}(?=[,\\s])`, 'g');
+const MESSAGE = new RegExp(`\\bmessage:\\s+${STRING}(?=[,\\s])`, 'g');
 const REASON = /(?<!\bcode: undefined,\s+)\breason: '[^'\n]*\.'(?=[,\s])/g;
 const GIVEN_UP = new RegExp(`(\\b_giveUp\\(\\s*\\w+,\\s*'\\w+',\\s*)${TEXT}(?=[,)\\s])`, 'g');
 
@@ -34,7 +34,7 @@ const GIVEN_UP = new RegExp(`(\\b_giveUp\\(\\s*\\w+,\\s*'\\w+',\\s*)${TEXT}(?=[,
 export function withoutWords(source) {
   const lines = (text) => text.replace(/[^\n]+/g, '');
   return source
-    .replace(REMEDY, (all) => `remedy: undefined${lines(all)}`)
+    .replace(REMEDY, lines)
     .replace(ABOUT_ARGUMENTS, (all, name) => `new ${name}(undefined${lines(all)}`)
     .replace(CONSTANT, (all, name) => `new ${name}(undefined${lines(all)}`)
     .replace(MESSAGE, (all) => `message: ''${lines(all)}`)

@@ -40,7 +40,7 @@ export function publish(publication: Publication): Call<PublishResult> {
     read: (body) => {
       const result = publishResult(answerOf(body));
       if (result) return result;
-      throw new ProtocolError(DEVELOPMENT ? 'It has no `id` or no `timestamp`.' : undefined);
+      throw new ProtocolError('It has no `id` or no `timestamp`.');
     },
     body: JSON.stringify(request),
     headers: id === undefined ? {} : { 'Idempotency-Key': id },
@@ -91,8 +91,7 @@ export function history(topic: string, query: HistoryQuery): Call<HistoryPage> {
       const { position, has_more, truncated, reset, ...fields } = answerOf(body) as JsonObject & {
         readonly [Name in keyof HistoryPage]: unknown;
       };
-      if (!fields['messages'])
-        throw new ProtocolError(DEVELOPMENT ? 'It has no `messages`.' : undefined);
+      if (!fields['messages']) throw new ProtocolError('It has no `messages`.');
       const messages = listIn(fields, 'messages').map(readEnvelope);
       return compact<HistoryPage>({
         messages: messages.filter((entry) => typeof entry !== 'string'),
@@ -124,7 +123,7 @@ export function occupancy(topic: string): Call<Occupancy> {
     read: (body) => {
       const { members, users } = answerOf(body);
       if (isCount(members) && isCount(users)) return { members, users } as Occupancy;
-      throw new ProtocolError(DEVELOPMENT ? 'It has no numbers of members and users.' : undefined);
+      throw new ProtocolError('It has no numbers of members and users.');
     },
     topic,
   };
@@ -152,9 +151,7 @@ export function session(client_id?: string): Call<SessionInfo> {
     read: (body) => {
       const info = withoutNulls(answerOf(body));
       if (isSessionInfo(info)) return info;
-      throw new ProtocolError(
-        DEVELOPMENT ? 'The session of the server has an unknown format.' : undefined,
-      );
+      throw new ProtocolError('The session of the server has an unknown format.');
     },
   };
 }
@@ -208,9 +205,7 @@ function queryOf(given: Readonly<Record<string, string | number | undefined>>): 
 function answerOf(body: string): JsonObject {
   const answer = parse(body);
   if (answer) return answer;
-  throw new ProtocolError(
-    DEVELOPMENT ? 'It is not the JSON object that a PubSub server sends.' : undefined,
-  );
+  throw new ProtocolError('It is not the JSON object that a PubSub server sends.');
 }
 
 function listIn(fields: JsonObject, name: string): readonly unknown[] {

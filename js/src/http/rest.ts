@@ -169,7 +169,7 @@ export class Rest {
       if (signal.aborted || cause instanceof PubSubError) throw cause;
       if (cause instanceof RangeError) {
         throw new ProtocolError(`The server's answer has more than ${maxFrame} bytes.`, {
-          remedy: DEVELOPMENT ? 'Request smaller pages, or raise `maxFrame`.' : undefined,
+          remedy: 'Request smaller pages, or raise `maxFrame`.',
         });
       }
       const code = codeOf(cause);

@@ -304,10 +304,7 @@ export class Driver implements Ports, Owner {
   /** A part of the client, if it loads in the time of the operation that needs it. */
   async part<Part>(loading: Promise<Part>, { timeout, signal }: Waiting): Promise<Part> {
     const part = await within(loading, signal, this.clock, this.patience(timeout));
-    if (!part)
-      throw new ConnectionFailed(
-        DEVELOPMENT ? 'A part of the client did not load in time.' : undefined,
-      );
+    if (!part) throw new ConnectionFailed('A part of the client did not load in time.');
     return part;
   }
 

@@ -183,17 +183,10 @@ export class Inbox extends Stream {
   private _shed(): void {
     if (this._bounds.policy === 'error') {
       this.finish(
-        new SlowConsumer(
-          DEVELOPMENT
-            ? 'The queue of this subscription is full: the program reads too slowly.'
-            : undefined,
-          {
-            topic: this.topics.length === 1 ? this.topics[0] : undefined,
-            remedy: DEVELOPMENT
-              ? 'Read faster, raise `queue`, or choose the policy `gap`.'
-              : undefined,
-          },
-        ),
+        new SlowConsumer('The queue of this subscription is full: the program reads too slowly.', {
+          topic: this.topics.length === 1 ? this.topics[0] : undefined,
+          remedy: 'Read faster, raise `queue`, or choose the policy `gap`.',
+        }),
       );
     } else {
       while (this._length > 1 && this._isOver) this._dropOldest();

@@ -101,9 +101,7 @@ export async function updatePresence(
     {
       topic,
       outcomeUnknown: true,
-      remedy: DEVELOPMENT
-        ? 'No action is needed: the client sends the update again until it is answered.'
-        : undefined,
+      remedy: 'No action is needed: the client sends the update again until it is answered.',
     },
   );
 }
@@ -151,9 +149,7 @@ export function late(
     {
       topic,
       outcomeUnknown: stays,
-      remedy: DEVELOPMENT
-        ? 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause.'
-        : undefined,
+      remedy: 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause.',
     },
   );
 }

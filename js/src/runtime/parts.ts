@@ -1,6 +1,5 @@
 /** Parts of a client that are loaded on demand. */
 
-import { DEVELOPMENT } from '../build.js';
 import { ConnectionFailed } from '../errors.js';
 
 type Plain = typeof import('../dialects/plain/plain_dialect.js');
@@ -14,7 +13,7 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
   return () => {
     loading ??= load().catch((cause: unknown) => {
       loading = undefined;
-      throw new ConnectionFailed(DEVELOPMENT ? 'A part of the client did not load.' : undefined, {
+      throw new ConnectionFailed('A part of the client did not load.', {
         cause,
       });
     });

@@ -42,7 +42,7 @@ export function refuseMessage(
 ): never {
   if (topic === undefined && Array.isArray(message)) {
     throw new InvalidPayload(DEVELOPMENT ? `An item is ${kind(message)}.` : undefined, {
-      remedy: DEVELOPMENT ? 'Give [topic, { type, data }] pairs.' : undefined,
+      remedy: 'Give [topic, { type, data }] pairs.',
       field: 'messages',
     });
   }
@@ -50,7 +50,7 @@ export function refuseMessage(
     throw new InvalidPayload(
       DEVELOPMENT ? `The message is ${kind(message)}, not an object.` : undefined,
       {
-        remedy: DEVELOPMENT ? 'Publish { type, data }.' : undefined,
+        remedy: 'Publish { type, data }.',
         field: 'message',
       },
     );
@@ -64,19 +64,16 @@ export function refuseMessage(
     });
   }
   if (topic !== undefined && fields.topic !== undefined && fields.topic !== topic) {
-    throw new InvalidOption(
-      DEVELOPMENT ? 'The message names another topic than the call.' : undefined,
-      {
-        remedy: DEVELOPMENT ? 'Leave the topic out of the message.' : undefined,
-        field: 'topic',
-        topic: String(topic),
-      },
-    );
+    throw new InvalidOption('The message names another topic than the call.', {
+      remedy: 'Leave the topic out of the message.',
+      field: 'topic',
+      topic: String(topic),
+    });
   }
   const name = checkName(topic ?? fields.topic, 'topic');
   if (data === undefined) {
-    throw new InvalidPayload(DEVELOPMENT ? 'The message has no `data`.' : undefined, {
-      remedy: DEVELOPMENT ? 'Publish { type, data }.' : undefined,
+    throw new InvalidPayload('The message has no `data`.', {
+      remedy: 'Publish { type, data }.',
       field: 'data',
       topic: name,
     });
@@ -118,8 +115,8 @@ export function refuseMany(messages: unknown): never {
 export function checkPresence(topic: string | undefined, data: unknown, limit: number): void {
   if (topic !== undefined) checkName(topic, 'topic');
   if (typeof data !== 'object' || data === null || Array.isArray(data)) {
-    throw new InvalidPayload(DEVELOPMENT ? 'The presence update is not an object.' : undefined, {
-      remedy: DEVELOPMENT ? 'Pass `status` and other keys with their values.' : undefined,
+    throw new InvalidPayload('The presence update is not an object.', {
+      remedy: 'Pass `status` and other keys with their values.',
       field: 'data',
       topic,
     });
@@ -164,13 +161,9 @@ function checkOthers({ after, onGap, queue = {} }: Readonly<Record<string, unkno
   checkReceiveQueue(queue as object, 'queue');
   if (onGap === 'raise') {
     throw new InvalidOption(
-      DEVELOPMENT
-        ? "`onGap` is 'raise', and `onMessage` leaves no iteration that could throw."
-        : undefined,
+      "`onGap` is 'raise', and `onMessage` leaves no iteration that could throw.",
       {
-        remedy: DEVELOPMENT
-          ? 'Pass a function as `onGap`, or iterate the subscription.'
-          : undefined,
+        remedy: 'Pass a function as `onGap`, or iterate the subscription.',
         field: 'onGap',
       },
     );
@@ -202,7 +195,7 @@ function inWords(count: number): string {
 function checkPositions(after: unknown): void {
   if (typeof after !== 'object' || after === null || Array.isArray(after)) {
     throw new InvalidOption(`\`after\` is ${kind(after)}.`, {
-      remedy: DEVELOPMENT ? 'Pass positions by topic, as in `sub.positions`.' : undefined,
+      remedy: 'Pass positions by topic, as in `sub.positions`.',
       field: 'after',
     });
   }

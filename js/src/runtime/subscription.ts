@@ -2,7 +2,6 @@
 
 /** `Subscription`: messages of the topics that a program subscribed to. */
 
-import { DEVELOPMENT } from '../build.js';
 import { UsageError } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
 import type { AnyPayload, Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
@@ -110,12 +109,9 @@ export class Subscription<Data = AnyPayload>
   ): AsyncIterableIterator<T> {
     const { _inbox: inbox, _handlers: handlers } = this;
     if (handlers.onMessage) {
-      throw new UsageError(
-        DEVELOPMENT ? 'This subscription hands its messages to `onMessage`.' : undefined,
-        {
-          remedy: DEVELOPMENT ? 'Iterate it, or pass `onMessage`, not both.' : undefined,
-        },
-      );
+      throw new UsageError('This subscription hands its messages to `onMessage`.', {
+        remedy: 'Iterate it, or pass `onMessage`, not both.',
+      });
     }
     const iterator: AsyncIterableIterator<T> = {
       [Symbol.asyncIterator]: () => iterator,

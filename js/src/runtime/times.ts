@@ -1,6 +1,5 @@
 /** Parses times in the formats of the API. */
 
-import { DEVELOPMENT } from '../build.js';
 import { InvalidOption } from '../errors.js';
 import { kind } from '../settings/checks.js';
 import { isTime } from './bounds.js';
@@ -15,16 +14,14 @@ export function unixMs(value: unknown, field = 'since'): number {
   const ms = value instanceof Date ? value.getTime() : value;
   if (typeof ms !== 'number') {
     throw new InvalidOption(`\`${field}\` is ${kind(value)}.`, {
-      remedy: DEVELOPMENT ? 'Pass Unix milliseconds or a Date.' : undefined,
+      remedy: 'Pass Unix milliseconds or a Date.',
       field,
     });
   }
   const whole = Math.round(ms);
   if (!isTime(whole)) {
     throw new InvalidOption(`\`${field}\` is ${ms}, which is not a Unix time in milliseconds.`, {
-      remedy: DEVELOPMENT
-        ? 'Pass Unix milliseconds, as Date.now() gives them; 0 for the beginning.'
-        : undefined,
+      remedy: 'Pass Unix milliseconds, as Date.now() gives them; 0 for the beginning.',
       field,
     });
   }
