@@ -2,7 +2,7 @@
 
 export { makeRoom, turnOf } from '../session/send_policies.js';
 export { Backpressure } from './backpressure.js';
-export { missed, retained, warn } from './gaps.js';
+export { checkHistory, missed, warn } from './gaps.js';
 export { connected, late, unsent, updatePresence } from './operations.js';
 export { probe } from './probe.js';
 export { watch } from './watch.js';

@@ -2,8 +2,9 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError } from '../errors.js';
-import type { Limits } from '../generated/wire.js';
+import type { Peer } from '../session/peer.js';
 import type { Subscribe } from '../session/requests.js';
+import type { ClientOptions } from '../settings/options.js';
 import type { Gap, GapReason, Logger } from '../values.js';
 
 /**
@@ -39,14 +40,20 @@ export function missed(gap: Gap): PubSubError {
   return fromCode('messages_missed', message, about);
 }
 
-/** The log line about a `history` that exceeds what the server retains. */
-export function retained({ topics, history }: Subscribe, { history_max }: Limits): string {
-  if (!DEVELOPMENT) return `\`history\` of ${history} is over the limit of ${history_max}.`;
-  const [asked, kept] = [history, history_max].map((count) => count?.toLocaleString('en-US'));
-  return (
-    `subscribe() to ${topics[0]} asks for \`history\` of ${asked} messages, and the server retains ` +
-    `${kept} messages of a topic, unless its settings say otherwise for this topic ` +
-    '(`ps.limits.history_max`).'
+/** Warn of a `history` that exceeds what the server retains. */
+export function checkHistory(
+  { peer, options }: { readonly peer: Peer | undefined; readonly options: ClientOptions },
+  { topics, history = 0 }: Subscribe,
+): void {
+  const most = peer?.limits?.history_max ?? history;
+  if (history <= most) return;
+  const words = (count: number): string => count.toLocaleString('en-US');
+  options.logger.warn(
+    DEVELOPMENT
+      ? `subscribe() to ${topics[0]} asks for \`history\` of ${words(history)} messages, and ` +
+          `the server retains ${words(most)} messages of a topic, unless its settings say otherwise ` +
+          'for this topic (`ps.limits.history_max`).'
+      : `\`history\` of ${history} is over the limit of ${most}.`,
   );
 }
 

@@ -153,10 +153,9 @@ export async function subscribe<Data>(
   }
   signal?.throwIfAborted();
   if (inbox.error) throw inbox.error;
-  const { limits } = driver.peer ?? {};
-  if (history && limits && history > Number(limits.history_max)) {
+  if (history) {
     PARTS.background().then(
-      ({ retained }) => driver.options.logger.warn(retained(request, limits)),
+      ({ checkHistory }) => checkHistory(driver, request),
       () => {},
     );
   }
