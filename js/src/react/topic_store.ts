@@ -2,9 +2,9 @@
 
 import type { PubSub } from '../client.js';
 import { AuthError, fromCode } from '../errors.js';
-import { CODES } from '../generated/errors.js';
 import type { SubscribeOptions } from '../runtime/subscribing.js';
 import type { Subscription } from '../runtime/subscription.js';
+import { codeOf } from '../session/causes.js';
 import type {
   AnyPayload,
   Gap,
@@ -304,8 +304,6 @@ export function createStore(
 
 /** The error of a client's last failure, if it is about the token. */
 function tokenError(failure: StateChange | undefined): AuthError | undefined {
-  const { code, reason } = failure ?? {};
-  const named = [...CODES.values()].find(({ close }) => close && close === code);
-  const error = fromCode(named?.code ?? String(code), reason);
+  const error = failure && fromCode(codeOf(failure.code), failure.reason);
   return error instanceof AuthError ? error : undefined;
 }

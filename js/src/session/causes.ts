@@ -71,8 +71,9 @@ export function forNow({ code }: { readonly code: string }): boolean {
   return CODES.get(code)?.retryable ?? false;
 }
 
-/** The error code of a close code. */
-export function codeOf(closeCode: Cause['code']): string {
-  for (const { code, close } of CODES.values()) if (close && close === closeCode) return code;
+/** The error code itself, or that of a close code. */
+export function codeOf(given: Cause['code']): string {
+  if (typeof given === 'string') return given;
+  for (const { code, close } of CODES.values()) if (close && close === given) return code;
   return 'connection_failed';
 }

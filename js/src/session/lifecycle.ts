@@ -360,9 +360,8 @@ export class Lifecycle implements Steps<Occasion> {
   // ---------------------------------------------------------------- actions: the end
 
   /** End with an error that a retry cannot fix. */
-  _fail({ code: given, message = '', remedy }: Occasion): void {
-    const code = typeof given === 'string' ? given : codeOf(given);
-    this._end({ kind: 'rejected', code, message, remedy });
+  _fail({ code, message = '', remedy }: Occasion): void {
+    this._end({ kind: 'rejected', code: codeOf(code), message, remedy });
   }
 
   /** End as asked. */
