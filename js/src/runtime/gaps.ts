@@ -29,10 +29,7 @@ export function missed(gap: Gap): PubSubError {
   }
   const possible = reason === 'unproven' || reason === 'node_changed';
   const unknown = possible ? 'Perhaps messages' : 'Messages';
-  const what =
-    count === undefined
-      ? unknown
-      : `${count.toLocaleString('en-US')} message${count === 1 ? '' : 's'}`;
+  const what = count === undefined ? unknown : `${inWords(count)} message${count === 1 ? '' : 's'}`;
   const known = count !== undefined && from !== undefined && to !== undefined;
   const where = known ? ` (positions ${from} to ${to})` : '';
   const verb = count === 1 ? 'was' : 'were';
@@ -47,14 +44,17 @@ export function checkHistory(
 ): void {
   const most = peer?.limits?.history_max ?? history;
   if (history <= most) return;
-  const words = (count: number): string => count.toLocaleString('en-US');
   options.logger.warn(
     DEVELOPMENT
-      ? `subscribe() to ${topics[0]} asks for \`history\` of ${words(history)} messages, and ` +
-          `the server retains ${words(most)} messages of a topic, unless its settings say otherwise ` +
+      ? `subscribe() to ${topics[0]} asks for \`history\` of ${inWords(history)} messages, and ` +
+          `the server retains ${inWords(most)} messages of a topic, unless its settings say otherwise ` +
           'for this topic (`ps.limits.history_max`).'
       : `\`history\` of ${history} is over the limit of ${most}.`,
   );
+}
+
+function inWords(count: number): string {
+  return count.toLocaleString('en-US');
 }
 
 /** Log the first gap of each topic that no handler receives. */

@@ -141,10 +141,10 @@ export function late(
   topic: string | undefined,
   stays: boolean,
 ): OperationTimeout {
-  const still = stays ? '; it stays active and may still be answered' : '';
   return new OperationTimeout(
     DEVELOPMENT
-      ? `The server did not answer the subscription within ${patience} ms${still}. ${standing(driver)}`
+      ? `The server did not answer the subscription within ${patience} ms` +
+          `${stays ? '; it stays active and may still be answered' : ''}. ${standing(driver)}`
       : undefined,
     {
       topic,

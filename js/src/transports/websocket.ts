@@ -42,8 +42,6 @@ export class WebSocketTransport implements Transport {
   lastHeard: number;
   private _socket: (WebSocketLike & NodeSocket) | undefined;
   private _receiver: Receiver | undefined;
-  /** Whether the frames of this turn are being buffered. */
-  private _gathers = false;
 
   /**
    * @param _options Uses `socketUrl`, `maxFrame`, `logger` and `WebSocket`.
@@ -113,7 +111,7 @@ export class WebSocketTransport implements Transport {
 
   send(frames: readonly ClientFrame[]): void {
     const socket = this._socket;
-    if (DEVELOPMENT) this._gather(socket);
+    if (DEVELOPMENT) gather(socket);
     for (const frame of frames) {
       if (socket?.readyState !== OPEN) return;
       try {
@@ -140,19 +138,6 @@ export class WebSocketTransport implements Transport {
     socket.addEventListener('close', () => cut.cancel());
   }
 
-  /** Send all frames of one turn in a single write; `ws` would use one write per frame. */
-  private _gather(socket: NodeSocket | undefined): void {
-    // Quoted, because the build shortens names that begin with `_`.
-    const raw = socket?.['_socket'];
-    if (!DEVELOPMENT || this._gathers || !raw?.cork || !nextTick) return;
-    this._gathers = true;
-    raw.cork();
-    nextTick(() => {
-      this._gathers = false;
-      raw.uncork();
-    });
-  }
-
   /** End the transport because a frame exceeds `maxFrame`. */
   private _refuseFrame(): void {
     const receiver = this._receiver;
@@ -166,4 +151,20 @@ export class WebSocketTransport implements Transport {
     this._socket = this._receiver = undefined;
     receiver?.ended({ code, reason });
   }
+}
+
+/** The sockets that buffer the frames of this turn. */
+const gathering = /* @__PURE__ */ new WeakSet<object>();
+
+/** Send all frames of one turn in a single write; `ws` would use one write per frame. */
+function gather(socket: NodeSocket | undefined): void {
+  // Quoted, because the build shortens names that begin with `_`.
+  const raw = socket?.['_socket'];
+  if (!raw?.cork || gathering.has(raw) || !nextTick) return;
+  gathering.add(raw);
+  raw.cork();
+  nextTick(() => {
+    gathering.delete(raw);
+    raw.uncork();
+  });
 }
