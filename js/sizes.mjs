@@ -29,9 +29,9 @@ const GOALS = {
   streams: 2.5 * KB,
 };
 const LIMITS = {
-  core: 21.7 * KB,
-  everything: 46.2 * KB,
-  chat: 29.7 * KB,
+  core: 21.6 * KB,
+  everything: 46.1 * KB,
+  chat: 29.6 * KB,
   development: 26.7 * KB,
   streams: 2.5 * KB,
 };
