@@ -12,6 +12,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PR_SET_CHILD_SUBREAPER = 36
+
+GRACE = 2.0
+"""Maximum seconds to wait for adopted processes after the command has ended. A JVM ends later."""
+
+INTERVAL = 0.01
+"""Seconds between checks."""
 
 
 def adopt_orphans() -> None:
@@ -28,7 +35,7 @@ def adopt_orphans() -> None:
 
 
 def run(command: Sequence[str]) -> int:
-    """Run a command until it ends, and wait for the adopted processes that have ended by then.
+    """Run a command until it ends, and wait for the processes that it leaves behind.
 
     Returns:
         The command's exit code, or 128 plus the number of the signal that ended it.
@@ -47,9 +54,10 @@ def run(command: Sequence[str]) -> int:
         pid, status = os.waitpid(-1, 0)
         if pid == process.pid:
             process.returncode = os.waitstatus_to_exitcode(status)
+    deadline = time.monotonic() + GRACE
     with suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
+        while os.waitpid(-1, os.WNOHANG)[0] or time.monotonic() < deadline:
+            time.sleep(INTERVAL)
     code = process.returncode
     return code if code >= 0 else 128 - code
 

@@ -160,6 +160,27 @@ def test_a_signal_that_comes_when_the_program_has_just_ended_does_not_change_its
     assert done.returncode == 3, done.stderr.decode()
 
 
+def test_a_process_that_ends_after_the_command_is_waited_for(tmp_path: Path) -> None:
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    later = (sys.executable, "-c", f"open({str(fifo)!r}).read()")
+    ends = (sys.executable, "-c", f"import subprocess; subprocess.Popen({later!r})")
+    code = (
+        "import os, time\n"
+        "from scripts import reaper\n"
+        "time.monotonic = lambda: 0.0\n"
+        "def sleep(seconds):\n"
+        "    time.sleep = lambda seconds: os.sched_yield()\n"
+        f"    open({str(fifo)!r}, 'w').close()\n"
+        "time.sleep = sleep\n"
+        f"reaper.run({ends!r})\n"
+        "os.waitpid(-1, 0)"
+    )
+    command = (sys.executable, "-c", code)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, timeout=60, check=False)
+    assert done.stderr.decode().splitlines()[-1].startswith("ChildProcessError")
+
+
 def test_what_a_suite_leaves_running_is_ended_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
