@@ -12,7 +12,7 @@ import {
   type Steps,
   type Timer,
 } from '../generated/lifecycle.js';
-import type { AuthFrame, ClientInfo } from '../generated/wire.js';
+import type { AuthFrame } from '../generated/wire.js';
 import type { Loose } from '../wire/compact.js';
 import { Attempts } from './attempts.js';
 import { actionOf, codeOf, type Occasion, unexplained } from './causes.js';
@@ -403,12 +403,11 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** Who we are, and as which client. */
   private _auth(clientId?: string): Loose<AuthFrame> {
-    const { clientName: name, clientVersion: version, clientLang: lang } = this._context.options;
     return {
       type: 'auth',
       token: this._credentials._token() as string,
       version: CLIENT.protocolVersion,
-      client: { name, version, lang } as ClientInfo,
+      client: this._context.options.client,
       client_id: clientId,
     };
   }

@@ -43,9 +43,9 @@ export function readOptions(
   const { socket: socketUrl, http: httpUrl } = endpoints(url, restUrl);
   if (!given.allowInsecure) refusePlaintext({ url: socketUrl, restUrl: httpUrl });
   token = getToken ? undefined : checkToken(token ?? environ['HANZO_PUBSUB_TOKEN']);
+  const client = { name: given.name ?? '@hanzoai/pubsub', version: VERSION, lang: 'typescript' };
   const flat = {
     ...given,
-    clientName: given.name,
     sendPolicy: sendQueue.policy,
     sendQueueMessages: sendQueue.messages,
     sendQueueBytes: sendQueue.bytes,
@@ -54,7 +54,7 @@ export function readOptions(
     stableAfter: retry.stableAfter,
   };
   return {
-    ...sessionOptions(),
+    ...sessionOptions({ client }),
     maxPayload,
     echo: true,
     sendPolicy: 'error',
@@ -62,7 +62,6 @@ export function readOptions(
     logger: CONSOLE,
     ...merged<object>(flat, {}),
     renewable: !token,
-    clientVersion: VERSION,
     socketUrl,
     httpUrl,
     httpDerived: restUrl === undefined && !/^\s*http/i.test(String(url)),

@@ -1,6 +1,7 @@
 /** Settings of a session. Times in milliseconds, sizes in bytes. */
 
 import { CLIENT, type ClientDefaults } from '../generated/defaults.js';
+import type { ClientInfo } from '../generated/wire.js';
 
 /** `auto` starts with a WebSocket and falls back to SSE. */
 export type TransportChoice = 'auto' | 'websocket' | 'sse';
@@ -11,11 +12,7 @@ export interface SessionOptions {
   readonly renewable: boolean;
   readonly transport: TransportChoice;
   /** Sent to the server in `auth`. */
-  readonly clientName: string;
-  /** Sent in `auth`. */
-  readonly clientVersion: string | undefined;
-  /** Sent in `auth`. */
-  readonly clientLang: string | undefined;
+  readonly client: ClientInfo;
   readonly fetchTimeout: number;
   readonly openTimeout: number;
   readonly closeTimeout: number;
@@ -46,14 +43,11 @@ export interface SessionOptions {
 
 /** @internal All settings: the given ones, and defaults for the rest. */
 export function sessionOptions(
-  given: Partial<SessionOptions> = {},
+  given: Partial<SessionOptions> & Pick<SessionOptions, 'client'>,
 ): SessionOptions & ClientDefaults {
   return {
     renewable: true,
     transport: 'auto',
-    clientName: '@hanzoai/pubsub',
-    clientVersion: undefined,
-    clientLang: 'typescript',
     ...CLIENT,
     ...given,
   };

@@ -90,8 +90,7 @@ export function drawProfile(random: Random): Profile {
     deniesNow: random.pick([0, 0, 100]),
     acks: random.chance(900),
     options: sessionOptions({
-      clientName: 'simulation',
-      clientLang: undefined,
+      client: { name: 'simulation' },
       renewable: true,
       transport: random.pick(['auto', 'auto', 'websocket'] as const),
       heldMessages: random.pick([3, 10_000]),

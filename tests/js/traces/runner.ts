@@ -62,5 +62,5 @@ function options(given: Readonly<Record<string, unknown>>): SessionOptions {
     value,
   ]);
   const known: Partial<SessionOptions> = Object.fromEntries(named);
-  return sessionOptions({ clientName: 'trace', clientLang: undefined, ...known });
+  return sessionOptions({ client: { name: 'trace' }, ...known });
 }
