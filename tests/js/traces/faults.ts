@@ -121,7 +121,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'ref === undefined && CODES.get(code)?.close !== undefined',
     'false',
   ),
-  'a close code has no name': replaced('causes.ts', 'close && close === closeCode', 'false'),
+  'a close code has no name': replaced('causes.ts', 'close && close === given', 'false'),
   'the expiry of a token is read with the wrong clock': replaced('peer.ts', 'end - now', 'end'),
   'the publish budget leaves no reserve': replaced(
     'peer.ts',
