@@ -40,5 +40,5 @@ export function withoutWords(source) {
     .replace(MESSAGE, (all) => `message: ''${lines(all)}`)
     .replace(REASON, (all) => `reason: ''${lines(all)}`)
     .replace(GIVEN_UP, (all, call) => `${call}''${lines(all.slice(call.length))}`)
-    .replace(CHECK, (all, call, field) => `${call}(${field}, ''${lines(all)})`);
+    .replace(CHECK, (all, call, field) => `${call}(${field}${lines(all)})`);
 }

@@ -1,6 +1,5 @@
 /** Subscriptions with `types` or own presence: loaded with the first of them. */
 
-import { DEVELOPMENT } from '../build.js';
 import type { Outcome } from '../session/ports.js';
 import type { Session } from '../session/session.js';
 import { checkFlag, invalid, kind } from '../settings/checks.js';
@@ -12,12 +11,6 @@ import type { Filter, Inbox } from './inbox.js';
 import type { Listeners } from './listeners.js';
 import { checkPresence } from './refusals.js';
 import { rejected } from './rejected.js';
-
-const TYPES = DEVELOPMENT ? 'Pass message types of 1 to 128 characters.' : '';
-const PRESENCE = DEVELOPMENT
-  ? 'Pass true, false, or an object of what members see of this client.'
-  : '';
-const NAMED = DEVELOPMENT ? 'Give a topic by its name: only its subscribers are members.' : '';
 
 /** Maximum topics with a position while messages wait. */
 const SKIPPED = 100_000;
@@ -88,16 +81,29 @@ class TypeFilter implements Filter {
 
 function checkTypes(types: unknown): ReadonlySet<string> {
   if (!isSome(types, PATTERNS_MAX, (type) => isText(type, 1, 128))) {
-    const empty = Array.isArray(types) && !types.length;
-    throw invalid('types', empty ? 'is empty' : `is ${kind(types)}`, TYPES);
+    throw invalid(
+      'types',
+      `is ${Array.isArray(types) && !types.length ? 'empty' : kind(types)}`,
+      'Pass message types of 1 to 128 characters.',
+    );
   }
   return new Set(types as readonly string[]);
 }
 
 function checkOwn(presence: object | null, topics: readonly string[]): JsonObject {
-  if (!isObject(presence)) throw invalid('presence', `is ${kind(presence)}`, PRESENCE);
+  if (!isObject(presence)) {
+    throw invalid(
+      'presence',
+      `is ${kind(presence)}`,
+      'Pass true, false, or an object of what members see of this client.',
+    );
+  }
   if (topics.every(isWildcard)) {
-    throw invalid('presence', 'is an object, and every topic has a wildcard', NAMED);
+    throw invalid(
+      'presence',
+      'is an object, and every topic has a wildcard',
+      'Give a topic by its name: only its subscribers are members.',
+    );
   }
   return presence;
 }
