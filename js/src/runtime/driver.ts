@@ -334,8 +334,7 @@ export class Driver implements Ports, Owner {
 
   /** A unique number of this client. */
   number(): number {
-    this._numbers += 1;
-    return this._numbers;
+    return ++this._numbers;
   }
 
   /** Timeout of an operation in milliseconds. */

@@ -30,8 +30,8 @@ export class IdMaker {
     private readonly _random: (count: number) => Uint8Array = systemRandom,
   ) {}
 
-  /** 26 characters, greater than every earlier id of this object. */
-  ulid(): string {
+  /** Create an id, greater than every earlier one of this object. */
+  messageId(): string {
     const now = Math.max(0, Math.floor(this._wallMs()));
     let at = TIME_DIGITS + RANDOM_DIGITS - 1;
     while (this._text[at] === GREATEST) at -= 1;
@@ -43,12 +43,7 @@ export class IdMaker {
       const next = ALPHABET.indexOf(this._text.charAt(at)) + 1;
       this._text = (this._text.slice(0, at) + ALPHABET[next]).padEnd(this._text.length, '0');
     }
-    return this._text;
-  }
-
-  /** Create a message id, `msg_` and a ULID. */
-  messageId(): string {
-    return `msg_${this.ulid()}`;
+    return `msg_${this._text}`;
   }
 
   private _renew(now: number): void {
@@ -62,10 +57,9 @@ export class IdMaker {
   }
 }
 
-let maker: IdMaker | undefined;
+const maker = /* @__PURE__ */ new IdMaker();
 
 /** Create a message id, `msg_` and a ULID. */
 export function messageId(): string {
-  maker ??= new IdMaker();
   return maker.messageId();
 }
