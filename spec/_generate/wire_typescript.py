@@ -84,10 +84,10 @@ def _module(
             out += _guarded(name, schema, definitions)
         else:
             out += [f"export type {name} = {_type(schema)};", ""]
-            test = _TOPICS.get(name) or _test(schema, definitions)
-            # Names that are already correct are exported again.
-            again = f"export {{ {test} }};" if test == f"is{name}" else ""
-            out += [again or f"{_doc(name)}\nexport const is{name}: Test = {test};"]
+            if test := _TOPICS.get(name):
+                # Names that are already correct are exported again.
+                again = f"export {{ {test} }};" if test == f"is{name}" else ""
+                out += [again or f"{_doc(name)}\nexport const is{name}: Test = {test};"]
         out.append("")
     body = "\n".join(out)
     tools = ["type Guard", "isCount", "isObject", "isSome", "isText", "type JsonObject", "shape"]
@@ -136,7 +136,7 @@ def _interface(name: str, schema: Schema) -> list[str]:
 def _guarded(name: str, schema: Schema, definitions: dict[str, Schema]) -> list[str]:
     """An interface and its guard."""
     guard = (
-        _function(name, schema)
+        _function(name, schema, definitions)
         if name in _HOT
         else [f"export const is{name}: Guard<{name}> = {_shape(schema, definitions)};"]
     )
@@ -155,11 +155,11 @@ def _shape(schema: Schema, definitions: dict[str, Schema], tag: str = "") -> str
     return f"/* @__PURE__ */ shape({', '.join([single(' '.join(fields)), *others])})"
 
 
-def _function(name: str, schema: Schema) -> list[str]:
+def _function(name: str, schema: Schema, definitions: dict[str, Schema]) -> list[str]:
     """A guard as code."""
     tests = list[str]()
     for key, field in schema["properties"].items():
-        test = _code(field, key)
+        test = _code(field, key, definitions)
         tests.append(
             test if key in schema["required"] else f"({key} === undefined || {test})",
         )
@@ -172,13 +172,18 @@ def _function(name: str, schema: Schema) -> list[str]:
     ]
 
 
-def _code(schema: Schema, value: str) -> str:
+def _code(schema: Schema, value: str, definitions: dict[str, Schema]) -> str:
     if "$ref" in schema:
-        return f"is{_name(schema)}({value})"
+        name = _name(schema)
+        is_plain = name not in _TOPICS and definitions[name].get("type") != "object"
+        return _code(definitions[name], value, definitions) if is_plain else f"is{name}({value})"
     match schema.get("type"):
         case "string" if _lengths(schema) == (0, None):
             return f"typeof {value} === 'string'"
-        case "integer" if "maximum" not in schema:
+        case "string" if "pattern" not in schema:
+            least, most = _lengths(schema)
+            return f"isText({value}, {least}, {most or 'Infinity'})"
+        case "integer" if schema["minimum"] == 0 and schema.get("maximum", _SAFE) == _SAFE:
             return f"isCount({value})"
         case "object":
             return f"isObject({value})"

@@ -27,20 +27,11 @@ export const isTopicPattern: Test = isPattern;
 /** Unix epoch, milliseconds. */
 export type Timestamp = number;
 
-/** Whether a value read from JSON is a Timestamp. */
-export const isTimestamp: Test = (value) => isCount(value);
-
 /** Position of a message in the log of its topic: contiguous, +1 per message. A new log starts at its Unix milliseconds x 1000. At most 2^53-1. */
 export type Seq = number;
 
-/** Whether a value read from JSON is a Seq. */
-export const isSeq: Test = (value) => isCount(value);
-
 /** Unique message id, recommended `msg_` and a ULID. */
 export type MessageId = string;
-
-/** Whether a value read from JSON is a MessageId. */
-export const isMessageId: Test = (value) => isText(value, 1, 128);
 
 /** Error code. Later servers may send other codes; `spec/errors.yaml` has meanings and remedies. */
 export type ErrorCode =
@@ -67,9 +58,6 @@ export type ErrorCode =
   | 'going_away'
   | 'internal'
   | (string & {});
-
-/** Whether a value read from JSON is an ErrorCode. */
-export const isErrorCode: Test = (value) => typeof value === 'string';
 
 /** Identity of the publisher, set by the server. */
 export interface Sender {
@@ -108,14 +96,14 @@ export function isEnvelope(value: unknown): value is Envelope {
   if (!isObject(value)) return false;
   const { id, topic, type, data, sender, timestamp, ttl, seq, meta } = value;
   return (
-    isMessageId(id) &&
+    isText(id, 1, 128) &&
     isTopic(topic) &&
     typeof type === 'string' &&
     data !== undefined &&
     (sender === undefined || isSender(sender)) &&
-    isTimestamp(timestamp) &&
+    isCount(timestamp) &&
     (ttl === undefined || isCount(ttl)) &&
-    (seq === undefined || isSeq(seq)) &&
+    (seq === undefined || isCount(seq)) &&
     (meta === undefined || isObject(meta))
   );
 }
