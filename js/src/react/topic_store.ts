@@ -259,8 +259,7 @@ export function createStore(
       return state;
     },
     use(wish, changed) {
-      const listener = (): void => changed();
-      listeners.add(listener);
+      const leave = attach(listeners, () => changed());
       keep();
       if (wish) {
         first ??= wish;
@@ -270,7 +269,7 @@ export function createStore(
       }
       queueMicrotask(begin);
       return () => {
-        listeners.delete(listener);
+        leave();
         if (listeners.size) return;
         keep = pace.later(LINGER, () => {
           over.abort();
@@ -279,16 +278,8 @@ export function createStore(
       };
     },
     send: (message, options) => pending.send(message, options),
-    hear(listener) {
-      const hearer = (message: Message): void => listener(message);
-      hearers.add(hearer);
-      return () => hearers.delete(hearer);
-    },
-    drawn(listener) {
-      const drawer = (): void => listener();
-      drawers.add(drawer);
-      return () => drawers.delete(drawer);
-    },
+    hear: (listener) => attach(hearers, (message) => listener(message)),
+    drawn: (listener) => attach(drawers, () => listener()),
     get held() {
       return [...state.messages, ...arrived];
     },
@@ -300,6 +291,12 @@ export function createStore(
       for (const part of parts) void subscribe(part);
     },
   };
+}
+
+/** Add a new function to a set; returns a function that removes it. */
+function attach<Listener>(listeners: Set<Listener>, listener: Listener): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
 }
 
 /** The error of a client's last failure, if it is about the token. */
