@@ -45,28 +45,20 @@ class PublishFrames:
             raise ServiceError(
                 "invalid_frame", f"a batch has at most {most} messages", field="messages"
             )
-        unanswered = self.unanswered
-        answered = waiting = False
-
-        def done(results: Sequence[Published | ServiceError]) -> None:
-            nonlocal answered
-            answered = True
-            if waiting:
-                unanswered.end(done)
-            self._answer(connection, asked, results)
-
+        answer = _Answer(self, connection, asked)
         waits = asked.ref is not None
-        self._publishing.publish(identity, asked.items, connection, done, asked=waits)
-        if not answered:
-            waiting = True
-            unanswered.begin(done)
+        self._publishing.publish(identity, asked.items, connection, answer, asked=waits)
+        if not answer.given:
+            answer.waiting = True
+            self.unanswered.begin(answer)
 
-    def _answer(
+    def answer(
         self,
         connection: Connection,
         asked: PublishRequest,
         results: Sequence[Published | ServiceError],
     ) -> None:
+        """Send the results of a request to its connection."""
         ref = asked.ref
         if asked.batch and ref is not None:
             frame = {
@@ -88,6 +80,31 @@ class PublishFrames:
         elif ref is not None:
             frame = {"type": "published", **_result(result), "ref": ref}
             self._core.send(connection, frame)
+
+
+class _Answer:
+    """The answer to one request, called with its results.
+
+    A closure that removes itself from `unanswered` would be a reference cycle, which costs a
+    garbage collection per some dozens of publishes.
+    """
+
+    __slots__ = ("_asked", "_connection", "_frames", "given", "waiting")
+
+    def __init__(
+        self, frames: PublishFrames, connection: Connection, asked: PublishRequest
+    ) -> None:
+        self._frames = frames
+        self._connection = connection
+        self._asked = asked
+        self.given = False
+        self.waiting = False
+
+    def __call__(self, results: Sequence[Published | ServiceError]) -> None:
+        self.given = True
+        if self.waiting:
+            self._frames.unanswered.end(self)
+        self._frames.answer(self._connection, self._asked, results)
 
 
 def _result(result: Published | ServiceError) -> dict[str, object]:
