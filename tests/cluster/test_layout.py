@@ -11,6 +11,9 @@ import pytest
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.redis import opening
+from pubsub_server.backplanes.redis.layout import split
+from pubsub_server.shared.envelopes import envelope
+from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 
@@ -19,6 +22,22 @@ if TYPE_CHECKING:
 
 BOUND = 60
 KEY = "hanzo-pubsub:{0}:layout"
+
+
+@pytest.mark.parametrize("ttl", [None, 5])
+@pytest.mark.parametrize("meta", [None, b'{"a":1}'])
+@pytest.mark.parametrize("text", ["plain", 'quoted","data":0,', "\u00fc\\"])
+def test_the_parts_of_an_envelope_around_its_numbers_are_those_of_the_encoded_message(
+    text: str, meta: bytes | None, ttl: int | None
+) -> None:
+    sender = ("user", text)
+    draft = Draft("demo.x", text, b'{"data":0,"x":"y"}', ttl, None, meta)
+    parts = split(draft, text, sender)
+    for number in (None, 12):
+        position = b"" if number is None else b',"seq":%d' % number
+        joined = parts.head + b"77" + parts.middle + position + parts.tail
+        assert joined == envelope(draft, text, 77, number, sender)
+        assert parts.size == len(envelope(draft, text, 0, None, sender)) - 1
 
 
 async def test_a_node_with_another_number_of_shards_does_not_start(store: Store) -> None:

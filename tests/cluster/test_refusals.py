@@ -157,5 +157,5 @@ async def test_what_a_node_runs_in_redis_is_read_before_an_upgrade_may_replace_i
     store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
-        monkeypatch.setattr(link, "FOLDER", tmp_path)
+        monkeypatch.setattr(link, "SCRIPTS", tmp_path)
         assert (await publish(node)).status_code == 201

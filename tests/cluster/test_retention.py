@@ -111,6 +111,20 @@ async def test_evicted_ids_of_retained_messages_are_still_known(store: Store, ha
             assert (two.duplicate, two.seq) == (True, one.seq)
 
 
+async def test_evicted_ids_are_known_although_messages_with_new_ids_follow(store: Store) -> None:
+    settings: dict[str, object] = {"redis_url": store.url, "redis_shards": 1}
+    async with asyncio.timeout(BOUND), running_server(**settings) as node, store.client() as redis:
+        (first,) = await send(node, drafts(0, 1))
+        assert isinstance(first, Published)
+        await redis.delete("hanzo-pubsub:{0}:i")
+        # The other topic starts the ids again, and the script looks up no id that the node created.
+        await send(node, drafts(0, 1, "demo.y"))
+        await send(node, [Draft("demo.x", "row", b"1", None, None, None)])
+        (again,) = await send(node, drafts(0, 1))
+        assert isinstance(again, Published)
+        assert (again.duplicate, again.seq) == (True, first.seq)
+
+
 @pytest.mark.parametrize("evicted", [False, True])
 async def test_an_id_of_one_sender_is_free_for_another_on_every_node(
     store: Store, evicted: bool
@@ -145,6 +159,51 @@ async def test_an_id_of_one_sender_is_free_for_another_on_every_node(
             (other,) = await send(two, drafts(0, 1, data=1), "alice")
             assert isinstance(other, ServiceError)
             assert other.code == "conflict"
+
+
+async def test_an_id_that_the_node_created_is_known_afterwards(store: Store) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        for _ in range(2):
+            (first,) = await send(node, [Draft("demo.x", "row", b"1", None, None, None)])
+            assert isinstance(first, Published)
+            (again,) = await send(node, [Draft("demo.x", "row", b"1", None, first.id, None)])
+            assert isinstance(again, Published)
+            assert (again.duplicate, again.seq) == (True, first.seq)
+
+
+@pytest.mark.parametrize("trimmed_by", ["number", "age"])
+async def test_a_page_is_truncated_only_if_a_message_newer_than_its_start_was_trimmed(
+    store: Store, trimmed_by: str
+) -> None:
+    settings: dict[str, object] = {"redis_url": store.url, "history_max_messages": 3}
+    ttl = None if trimmed_by == "number" else 1
+    async with asyncio.timeout(BOUND), running_server(**settings) as node:
+        backplane = node.hub.core.backplane
+        times: list[int] = []
+        while len(times) < (5 if ttl is None else 2):
+            (sent,) = await send(node, [Draft("demo.x", "row", b"1", ttl, None, None)])
+            assert isinstance(sent, Published)
+            if not times or sent.timestamp > times[-1]:
+                times.append(sent.timestamp)
+
+        async def page(since: int) -> tuple[int, bool]:
+            found = await backplane.logs.page(
+                "demo.x", since=since, before=None, after=None, limit=10
+            )
+            return len(found.messages), found.truncated
+
+        if ttl is not None:
+            await until(lambda: page(times[-1] - 1), (0, True))
+            await backplane.logs.positions(["demo.x"], None, hear=())
+            assert await page(times[-1] - 1) == (0, True)
+            (last,) = await send(node, [Draft("demo.x", "row", b"1", None, None, None)])
+            assert isinstance(last, Published)
+            times.append(last.timestamp)
+            assert [await page(since) for since in times[1:]] == [(1, False), (0, False)]
+            assert await page(times[1] - 1) == (1, True)
+            return
+        assert await page(times[1] - 1) == (3, True)
+        assert [await page(since) for since in times[1:3]] == [(3, False), (2, False)]
 
 
 async def test_ids_are_forgotten_when_their_time_is_over(store: Store) -> None:
@@ -265,9 +324,10 @@ async def test_a_page_says_whether_a_position_up_to_its_end_is_missing(
 async def numbering(redis: Any, *, ahead: int = 0) -> tuple[float, ...]:
     """Return start, position, newest time, time of the loss, and lineage of `demo.x`."""
     key = "hanzo-pubsub:{0}:s:demo.x"
-    start, lost, of, last, latest = unpack("<5d", await redis.get(key))
+    start, lost, of, gathered, last, latest = unpack("<6d", await redis.get(key))
     if ahead:
-        await redis.set(key, pack("<5d", start, lost, of, last, latest + ahead), keepttl=True)
+        state = pack("<6d", start, lost, of, gathered, last, latest + ahead)
+        await redis.set(key, state, keepttl=True)
     return start, last, latest + ahead, lost, of
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
-from struct import unpack
+from struct import unpack, unpack_from
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -36,6 +36,7 @@ class Store:
         self.asked = asyncio.Event()
         self.failures: list[tuple[str, Exception]] = []
         self.taken: list[str] = []
+        self.messages: list[bytes] = []
         self.answer = b"n"
 
     def connection(self, key: str) -> object | None:
@@ -52,6 +53,7 @@ class Store:
         self.asked.set()
         if self.away:
             raise RedisConnectionError
+        self.messages += arguments[1:]
         ids = [each.rpartition(b"demo.x")[2].decode() for each in arguments[1:]]
         self.taken += ids
         return [PLACE.pack(self.answer, len(self.taken), 1) for _ in ids]
@@ -72,6 +74,7 @@ class Open(Store):
     def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
         self.done = done
         self.checks.append(unpack("<dddd", arguments[0])[3] == 1)
+        self.messages += arguments[1:]
         self.asked.set()
         return True
 
@@ -320,6 +323,32 @@ async def test_the_lineage_of_a_shard_is_checked_on_each_new_connection_and_now_
         assert [await publish_one(n) for n in range(3, 5)] == [True, False]
         store.opened = object()
         assert [await publish_one(n) for n in range(5, 7)] == [True, False]
+        await lane.close()
+
+
+async def test_an_id_that_the_node_created_is_looked_up_only_if_a_call_may_have_published_it(
+    tasks: Tasks,
+) -> None:
+    store = Open()
+    store.away = False
+    lane = lane_to(store, Load(), tasks)
+    looked_up: list[bool] = []
+
+    async def publish_one(created: Item, failure: Exception | None = None) -> None:
+        store.asked.clear()
+        answer = publish(lane, [created])
+        await store.asked.wait()
+        store.done([NEW] if failure is None else failure)
+        await answer
+        looked_up.extend(unpack_from("<H?", message)[1] for message in store.messages)
+        store.messages.clear()
+
+    async with asyncio.timeout(PATIENCE):
+        await publish_one(item("id1", "ana"))
+        await publish_one(replace(item("id2", "ana"), fresh=True))
+        assert looked_up == [True, False]
+        await publish_one(replace(item("id3", "ana"), fresh=True), RedisConnectionError("lost"))
+        assert looked_up[2:] == [False, True]
         await lane.close()
 
 

@@ -240,7 +240,8 @@ class RedisBackplane:
             track = self._tracks.get(draft.topic)
             floor = (track and track.last) or 0
             ttl = -1 if draft.ttl is None else draft.ttl * 1000
-            items.append(Item(draft.topic, id, own, ttl, split(draft, id, sender), floor))
+            parts = split(draft, id, sender)
+            items.append(Item(draft.topic, id, own, ttl, parts, floor, fresh=not draft.id))
         self._writer.publish(items, done, origin if repeats else None)
 
     def _take_members(self, payload: bytes) -> None:

@@ -6,20 +6,24 @@ Each shard has one hash tag, so that a cluster keeps its keys together.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from hashlib import blake2b, sha1
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal
 from zlib import crc32
 
+import msgspec
+import orjson
+
 from pubsub_server.backplane import Entry
 from pubsub_server.shared.envelopes import envelope
+from pubsub_server.shared.requests import Draft
 from pubsub_server.shared.roster import MemberChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from pubsub_server.backplanes.retention import Keep
-    from pubsub_server.shared.requests import Draft
 
 VERSION: Final = 3
 """Version of the names and formats of the keys; nodes with different versions cannot share them."""
@@ -113,7 +117,9 @@ class Layout:
 
 MARK_BYTES: Final = 12
 KEY_BYTES: Final = 10
-_MESSAGE: Final = Struct(f"<Hddd{MARK_BYTES}s{KEY_BYTES}s")
+KNOWN: Final = 10_000
+"""Maximum topics and senders of which parts of the envelope are cached."""
+_MESSAGE: Final = Struct(f"<HBddd{MARK_BYTES}s{KEY_BYTES}s")
 _SIZES: Final = Struct("<dHHIHI")
 _RECORD: Final = Struct("<cddddHHIHI")
 PLACE: Final = Struct("<cdd")
@@ -127,11 +133,9 @@ _CHANGES: Final[dict[bytes, Literal["join", "leave", "update", "move"]]] = {
     b"pu": "update",
     b"pm": "move",
 }
-_STAMP: Final = b',"timestamp":0'
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(msgspec.Struct, gc=False):
     """An envelope without the two numbers that the store assigns.
 
     Attributes:
@@ -161,6 +165,7 @@ class Item:
             all.
         parts: Its envelope.
         floor: The highest position of the topic that this node knows; 0 for none.
+        fresh: Whether this node has created the id, so that no earlier message has it.
         tried: Whether an earlier call may have published it.
     """
 
@@ -170,21 +175,28 @@ class Item:
     ttl: int
     parts: Parts
     floor: int
+    fresh: bool = False
     tried: bool = False
 
 
 def split(draft: Draft, id: str, sender: tuple[str, str]) -> Parts:
     """Split the envelope of a publication where the store inserts its numbers."""
-    whole = envelope(draft, id, 0, None, sender)
-    meta = b"" if draft.meta is None else b',"meta":' + draft.meta
-    end = len(whole) - 1 - len(meta)
-    ttl = b"" if draft.ttl is None else b',"ttl":%d' % draft.ttl
-    stamp = end - len(ttl) - len(_STAMP)
-    if whole[stamp : stamp + len(_STAMP)] != _STAMP:
-        raise AssertionError("the envelope has its timestamp elsewhere")
-    head = whole[: stamp + len(_STAMP) - 1]
-    print = blake2b(whole, digest_size=MARK_BYTES).digest()
-    return Parts(head, ttl, meta + b"}", print, len(whole))
+    before, after = _around_data(draft.topic, draft.type, sender)
+    head = b'{"id":%b%b%b%b' % (orjson.dumps(id), before, draft.data, after)
+    middle = b"" if draft.ttl is None else b',"ttl":%d' % draft.ttl
+    tail = b"}" if draft.meta is None else b',"meta":%b}' % draft.meta
+    hashed = blake2b(head, digest_size=MARK_BYTES)
+    hashed.update(middle + tail)
+    return Parts(head, middle, tail, hashed.digest(), len(head) + len(middle) + len(tail))
+
+
+@lru_cache(maxsize=KNOWN)
+def _around_data(topic: str, type: str, sender: tuple[str, str]) -> tuple[bytes, bytes]:
+    """The envelope between id and data, and between data and timestamp."""
+    draft = Draft(topic, type, b"0", None, None, None)
+    whole = envelope(draft, "", 0, None, sender)
+    data = whole.index(b',"data":0,') + len(b',"data":')
+    return whole[len(b'{"id":""') : data], whole[data + 1 : -len(b"0}")]
 
 
 def pack_message(item: Item, index: int, keep: Keep) -> bytes:
@@ -207,7 +219,9 @@ def pack_message(item: Item, index: int, keep: Keep) -> bytes:
     size = len(topic)
     return b"".join(
         (
-            _MESSAGE.pack(index, age, ttl, item.floor, parts.fingerprint, key),
+            _MESSAGE.pack(
+                index, item.tried or not item.fresh, age, ttl, item.floor, parts.fingerprint, key
+            ),
             len(kept).to_bytes(1, "little"),
             kept,
             size.to_bytes(2, "little"),
@@ -231,7 +245,7 @@ def unpack(payload: bytes) -> Iterator[Entry]:
     """The messages of one payload of a channel, or of one entry of a log.
 
     Raises:
-        ValueError: It does not have the format of `shared.lua`.
+        ValueError: It does not have the format of `logs.lua`.
     """
     at, end = 0, len(payload)
     while at < end:

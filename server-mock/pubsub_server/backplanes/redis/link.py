@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from hashlib import sha1
 from pathlib import Path
 from time import perf_counter
@@ -29,13 +30,10 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplanes.redis.wire import Done, Wire
 
-FOLDER: Final = Path(__file__).parent
+SCRIPTS: Final = Path(__file__).with_name("scripts")
 REDIRECTIONS: Final = 3
-SHARED: Final = "shared.lua"
-CHANGES: Final = "changes.lua"
-CHANGING: Final = frozenset(("members.lua", "revoke.lua"))
-"""Scripts that need `changes.lua`."""
 
+_INCLUDE: Final = re.compile(r"^ *-- include (\S+)$", re.MULTILINE)
 _LOG: Final = logging.getLogger("pubsub_server.backplanes.redis")
 
 _T = TypeVar("_T")
@@ -44,20 +42,18 @@ Argument = str | bytes | int
 
 
 class _Script:
-    """A script with its shared part; called by digest, sent again if Redis does not know it.
+    """A script; called by digest, sent again if Redis does not know it.
 
     Args:
-        name: Name of its file.
+        path: Its file. A line `-- include NAME` stands for a file of `parts`.
         durable: See `Link`.
 
     Attributes:
         digest: SHA-1 of its text.
     """
 
-    def __init__(self, name: str, *, durable: bool) -> None:
-        files = (SHARED, CHANGES, name) if name in CHANGING else (SHARED, name)
-        parts = (FOLDER.joinpath(each).read_text(encoding="utf-8") for each in files)
-        self._source = "".join((f"local DURABLE = {str(durable).lower()}\n", *parts))
+    def __init__(self, path: Path, *, durable: bool) -> None:
+        self._source = f"local DURABLE = {str(durable).lower()}\n{_text(path)}"
         self.digest = sha1(self._source.encode(), usedforsecurity=False).hexdigest()
 
     async def call(
@@ -69,6 +65,12 @@ class _Script:
             return await run("EVALSHA", self.digest, len(keys), *keys, *arguments)
         except NoScriptError:
             return await run("EVAL", self._source, len(keys), *keys, *arguments)
+
+
+def _text(path: Path) -> str:
+    """The text of a script with its parts."""
+    text = path.read_text(encoding="utf-8")
+    return _INCLUDE.sub(lambda found: _text(SCRIPTS / "parts" / found[1]), text)
 
 
 class Link:
@@ -95,9 +97,7 @@ class Link:
         # Read all scripts now: later, file descriptors may be exhausted or an upgrade may have
         # replaced the files.
         self._scripts = {
-            path.name: _Script(path.name, durable=durable)
-            for path in FOLDER.glob("*.lua")
-            if path.name not in (SHARED, CHANGES)
+            path.name: _Script(path, durable=durable) for path in SCRIPTS.glob("*.lua")
         }
         self._servers: One | Slots = Slots(url) if cluster else One(url)
 

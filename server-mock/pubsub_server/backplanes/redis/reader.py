@@ -24,7 +24,7 @@ CLOCKS_MS: Final = 60_000
 READ_TOPICS: Final = 100
 """Maximum topics of one call."""
 LEAP: Final = 1_000
-"""As in `shared.lua`: the minimum distance between two numberings of a topic."""
+"""As in `logs.lua`: the minimum distance between two numberings of a topic."""
 STARTS: Final = 100_000
 """Maximum topics without a log, on all shards, whose first position is remembered."""
 

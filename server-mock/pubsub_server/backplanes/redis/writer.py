@@ -192,7 +192,7 @@ class _Join:
 class _Lineage:
     """The shards whose lineage was checked on one connection.
 
-    `shared.lua` compares it with the replication id of the server. While this id is the same, all
+    `lineage.lua` compares it with the replication id of the server. While this id is the same, all
     checks on this connection remain valid.
     """
 
@@ -326,7 +326,10 @@ class Lane:
             _tried(groups, answer)
             self._tasks.spawn(self._try(list(groups), answer))
             return
-        self._loop.call_soon(self._next)
+        if self._waiting:
+            self._loop.call_soon(self._next)
+        else:
+            self._idle.set()
         try:
             replication_id = _settle_all(groups, answer)
             if replication_id is not None:

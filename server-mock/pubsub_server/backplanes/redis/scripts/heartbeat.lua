@@ -4,6 +4,9 @@
 -- ARGV: the node, ms without a heartbeat after which a lease expires, `new` for the first heartbeat
 -- Returns `late` if the lease of this node has expired or is unknown, otherwise `ok`; the time in ms;
 -- and the nodes whose leases have expired.
+
+-- include clock.lua
+
 local nodes, node, timeout = KEYS[1], ARGV[1], tonumber(ARGV[2])
 
 local last = redis.call('ZSCORE', nodes, node)

@@ -1,4 +1,4 @@
--- Functions of the scripts that change members; `link` inserts them after `shared.lua`.
+-- include channels.lua
 
 -- Announce that a member of a topic joined, changed, moved or left.
 local function queue_change(base, change, topic, client, id, body)

@@ -3,6 +3,9 @@
 -- KEYS: the bucket
 -- ARGV: tokens per second, maximum tokens, requested tokens
 -- Returns the granted tokens, and the ms until the next token (0 if all are granted).
+
+-- include clock.lua
+
 local rate, most, wanted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local level = most
 local found = redis.call('GET', KEYS[1])

@@ -15,6 +15,10 @@
 -- Returns `dead` if the lease of the node was revoked. Otherwise returns `ok`, and for each operation
 -- `n` joined, `k REST` already a member with this data, `u` changed, `l REST` left, `f` the topic is
 -- full, `o` another node holds the member, or `-` nothing changed.
+
+-- include clock.lua
+-- include changes.lua
+
 local node, most, remember = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 for _, base in ipairs(KEYS) do
   if redis.call('ZSCORE', base .. ':d', node) then return { 'dead' } end

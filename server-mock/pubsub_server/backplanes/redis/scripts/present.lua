@@ -3,6 +3,9 @@
 -- KEYS: one prefix with the hash tag of a shard
 -- ARGV: topics
 -- Returns the time in microseconds, then the members of each topic: client id, node and presence data.
+
+-- include clock.lua
+
 local answers = { whole(exactly) }
 for _, topic in ipairs(ARGV) do
   answers[#answers + 1] = redis.call('HGETALL', KEYS[1] .. ':p:' .. topic)

@@ -6,6 +6,9 @@
 --   (-1: no maximum)
 -- Returns `dead` if the lease of the node was revoked. Otherwise returns `ok`, and for each counter
 -- its sum, or -1 if the sum would exceed the maximum; then nothing was changed.
+
+-- include clock.lua
+
 local node, former = ARGV[1], ARGV[2]
 for _, base in ipairs(KEYS) do
   if redis.call('ZSCORE', base .. ':d', node) then return { 'dead' } end

@@ -11,11 +11,24 @@
 -- For `since`, a topic without a log is `0 0 0 LOST` if Redis has evicted keys: its log may be among
 -- them. Except for `after`, a topic without a log gets the first position of its future log; LAST is
 -- the position before it.
+
+-- include clock.lua
+-- include logs.lua
+-- include lineage.lua
+
 local base, remembered = KEYS[1], tonumber(ARGV[1])
 local function reversed(list)
   local turned = {}
   for index = #list, 1, -1 do turned[#turned + 1] = list[index] end
   return turned
+end
+
+-- The time of the newest trimmed message of a numbering: the oldest entry of the log has it. 0: none.
+local function trimmed_of(log, start)
+  local oldest = redis.call('XRANGE', log, '-', '+', 'COUNT', 1)[1]
+  if not oldest then return 0 end
+  local seq, _, before = struct.unpack('<ddd', oldest[2][2], 2)
+  return seq > start and before or 0
 end
 
 local unbroken, evicted = lineage(base), nil
@@ -46,7 +59,7 @@ local function marked(topic, log, state, mode, mark)
     if start then return whole(start) .. ' ' .. whole(start - 1) .. ' 0 ' .. whole(lost) end
     return lost > 0 and '0 0 0 ' .. whole(lost) or ''
   end
-  local start, lost, of, last, latest = read_state(state)
+  local start, lost, of, _, last, latest = read_state(state)
   if of ~= unbroken then lost = math.max(lost, unbroken) end
   if mode == 'since' then lost = math.max(lost, trimmed_of(log, start)) end
   if mode == 'since' and start > tonumber(mark) * 1000 and evictions() then lost = now end

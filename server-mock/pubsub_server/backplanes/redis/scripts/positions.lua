@@ -5,6 +5,10 @@
 -- Returns the time in ms, then for each topic `FIRST LAST AT` ('' without a log). FIRST is the
 -- position of the oldest retained message. AT is the position of the first message that is not older
 -- than the time (0 without a time). Both are LAST + 1 if there is no such message.
+
+-- include clock.lua
+-- include logs.lua
+
 local wanted = tonumber(ARGV[1])
 local function position(entry) return tonumber(string.match(entry[1], '^%d+')) end
 
@@ -44,7 +48,7 @@ for at = 2, #ARGV, 2 do
   local found = redis.call('GET', state)
   local answer = ''
   if found then
-    local start, lost, _, last = read_state(found)
+    local start, lost, _, _, last = read_state(found)
     local behind = last + 1
     -- The log retains messages of the former numbering, whose positions do not count here.
     local first, dead = alive(log, whole(start))

@@ -5,6 +5,10 @@
 -- ARGV: the node, maximum members and counters to remove in this call, ms for which an empty topic is
 --   remembered, ms for which a revoked id is remembered
 -- Returns the remaining number, then topic, client id and presence data of each removed member.
+
+-- include clock.lua
+-- include changes.lua
+
 local base, node, most, remember, refuse = KEYS[1], ARGV[1], ARGV[2], tonumber(ARGV[3]),
   tonumber(ARGV[4])
 
