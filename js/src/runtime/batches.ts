@@ -4,7 +4,7 @@ import { PubSubError } from '../errors.js';
 import * as batches from '../session/batches.js';
 import type { Published } from '../values.js';
 import type { Driver } from './driver.js';
-import { type Prepared, type PublishOptions, refused, send } from './publishing.js';
+import { type Prepared, type PublishOptions, refused, sendBatch } from './publishing.js';
 
 /** Maximum messages of a batch if the server does not state a limit. */
 const BATCH = 1_000;
@@ -32,7 +32,7 @@ export async function sendAll(
   const count = firstFrame(items, Math.min(most, session.context.peer?.burst || most));
   const timeout = Math.max(0, Math.round(end - driver.clock.now()));
   const limited = { ...options, timeout };
-  const results = count ? await send(driver, items.slice(0, count), limited, true, hasTurn) : [];
+  const results = count ? await sendBatch(driver, items.slice(0, count), limited, hasTurn) : [];
   const rest = items.slice(count);
   if (!rest.length) return results;
   try {

@@ -56,6 +56,7 @@ const OWN_IDS = 10_000;
 
 /** A publish or presence update without an outcome. */
 interface Unsettled {
+  readonly ref: number;
   readonly settle: (outcome: Outcome) => void;
   /** When it is given up, by the clock. */
   readonly end: number;
@@ -100,7 +101,11 @@ export class Driver implements Ports, Owner {
   /** Subscriptions that failed during a step of the session. */
   private _failed: number[] = [];
   private readonly _timers = new Map<TimerName, TimerHandle>();
-  private readonly _unsettled = new Map<number, Unsettled>();
+  /**
+   * In order. In a list, not a map: the entry that is removed is usually the first one, and the
+   * tables that a map outgrows keep settled entries alive.
+   */
+  private readonly _unsettled: Unsettled[] = [];
   /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
   private _deadline = Infinity;
   private _deadlineTimer: TimerHandle | undefined;
@@ -278,8 +283,8 @@ export class Driver implements Ports, Owner {
   }
 
   settle(ref: number, outcome: Outcome): void {
-    this._unsettled.get(ref)?.settle(outcome);
-    this._unsettled.delete(ref);
+    const place = this._unsettled.findIndex((one) => one.ref === ref);
+    if (place >= 0) this._unsettled.splice(place, 1)[0]?.settle(outcome);
   }
 
   problem({ code, message, topic, retry_after_ms: retryAfter }: Problem): void {
@@ -437,7 +442,7 @@ export class Driver implements Ports, Owner {
   /** Call into the session; the promise receives the settled outcome. */
   settled(ref: number, call: (session: Session) => void, end: number = Infinity): Promise<Outcome> {
     return new Promise((settle) => {
-      this._unsettled.set(ref, { settle, end });
+      this._unsettled.push({ ref, settle, end });
       this.perform(call);
     });
   }
@@ -486,9 +491,9 @@ export class Driver implements Ports, Owner {
         this._deadline = Infinity;
         const now = this.clock.now();
         let next = Infinity;
-        for (const [ref, one] of this._unsettled) {
-          if (one.end <= now) this._expire(ref);
-          else next = Math.min(next, one.end);
+        for (const { ref, end } of [...this._unsettled]) {
+          if (end <= now) this._expire(ref);
+          else next = Math.min(next, end);
         }
         if (next < Infinity) this._expireAt(next);
       },

@@ -8,8 +8,7 @@ import {
   type Publication,
   type PublishResult,
 } from '../generated/wire.js';
-import type { Outcome, Rejected } from '../session/ports.js';
-import type { Publish } from '../session/requests.js';
+import type { Outcome, Rejected, Unknown } from '../session/ports.js';
 import { checkCall, checkChoice, invalid, kind } from '../settings/checks.js';
 import type { Published, Via } from '../values.js';
 import { messageId } from '../wire/ids.js';
@@ -122,8 +121,11 @@ export async function publish(
     await updatePresence(driver, topic, data as JsonObject, options, PARTS.arguments);
     return published({}, one) as Published;
   }
-  const [result] = await send(driver, [one], options);
-  if (!result || result instanceof PubSubError) throw result;
+  const end = driver.clock.now() + driver.patience(options.timeout);
+  const outcome = await enter(driver, [one], options, end);
+  if (outcome.kind !== 'acked') throw (await failed(driver, [one], options, end, outcome))[0];
+  const result = published(outcome.results[0], one);
+  if (result instanceof PubSubError) throw result;
   return result;
 }
 
@@ -149,7 +151,7 @@ export async function publishMany(
   options: PublishOptions,
   batches: () => Promise<Batches>,
 ): Promise<(Published | PubSubError)[]> {
-  const { clock, maxPayload } = driver;
+  const { maxPayload } = driver;
   if (typeof Object(messages)[Symbol.iterator] !== 'function') {
     return (await driver.part(PARTS.arguments(), options)).refuseMany(messages);
   }
@@ -161,66 +163,101 @@ export async function publishMany(
     if (item) items.push(item);
     else (await driver.part(PARTS.arguments(), options)).refuseMessage(topic, message, maxPayload);
   }
-  const end = clock.now() + driver.patience(options.timeout);
+  const end = driver.clock.now() + driver.patience(options.timeout);
   const enter = (part: Batches) => part.sendAll(driver, items, options, end, true);
   return inTurn(driver, options, enter, batches());
 }
 
 /**
- * @internal Publish messages of one frame, over the connection or HTTP.
+ * @internal Publish a batch in one frame, over the connection or HTTP.
  *
- * @param batch One answer for each message.
  * @param hasTurn Resolves when earlier publishes have entered the queue.
  * @returns One result per message, in order.
  */
-export async function send(
+export async function sendBatch(
   driver: Driver,
   items: readonly Prepared[],
   options: PublishOptions,
-  batch: boolean = false,
-  hasTurn: boolean = false,
+  hasTurn: boolean,
 ): Promise<(Published | PubSubError)[]> {
-  const { signal, via, key, background } = options;
-  const { clock } = driver;
-  const patience = driver.patience(options.timeout);
-  const end = clock.now() + patience;
+  const end = driver.clock.now() + driver.patience(options.timeout);
+  const outcome = await enter(driver, items, options, end, true, hasTurn);
+  if (outcome.kind !== 'acked') return failed(driver, items, options, end, outcome);
+  return items.map((item, n) => published(outcome.results[n], item));
+}
+
+/** Publish over the connection or HTTP. */
+function enter(
+  driver: Driver,
+  items: readonly Prepared[],
+  options: PublishOptions,
+  end: number,
+  batch?: boolean,
+  hasTurn?: boolean,
+): Promise<Outcome> {
+  const { signal, via } = options;
   signal?.throwIfAborted();
   // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
   const certain = via === 'rest';
-  const limits = { timeout: patience, signal, background };
   if (certain || (via !== 'socket' && !driver.acknowledges)) {
-    const api = await driver.part(driver.http(), limits);
-    const results = await api.publish(items, limits, certain);
-    if (results) return items.map((item, n) => published(results[n], item));
+    return driver
+      .part(driver.http(), options)
+      .then((api) => api.publish(items, options, certain))
+      .then((results) =>
+        results
+          ? { kind: 'acked', results }
+          : enter(driver, items, { ...options, via: 'socket' }, end, batch, hasTurn),
+      );
   }
   driver.connect();
+  return !hasTurn && (driver.turn || lacksPolicies(driver, options))
+    ? inTurn(driver, options, () => pass(driver, items, options, end, batch))
+    : pass(driver, items, options, end, batch);
+}
+
+/** Pass messages to the session. */
+function pass(
+  driver: Driver,
+  items: readonly Prepared[],
+  { key, background, signal }: PublishOptions,
+  end: number,
+  batch: boolean | undefined,
+): Promise<Outcome> {
   const { sendPolicy: policy } = driver.options;
-  const publish: Publish = {
-    ref: driver.number(),
-    messages: items.map(({ publication }) => publication),
-    size: items.reduce((sum, { size }) => sum + size, 0),
-    policy: policy === 'block' ? 'error' : policy,
-    key,
-    batch,
-    background,
-  };
-  const enter = (): Promise<Outcome> => {
-    const waiter = policy === 'block' ? driver.backpressure : undefined;
-    return (waiter ?? driver).publish(publish, end, signal);
-  };
-  const outcome =
-    !hasTurn && (driver.turn || lacksPolicies(driver, limits))
-      ? await inTurn(driver, limits, enter)
-      : await enter();
-  if (outcome.kind === 'acked') return items.map((item, n) => published(outcome.results[n], item));
+  const blocks = policy === 'block';
+  const publisher = (blocks && driver.backpressure) || driver;
+  return publisher.publish(
+    {
+      ref: driver.number(),
+      messages: items.map(({ publication }) => publication),
+      size: items.reduce((sum, { size }) => sum + size, 0),
+      policy: blocks ? 'error' : policy,
+      key,
+      batch,
+      background,
+    },
+    end,
+    signal,
+  );
+}
+
+/** The errors of messages that were not accepted. */
+async function failed(
+  driver: Driver,
+  items: readonly Prepared[],
+  options: PublishOptions,
+  end: number,
+  outcome: Rejected | Unknown,
+): Promise<PubSubError[]> {
   if (outcome.kind === 'rejected') {
-    const isLate = outcome.code === 'timeout';
-    const message = isLate
-      ? (await driver.part(PARTS.background(), limits)).unsent(driver, patience)
-      : outcome.message;
+    let { message } = outcome;
+    if (outcome.code === 'timeout') {
+      const { unsent } = await driver.part(PARTS.background(), options);
+      message = unsent(driver, driver.patience(options.timeout));
+    }
     return items.map((item) => refused({ ...outcome, message }, item));
   }
-  const late = clock.now() >= end;
+  const late = driver.clock.now() >= end;
   const code = late ? 'timeout' : 'outcome_unknown';
   return items.map(({ id, publication: { topic } }) => {
     const message = DEVELOPMENT && late ? LATE : undefined;

@@ -25,15 +25,13 @@ export function invalid(field: string, problem = '', remedy?: string): InvalidOp
 /** Check a number in a range. */
 export function checkNumber(name: string, value: unknown, [low, high, unit]: Range): number {
   if (!DEVELOPMENT) return value as number;
-  const remedy = `Give ${unit} from ${low} to ${high}.`;
-  if (typeof value !== 'number' || Number.isNaN(value)) {
-    throw invalid(name, `is ${kind(value)}, not a number`, remedy);
-  }
-  if (value < low || value > high) throw invalid(name, 'is out of range', remedy);
-  if (unit !== 'milliseconds' && !Number.isInteger(value)) {
+  const isNumber = typeof value === 'number' && !Number.isNaN(value);
+  if (isNumber && value >= low && value <= high) {
+    if (unit === 'milliseconds' || Number.isInteger(value)) return value;
     throw invalid(name, 'is not a whole number', `Give ${unit} as a whole number.`);
   }
-  return value;
+  const problem = isNumber ? 'is out of range' : `is ${kind(value)}, not a number`;
+  throw invalid(name, problem, `Give ${unit} from ${low} to ${high}.`);
 }
 
 /** Check a waiting time: from 0 up to a day. */
