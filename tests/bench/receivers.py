@@ -75,6 +75,40 @@ async def decode_only(port: int, meter: Meter) -> None:
                 break
 
 
+async def decode_fast(port: int, meter: Meter) -> None:
+    """picows and msgspec, into structs with the fields of a message: the minimum of `speed`."""
+    from msgspec import defstruct
+    from msgspec.json import Decoder
+    from picows import WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+
+    sender = defstruct("Sender", [("type", str), ("id", str)], gc=False)
+    fields = [
+        *(("id", str), ("topic", str), ("type", str), ("data", Any), ("sender", sender)),
+        *(("timestamp", int), ("ttl", int), ("seq", int)),
+    ]
+    message = defstruct("Message", fields, gc=False)
+    frame = defstruct("Frame", [("message", message)], tag_field="type", tag="message", gc=False)
+    decode: Callable[[object], Any] = Decoder(frame).decode
+    subscribe = json.dumps({"type": "subscribe", "topics": [TOPIC]}).encode()
+
+    class Reader(WSListener):
+        def on_ws_connected(self, transport: WSTransport) -> None:
+            self.answers = 0
+            auth = json.dumps({"type": "auth", "token": "t"})
+            transport.send(WSMsgType.TEXT, auth.encode())
+
+        def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+            if self.answers == 2:
+                meter.tick(decode(frame.get_payload_as_memoryview()).message.data["index"])
+                return
+            self.answers += 1
+            if self.answers == 1:
+                transport.send(WSMsgType.TEXT, subscribe)
+
+    await ws_connect(Reader, f"ws://127.0.0.1:{port}/ws")
+    await meter.done.wait()
+
+
 async def sdk(port: int, meter: Meter, speed: Literal["on", "off"] = "off") -> None:
     from hanzoai.pubsub import PubSubClient, ReceiveQueue
 
@@ -117,6 +151,7 @@ async def centrifuge(port: int, meter: Meter) -> None:
 CONTENDERS: dict[str, tuple[str, Callable[[int, Meter], Awaitable[None]]]] = {
     "websockets, counting only": ("hip56", count_only),
     "websockets + json.loads": ("hip56", decode_only),
+    "picows + msgspec": ("hip56", decode_fast),
     "hanzoai.pubsub": ("hip56", sdk),
     "hanzoai.pubsub[speed]": ("hip56", sdk_speed),
     "nats-py + json.loads": ("nats", nats),

@@ -130,6 +130,11 @@ def _receive(room: Json) -> str:
         more = rate["hanzoai.pubsub[speed]"] / rate["hanzoai.pubsub"]
         reached = f"{met(more >= 3)}: {more:.2f}"
         verdict += f" With the extra `speed`, at least three times the rate ({reached})."
+        if bare := rate.get("picows + msgspec"):
+            verdict += (
+                " A bare loop of its two libraries, which does nothing but decode, reaches "
+                f"{bare / rate['hanzoai.pubsub']:.2f} times the rate."
+            )
     head = ["client", "CPU µs per message", "messages/s", "to counting", "to hanzoai.pubsub"]
     return (
         "### Receiving in Python\n\n"
