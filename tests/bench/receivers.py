@@ -11,7 +11,7 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tests.bench.samples import TOPIC
 
@@ -88,7 +88,7 @@ async def decode_fast(port: int, meter: Meter) -> None:
     ]
     message = defstruct("Message", fields, gc=False)
     frame = defstruct("Frame", [("message", message)], tag_field="type", tag="message", gc=False)
-    decode: Callable[[object], Any] = Decoder(frame).decode
+    decode: Callable[[memoryview], Any] = cast("Any", Decoder(frame)).decode
     subscribe = json.dumps({"type": "subscribe", "topics": [TOPIC]}).encode()
 
     class Reader(WSListener):
