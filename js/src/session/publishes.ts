@@ -45,19 +45,31 @@ export interface Entry {
   _since: number;
 }
 
-/** Entries in order, by their `ref`, with their total size. */
+/**
+ * Entries in order, with their total size.
+ *
+ * In a list, not a map: the entry that is looked up or removed is usually the first one, and the
+ * tables that a map outgrows keep settled entries alive.
+ */
 class Pile {
-  _entries: Map<string, Entry> = new Map();
+  readonly _entries: Entry[] = [];
   _messages = 0;
   _bytes = 0;
 
   _add(entry: Entry): void {
-    this._entries.set(entry._ref, entry);
+    this._entries.push(entry);
     this._weigh(entry._publish, 1);
   }
 
   _delete(entry: Entry): void {
-    if (this._entries.delete(entry._ref)) this._weigh(entry._publish, -1);
+    const place = this._entries.indexOf(entry);
+    if (place < 0) return;
+    this._entries.splice(place, 1);
+    this._weigh(entry._publish, -1);
+  }
+
+  _find(ref: string | undefined): Entry | undefined {
+    return this._entries.find(({ _ref }) => _ref === ref);
   }
 
   private _weigh({ messages, size }: Publish, sign: number): void {
@@ -69,7 +81,7 @@ class Pile {
 /** The part that drops publishes for others and selects the next one to send. */
 export interface SendPolicies {
   makeRoom(publishes: Publishes, publish: Publish): number | undefined;
-  turnOf(queue: Iterable<Entry>, credit: readonly number[]): [Entry, readonly number[]];
+  turnOf(queue: readonly Entry[], credit: readonly number[]): [Entry, readonly number[]];
 }
 
 /** The part that sends and settles several messages as one publish. */
@@ -110,21 +122,21 @@ export class Publishes {
 
   /** Number of publishes without an outcome. */
   get size(): number {
-    return this._queue._entries.size + this._flight._entries.size;
+    return this._queue._entries.length + this._flight._entries.length;
   }
 
   /** Whether a publish would have an unknown outcome if the connection dropped now. */
   get outlasts(): boolean {
     const { peer } = this._context;
     if (!peer || peer.resends) return this.size > 0;
-    return [...this._queue._entries.values()].some(({ _sent }) => !_sent);
+    return this._queue._entries.some(({ _sent }) => !_sent);
   }
 
   /** Whether one more publish fits; an empty queue accepts a publish of any size. */
   hasRoom(messages: number, size: number, pile: Pile = this._queue): boolean {
     const { sendQueueMessages, sendQueueBytes } = this._context.options;
     return (
-      !pile._entries.size ||
+      !pile._entries.length ||
       (pile._messages + messages <= sendQueueMessages && pile._bytes + size <= sendQueueBytes)
     );
   }
@@ -163,7 +175,7 @@ export class Publishes {
   /** Give up a publish whose time has passed. */
   expire(ref: number): void {
     const name = `p${ref}`;
-    const entry = this._flight._entries.get(name) ?? this._queue._entries.get(name);
+    const entry = this._flight._find(name) ?? this._queue._find(name);
     if (!entry) return;
     this._giveUp(entry, 'timeout', 'It could not be sent in time.');
     this.flush();
@@ -181,7 +193,7 @@ export class Publishes {
   /** The connection is lost: send publishes in flight again later. */
   lost(): void {
     this.paused = false;
-    const flight = [...this._flight._entries.values()];
+    const flight = [...this._flight._entries];
     for (const entry of flight) entry._doubted = true;
     this._requeue(flight);
     this._settleDoubted();
@@ -199,7 +211,7 @@ export class Publishes {
 
   /** The server answered; returns false if nothing is in flight under the `ref`. */
   published(frame: PublishedFrame): boolean {
-    const entry = this._flight._entries.get(frame.ref ?? '');
+    const entry = this._flight._find(frame.ref);
     if (!entry) return false;
     const { batch, messages } = entry._publish;
     if (batch) {
@@ -207,11 +219,11 @@ export class Publishes {
       return true;
     }
     const [result = UNANSWERED] = frame.results ?? [frame as PublishResult];
-    const { error, id = messages[0]?.id } = result;
+    const { error } = result;
     if (error?.code === RATE_LIMITED) {
       this._advance(entry, error.retry_after_ms || PAUSE);
     } else {
-      const known = error ? result : ({ ...result, id } as PublishResult);
+      const known = error || result.id ? result : { ...result, id: messages[0]?.id as string };
       this._settle(entry, { kind: 'acked', results: [known] });
       this.flush();
     }
@@ -220,8 +232,8 @@ export class Publishes {
 
   /** The server refused; returns false if nothing is in flight under the `ref`. */
   refused(frame: ErrorFrame): boolean {
-    const { code, retry_after_ms: retryAfter, ref = '' } = frame;
-    const entry = this._flight._entries.get(ref);
+    const { code, retry_after_ms: retryAfter, ref } = frame;
+    const entry = this._flight._find(ref);
     if (!entry) return false;
     if (code === RATE_LIMITED) {
       this._advance(entry, retryAfter || PAUSE);
@@ -247,12 +259,11 @@ export class Publishes {
     if (!peer || this.paused) return;
     const { rate, burst } = peer;
     const { _entries: waiting } = this._queue;
-    while (waiting.size) {
-      let entry = waiting.values().next().value as Entry;
+    for (let entry = waiting[0]; entry; entry = waiting[0]) {
       // Publishes within the budget go in order; the lanes take turns only beyond it.
       let credit = NO_CREDIT;
       if (this.policies && rate && this._budget < this._queue._messages * 1000)
-        [entry, credit] = this.policies.turnOf(waiting.values(), this._credit);
+        [entry, credit] = this.policies.turnOf(waiting, this._credit);
       const { messages, size } = entry._publish;
       const count = messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
@@ -270,7 +281,7 @@ export class Publishes {
   /** The session has ended: sent publishes are unknown, unsent ones are refused. */
   settleAll(unsent: Rejected): void {
     for (const { _entries } of [this._flight, this._queue]) {
-      for (const entry of [..._entries.values()]) {
+      for (const entry of [..._entries]) {
         this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
       }
     }
@@ -314,7 +325,7 @@ export class Publishes {
   private _settleDoubted(): void {
     const { peer } = this._context;
     if (!peer || peer.resends) return;
-    for (const entry of [...this._queue._entries.values()]) {
+    for (const entry of [...this._queue._entries]) {
       if (entry._sent) this._settle(entry, { kind: 'unknown' });
     }
   }
@@ -325,8 +336,7 @@ export class Publishes {
       this._flight._delete(entry);
       this._queue._add(entry);
     }
-    const queue = [...this._queue._entries.values()].sort((a, b) => a._number - b._number);
-    this._queue._entries = new Map(queue.map((entry) => [entry._ref, entry]));
+    this._queue._entries.sort((a, b) => a._number - b._number);
   }
 
   /** Settle a publish that will not be sent; a sent one is unknown. */

@@ -19,7 +19,7 @@ export function makeRoom(
   publishes: Publishes,
   { ref, messages, size, policy, key }: Publish,
 ): number | undefined {
-  const unsent = (): Entry[] => [...publishes._queue._entries.values()].filter((one) => !one._sent);
+  const unsent = (): Entry[] => publishes._queue._entries.filter((one) => !one._sent);
   if (policy === 'latest' && key !== undefined) {
     const same = unsent().find((entry) => !entry._tried && entry._publish.key === key);
     if (same) publishes._giveUp(same, 'superseded', `Publish ${ref} took its place.`);
@@ -45,7 +45,7 @@ export function makeRoom(
  * @returns The publish, and the credit after it.
  */
 export function turnOf(
-  queue: Iterable<Entry>,
+  queue: readonly Entry[],
   credit: readonly number[],
 ): [Entry, readonly number[]] {
   const heads: Entry[] = [];

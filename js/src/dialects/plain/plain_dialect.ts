@@ -191,7 +191,7 @@ export class PlainDialect {
     const [, ref = '', number] = /^(p\d+)\.(\d+)$/.exec(frame.ref ?? '') ?? [];
     const slot = Number(number);
     const { lifecycle, publishes } = this._session;
-    const entry = publishes._flight._entries.get(ref);
+    const entry = publishes._flight._find(ref);
     if (!entry || !openOf(entry).some(([open]) => open === slot)) return false;
     const left = this._batches.get(ref);
     left?.delete(slot);
@@ -263,7 +263,7 @@ export class PlainDialect {
 
   private _writeOneByOne(ref: string): void {
     const { publishes } = this._session;
-    const entry = publishes._flight._entries.get(ref);
+    const entry = publishes._flight._find(ref);
     if (!entry) return;
     const open = openOf(entry);
     const isOne = entry._publish.messages.length === 1;
