@@ -277,8 +277,11 @@ class Subscriptions:
         if state.whole and len(state.held) < self._context.options.held_messages:
             state.held.append(message)
             return
+        since = state.request.since
         for one in (*state.held, message):
-            if one.seq is None and state.cursor.counts:
+            # By time, a replay contains only messages after `since`; clocks of nodes differ.
+            replayed = not state.cursor.counts and (since is None or one.timestamp > since)
+            if one.seq is None and not replayed:
                 state.lost[one.topic] = state.lost.get(one.topic, 0) + 1
         state.held = []
         state.whole = False
