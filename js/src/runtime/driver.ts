@@ -16,6 +16,7 @@ import {
   type PubSubError,
 } from '../errors.js';
 import type { AuthFrame, ClientFrame, Denial, Envelope } from '../generated/wire.js';
+import { Fifo } from '../session/fifo.js';
 import type { Peer } from '../session/peer.js';
 import type {
   FetchReason,
@@ -101,11 +102,7 @@ export class Driver implements Ports, Owner {
   /** Subscriptions that failed during a step of the session. */
   private _failed: number[] = [];
   private readonly _timers = new Map<TimerName, TimerHandle>();
-  /**
-   * In order. In a list, not a map: the entry that is removed is usually the first one, and the
-   * tables that a map outgrows keep settled entries alive.
-   */
-  private readonly _unsettled: Unsettled[] = [];
+  private readonly _unsettled = new Fifo<Unsettled>();
   /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
   private _deadline = Infinity;
   private _deadlineTimer: TimerHandle | undefined;
@@ -283,8 +280,9 @@ export class Driver implements Ports, Owner {
   }
 
   settle(ref: number, outcome: Outcome): void {
-    const place = this._unsettled.findIndex((one) => one.ref === ref);
-    if (place >= 0) this._unsettled.splice(place, 1)[0]?.settle(outcome);
+    const one = this._unsettled._find((each) => each.ref === ref);
+    this._unsettled._delete(one);
+    one?.settle(outcome);
   }
 
   problem({ code, message, topic, retry_after_ms: retryAfter }: Problem): void {
@@ -442,7 +440,7 @@ export class Driver implements Ports, Owner {
   /** Call into the session; the promise receives the settled outcome. */
   settled(ref: number, call: (session: Session) => void, end: number = Infinity): Promise<Outcome> {
     return new Promise((settle) => {
-      this._unsettled.push({ ref, settle, end });
+      this._unsettled._add({ ref, settle, end });
       this.perform(call);
     });
   }
@@ -491,7 +489,7 @@ export class Driver implements Ports, Owner {
         this._deadline = Infinity;
         const now = this.clock.now();
         let next = Infinity;
-        for (const { ref, end } of [...this._unsettled]) {
+        for (const { ref, end } of this._unsettled._all()) {
           if (end <= now) this._expire(ref);
           else next = Math.min(next, end);
         }

@@ -8,6 +8,7 @@
 
 import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
 import type { Context } from './context.js';
+import { Fifo } from './fifo.js';
 import type { Outcome, Rejected } from './ports.js';
 import type { Publish } from './requests.js';
 
@@ -45,31 +46,23 @@ export interface Entry {
   _since: number;
 }
 
-/**
- * Entries in order, with their total size.
- *
- * In a list, not a map: the entry that is looked up or removed is usually the first one, and the
- * tables that a map outgrows keep settled entries alive.
- */
+/** Entries in order, with their total size. */
 class Pile {
-  readonly _entries: Entry[] = [];
+  readonly _entries: Fifo<Entry> = new Fifo();
   _messages = 0;
   _bytes = 0;
 
   _add(entry: Entry): void {
-    this._entries.push(entry);
+    this._entries._add(entry);
     this._weigh(entry._publish, 1);
   }
 
   _delete(entry: Entry): void {
-    const place = this._entries.indexOf(entry);
-    if (place < 0) return;
-    this._entries.splice(place, 1);
-    this._weigh(entry._publish, -1);
+    if (this._entries._delete(entry)) this._weigh(entry._publish, -1);
   }
 
   _find(ref: string | undefined): Entry | undefined {
-    return this._entries.find(({ _ref }) => _ref === ref);
+    return this._entries._find(({ _ref }) => _ref === ref);
   }
 
   private _weigh({ messages, size }: Publish, sign: number): void {
@@ -122,21 +115,21 @@ export class Publishes {
 
   /** Number of publishes without an outcome. */
   get size(): number {
-    return this._queue._entries.length + this._flight._entries.length;
+    return this._queue._entries._size + this._flight._entries._size;
   }
 
   /** Whether a publish would have an unknown outcome if the connection dropped now. */
   get outlasts(): boolean {
     const { peer } = this._context;
     if (!peer || peer.resends) return this.size > 0;
-    return this._queue._entries.some(({ _sent }) => !_sent);
+    return !!this._queue._entries._find(({ _sent }) => !_sent);
   }
 
   /** Whether one more publish fits; an empty queue accepts a publish of any size. */
   hasRoom(messages: number, size: number, pile: Pile = this._queue): boolean {
     const { sendQueueMessages, sendQueueBytes } = this._context.options;
     return (
-      !pile._entries.length ||
+      !pile._messages ||
       (pile._messages + messages <= sendQueueMessages && pile._bytes + size <= sendQueueBytes)
     );
   }
@@ -193,7 +186,7 @@ export class Publishes {
   /** The connection is lost: send publishes in flight again later. */
   lost(): void {
     this.paused = false;
-    const flight = [...this._flight._entries];
+    const flight = this._flight._entries._all();
     for (const entry of flight) entry._doubted = true;
     this._requeue(flight);
     this._settleDoubted();
@@ -259,11 +252,11 @@ export class Publishes {
     if (!peer || this.paused) return;
     const { rate, burst } = peer;
     const { _entries: waiting } = this._queue;
-    for (let entry = waiting[0]; entry; entry = waiting[0]) {
+    for (let entry = waiting._first; entry; entry = waiting._first) {
       // Publishes within the budget go in order; the lanes take turns only beyond it.
       let credit = NO_CREDIT;
       if (this.policies && rate && this._budget < this._queue._messages * 1000)
-        [entry, credit] = this.policies.turnOf(waiting, this._credit);
+        [entry, credit] = this.policies.turnOf(waiting._all(), this._credit);
       const { messages, size } = entry._publish;
       const count = messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
@@ -281,7 +274,7 @@ export class Publishes {
   /** The session has ended: sent publishes are unknown, unsent ones are refused. */
   settleAll(unsent: Rejected): void {
     for (const { _entries } of [this._flight, this._queue]) {
-      for (const entry of [..._entries]) {
+      for (const entry of _entries._all()) {
         this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
       }
     }
@@ -325,7 +318,7 @@ export class Publishes {
   private _settleDoubted(): void {
     const { peer } = this._context;
     if (!peer || peer.resends) return;
-    for (const entry of [...this._queue._entries]) {
+    for (const entry of this._queue._entries._all()) {
       if (entry._sent) this._settle(entry, { kind: 'unknown' });
     }
   }
@@ -336,7 +329,7 @@ export class Publishes {
       this._flight._delete(entry);
       this._queue._add(entry);
     }
-    this._queue._entries.sort((a, b) => a._number - b._number);
+    this._queue._entries._sort((a, b) => a._number - b._number);
   }
 
   /** Settle a publish that will not be sent; a sent one is unknown. */

@@ -1,0 +1,67 @@
+/** Values in order, of which usually the first one is removed. */
+
+/** Number of removed values after which their space may be released. */
+const SPENT = 64;
+
+/**
+ * A list in which the first value is found and removed in constant time, and any other in linear
+ * time.
+ *
+ * In place of a map: the tables that a map outgrows keep removed values alive.
+ */
+export class Fifo<Value extends object> {
+  /** The first `_start` places are empty. */
+  private _values: Value[] = [];
+  private _start = 0;
+
+  /** Number of values. */
+  get _size(): number {
+    return this._values.length - this._start;
+  }
+
+  get _first(): Value | undefined {
+    return this._values[this._start];
+  }
+
+  /** All values, in order; changes do not affect the returned list. */
+  _all(): Value[] {
+    return this._values.slice(this._start);
+  }
+
+  _add(value: Value): void {
+    this._values.push(value);
+  }
+
+  /** The first value that passes the test. */
+  _find(test: (value: Value) => boolean): Value | undefined {
+    const { _values: values } = this;
+    for (let place = this._start; place < values.length; place += 1) {
+      const value = values[place] as Value;
+      if (test(value)) return value;
+    }
+    return undefined;
+  }
+
+  /** Remove a value; returns false if it is not in the list. */
+  _delete(value: Value | undefined): boolean {
+    const { _values: values } = this;
+    const place = values.indexOf(value as Value, this._start);
+    if (place < 0) return false;
+    if (place > this._start) {
+      values.splice(place, 1);
+    } else {
+      values[place] = undefined as never;
+      this._start += 1;
+      if (this._start > SPENT && this._start * 2 > values.length) {
+        values.splice(0, this._start);
+        this._start = 0;
+      }
+    }
+    return true;
+  }
+
+  _sort(compare: (one: Value, other: Value) => number): void {
+    this._values = this._all().sort(compare);
+    this._start = 0;
+  }
+}
