@@ -7,7 +7,7 @@ const SPENT = 64;
  * A list in which the first value is found and removed in constant time, and any other in linear
  * time.
  *
- * In place of a map: the tables that a map outgrows keep removed values alive.
+ * It is not a map, because the tables that a map outgrows keep removed values alive.
  */
 export class Fifo<Value extends object> {
   /** The first `_start` places are empty. */
