@@ -28,8 +28,9 @@ local function lineage(base)
   elseif promoted or not (string.sub(found, 49) == here or DURABLE or began < since) then
     since = math.max(now, since + 1)
   end
+  -- A full server refuses this. It would accept a `DEL`, and then every other write of the call.
+  local noted = redis.pcall('SET', key, struct.pack('<d', since) .. id .. here)
   -- A log may be among the losses, so its topic must not start at the same position again.
-  if since ~= former then redis.pcall('DEL', base .. ':f') end
-  redis.pcall('SET', key, struct.pack('<d', since) .. id .. here)
+  if noted.ok and since ~= former then redis.call('DEL', base .. ':f') end
   return since
 end
