@@ -226,7 +226,8 @@ async def test_a_node_that_receives_nothing_is_not_ready_disconnects_its_clients
     async with (
         asyncio.timeout(BOUND),
         front(store) as way,
-        running_server(**settings(way, feed_timeout=FEED_TIMEOUT, drain_spread=100)) as node,
+        # Long enough that a busy machine does not end the connections before the fault.
+        running_server(**settings(way, feed_timeout=3 * FEED_TIMEOUT, drain_spread=100)) as node,
         AsyncExitStack() as stack,
     ):
         token = node.token()

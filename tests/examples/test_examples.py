@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
-LIMIT = 30
+LIMIT = 50
 
 
 @pytest.fixture
@@ -172,8 +172,13 @@ async def test_with_server_is_a_test_that_passes() -> None:
         str(EXAMPLES / "test_with_server.py"),
         stdout=asyncio.subprocess.PIPE,
     )
-    async with asyncio.timeout(LIMIT):
-        out, _ = await process.communicate()
+    try:
+        async with asyncio.timeout(LIMIT):
+            out, _ = await process.communicate()
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     assert process.returncode == 0, out.decode()
     assert b"1 passed" in out
 
