@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import asynccontextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -26,7 +27,7 @@ from tests.cluster.test_redis_cluster import base, client, on, topics
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
 
     from hanzoai.pubsub import PubSubClient
@@ -187,15 +188,11 @@ async def test_a_snapshot_that_lacks_messages_gives_no_position_twice(tmp_path: 
         await store.end()
 
 
-async def test_a_repeat_that_comes_first_after_a_snapshot_does_not_stand_for_its_lineage(
-    tmp_path: Path,
-) -> None:
-    store = Store("redis", tmp_path / "store")
-    store.folder.mkdir()
-    await store.start()
+@asynccontextmanager
+async def sender(store: Store) -> AsyncGenerator[Callable[[str], Awaitable[Published]]]:
+    """A node without subscribers, so that nothing else requests the lineage."""
     link = Link(store.url, cluster=False, durable=False)
     layout, retention = Layout("test", 1), Retention(Keep(10, 3_600_000))
-    # A node without subscribers, so that nothing else requests the lineage.
     writer = Writer(link, layout, retention, Memory(100, 3_600_000, 7_200_000), BOUND)
 
     async def send(id: str) -> Published:
@@ -208,7 +205,20 @@ async def test_a_repeat_that_comes_first_after_a_snapshot_does_not_stand_for_its
         return result
 
     try:
-        async with asyncio.timeout(BOUND):
+        yield send
+    finally:
+        await writer.close()
+        await link.close()
+
+
+async def test_a_repeat_that_comes_first_after_a_snapshot_does_not_stand_for_its_lineage(
+    tmp_path: Path,
+) -> None:
+    store = Store("redis", tmp_path / "store")
+    store.folder.mkdir()
+    await store.start()
+    try:
+        async with asyncio.timeout(BOUND), sender(store) as send:
             await send("first")
             await store.command("SAVE")
             lost = await send("second")
@@ -219,9 +229,35 @@ async def test_a_repeat_that_comes_first_after_a_snapshot_does_not_stand_for_its
                 assert (await send("first")).duplicate
             assert ((await send("third")).seq or 0) > (lost.seq or 0)
     finally:
-        await writer.close()
-        await link.close()
         await store.end()
+
+
+async def test_a_snapshot_that_is_loaded_within_a_second_of_the_first_message_counts_as_a_loss(
+    tmp_path: Path,
+) -> None:
+    """Redis reports the age of its process in whole seconds."""
+    store = Store("redis", tmp_path / "store")
+    store.folder.mkdir()
+    await store.start()
+    try:
+        async with asyncio.timeout(BOUND), sender(store) as send, sender(store) as later:
+            await asyncio.sleep((0.5 - time.time()) % 1)
+            await send("first")
+            await store.command("SAVE")
+            lost = await send("second")
+            await store.end()
+            await store.start()
+            # In the next second, Redis reports the age of one second.
+            await until(lambda: aged(store))
+            assert ((await later("third")).seq or 0) > (lost.seq or 0)
+    finally:
+        await store.end()
+
+
+async def aged(store: Store) -> bool:
+    """Whether the store reports an age of at least a second."""
+    async with store.client() as redis:
+        return bool((await redis.info("server"))["uptime_in_seconds"])
 
 
 async def test_a_primary_of_a_cluster_that_is_killed_amid_traffic_costs_a_gap_at_most(

@@ -4,6 +4,7 @@
 -- must not assign a position again. `BASE:r` holds this time, and the replication id and the run
 -- id of the server that wrote last. If the same server has a new replication id, it only got its first
 -- replica. If a process is older than this time and was no replica, a slot migration brought the keys.
+-- Redis reports the age of its process as a difference of whole seconds, which can be a second too long.
 local info
 -- The replication id of the server, if this call has read it.
 local function replication_id()
@@ -20,7 +21,7 @@ local function lineage(base)
   if found and string.sub(found, 9, 48) == id then return since end
   local server = redis.call('INFO', 'server')
   local here = string.match(server, 'run_id:(%x+)')
-  local began = now - tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) * 1000
+  local began = now - tonumber(string.match(server, 'uptime_in_seconds:(%d+)')) * 1000 + 1000
   local promoted = string.match(info, 'second_repl_offset:(%-?%d+)') ~= '-1'
   local former = since
   if not since then
