@@ -62,7 +62,7 @@ advertised.listeners={advertised}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,SSL:SSL,MUTUAL:SSL,SASL_SSL:SASL_SSL,CONTROLLER:PLAINTEXT
 log.dirs={folder}/data
 auto.create.topics.enable=false
-broker.session.timeout.ms=1000
+broker.session.timeout.ms={session}
 broker.heartbeat.interval.ms=200
 offsets.topic.replication.factor=1
 ssl.keystore.type=PEM
@@ -123,13 +123,15 @@ class Kafka:
 
     Args:
         folder: Folder for its files.
+        session: Milliseconds without a heartbeat after which it leads no topic. A killed broker
+            can only start again after this time.
 
     Attributes:
         authority: The authority that signed its certificate.
         ca, cert, key: Files for clients: the authority, and a client certificate with its key.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, session: int = 10_000) -> None:
         self.folder = folder
         self.ports = {name: free_port() for name in LISTENERS}
         self.authority = trustme.CA()
@@ -156,6 +158,7 @@ class Kafka:
                 listeners=",".join(shown.values()),
                 advertised=",".join(shown[name] for name in LISTENERS if name != "CONTROLLER"),
                 folder=folder,
+                session=session,
                 logins="\n".join(LOGINS),
             ),
             encoding="utf-8",
@@ -202,13 +205,15 @@ class Kafka:
         self._process.send_signal(number)
 
     async def make(self, topic: str, partitions: int = 3) -> None:
-        """Create a topic."""
+        """Create a topic, and wait until its partitions accept records."""
         admin = ADMIN.AIOKafkaAdminClient(bootstrap_servers=self.address())
         await admin.start()
         try:
             await admin.create_topics([ADMIN.NewTopic(topic, partitions, 1)])
         finally:
             await admin.close()
+        # The end of a partition comes from its leader.
+        assert await self.kept(topic) == [[]] * partitions
 
     async def kept(self, topic: str) -> list[Sequence[bytes]]:
         """Return the records of each partition of a topic."""

@@ -52,7 +52,7 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
 
 @pytest.fixture
 async def own(tmp_path: Path) -> AsyncGenerator[Kafka]:
-    kafka = Kafka(tmp_path)
+    kafka = Kafka(tmp_path, session=1_000)
     await kafka.start()
     yield kafka
     kafka.end()
