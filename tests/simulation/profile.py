@@ -65,7 +65,7 @@ def draw_profile(random: Random) -> Profile:
         idempotent=random.chance(800),
         batch=random.chance(800),
         retained=100 if plain else random.pick((3, 10, 40, 100)),
-        skew=random.pick((0, 0, 5, 40)),
+        skew=random.pick((0, 5, 40, 2_400) if plain else (0, 0, 5, 40)),
         rate=random.pick((0, 0, 5, 50)),
         token_life=random.pick((0, 8_000, 30_000, 90_000)),
         warns=random.chance(600),

@@ -23,6 +23,7 @@ from tests.simulation.world import START, World
 from tests.traces import events
 
 if TYPE_CHECKING:
+    from tests.simulation.shell import Link
     from tests.traces.events import SendPolicy, Subscribe
 
 ROUGH = 60_000
@@ -149,13 +150,25 @@ class Run:
                 self._others()
         if world.fault(profile.resets):
             self.server.reset(random.pick(TOPICS))
-        link = self.shell.link
-        if link is not None and not link.frozen and self.shell.session.state == "connected":
+        link = self._connected()
+        if link is not None:
             if world.fault(profile.cuts):
-                code = random.pick((1006, 1006, None, 1001, 1011, 4500, 4408))
-                world.after(random.between(0, 40), lambda: None if link.frozen else link.cut(code))
+                self._cut(link, 40)
             elif world.fault(profile.freezes):
                 link.frozen = True
+
+    def _connected(self) -> Link | None:
+        """The link of a session that is connected and can hear the server."""
+        link = self.shell.link
+        if link is None or link.frozen or self.shell.session.state != "connected":
+            return None
+        return link
+
+    def _cut(self, link: Link, within: int) -> None:
+        """Lose the connection within so many milliseconds."""
+        random = self.world.random
+        code = random.pick((1006, 1006, None, 1001, 1011, 4500, 4408))
+        self.world.after(random.between(0, within), lambda: None if link.frozen else link.cut(code))
 
     def _publish_elsewhere(self, topic: str) -> None:
         ttl = None
@@ -189,6 +202,8 @@ class Run:
             topics[SECRET] = None
         plain = self.profile.plain
         since = self.world.now if random.chance(300) or plain else None
+        if plain:
+            since = random.pick((since, since, self.world.now - 3_000, None))
         presence = random.chance(300)
         history = random.pick((None, None, None, 1, 5))
         known = random.pick(TOPICS) if random.chance(200) else ""
@@ -204,6 +219,9 @@ class Run:
         self.unseen[sub] = set(self.lost)
         self.shell.streams[sub] = []
         self.shell.feed(event)
+        link = self._connected()
+        if plain and link is not None and self.world.fault(300):
+            self._cut(link, 3_000)  # the replay must have messages from before `since`
 
     def _unsubscribe(self) -> None:
         if self.subscriptions:

@@ -166,6 +166,17 @@ def no_overlap(patch: Patch) -> None:
 
 
 @mutant
+def a_replay_never_begins_before_since(patch: Patch) -> None:
+    request = IdCursor.request
+
+    def broken(self: IdCursor) -> Request:
+        asked = request(self)
+        return asked if asked.since is None else Request(max(asked.since, self._start or 0), {})
+
+    patch.setattr(IdCursor, "request", broken)
+
+
+@mutant
 def known_by_age(patch: Patch) -> None:
     admit = IdCursor.admit
 
@@ -181,8 +192,8 @@ def known_by_age(patch: Patch) -> None:
 def ids_are_not_remembered(patch: Patch) -> None:
     remember = IdCursor._remember
 
-    def broken(self: IdCursor, message: Envelope) -> None:
-        remember(self, message)
+    def broken(self: IdCursor, message: Envelope, *, passed: bool = False) -> None:
+        remember(self, message, passed=passed)
         self._near[message.topic].clear()
 
     patch.setattr(IdCursor, "_remember", broken)

@@ -250,7 +250,7 @@ export class Subscriptions {
     const { lost } = one;
     const { since = -1 } = one.request;
     for (const { topic, seq, timestamp } of [...one.held, message]) {
-      // By time, a replay contains only messages after `since`; clocks of nodes differ.
+      // By time, only messages after `since` are surely replayed; clocks of nodes differ.
       const replayed = !one.cursor.counts && timestamp > since;
       if (seq === undefined && !replayed) lost.set(topic, (lost.get(topic) ?? 0) + 1);
     }

@@ -197,17 +197,22 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   // ---------------------------------------------------------------- plain peers
   'known ids are delivered again': {
     file: 'dialects/plain/id_cursor.ts',
-    from: "if (this._near.get(message.topic)?.has(message.id)) return 'known';",
+    from: "if (this._find(message)?._passed === false) return 'known';",
     to: '',
   },
   'a replay has no overlap before the mark': {
     file: 'dialects/plain/id_cursor.ts',
-    from: 'newest - this._overlap, this._start ?? 0',
-    to: 'newest, this._start ?? 0',
+    from: 'mark - this._overlap',
+    to: 'mark',
+  },
+  'a replay never begins before `since`': {
+    file: 'dialects/plain/id_cursor.ts',
+    from: 'Math.max(0, mark - this._overlap)',
+    to: 'Math.max(0, mark - this._overlap, this._start ?? 0)',
   },
   'a gap with a plain peer is not reported': {
     file: 'dialects/plain/id_cursor.ts',
-    from: 'steps.push(...this._holes(replay, since ?? 0));',
+    from: 'steps.push(...this._holes(replay, passed));',
     to: '',
   },
   'a publish is sent again to a peer that cannot detect duplicates': {

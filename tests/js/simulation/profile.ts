@@ -66,7 +66,7 @@ export function drawProfile(random: Random): Profile {
     idempotent: random.chance(800),
     batch: random.chance(800),
     retained: plain ? 100 : random.pick([3, 10, 40, 100]),
-    skew: random.pick([0, 0, 5, 40]),
+    skew: random.pick(plain ? [0, 5, 40, 2_400] : [0, 0, 5, 40]),
     rate: random.pick([0, 0, 5, 50]),
     tokenLife: random.pick([0, 8_000, 30_000, 90_000]),
     warns: random.chance(600),

@@ -7,7 +7,7 @@ import { checkEnd, checkPresence, checkPublishes, checkStream, Said, Violation }
 import { drawProfile, PATTERNS, PEOPLE, type Profile, SECRET, TOPICS } from './profile.js';
 import { covers } from './records.js';
 import { Server } from './server.js';
-import { Shell } from './shell.js';
+import { type Link, Shell } from './shell.js';
 import { START, World } from './world.js';
 
 /** Milliseconds with faults. */
@@ -117,17 +117,26 @@ export class Run {
       for (let n = random.between(1, 4); n > 0; n -= 1) this._others();
     }
     if (world.fault(profile.resets)) this._server.reset(random.pick(TOPICS));
-    const { link } = shell;
-    if (link && !link.frozen && shell.session.lifecycle.state === 'connected') {
-      if (world.fault(profile.cuts)) {
-        const code = random.pick([1006, 1006, undefined, 1001, 1011, 4500, 4408]);
-        world.after(random.between(0, 40), () => {
-          if (!link.frozen) link.cut(code);
-        });
-      } else if (world.fault(profile.freezes)) {
-        link.frozen = true;
-      }
+    const link = this._connected();
+    if (link) {
+      if (world.fault(profile.cuts)) this._cut(link, 40);
+      else if (world.fault(profile.freezes)) link.frozen = true;
     }
+  }
+
+  /** The link of a session that is connected and can hear the server. */
+  private _connected(): Link | undefined {
+    const { link, session } = this.shell;
+    return link?.frozen || session.lifecycle.state !== 'connected' ? undefined : link;
+  }
+
+  /** Lose the connection within so many milliseconds. */
+  private _cut(link: Link, within: number): void {
+    const { random } = this._world;
+    const code = random.pick([1006, 1006, undefined, 1001, 1011, 4500, 4408]);
+    this._world.after(random.between(0, within), () => {
+      if (!link.frozen) link.cut(code);
+    });
   }
 
   private _publishElsewhere(topic: string): void {
@@ -166,7 +175,8 @@ export class Run {
     for (let n = random.between(1, 2); n > 0; n -= 1) topics.add(random.pick(PATTERNS));
     if (random.chance(100)) topics.add(SECRET);
     const { plain } = this._profile;
-    const since = random.chance(300) || plain ? now : undefined;
+    let since = random.chance(300) || plain ? now : undefined;
+    if (plain) since = random.pick([since, since, now - 3_000, undefined]);
     const presence = random.chance(300);
     let history = random.pick([undefined, undefined, undefined, 1, 5]);
     const known = random.chance(200) ? random.pick(TOPICS) : '';
@@ -182,6 +192,9 @@ export class Run {
     this._subscriptions.push(event);
     this._unseen.set(sub, new Set(this._lost));
     this.shell.feed({ kind: 'subscribe', ...event });
+    const link = this._connected();
+    // The replay must have messages from before `since`.
+    if (plain && link && this._world.fault(300)) this._cut(link, 3_000);
   }
 
   /** A log is lost. A subscription without a position in it cannot know its content. */

@@ -27,7 +27,7 @@ import type { World } from './world.js';
 const STREAMED: readonly string[] = ['subscribed', 'message', 'presence.snapshot'];
 
 /** One transport: frames arrive in order, after a delay, until it is cut. */
-class Link {
+export class Link {
   alive = true;
   frozen = false;
   heard: number;

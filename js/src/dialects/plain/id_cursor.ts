@@ -17,17 +17,22 @@ import {
 import type { Subscribe } from '../../session/requests.js';
 import type { SessionOptions } from '../../settings/session.js';
 
-/** The remembered part of a message: its time, and the end of its retention, if known. */
+/** The remembered part of a message. */
 interface Trace {
-  readonly at: number;
-  readonly until: number | undefined;
+  /** Its time, Unix milliseconds; 0 if the peer did not state it. */
+  readonly _at: number;
+  /** End of its retention, if known. */
+  readonly _until: number | undefined;
+  /** It was replayed, but not requested by the program; it is new if it arrives live. */
+  readonly _passed: boolean;
 }
 
 /**
  * One mark for the subscription, and the ids near it, for peers without `seq` (REC-1, H-043).
  *
  * Only ids identify known messages. Messages are never dropped for their age, because the clocks of
- * nodes differ.
+ * nodes differ. So the first request also begins before `since`: messages in its answer that the
+ * program did not request are remembered, and a later answer shows which are new.
  */
 export class IdCursor implements Cursor {
   readonly counts = false;
@@ -36,7 +41,7 @@ export class IdCursor implements Cursor {
   private readonly _start: number | undefined;
   /** The peer does not support positions: each topic in it is reported as unproven. */
   private readonly _unproven: readonly string[];
-  /** Milliseconds before the newest message at which a replay begins. */
+  /** Milliseconds before the mark at which a replay begins. */
   private readonly _overlap: number;
   /** Maximum ids per topic. */
   private readonly _ids: number;
@@ -44,6 +49,8 @@ export class IdCursor implements Cursor {
   private readonly _kept: number;
   private _newest: number | undefined;
   private _began: number | undefined;
+  /** Since the last replay, a live message was older than the start of the next one. */
+  private _late = false;
   private readonly _near = new Map<string, Map<string, Trace>>();
 
   /** @param _history Messages that the peer is assumed to retain per topic. */
@@ -60,18 +67,22 @@ export class IdCursor implements Cursor {
   }
 
   standing(): Standing {
-    const newest = this._newest ?? this._began ?? this._start;
-    return { newest, topics: [...this._near.keys()] };
+    return { newest: this._mark(), topics: [...this._near.keys()] };
   }
 
   request(): Request {
-    const newest = this._newest ?? this._began;
-    if (newest === undefined) return { since: this._start };
-    return { since: Math.max(0, newest - this._overlap, this._start ?? 0) };
+    const mark = this._mark();
+    return { since: mark === undefined ? undefined : Math.max(0, mark - this._overlap) };
+  }
+
+  /** Time of the newest message, but at least the start, Unix milliseconds. */
+  private _mark(): number | undefined {
+    if (this._newest === undefined) return this._start ?? this._began;
+    return Math.max(this._newest, this._start ?? 0);
   }
 
   admit(message: Envelope): Verdict {
-    if (this._near.get(message.topic)?.has(message.id)) return 'known';
+    if (this._find(message)?._passed === false) return 'known';
     this._remember(message);
     return 'new';
   }
@@ -83,28 +94,38 @@ export class IdCursor implements Cursor {
    * ids that the same batch repeats.
    */
   replay(replay: Replay, steps: Step[]): Envelope[] {
-    const { since } = this.request();
-    const { history: replayed = [], limit } = replay;
-    const history = limit === undefined ? replayed : newestOfEach(replayed, limit);
-    if (replay.first) {
-      for (const topic of this._unproven) steps.push(gap(topic, 'unproven'));
-    }
-    if (limit === undefined) {
-      steps.push(...this._holes(replay, since ?? 0));
-    }
+    const { history = [], held, first } = replay;
+    const passed = first ? this._passed(replay) : new Set<string>();
+    for (const topic of first ? this._unproven : []) steps.push(gap(topic, 'unproven'));
+    if (replay.limit === undefined) steps.push(...this._holes(replay, passed));
     const fresh = new Map<string, Envelope>();
-    for (const message of [...history, ...replay.held]) {
-      const key = `${message.topic.length} ${message.topic}${message.id}`;
-      if (!this._near.get(message.topic)?.has(message.id) && !fresh.has(key)) {
-        fresh.set(key, message);
-      }
+    for (const message of [...history, ...held]) {
+      const key = keyOf(message);
+      if (passed.has(key)) this._remember(message, true);
+      else if (!this._find(message)) fresh.set(key, message);
     }
     for (const message of fresh.values()) {
       this._remember(message);
       steps.push(message);
     }
-    if (replay.first) this._begin(replay);
+    this._late = false;
+    if (first) this._begin(replay);
     return [];
+  }
+
+  /**
+   * The keys of messages of a first answer that the program did not request, and that did not also
+   * arrive live.
+   *
+   * A message without a time is assumed to be requested.
+   */
+  private _passed({ history = [], held, limit }: Replay): Set<string> {
+    const start = this._start ?? 0;
+    const after = history.filter(({ timestamp }) => !timestamp || timestamp > start);
+    const requested = limit === undefined ? after : newestOfEach(after, limit);
+    const passed = new Set(history.map(keyOf));
+    for (const message of [...requested, ...held]) passed.delete(keyOf(message));
+    return passed;
   }
 
   /**
@@ -118,23 +139,28 @@ export class IdCursor implements Cursor {
     else this._newest = Math.max(this._newest ?? 0, replay.timestamp);
   }
 
-  private _holes(replay: Replay, since: number): Step[] {
+  /** Gaps of topics whose replay may not be complete. */
+  private _holes(
+    { history = [], whole, at, truncated = [] }: Replay,
+    passed: ReadonlySet<string>,
+  ): Step[] {
+    const { since = 0 } = this.request();
     const proven = new Set<string>();
     const counts = new Map<string, number>();
-    const truncated = new Set(replay.truncated);
-    for (const { topic, id } of replay.history ?? []) {
-      counts.set(topic, (counts.get(topic) ?? 0) + 1);
-      if (this._near.get(topic)?.has(id)) proven.add(topic);
+    for (const message of history) {
+      const { topic } = message;
+      // If held messages were dropped, the log may have lost them since.
+      const isBefore = whole && passed.has(keyOf(message));
+      if (isBefore || this._find(message)) proven.add(topic);
+      if (!isBefore) counts.set(topic, (counts.get(topic) ?? 0) + 1);
     }
     const holes: Step[] = [];
     for (const topic of new Set([...this._near.keys(), ...counts.keys(), ...truncated])) {
-      if (truncated.has(topic)) {
-        holes.push(gap(topic, 'history_trimmed'));
-      } else if (
-        !proven.has(topic) &&
-        ((counts.get(topic) ?? 0) >= this._history || this._expects(topic, since, replay.at))
-      ) {
-        holes.push(gap(topic, 'unproven'));
+      const isTrimmed = truncated.includes(topic);
+      const mayMiss =
+        isTrimmed || (counts.get(topic) ?? 0) >= this._history || this._expects(topic, since, at);
+      if (this._late || (mayMiss && !proven.has(topic))) {
+        holes.push(gap(topic, isTrimmed ? 'history_trimmed' : 'unproven'));
       }
     }
     return holes;
@@ -142,14 +168,18 @@ export class IdCursor implements Cursor {
 
   /** Whether a replay must contain remembered messages. */
   private _expects(topic: string, since: number, now: number): boolean {
-    for (const { at, until } of this._near.get(topic)?.values() ?? []) {
-      if (at > since && (until === undefined || now < until)) return true;
+    for (const { _at, _until } of this._near.get(topic)?.values() ?? []) {
+      if (_at > since && (_until === undefined || now < _until)) return true;
     }
     return false;
   }
 
-  private _remember(message: Envelope): void {
-    const { topic, timestamp: at, ttl } = message;
+  private _find({ topic, id }: Envelope): Trace | undefined {
+    return this._near.get(topic)?.get(id);
+  }
+
+  private _remember(message: Envelope, _passed = false): void {
+    const { topic, timestamp: _at, ttl } = message;
     let near = this._near.get(topic);
     if (near) {
       this._near.delete(topic);
@@ -163,14 +193,21 @@ export class IdCursor implements Cursor {
       near = new Map();
     }
     this._near.set(topic, near);
-    if (this._newest === undefined || at > this._newest) this._newest = at;
-    const edge = this._newest - this._overlap;
+    if (this._newest === undefined || _at > this._newest) this._newest = _at;
+    const edge = Math.max(this._newest, this._start ?? 0) - this._overlap;
+    // Clocks differ by more than `overlap`: a replay may not contain others like it.
+    if (_at && _at < edge) this._late = true;
     for (const [id, oldest] of near) {
-      if (oldest.at >= edge && near.size < this._ids) break;
+      if ((!oldest._at || oldest._at >= edge) && near.size < this._ids) break;
       near.delete(id);
     }
-    near.set(message.id, { at, until: ttl === undefined ? undefined : at + ttl * 1000 });
+    const _until = ttl === undefined ? undefined : _at + ttl * 1000;
+    near.set(message.id, { _at, _until, _passed });
   }
+}
+
+function keyOf({ topic, id }: Envelope): string {
+  return `${topic.length} ${topic}${id}`;
 }
 
 function newestOfEach(history: readonly Envelope[], limit: number): Envelope[] {

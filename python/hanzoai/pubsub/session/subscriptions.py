@@ -279,7 +279,7 @@ class Subscriptions:
             return
         since = state.request.since
         for one in (*state.held, message):
-            # By time, a replay contains only messages after `since`; clocks of nodes differ.
+            # By time, only messages after `since` are surely replayed; clocks of nodes differ.
             replayed = not state.cursor.counts and (since is None or one.timestamp > since)
             if one.seq is None and not replayed:
                 state.lost[one.topic] = state.lost.get(one.topic, 0) + 1

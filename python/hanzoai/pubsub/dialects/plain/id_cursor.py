@@ -12,29 +12,37 @@ from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.session.cursor import KNOWN, NEW, Missing, Request
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import Envelope
-    from hanzoai.pubsub.session.cursor import Replay, Step, Verdict
+    from hanzoai.pubsub.session.cursor import MissingReason, Replay, Step, Verdict
 
 
 class _Trace(NamedTuple):
-    """The remembered part of a message: its time, and the end of its retention, if known."""
+    """The remembered part of a message.
+
+    Attributes:
+        at: Its time, Unix milliseconds; 0 if the peer did not state it.
+        until: End of its retention, if known.
+        passed: It was replayed, but not requested by the program; it is new if it arrives live.
+    """
 
     at: int
     until: int | None
+    passed: bool
 
 
 class IdCursor:
     """One mark for the subscription, and the ids near it, for peers without `seq` (REC-1, H-043).
 
     Only ids identify known messages. Messages are never dropped for their age, because the clocks
-    of nodes differ.
+    of nodes differ. So the first request also begins before `since`: messages in its answer that
+    the program did not request are remembered, and a later answer shows which are new.
 
     Args:
         since: Start of the replay, Unix milliseconds.
         after: The peer does not support positions; each topic in it is reported as unproven.
-        overlap: Milliseconds before the newest message at which a replay begins.
+        overlap: Milliseconds before the mark at which a replay begins.
         ids: Maximum ids per topic.
         topics: Maximum topics with ids; the one without messages for the longest time is dropped
             first.
@@ -60,6 +68,8 @@ class IdCursor:
         self._history = history
         self._newest: int | None = None
         self._began: int | None = None
+        # Since the last replay, a live message was older than the start of the next one.
+        self._late = False
         self._near: OrderedDict[str, OrderedDict[str, _Trace]] = OrderedDict()
 
     @property
@@ -78,10 +88,10 @@ class IdCursor:
 
     @property
     def newest(self) -> int | None:
-        """Time of the newest message, Unix milliseconds."""
-        if self._newest is not None:
-            return self._newest
-        return self._start if self._began is None else self._began
+        """The mark: time of the newest message, but at least the start, Unix milliseconds."""
+        if self._newest is None:
+            return self._began if self._start is None else self._start
+        return max(self._newest, self._start or 0)
 
     def begin(self, since: int | None) -> None:
         """Start at another time than requested, without known messages."""
@@ -90,16 +100,13 @@ class IdCursor:
 
     def request(self) -> Request:
         """The start of the next request."""
-        newest = self._began if self._newest is None else self._newest
-        if newest is None:
-            return Request(self._start, {})
-        since = max(0, newest - self._overlap)
-        return Request(since if self._start is None else max(since, self._start), {})
+        mark = self.newest
+        return Request(None if mark is None else max(0, mark - self._overlap), {})
 
     def admit(self, message: Envelope) -> Verdict:
         """Whether a live message is known or new."""
-        near = self._near.get(message.topic)
-        if near is not None and message.id in near:
+        trace = self._find(message)
+        if trace is not None and not trace.passed:
             return KNOWN
         self._remember(message)
         return NEW
@@ -110,26 +117,37 @@ class IdCursor:
         First the known ids are dropped, then the mark moves: moving it for each message would
         forget ids that the same batch repeats.
         """
-        since = self.request().since
-        history = replay.history
-        if replay.limit is not None:
-            history = _newest_of_each(history, replay.limit)
+        passed = self._passed(replay) if replay.first else set[tuple[str, str]]()
         out: list[Step] = []
         if replay.first:
             out += [Missing(t, None, None, None, "unproven") for t in self._unproven]
         if replay.limit is None:
-            out += self._holes(replay, since)
+            out += self._holes(replay, passed)
         fresh: dict[tuple[str, str], Envelope] = {}
-        for message in (*history, *replay.held):
-            near = self._near.get(message.topic)
-            if near is None or message.id not in near:
-                fresh.setdefault((message.topic, message.id), message)
+        for message in (*replay.history, *replay.held):
+            if _key(message) in passed:
+                self._remember(message, passed=True)
+            elif self._find(message) is None:
+                fresh[_key(message)] = message
         for message in fresh.values():
             self._remember(message)
         out += fresh.values()
+        self._late = False
         if replay.first:
             self._begin(replay)
         return out, ()
+
+    def _passed(self, replay: Replay) -> set[tuple[str, str]]:
+        """The keys of messages of a first answer that the program did not request, or receive live.
+
+        A message without a time is assumed to be requested.
+        """
+        start = self._start or 0
+        requested = [m for m in replay.history if not m.timestamp or m.timestamp > start]
+        if replay.limit is not None:
+            requested = _newest_of_each(requested, replay.limit)
+        wanted = map(_key, (*requested, *replay.held))
+        return set(map(_key, replay.history)).difference(wanted)
 
     def _begin(self, replay: Replay) -> None:
         """The mark of a subscription without messages: its start, by the best available clock.
@@ -142,22 +160,29 @@ class IdCursor:
         else:
             self._began = replay.at
 
-    def _holes(self, replay: Replay, since: int | None) -> Iterable[Missing]:
+    def _holes(self, replay: Replay, passed: Collection[tuple[str, str]]) -> Iterable[Missing]:
+        """Gaps of topics whose replay may not be complete."""
+        since = self.request().since or 0
         proven: set[str] = set()
         counts: dict[str, int] = {}
         for message in replay.history:
             topic = message.topic
-            counts[topic] = counts.get(topic, 0) + 1
-            near = self._near.get(topic)
-            if near is not None and message.id in near:
+            # If held messages were dropped, the log may have lost them since.
+            before = replay.whole and _key(message) in passed
+            if before or self._find(message) is not None:
                 proven.add(topic)
+            if not before:
+                counts[topic] = counts.get(topic, 0) + 1
         for topic in dict.fromkeys((*self._near, *counts, *replay.truncated)):
-            if topic in replay.truncated:
-                yield Missing(topic, None, None, None, "history_trimmed")
-            elif topic not in proven and (
-                counts.get(topic, 0) >= self._history or self._expects(topic, since or 0, replay.at)
-            ):
-                yield Missing(topic, None, None, None, "unproven")
+            trimmed = topic in replay.truncated
+            may_miss = (
+                trimmed
+                or counts.get(topic, 0) >= self._history
+                or self._expects(topic, since, replay.at)
+            )
+            if self._late or (may_miss and topic not in proven):
+                reason: MissingReason = "history_trimmed" if trimmed else "unproven"
+                yield Missing(topic, None, None, None, reason)
 
     def _expects(self, topic: str, since: int, now: int) -> bool:
         """Whether a replay must contain remembered messages."""
@@ -167,7 +192,11 @@ class IdCursor:
             for trace in near.values()
         )
 
-    def _remember(self, message: Envelope) -> None:
+    def _find(self, message: Envelope) -> _Trace | None:
+        near = self._near.get(message.topic)
+        return None if near is None else near.get(message.id)
+
+    def _remember(self, message: Envelope, *, passed: bool = False) -> None:
         topic, at, ttl = message.topic, message.timestamp, message.ttl
         near = self._near.get(topic)
         if near is None:
@@ -178,13 +207,20 @@ class IdCursor:
             self._near.move_to_end(topic)
         if self._newest is None or at > self._newest:
             self._newest = at
-        edge = self._newest - self._overlap
+        edge = max(self._newest, self._start or 0) - self._overlap
+        if at and at < edge:
+            # Clocks differ by more than `overlap`: a replay may not contain others like it.
+            self._late = True
         while near:
             oldest = next(iter(near.values()))
-            if oldest.at >= edge and len(near) < self._ids:
+            if (not oldest.at or oldest.at >= edge) and len(near) < self._ids:
                 break
             near.popitem(last=False)
-        near[message.id] = _Trace(at, None if ttl is None else at + ttl * 1000)
+        near[message.id] = _Trace(at, None if ttl is None else at + ttl * 1000, passed)
+
+
+def _key(message: Envelope) -> tuple[str, str]:
+    return message.topic, message.id
 
 
 def _newest_of_each(history: Sequence[Envelope], limit: int) -> list[Envelope]:
