@@ -20,20 +20,13 @@ import { gzipSync } from 'node:zlib';
 import { build } from 'esbuild';
 
 const KB = 1024;
-/** Goals and limits of the sizes. Lower the limits, never raise them. */
-const GOALS = {
-  core: 14 * KB,
-  everything: 36 * KB,
-  chat: 17 * KB,
-  development: 20 * KB,
-  streams: 2.5 * KB,
-};
-const LIMITS = {
-  core: 21.8 * KB,
-  everything: 46.4 * KB,
-  chat: 29.8 * KB,
-  development: 26.9 * KB,
-  streams: 2.5 * KB,
+/** Goals and limits of the sizes, in KB. Lower the limits, never raise them. */
+const BOUNDS = {
+  core: { title: '`{ PubSub }`, at once', goal: 14, limit: 21.8 },
+  chat: { title: 'chat page', goal: 17, limit: 29.8 },
+  everything: { title: 'everything', goal: 36, limit: 46.4 },
+  development: { title: '`{ PubSub }`, development build', goal: 20, limit: 26.9 },
+  streams: { title: 'added by `/streams`', goal: 2.5, limit: 2.5 },
 };
 
 const CORE = "export { PubSub } from '@hanzoai/pubsub'";
@@ -204,6 +197,14 @@ async function purposes(folder) {
 const kb = (bytes) => (bytes / KB).toFixed(1);
 const line = (...cells) => `| ${cells.join(' | ')} |`;
 
+/** The table of goals and limits. */
+function bounds() {
+  const rows = Object.values(BOUNDS).map(({ title, goal, limit }) =>
+    line(title, goal, limit.toFixed(1)),
+  );
+  return [line('', 'goal, KB gzip', 'limit'), line('---', '--:', '--:'), ...rows].join('\n');
+}
+
 async function tables(folder) {
   const core = await measure(folder, CORE);
   const rows = [];
@@ -296,22 +297,18 @@ if (process.argv.includes('--write')) {
     page,
     text
       .replace(within('sizes'), `$1\n${result.text}\n\n$2`)
-      .replace(within('parts'), `$1\n${result.parts}\n\n$2`),
+      .replace(within('parts'), `$1\n${result.parts}\n\n$2`)
+      .replace(within('limits'), `$1\n${bounds()}\n\n$2`),
   );
 }
 let status = 0;
-for (const [title, name] of [
-  ['at once', 'core'],
-  ['everything', 'everything'],
-  ['chat page', 'chat'],
-  ['development build', 'development'],
-  ['added by /streams', 'streams'],
-]) {
-  const [size, limit, goal] = [result[name], LIMITS[name], GOALS[name]];
-  const verdict = size <= limit ? 'within' : 'ABOVE';
+for (const [name, { title, goal, limit }] of Object.entries(BOUNDS)) {
+  const size = result[name];
+  const isWithin = size <= limit * KB;
   process.stdout.write(
-    `${title}: ${kb(size)} KB gzip, ${verdict} the limit of ${kb(limit)}; the goal is ${kb(goal)}\n`,
+    `${title}: ${kb(size)} KB gzip, ${isWithin ? 'within' : 'ABOVE'} the limit of ${limit}; ` +
+      `the goal is ${goal}\n`,
   );
-  if (size > limit && process.argv.includes('--check')) status = 1;
+  if (!isWithin && process.argv.includes('--check')) status = 1;
 }
 process.exit(status);
