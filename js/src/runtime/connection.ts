@@ -127,10 +127,12 @@ export class Connection implements Receiver {
         const type = JSON.stringify(read.type);
         owner.options.logger.debug?.(`A frame of unknown type ${type} was ignored.`);
       }
+    } else if (read.type === 'message') {
+      owner.session.subscriptions.message(read.message);
+      if (!this._outgoing.length && !this.crowded) return;
     } else {
       if (read.type === 'auth.ok' && !this._chooseDialect(read)) return;
       this._target.receive(read, owner.clock.wallMs());
-      if (read.type === 'message' && !this._outgoing.length && !this.crowded) return;
     }
     owner.handled();
     if (!this.crowded) return;

@@ -35,12 +35,12 @@ import { Session } from '../session/session.js';
 import { checkPatience } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Transport, TransportEnd } from '../transports/transport.js';
-import type { StateChange, StateName, SubscriptionEvent } from '../values.js';
+import type { StateChange, StateName } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import type { Backpressure } from './backpressure.js';
 import { Connection, NOT_LOADED, type Owner } from './connection.js';
 import type { HttpApi } from './http_operations.js';
-import type { Inbox } from './inbox.js';
+import type { Entry, Inbox } from './inbox.js';
 import { Listeners } from './listeners.js';
 import { lazily, PARTS } from './parts.js';
 import type { Recovery } from './recovery.js';
@@ -263,8 +263,8 @@ export class Driver implements Ports, Owner {
   }
 
   deliver(sub: number, message: Envelope, many: boolean): void {
-    if (this._own.has(message.id)) return;
-    this._put(sub, this.inboxes.get(sub), { kind: 'message', message }, many);
+    if (this._own.size && this._own.has(message.id)) return;
+    this._put(sub, this.inboxes.get(sub), message, many);
   }
 
   gap(sub: number, gap: Gap, many: boolean): void {
@@ -511,14 +511,9 @@ export class Driver implements Ports, Owner {
       .then(answer, () => answer(false));
   }
 
-  /** Add an event; let the program run if the inbox is full, and remove a failed subscription. */
-  private _put(
-    sub: number,
-    inbox: Inbox | undefined,
-    event: SubscriptionEvent,
-    many: boolean,
-  ): void {
-    inbox?.put(event, many);
+  /** Add an entry; let the program run if the inbox is full, and remove a failed subscription. */
+  private _put(sub: number, inbox: Inbox | undefined, entry: Entry, many: boolean): void {
+    inbox?.put(entry, many);
     if (!inbox?.full && !inbox?.finished) return;
     if (this._connection) this._connection.crowded = true;
     if (inbox.finished) this._failed.push(sub);

@@ -10,7 +10,7 @@ import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError, SlowConsumer } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
 import type { ReceiveQueue } from '../settings/options.js';
-import type { Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
+import type { AnyPayload, Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
 import type { JsonObject } from '../wire/guard.js';
 import { Stream } from './stream.js';
 
@@ -34,15 +34,21 @@ export interface Filter {
   taken(): void;
 }
 
-/** One event of the queue. */
-interface Entry {
-  readonly event: SubscriptionEvent;
+/** A gap or a presence change. */
+type Other = Exclude<SubscriptionEvent, { readonly kind: 'message' }>;
+
+/** What waits in the queue: a message itself, or an event. */
+export type Entry<Data = AnyPayload> = Message<Data> | Other;
+
+/** One entry of the queue. */
+interface Link {
+  readonly entry: Entry;
   /** Its approximate bytes. */
   readonly size: number;
-  next: Entry | undefined;
+  next: Link | undefined;
 }
 
-/** Events of one subscription that the program has not taken yet. */
+/** Entries of one subscription that the program has not taken yet. */
 export class Inbox extends Stream {
   denied: readonly Denial[] = [];
   /** Leaves out some messages; undefined: none. */
@@ -53,12 +59,12 @@ export class Inbox extends Stream {
   readonly answered: Promise<true>;
   readonly positions: Map<string, number>;
   private _answer: (answered: true) => void = () => {};
-  private _oldest: Entry | undefined;
-  private _newest: Entry | undefined;
+  private _oldest: Link | undefined;
+  private _newest: Link | undefined;
   private _length = 0;
   private _bytes = 0;
   /** Events moved up by the loss of a message before them, one per kind and topic. */
-  private readonly _front = new Map<string, SubscriptionEvent>();
+  private readonly _front = new Map<string, Other>();
   /** Current limit of the queue: a replay may exceed the configured one. */
   private _most: number;
   private _received = 0;
@@ -87,25 +93,25 @@ export class Inbox extends Stream {
   // ---------------------------------------------------------------- the driver's side
 
   /**
-   * Add an event; the policy applies above the limits.
+   * Add an entry; the policy applies above the limits.
    *
    * @param many It is one of several of a replay, which may exceed the limits: they were requested
    * and are already in memory; dropping some would cause a gap that the program cannot prevent.
    */
-  put(event: SubscriptionEvent, many: boolean): void {
+  put(entry: Entry, many: boolean): void {
     if (this.finished) return;
     let size = OVERHEAD;
-    if (event.kind === 'message') {
-      if (this.filter?.skips(event.message)) return;
+    if ('id' in entry) {
+      if (this.filter?.skips(entry)) return;
       this._received += 1;
-      size += measure(event.message.data);
-    } else if (event.kind === 'gap') {
+      size += measure(entry.data);
+    } else if (entry.kind === 'gap') {
       this._gaps += 1;
     }
-    const entry: Entry = { event, size, next: undefined };
-    if (this._oldest && this._newest) this._newest.next = entry;
-    else this._oldest = entry;
-    this._newest = entry;
+    const link: Link = { entry, size, next: undefined };
+    if (this._oldest && this._newest) this._newest.next = link;
+    else this._oldest = link;
+    this._newest = link;
     this._length += 1;
     this._bytes += size;
     if (many) this._most = Math.max(this._most, this._length);
@@ -131,7 +137,7 @@ export class Inbox extends Stream {
     if (this.presence !== this) this.presence.finish();
   }
 
-  /** Drop waiting events. */
+  /** Drop waiting entries. */
   clear(): void {
     this._dropped = this._received - this._handled;
     this._oldest = undefined;
@@ -141,24 +147,25 @@ export class Inbox extends Stream {
 
   // ---------------------------------------------------------------- the program's side
 
-  /** Take the next event, or undefined if the queue is empty. */
-  take(): SubscriptionEvent | undefined {
-    const event = this._front.size ? this._takeFront() : this._takeOldest();
-    if (event?.kind === 'message') {
+  /** Take the next entry, or undefined if the queue is empty. */
+  take(): Entry | undefined {
+    const entry = this._front.size ? this._takeFront() : this._takeOldest();
+    if (!entry) return undefined;
+    if ('id' in entry) {
       this._handled += 1;
-      this.stand(event.message.topic, event.message.seq);
-    } else if (event?.kind === 'gap') {
-      this.stand(event.gap.topic, event.gap.to);
+      this.stand(entry.topic, entry.seq);
+    } else if (entry.kind === 'gap') {
+      this.stand(entry.gap.topic, entry.gap.to);
     }
     this.filter?.taken();
-    return event;
+    return entry;
   }
 
-  /** The events that the program has not taken yet, in order. */
-  get waiting(): readonly SubscriptionEvent[] {
-    const events = [...this._front.values()];
-    for (let entry = this._oldest; entry; entry = entry.next) events.push(entry.event);
-    return events;
+  /** The entries that the program has not taken yet, in order. */
+  get waiting(): readonly Entry[] {
+    const entries: Entry[] = [...this._front.values()];
+    for (let link = this._oldest; link; link = link.next) entries.push(link.entry);
+    return entries;
   }
 
   /** The current counters. */
@@ -193,33 +200,34 @@ export class Inbox extends Stream {
     }
   }
 
-  private _takeOldest(): SubscriptionEvent | undefined {
-    const entry = this._oldest;
-    if (!entry) return undefined;
-    this._oldest = entry.next;
+  private _takeOldest(): Entry | undefined {
+    const link = this._oldest;
+    if (!link) return undefined;
+    this._oldest = link.next;
     this._length -= 1;
-    this._bytes -= entry.size;
+    this._bytes -= link.size;
     // The excess of a replay shrinks as the program takes events.
     this._most = Math.max(this._bounds.messages, Math.min(this._most, this._length));
-    return entry.event;
+    return link.entry;
   }
 
-  private _takeFront(): SubscriptionEvent | undefined {
+  private _takeFront(): Entry | undefined {
     const [first] = this._front;
     if (first) this._front.delete(first[0]);
     return first?.[1];
   }
 
   private _dropOldest(): void {
-    const event = this._takeOldest();
-    if (event?.kind === 'presence') {
+    const entry = this._takeOldest();
+    if (!entry) return;
+    if ('id' in entry) {
+      this._dropped += 1;
+      if (this._tellFirst(lossOf(entry))) this._gaps += 1;
+    } else if (entry.kind === 'gap') {
+      this._tellFirst(entry.gap);
+    } else {
       // Each change contains all members, so the latest one of a topic is enough.
-      this._front.set(`presence ${event.presence.topic}`, event);
-    } else if (event) {
-      const isMessage = event.kind === 'message';
-      if (isMessage) this._dropped += 1;
-      const isAnother = this._tellFirst(isMessage ? lossOf(event.message) : event.gap);
-      if (isMessage && isAnother) this._gaps += 1;
+      this._front.set(`presence ${entry.presence.topic}`, entry);
     }
   }
 

@@ -150,13 +150,14 @@ function keyOf(patterns: readonly string[]): string {
   return JSON.stringify([...new Set(patterns)].sort());
 }
 
-/** Positions before the events that the program has not taken yet, for topics with such events. */
+/** Positions before the entries that the program has not taken yet, for topics with such events. */
 function waiting(inbox: Inbox, after: Place['after'] = {}): Record<string, number> {
   const found: Record<string, number> = {};
-  for (const event of inbox.waiting) {
-    if (event.kind === 'presence') continue;
-    const { topic } = event.kind === 'message' ? event.message : event.gap;
-    const seq = event.kind === 'message' ? event.message.seq : event.gap.from;
+  for (const entry of inbox.waiting) {
+    const isMessage = 'id' in entry;
+    if (!isMessage && entry.kind === 'presence') continue;
+    const { topic } = isMessage ? entry : entry.gap;
+    const seq = isMessage ? entry.seq : entry.gap.from;
     const mark = after[topic];
     if (seq !== undefined && mark !== undefined && found[topic] === undefined) {
       found[topic] = Math.min(mark, seq - 1);

@@ -6,7 +6,7 @@ import { UsageError } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
 import type { AnyPayload, Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
 import { call, type Handler, type Handlers } from './handlers.js';
-import type { Inbox } from './inbox.js';
+import type { Entry, Inbox } from './inbox.js';
 import type { Listeners } from './listeners.js';
 import { PARTS } from './parts.js';
 
@@ -73,11 +73,14 @@ export class Subscription<Data = AnyPayload>
    * Presence changes arrive here unless `onPresence` receives them.
    */
   events(): AsyncIterableIterator<SubscriptionEvent<Data>> {
-    return this._read((event) => event, true);
+    return this._read(
+      (entry) => ('id' in entry ? { kind: 'message', message: entry } : entry),
+      true,
+    );
   }
 
   [Symbol.asyncIterator](): AsyncIterableIterator<Message<Data>> {
-    return this._read((event) => (event.kind === 'message' ? event.message : undefined));
+    return this._read((entry) => ('id' in entry ? entry : undefined));
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -88,13 +91,13 @@ export class Subscription<Data = AnyPayload>
   async run(inbox: Inbox): Promise<void> {
     const { onMessage, onPresence } = this._handlers;
     while (true) {
-      for (let event = inbox.take(); event; event = inbox.take()) {
+      for (let entry = inbox.take(); entry; entry = inbox.take()) {
         const called =
-          event.kind === 'message'
-            ? this._call(onMessage, event.message)
-            : event.kind === 'gap'
-              ? this._report(event.gap)
-              : this._call(onPresence, event.presence.members, event.presence);
+          'id' in entry
+            ? this._call(onMessage, entry)
+            : entry.kind === 'gap'
+              ? this._report(entry.gap)
+              : this._call(onPresence, entry.presence.members, entry.presence);
         // Do not await a synchronous handler, so that the next message follows immediately.
         if (called) await called;
       }
@@ -104,7 +107,7 @@ export class Subscription<Data = AnyPayload>
   }
 
   private _read<T>(
-    pick: (event: SubscriptionEvent<Data>) => T | undefined,
+    pick: (entry: Entry<Data>) => T | undefined,
     seesGaps?: boolean,
   ): AsyncIterableIterator<T> {
     const { _inbox: inbox, _handlers: handlers } = this;
@@ -117,15 +120,15 @@ export class Subscription<Data = AnyPayload>
       [Symbol.asyncIterator]: () => iterator,
       next: async () => {
         while (true) {
-          const event = inbox.take();
-          if (!event) {
+          const entry = inbox.take();
+          if (!entry) {
             if (inbox.error) throw inbox.error;
             if (inbox.finished) return { done: true, value: undefined };
             await inbox.wait();
             continue;
           }
-          if (event.kind === 'gap') await this._report(event.gap, seesGaps);
-          const value = pick(event);
+          if (!('id' in entry) && entry.kind === 'gap') await this._report(entry.gap, seesGaps);
+          const value = pick(entry);
           if (value !== undefined) return { done: false, value };
         }
       },

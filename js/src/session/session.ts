@@ -212,12 +212,8 @@ export class Session {
    * @param at Arrival time by the local clock, Unix milliseconds.
    */
   receive(frame: ServerFrame, at: number): void {
-    if (frame.type === 'message') {
-      if (this.context.peer) this.subscriptions.message(frame.message);
-      if (this.context.timers._due.size) this.context.timers.startDue();
-    } else {
-      this._end(this._take(frame, at));
-    }
+    if (frame.type === 'message') this.subscriptions.message(frame.message);
+    else this._end(this._take(frame, at));
   }
 
   private _take(frame: Exclude<ServerFrame, { type: 'message' }>, at: number): Occasion {

@@ -109,8 +109,10 @@ export class Subscriptions {
     }
   }
 
-  /** Deliver a live message to every subscription that wants it, once. */
+  /** Deliver a live message to every subscription that wants it, once; a separate call. */
   message(message: Envelope): void {
+    const { peer, ports, timers } = this._context;
+    if (!peer) return;
     const { topic } = message;
     const takers = this.routes.known.get(topic) ?? this.routes.find(topic);
     const shown = !OF_PRESENCE.test(message.type);
@@ -119,15 +121,14 @@ export class Subscriptions {
         if (one.phase === 'live') {
           const verdict = one.cursor.admit(message);
           if (verdict === 'jump') this._heal(one, [message]);
-          else if (verdict === 'new' && shown) {
-            this._context.ports.deliver(one.request.sub, message, false);
-          }
+          else if (verdict === 'new' && shown) ports.deliver(one.request.sub, message, false);
         } else if (one.phase === 'joining') {
           this._hold(one, message);
         }
       }
     }
     if (!shown) this.presence?.message(message, takers);
+    if (timers._due.size) timers.startDue();
   }
 
   /** The server answered a `subscribe`, in full or in part. */

@@ -106,7 +106,7 @@ export class WebSocketTransport implements Transport {
     socket.on('ping', hear);
     socket.on('pong', hear);
     // `ws` creates an event object per message only for `addEventListener`; `on` avoids it.
-    socket.on('message', (data, isBinary) => message({ data: isBinary ? data : String(data) }));
+    socket.on('message', (data, isBinary) => message({ data: isBinary ? data : data.toString() }));
   }
 
   send(frames: readonly ClientFrame[]): void {

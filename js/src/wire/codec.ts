@@ -10,7 +10,7 @@
 import { type ClientFrame, isEnvelope, isServerFrame } from '../generated/wire.js';
 import { DEPTH_MAX, type Decoded, isDeep } from './decoded.js';
 
-const ESCAPE = '\\u';
+const ESCAPE = '\\';
 const SURROGATE = /\\u[dD][89a-fA-F]/;
 
 let lenient: typeof import('./lenient.js') | undefined;

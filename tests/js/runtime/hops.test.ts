@@ -70,7 +70,7 @@ test('a received message passes the functions that the architecture lists', asyn
     peer.socket.receive(peer.message('a.b', 3));
     await next;
   });
-  compare(ran, 'A received message in TypeScript', 12);
+  compare(ran, 'A received message in TypeScript', 11);
   await ps.close();
 });
 
