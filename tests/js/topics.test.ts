@@ -3,7 +3,7 @@ import { describe, test } from 'node:test';
 
 import { InvalidTopic } from '../../js/src/errors.js';
 import { TopicTrie } from '../../js/src/testing/topic_trie.js';
-import { isWildcard, matches } from '../../js/src/topics.js';
+import { isTopic, isWildcard, matches } from '../../js/src/topics.js';
 import { validatePattern, validateTopic } from '../../js/src/validate.js';
 import { load } from './files.js';
 
@@ -38,6 +38,11 @@ describe('a name is valid as specified', () => {
   for (const { topic, valid, why } of spec.topics) {
     test(why, () => assert.equal(isValid(validateTopic, topic), valid));
   }
+});
+
+test('a name has the same validity each time it is checked', () => {
+  const names = ['a.b', 'a.b', 'a..b', 'a..b', 'a.b', '', ''];
+  assert.deepEqual(names.map(isTopic), [true, true, false, false, true, false, false]);
 });
 
 describe('a pattern is valid as specified', () => {
