@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
 from hanzoai.pubsub.generated.wire import Envelope
-from hanzoai.pubsub.session.cursor import JUMP, KNOWN, NEW, Missing, Replay, SeqCursor
+from hanzoai.pubsub.session.cursor import Missing, Replay, SeqCursor
 
 
 def message(
@@ -18,17 +18,52 @@ def message(
     )
 
 
+def found(cursor: SeqCursor, message: Envelope) -> str:
+    """What the cursor finds a live message to be."""
+    new, beyond = cursor.admit([message])
+    return "new" if new else "beyond" if beyond else "known"
+
+
 def ids(steps: list[Envelope | Missing]) -> list[object]:
     return [step if isinstance(step, Missing) else step.id for step in steps]
 
 
 def test_next_is_new_before_is_known_beyond_is_a_jump() -> None:
     cursor = SeqCursor(after={"a": 5})
-    assert cursor.admit(message(6)) == NEW
-    assert cursor.admit(message(6)) == KNOWN
-    assert cursor.admit(message(8)) == JUMP
+    assert found(cursor, message(6)) == "new"
+    assert found(cursor, message(6)) == "known"
+    assert found(cursor, message(8)) == "beyond"
     assert cursor.positions == {"a": 6}
-    assert cursor.admit(message(None)) == NEW
+    assert found(cursor, message(None)) == "new"
+
+
+def test_a_run_of_messages_is_admitted_up_to_a_hole() -> None:
+    cursor = SeqCursor(after={"a": 5})
+    new, beyond = cursor.admit([message(seq, at=seq or 0) for seq in (6, 6, None, 7, 9, 8)])
+    assert [one.seq for one in new] == [6, None, 7]
+    assert [one.seq for one in beyond] == [9, 8]
+    assert cursor.positions == {"a": 7}
+    assert cursor.newest == 7
+
+
+@given(known=st.none() | st.integers(0, 5), run=st.lists(st.none() | st.integers(0, 9), min_size=1))
+def test_a_run_is_admitted_like_its_messages_one_by_one(
+    known: int | None, run: list[int | None]
+) -> None:
+    after = None if known is None else {"a": known}
+    together, single = SeqCursor(after=after), SeqCursor(after=after)
+    messages = [message(seq, at=n, id=f"m{n}") for n, seq in enumerate(run)]
+    expected: list[Envelope] = []
+    beyond: list[Envelope] = []
+    for n, one in enumerate(messages):
+        new, hole = single.admit([one])
+        expected += new
+        if hole:
+            beyond = messages[n:]
+            break
+    new, rest = together.admit(messages)
+    assert (list(new), list(rest)) == (expected, beyond)
+    assert (together.positions, together.newest) == (single.positions, single.newest)
 
 
 def test_positions_go_backwards_only_with_a_reset() -> None:
@@ -51,30 +86,30 @@ def test_a_reset_that_is_truncated_too_is_one_gap() -> None:
 def test_positions_at_the_limit_of_safe_integers_are_counted() -> None:
     top = 2**53 - 1
     cursor = SeqCursor(after={"a": top - 1})
-    assert cursor.admit(message(top)) == NEW
-    assert cursor.admit(message(top)) == KNOWN
+    assert found(cursor, message(top)) == "new"
+    assert found(cursor, message(top)) == "known"
 
 
 def test_memory_is_bounded_by_topics() -> None:
     cursor = SeqCursor(remembered=10)
     for n in range(1_000):
-        cursor.admit(message(1, topic=f"t{n}", at=n))
+        cursor.admit([message(1, topic=f"t{n}", at=n)])
     assert cursor.topics == [f"t{n}" for n in range(990, 1_000)]
     assert cursor.request().since == 989
 
 
 def test_the_topic_idle_longest_is_removed() -> None:
     cursor = SeqCursor(remembered=2)
-    cursor.admit(message(1, topic="a"))
-    cursor.admit(message(1, topic="b"))
-    cursor.admit(message(2, topic="a"))
-    cursor.admit(message(1, topic="c"))
+    cursor.admit([message(1, topic="a")])
+    cursor.admit([message(1, topic="b")])
+    cursor.admit([message(2, topic="a")])
+    cursor.admit([message(1, topic="c")])
     assert cursor.topics == ["a", "c"]
 
 
 def test_a_sibling_in_the_same_millisecond_is_replayed() -> None:
     cursor = IdCursor(since=0, overlap=10)
-    cursor.admit(message(None, at=100, id="m1"))
+    cursor.admit([message(None, at=100, id="m1")])
     steps, _ = cursor.replay(
         Replay(history=[message(None, at=100, id="m1"), message(None, at=100, id="m2")], held=[])
     )
@@ -84,7 +119,7 @@ def test_a_sibling_in_the_same_millisecond_is_replayed() -> None:
 
 def test_history_and_held_are_one_batch() -> None:
     cursor = IdCursor(since=0, overlap=10)
-    cursor.admit(message(None, at=100, id="m1"))
+    cursor.admit([message(None, at=100, id="m1")])
     repeated = message(None, at=100, id="m2")
     far = message(None, at=500, id="m3")
     steps, _ = cursor.replay(
@@ -95,7 +130,7 @@ def test_history_and_held_are_one_batch() -> None:
 
 def test_a_message_that_may_have_expired_proves_no_loss() -> None:
     cursor = IdCursor(since=0, overlap=1_000)
-    cursor.admit(message(None, at=100, id="m1", ttl=1))
+    cursor.admit([message(None, at=100, id="m1", ttl=1)])
     steps, _ = cursor.replay(Replay(history=[], held=[], at=1_100))
     assert steps == []
     steps, _ = cursor.replay(Replay(history=[], held=[], at=1_099))
@@ -106,7 +141,7 @@ def test_ids_and_topics_are_bounded() -> None:
     cursor = IdCursor(overlap=10**9, ids=5, topics=3)
     for topic in range(10):
         for n in range(100):
-            cursor.admit(message(None, topic=f"t{topic}", at=n, id=f"{topic}.{n}"))
+            cursor.admit([message(None, topic=f"t{topic}", at=n, id=f"{topic}.{n}")])
     assert cursor.topics == ["t7", "t8", "t9"]
     assert all(len(near) == 5 for near in cursor._near.values())
 
@@ -124,7 +159,7 @@ def test_delivered_is_published_or_one_gap_counts_what_is_missing(
     cursor = SeqCursor(after={"a": 0})
     got: list[Envelope | Missing] = []
     for n in range(1, heard + 1):
-        assert cursor.admit(message(n)) == NEW
+        assert found(cursor, message(n)) == "new"
         got.append(message(n))
     oldest = max(1, published - retained + 1)
     steps, rest = cursor.replay(

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ClientFrame, PublishedFrame, ServerFrame
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Ports
+    from hanzoai.pubsub.transports import Incoming
     from hanzoai.pubsub.values import TokenContext
     from tests.traces.effects import Effect
     from tests.traces.events import Event
@@ -50,11 +51,15 @@ class ScriptedSession(Session):
     def __init__(self, ports: Ports) -> None:
         super().__init__(SessionOptions(), ports, lambda: 0.5)
         self.ports = ports
-        self.message = lambda message: self.receive(MessageFrame(message=message), 0)
+        self.messages = self.receive_messages
         self.incremental = True
         self.seen: list[Event] = []
         self.answers: dict[type[Event], deque[list[Effect]]] = {}
         self.on: Callable[[Event], list[Effect]] | None = None
+
+    def receive_messages(self, messages: Sequence[Envelope]) -> None:
+        for one in messages:
+            self.receive(MessageFrame(message=one), 0)
 
     def published(self, frame: PublishedFrame) -> None:
         self.receive(frame, 0)
@@ -156,7 +161,7 @@ def perform(ports: Ports, effect: Effect) -> None:
         case effects.ProbeHttp(auth):
             ports.probe_http(auth)
         case effects.Deliver(sub, message):
-            ports.deliver(sub, message)
+            ports.deliver(sub, [message])
         case effects.Gap(sub, topic, from_, to, missed, why):
             ports.gap(sub, topic, from_, to, missed, why)
         case effects.Joined(sub, topics, denied):
@@ -181,7 +186,7 @@ class ScriptedTransport:
         self.sent: list[ClientFrame] = []
         self.closed: list[int] = []
         self.opening: Exception | None = None
-        self.incoming: asyncio.Queue[Sequence[ServerFrame] | Exception] = asyncio.Queue()
+        self.incoming: asyncio.Queue[Sequence[Incoming] | Exception] = asyncio.Queue()
 
     async def open(self) -> None:
         if self.opening is not None:
@@ -190,7 +195,7 @@ class ScriptedTransport:
     def send(self, frame: ClientFrame) -> None:
         self.sent.append(frame)
 
-    async def receive(self) -> Sequence[ServerFrame]:
+    async def receive(self) -> Sequence[Incoming]:
         item = await self.incoming.get()
         if isinstance(item, Exception):
             raise item
@@ -405,7 +410,8 @@ async def test_many_messages_of_one_read_are_handled_in_one_go_and_wake_the_read
     waiting.cancel()
 
 
-async def test_the_reader_yields_before_a_small_queue_overflows(rig: Rig) -> None:
+@pytest.mark.parametrize("together", [False, True])
+async def test_the_reader_yields_before_a_small_queue_overflows(rig: Rig, together: bool) -> None:
     transport = await rig.dialed()
     inbox = rig.inbox(messages=3)
     rig.session.on = deliver
@@ -419,7 +425,9 @@ async def test_the_reader_yields_before_a_small_queue_overflows(rig: Rig) -> Non
             await inbox.wait()
 
     reading = asyncio.create_task(read())
-    transport.incoming.put_nowait([message(seq) for seq in range(500)])
+    run = [message(seq).message for seq in range(500)]
+    apart: list[Incoming] = [MessageFrame(message=one) for one in run]
+    transport.incoming.put_nowait([run] if together else apart)
     await rig.clock.settle()
     assert taken == list(range(500))
     reading.cancel()

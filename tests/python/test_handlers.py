@@ -31,16 +31,16 @@ async def test_each_kind_of_entry_goes_to_its_handler_in_one_order() -> None:
     inbox = Inbox(("a",), ReceiveQueue(), lambda: None)
     message = Envelope(id="1", topic="a", type="t", data=1, timestamp=1)
     presence = PresenceChange("a", (), "snapshot")
-    inbox.put(message)
+    inbox.put([message])
     inbox.put_other(GAP)
     inbox.put_other(presence)
-    inbox.put(message)
+    inbox.put([message])
     inbox.finish()
     handlers = Handlers(told.append, told.append, told.append, None, lambda error, topic: None)
     await handlers.run(inbox)
     assert told == [message, GAP, presence, message]
     inbox = Inbox(("a",), ReceiveQueue(), lambda: None)
-    inbox.put(message)
+    inbox.put([message])
     inbox.put_other(GAP)
     inbox.put_other(presence)
     inbox.finish()
@@ -119,7 +119,7 @@ async def test_a_handler_that_lets_a_cancellation_through_gets_the_next_message(
 
     inbox = Inbox(("a",), ReceiveQueue(), lambda: None)
     for name in ("1", "2"):
-        inbox.put(Envelope(id=name, topic="a", type="t", data=1, timestamp=1))
+        inbox.put([Envelope(id=name, topic="a", type="t", data=1, timestamp=1)])
     inbox.finish()
     handlers = Handlers(handle, None, None, None, lambda error, topic: reported.append(error))
     async with asyncio.timeout(60):

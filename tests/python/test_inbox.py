@@ -36,15 +36,15 @@ def test_messages_come_out_in_the_order_they_went_in() -> None:
     inbox = make()
     messages = [envelope(seq) for seq in range(4)]
     for message in messages:
-        inbox.put(message)
+        inbox.put([message])
     assert take_all(inbox) == messages
 
 
 def test_a_full_queue_drops_the_oldest_and_reports_one_gap_per_topic() -> None:
     inbox = make(messages=2)
     for seq in range(1, 4):
-        inbox.put(envelope(seq, "a"))
-        inbox.put(envelope(seq, "b"))
+        inbox.put([envelope(seq, "a")])
+        inbox.put([envelope(seq, "b")])
     assert take_all(inbox) == [
         Gap("a", 1, 2, 2, "slow_consumer"),
         Gap("b", 1, 2, 2, "slow_consumer"),
@@ -56,11 +56,11 @@ def test_a_full_queue_drops_the_oldest_and_reports_one_gap_per_topic() -> None:
 
 def test_a_gap_of_the_session_is_merged_with_a_drop_that_overtakes_it() -> None:
     inbox = make(messages=2)
-    inbox.put(envelope(1))
+    inbox.put([envelope(1)])
     inbox.put_other(Gap("a", 2, 3, 2, "history_trimmed"))
-    inbox.put(envelope(4))
-    inbox.put(envelope(5))
-    inbox.put(envelope(6))
+    inbox.put([envelope(4)])
+    inbox.put([envelope(5)])
+    inbox.put([envelope(6)])
     assert take_all(inbox) == [
         Gap("a", 1, 4, 4, "slow_consumer"),
         envelope(5),
@@ -71,8 +71,8 @@ def test_a_gap_of_the_session_is_merged_with_a_drop_that_overtakes_it() -> None:
 def test_an_unknown_count_stays_unknown_when_gaps_are_merged() -> None:
     inbox = make(messages=1)
     inbox.put_other(Gap("a", None, None, None, "unproven"))
-    inbox.put(envelope(None))
-    inbox.put(envelope(None))
+    inbox.put([envelope(None)])
+    inbox.put([envelope(None)])
     gap = inbox.take()
     assert isinstance(gap, Gap)
     assert gap.missed is None
@@ -85,8 +85,8 @@ def test_of_presence_that_cannot_wait_the_newest_of_each_topic_is_kept() -> None
     inbox = make(messages=2)
     for entry in (first, second):
         inbox.put_other(entry)
-    inbox.put(envelope(1))
-    inbox.put(envelope(2))
+    inbox.put([envelope(1)])
+    inbox.put([envelope(2)])
     assert take_all(inbox) == [second, envelope(1), envelope(2)]
     assert inbox.stats().dropped == 0
 
@@ -97,9 +97,9 @@ def test_a_replay_may_exceed_the_bound_and_shrinks_back_as_it_is_read() -> None:
     assert inbox.stats().dropped == 0
     for _ in range(8):
         inbox.take()
-    inbox.put(envelope(10))
+    inbox.put([envelope(10)])
     assert inbox.stats().dropped == 0
-    inbox.put(envelope(11))
+    inbox.put([envelope(11)])
     assert inbox.stats().dropped == 1
     assert inbox.stats().queued == 3
 
@@ -107,13 +107,13 @@ def test_a_replay_may_exceed_the_bound_and_shrinks_back_as_it_is_read() -> None:
 def test_the_bound_in_bytes_holds_even_for_few_messages() -> None:
     inbox = make(messages=100, size=5_000)
     for seq in range(20):
-        inbox.put(envelope(seq, size=1_000))
+        inbox.put([envelope(seq, size=1_000)])
         assert inbox.stats().queued_bytes <= 5_000
 
 
 def test_one_message_larger_than_the_bound_is_still_delivered() -> None:
     inbox = make(size=1_000)
-    inbox.put(envelope(1, size=50_000))
+    inbox.put([envelope(1, size=50_000)])
     assert take_all(inbox) == [envelope(1, size=50_000)]
 
 
@@ -121,7 +121,7 @@ def test_policy_error_ends_the_inbox_once_and_notifies_its_owner() -> None:
     told: list[int] = []
     inbox = Inbox(("a",), ReceiveQueue(messages=2, policy="error"), lambda: told.append(1))
     for seq in range(6):
-        inbox.put(envelope(seq))
+        inbox.put([envelope(seq)])
     assert isinstance(inbox.error, SlowConsumer)
     assert inbox.error.topic == "a"
     assert told == [1]
@@ -131,7 +131,7 @@ def test_policy_error_ends_the_inbox_once_and_notifies_its_owner() -> None:
 def test_policy_block_keeps_everything_and_reports_that_it_is_full() -> None:
     inbox = make(messages=2, policy="block")
     for seq in range(5):
-        inbox.put(envelope(seq))
+        inbox.put([envelope(seq)])
     was_full = inbox.full
     for _ in range(4):
         inbox.take()
@@ -141,9 +141,9 @@ def test_policy_block_keeps_everything_and_reports_that_it_is_full() -> None:
 
 def test_positions_follow_what_was_taken_and_pass_over_gaps() -> None:
     inbox = make()
-    inbox.put(envelope(5))
+    inbox.put([envelope(5)])
     inbox.put_other(Gap("a", 6, 8, 3, "history_trimmed"))
-    inbox.put(envelope(9))
+    inbox.put([envelope(9)])
     assert inbox.positions == {}
     inbox.take()
     assert inbox.positions == {"a": 5}
@@ -157,7 +157,7 @@ def test_peek_says_what_take_gives() -> None:
     inbox = make(messages=2)
     assert inbox.peek() is None
     for seq in range(5):
-        inbox.put(envelope(seq))
+        inbox.put([envelope(seq)])
     while (shown := inbox.peek()) is not None:
         assert inbox.take() is shown
 
@@ -176,7 +176,7 @@ async def test_a_burst_wakes_a_waiter_once_and_a_cancelled_wait_leaves_nothing()
     await asyncio.sleep(0)
     given_up.cancel()
     for seq in range(3):
-        inbox.put(envelope(seq))
+        inbox.put([envelope(seq)])
     async with asyncio.timeout(1):
         await waiter
     assert woken == 1
@@ -185,9 +185,9 @@ async def test_a_burst_wakes_a_waiter_once_and_a_cancelled_wait_leaves_nothing()
 
 def test_after_the_end_nothing_is_added_and_what_waits_can_be_taken() -> None:
     inbox = make()
-    inbox.put(envelope(1))
+    inbox.put([envelope(1)])
     inbox.finish(PermissionDenied())
-    inbox.put(envelope(2))
+    inbox.put([envelope(2)])
     inbox.put_replay([envelope(3)])
     inbox.put_other(Gap("a", 1, 1, 1, "unproven"))
     assert take_all(inbox) == [envelope(1)]
@@ -258,7 +258,7 @@ def test_the_accounts_are_right_whatever_happens(
         match action:
             case "put":
                 seq += 1
-                inbox.put(envelope(seq, size=amount))
+                inbox.put([envelope(seq, size=amount)])
             case "replay":
                 inbox.put_replay([envelope(seq + n + 1) for n in range(amount)])
                 seq += amount
@@ -286,7 +286,7 @@ def typed(seq: int, type: str, topic: str = "a") -> Envelope:
 def feed(inbox: Inbox, *messages: Envelope) -> None:
     for message in messages:
         if inbox.takes(message):
-            inbox.put(message)
+            inbox.put([message])
 
 
 def test_messages_of_other_types_move_the_position_when_nothing_waits_before_them() -> None:

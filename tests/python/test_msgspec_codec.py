@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
 import math
+import pickle
 import sys
-from typing import Any
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -21,7 +24,10 @@ from hanzoai.pubsub.generated.wire import (
 )
 from hanzoai.pubsub.topics import valid_topics
 from hanzoai.pubsub.wire import codec, msgspec_codec
-from hanzoai.pubsub.wire.msgspec_codec import fast_codec, read_message
+from hanzoai.pubsub.wire.msgspec_codec import fast_codec
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.wire.codec import Codec
 
 ENVELOPE: dict[str, Any] = {
     "id": "msg_1",
@@ -42,14 +48,22 @@ def frame(**changes: Any) -> bytes:
     return json.dumps({"type": "message", "message": message}, separators=(",", ":")).encode()
 
 
+def read_messages(*frames: bytes, chosen: Codec | None = None) -> list[Envelope]:
+    """Return the messages that the codec can read."""
+    chosen = chosen or fast_codec()
+    messages: list[Envelope] = []
+    with suppress(*chosen.invalid):
+        messages.extend(chosen.read_messages(frames))
+    return messages
+
+
 def read(data: bytes) -> object:
     """Return the output of a transport with the codec."""
-    chosen = fast_codec()
-    try:
-        return chosen.read_message(data)
-    except chosen.invalid:
-        found = codec.decode(data)
-        return found.message if isinstance(found, MessageFrame) else found
+    messages = read_messages(data)
+    if messages:
+        return messages[0]
+    found = codec.decode(data)
+    return found.message if isinstance(found, MessageFrame) else found
 
 
 def same(data: bytes) -> None:
@@ -176,22 +190,38 @@ def test_any_value_in_any_field_is_read_as_without_msgspec(
     same(frame(**{"data": data, field: value}))
 
 
+@pytest.mark.parametrize("chosen", [fast_codec(), codec.plain_codec()])
+def test_messages_are_read_up_to_one_that_is_not_valid(chosen: Codec) -> None:
+    other = frame(timestamp="now")
+    found = read_messages(frame(), frame(id="m2"), other, frame(), chosen=chosen)
+    assert [message.id for message in found] == [ENVELOPE["id"], "m2"]
+    assert read_messages(other, frame(), chosen=chosen) == []
+
+
 def test_a_message_is_a_whole_model() -> None:
-    found = read_message(frame())
+    [found] = read_messages(frame())
     assert found.wire() == ENVELOPE
     assert found.sender == Sender(type="service", id="gateway")
     assert found.model_copy(update={"type": "other"}).type == "other"
     assert found.model_copy(deep=True) == found
     assert found.__pydantic_fields_set__ == set(ENVELOPE)
-    assert "ttl" not in read_message(frame(ttl=...)).__pydantic_fields_set__
+    assert found.model_extra == {}
+    assert found.__pydantic_private__ is None
+    with pytest.raises(AttributeError, match="later"):
+        found.later  # type: ignore[attr-defined]  # noqa: B018  # pyright: ignore[reportAttributeAccessIssue]
+    [short] = read_messages(frame(ttl=..., data=None))
+    assert short.__pydantic_fields_set__ == set(ENVELOPE) - {"ttl"}
+    assert pickle.loads(pickle.dumps(short)) == short
+    assert copy.copy(short) == short
     with pytest.raises(ValueError, match="frozen"):
         found.type = "other"  # type: ignore[misc]  # pyright: ignore[reportAttributeAccessIssue]
-    assert hash(read_message(frame()).id) == hash(found.id)
+    [same_again] = read_messages(frame())
+    assert same_again == found
 
 
 def test_many_topics_and_senders_are_not_kept() -> None:
     for n in range(5_000):
-        found = read_message(frame(topic=f"t.{n}", sender={"type": "user", "id": f"u{n}"}))
+        [found] = read_messages(frame(topic=f"t.{n}", sender={"type": "user", "id": f"u{n}"}))
         assert found.topic == f"t.{n}"
         assert found.sender is not None
         assert found.sender.id == f"u{n}"

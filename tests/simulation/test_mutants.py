@@ -10,7 +10,7 @@ from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
 from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.session import cursor, subscription_state
 from hanzoai.pubsub.session.credentials import Credentials
-from hanzoai.pubsub.session.cursor import KNOWN, NEW, Request, SeqCursor
+from hanzoai.pubsub.session.cursor import Request, SeqCursor
 from hanzoai.pubsub.session.lifecycle import Lifecycle
 from hanzoai.pubsub.session.ports import Acked, Rejected
 from hanzoai.pubsub.session.publishes import Publishes
@@ -19,7 +19,7 @@ from hanzoai.pubsub.session.timers import Timers
 from tests.simulation.run import simulate
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.generated.wire import Envelope
     from hanzoai.pubsub.session.cursor import Replay
@@ -52,9 +52,9 @@ def mutant(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
 def a_duplicate_is_delivered(patch: Patch) -> None:
     admit = SeqCursor.admit
 
-    def broken(self: SeqCursor, message: Envelope) -> int:
-        verdict = admit(self, message)
-        return NEW if verdict == KNOWN else verdict
+    def broken(self: SeqCursor, messages: Sequence[Envelope]) -> Any:
+        new, beyond = admit(self, messages)
+        return (new if beyond else messages), beyond
 
     patch.setattr(SeqCursor, "admit", broken)
 
@@ -63,22 +63,23 @@ def a_duplicate_is_delivered(patch: Patch) -> None:
 def a_jump_is_passed_over(patch: Patch) -> None:
     admit = SeqCursor.admit
 
-    def broken(self: SeqCursor, message: Envelope) -> int:
+    def broken(self: SeqCursor, messages: Sequence[Envelope]) -> Any:
+        [message] = messages
         if message.seq is not None and message.topic in self._marks:
             mark = self._marks[message.topic]
             if message.seq > mark.seq:
                 mark.seq = message.seq
-                return NEW
-        return admit(self, message)
+                return messages, ()
+        return admit(self, messages)
 
     patch.setattr(SeqCursor, "admit", broken)
 
 
 @mutant
 def a_jump_is_a_gap_at_once(patch: Patch) -> None:
-    def broken(self: Subscriptions, one: Any, message: Envelope) -> None:
-        one.healed[message.topic] = one.cursor.position(message.topic)
-        one.held = [message]
+    def broken(self: Subscriptions, one: Any, beyond: Sequence[Envelope]) -> None:
+        one.healed[beyond[0].topic] = one.cursor.position(beyond[0].topic)
+        one.held = list(beyond)
         self._admit(one, 0, complete=True)
         one.held = []
 
@@ -180,10 +181,9 @@ def a_replay_never_begins_before_since(patch: Patch) -> None:
 def known_by_age(patch: Patch) -> None:
     admit = IdCursor.admit
 
-    def broken(self: IdCursor, message: Envelope) -> int:
-        if self._newest is not None and message.timestamp < self._newest:
-            return KNOWN
-        return admit(self, message)
+    def broken(self: IdCursor, messages: Sequence[Envelope]) -> Any:
+        newest = self._newest
+        return admit(self, [m for m in messages if newest is None or m.timestamp >= newest])
 
     patch.setattr(IdCursor, "admit", broken)
 

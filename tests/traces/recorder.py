@@ -13,7 +13,7 @@ from tests.traces import effects
 from tests.traces.events import Received, call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import (
@@ -90,8 +90,8 @@ class Log:
     def cancel_timer(self, name: TimerName, /) -> None:
         self.entries.append(effects.CancelTimer(name))
 
-    def deliver(self, sub: int, message: Envelope, /) -> None:
-        self.entries.append(effects.Deliver(sub, message))
+    def deliver(self, sub: int, messages: Sequence[Envelope], /) -> None:
+        self.entries += [effects.Deliver(sub, message) for message in messages]
 
     def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
         self.entries += [effects.Deliver(sub, message) for message in messages]

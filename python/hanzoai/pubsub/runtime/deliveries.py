@@ -8,7 +8,7 @@ from hanzoai.pubsub.runtime.inbox import denial_error
 from hanzoai.pubsub.values import Gap, PresenceChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.gap import GapReason
@@ -32,6 +32,8 @@ class Deliveries:
         self._give_way = give_way
         self._echo = echo
         self._inboxes: dict[int, tuple[Inbox, Inbox]] = {}
+        self.narrow: Final[set[Inbox]] = set()
+        """Inboxes that the messages of one burst might fill."""
         self._own_ids: dict[str, None] = {}
         self._largest: int | None = 0
 
@@ -41,10 +43,15 @@ class Deliveries:
         """Route entries of the session to a subscription."""
         inbox.expect(self._largest)
         self._inboxes[sub] = (inbox, presence_inbox)
+        self.narrow.add(inbox)
 
     def remove(self, sub: int) -> bool:
         """Stop routing to it. Returns whether anything was routed to it."""
-        return self._inboxes.pop(sub, None) is not None
+        found = self._inboxes.pop(sub, None)
+        if found is None:
+            return False
+        self.narrow.discard(found[0])
+        return True
 
     def remember_own(self, ids: Iterable[str]) -> None:
         """Skip messages of this client for its own subscriptions, if ``echo`` is off."""
@@ -62,6 +69,7 @@ class Deliveries:
         self._largest = None if largest is None or known is None else max(largest, known)
         for inbox, _ in self._inboxes.values():
             inbox.expect(self._largest)
+            self.narrow.add(inbox)
 
     def blocking(self) -> list[Inbox]:
         """The full inboxes with the policy ``block``."""
@@ -73,22 +81,28 @@ class Deliveries:
 
     # ------------------------------------------------------------ entries
 
-    def deliver(self, sub: int, message: Envelope, /) -> None:
-        """One message."""
+    def deliver(self, sub: int, messages: Sequence[Envelope], /) -> None:
+        """Consecutive live messages."""
         found = self._inboxes.get(sub)
-        if found is None or (self._own_ids and message.id in self._own_ids):
+        if found is None:
             return
         inbox = found[0]
-        if inbox.types is not None and not inbox.takes(message):
-            return
-        inbox.put(message)
-        if inbox.full:
-            self._give_way()
+        if self._own_ids:
+            messages = [message for message in messages if message.id not in self._own_ids]
+        if inbox.types is not None:
+            messages = [message for message in messages if inbox.takes(message)]
+        inbox.put(messages)
+        if inbox.narrow:
+            self.narrow.add(inbox)
+            if inbox.full:
+                self._give_way()
+        elif self.narrow:
+            self.narrow.discard(inbox)
 
     def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
         """Consecutive messages from the log."""
         if len(messages) == 1:
-            self.deliver(sub, messages[0])
+            self.deliver(sub, messages)
             return
         found = self._inboxes.get(sub)
         if found is None:
@@ -99,6 +113,7 @@ class Deliveries:
         if inbox.types is not None:
             messages = [message for message in messages if inbox.takes(message)]
         inbox.put_replay(messages)
+        self.narrow.add(inbox)
         self._give_way()
 
     def gap(
@@ -114,7 +129,9 @@ class Deliveries:
         """Messages are missing at this point."""
         found = self._inboxes.get(sub)
         if found is not None:
-            found[0].put_other(Gap(topic, from_, to, missed, reason))
+            inbox = found[0]
+            inbox.put_other(Gap(topic, from_, to, missed, reason))
+            self.narrow.add(inbox)
 
     def presence_changed(
         self,
@@ -128,7 +145,10 @@ class Deliveries:
         """A member joined, changed or left."""
         found = self._inboxes.get(sub)
         if found is not None:
-            found[1].put_other(PresenceChange(topic, members, change, member))
+            inbox, presence_inbox = found
+            presence_inbox.put_other(PresenceChange(topic, members, change, member))
+            if presence_inbox is inbox:
+                self.narrow.add(inbox)
 
     def join(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:
         """The server has answered; without a granted topic it ends. Returns the inbox, if any."""
@@ -140,7 +160,7 @@ class Deliveries:
             if not topics:
                 inbox.finish(denial_error(denied, inbox.topics))
         if not topics:
-            del self._inboxes[sub]
+            self.remove(sub)
         return found[0]
 
     def finish(self, error: PubSubError | None) -> None:
@@ -149,3 +169,4 @@ class Deliveries:
             for inbox in pair:
                 inbox.finish(error)
         self._inboxes.clear()
+        self.narrow.clear()

@@ -126,6 +126,7 @@ class Driver:
         deliveries = self._deliveries = Deliveries(reader.give_way, echo=options.echo)
         self.remember_own = deliveries.remember_own
         self.expect = deliveries.expect
+        self.narrow = deliveries.narrow
         self.blocking_inboxes = deliveries.blocking
         # Ports that do not use the driver's state.
         self.send: Callable[[ClientFrame], None] = reader.send
@@ -135,7 +136,7 @@ class Driver:
         self.gap = deliveries.gap
         self.presence_changed = deliveries.presence_changed
         session = self.session = make_session(self)
-        self.message = session.message
+        self.messages = session.messages
         self.published: Callable[[PublishedFrame], None] = session.published
         self.backpressure = Backpressure(session.publishes.has_room, clock)
         self.deadlines = Deadlines(clock, self.expire)

@@ -13,6 +13,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from hanzoai.pubsub.errors import PubSubError, SlowConsumer, from_code
+from hanzoai.pubsub.transports import BURST
 from hanzoai.pubsub.values import Event, Gap, Message, PresenceChange, SubscriptionStats
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class Inbox:
         self.policy: Literal["gap", "block", "error"] = bounds.policy
         self.full = False
         """Set when the last entry reached a bound; the reader of the transport then yields."""
+        self.narrow = True
+        """Whether the next burst might reach a bound; `put` sets it."""
         self._most = bounds.messages
         self._most_bytes = bounds.bytes
         self._unmeasured = min(bounds.messages - 1, bounds.bytes // _LARGEST)
@@ -80,7 +83,9 @@ class Inbox:
         self._bytes = 0
         self._front: dict[tuple[type, str], Gap | PresenceChange] = {}
         self._skipped: dict[str, int] = {}  # positions of other types behind the newest entry
-        self._received = self._handled = self._dropped = self._gaps = self._others = 0
+        self._received = self._dropped = self._gaps = self._others = 0
+        self._accounts = False
+        """Whether taking an entry changes more than the position: sizes, room, skipped ones."""
         self._waiters: list[asyncio.Future[None]] = []
 
     # ------------------------------------------------------------ the driver's side
@@ -90,14 +95,15 @@ class Inbox:
         each = _LARGEST if largest is None else _OVERHEAD + _BLOW_UP * largest
         self._unmeasured = min(self._most - 1, self._most_bytes // each)
 
-    def put(self, message: Message) -> None:
-        """Add a live message; the policy applies above the limits."""
+    def put(self, messages: Sequence[Message]) -> None:
+        """Add live messages; the policy applies above the limits."""
         if self.finished:
             return
-        self._received += 1
+        self._received += len(messages)
         entries = self._entries
-        entries.append(message)
-        if len(entries) > self._unmeasured:
+        entries.extend(messages)
+        self.narrow = len(entries) > self._unmeasured - BURST
+        if self.narrow and len(entries) > self._unmeasured:
             self._measure()
             self._check()
         if self._waiters:
@@ -113,6 +119,7 @@ class Inbox:
         if message.seq is not None and not self.finished:
             if message.topic in self._skipped or len(self._skipped) < _POSITIONS:
                 self._skipped[message.topic] = message.seq
+                self._accounts = True
             if self.empty:
                 self._pass_skipped()
         return False
@@ -180,26 +187,18 @@ class Inbox:
         if not self._entries:
             return None
         entry = self._entries.popleft()
-        if self._sizes:
-            self._bytes -= self._sizes.popleft()
         if type(entry) is Message:
-            self._handled += 1
             seq = entry.seq
             if seq is not None:
                 topic, positions = entry.topic, self.positions
-                if topic not in positions and len(positions) >= _POSITIONS:
+                if len(positions) >= _POSITIONS and topic not in positions:
                     del positions[next(iter(positions))]
                 positions[topic] = seq
         else:
             self._others -= 1
             self._passed(entry)
-        if self._skipped and not self._entries:
-            self._pass_skipped()
-        if self._allowed > self._most:
-            self._allowed = max(self._most, len(self._entries))
-        if self.full and self._has_room():
-            self.full = False
-            self._wake()
+        if self._accounts:
+            self._account()
         return entry
 
     def peek(self) -> Event | None:
@@ -224,16 +223,32 @@ class Inbox:
     def stats(self) -> SubscriptionStats:
         """The current counters."""
         self._measure()
+        queued = len(self._entries) - self._others
         return SubscriptionStats(
             received=self._received,
-            handled=self._handled,
+            handled=self._received - self._dropped - queued,
             dropped=self._dropped,
-            queued=len(self._entries) - self._others,
+            queued=queued,
             queued_bytes=self._bytes,
             gaps=self._gaps,
         )
 
     # ------------------------------------------------------------ inside
+
+    def _account(self) -> None:
+        """The oldest entry was taken."""
+        if self._sizes:
+            self._bytes -= self._sizes.popleft()
+        if self._skipped and not self._entries:
+            self._pass_skipped()
+        if self._allowed > self._most:
+            self._allowed = max(self._most, len(self._entries))
+        if self.full and self._has_room():
+            self.full = False
+            self._wake()
+        self._accounts = bool(
+            self._sizes or self._skipped or self.full or self._allowed > self._most
+        )
 
     def _has_room(self) -> bool:
         return len(self._entries) < self._most and self._bytes < self._most_bytes
@@ -245,6 +260,7 @@ class Inbox:
             size = _OVERHEAD + (measure(entry.data) if type(entry) is Message else 0)
             sizes.append(size)
             self._bytes += size
+        self._accounts = True
 
     def _check(self) -> None:
         if self._has_room():

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, Protocol
 
 from hanzoai.pubsub.generated.wire import (
     AuthErrorFrame,
     AuthOkFrame,
-    Envelope,
     MessageFrame,
     PublishedFrame,
 )
@@ -18,10 +17,10 @@ from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 
 if TYPE_CHECKING:
     from collections import deque
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, ServerFrame
+    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Envelope, ServerFrame
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.keeper import TaskKeeper
     from hanzoai.pubsub.session.ports import TransportName
@@ -51,8 +50,11 @@ class Receiver(Protocol):
     waiting: deque[Callable[[], None]]
     """Calls that wait for the end of the step."""
 
-    message: Callable[[Envelope], None]
-    """Handle one live message, in a step."""
+    messages: Callable[[Sequence[Envelope]], None]
+    """Handle consecutive live messages, in a step."""
+
+    narrow: set[Inbox]
+    """Inboxes that the messages of one burst might fill."""
 
     published: Callable[[PublishedFrame], None]
     """Handle the answer to a publish, in a step."""
@@ -192,26 +194,32 @@ class Reader:
                 if transport.largest != link.largest:
                     link.largest = transport.largest
                     receiver.expect(link.largest)
-                for frame in frames:
-                    if self._link is not link:
-                        return
-                    receiver.busy = True
-                    try:
-                        if type(frame) is Envelope:
-                            receiver.message(frame)
-                        elif type(frame) is MessageFrame:
-                            receiver.message(frame.message)
-                        elif type(frame) is PublishedFrame:
-                            receiver.published(frame)
-                        else:
-                            receiver.receive(cast("ServerFrame", frame), self._clock.wall_ms())
-                    finally:
-                        receiver.busy = False
-                    if receiver.waiting:
-                        receiver.run_waiting()
-                    self._turn += 1
-                    if self._turn >= _TURN:
-                        await self._let_others_run()
+                for item in frames:
+                    steps: list[Incoming] = [item]
+                    if isinstance(item, list) and receiver.narrow:
+                        # One by one, the reading stops at the message that fills an inbox.
+                        steps = [[message] for message in item]
+                    for frame in steps:
+                        if self._link is not link:
+                            return
+                        receiver.busy = True
+                        try:
+                            if isinstance(frame, list):
+                                receiver.messages(frame)
+                                self._turn += len(frame) - 1
+                            elif type(frame) is MessageFrame:
+                                receiver.messages((frame.message,))
+                            elif type(frame) is PublishedFrame:
+                                receiver.published(frame)
+                            else:
+                                receiver.receive(frame, self._clock.wall_ms())
+                        finally:
+                            receiver.busy = False
+                        if receiver.waiting:
+                            receiver.run_waiting()
+                        self._turn += 1
+                        if self._turn >= _TURN:
+                            await self._let_others_run()
         except (TransportFailed, TransportClosed) as end:
             after = end.retry_after
             self._lost(link, end.code, end.reason, None if after is None else round(after * 1000))

@@ -18,11 +18,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.events import Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
-Verdict: TypeAlias = Literal[0, 1, 2]
 MissingReason: TypeAlias = Literal["history_trimmed", "log_reset", "unproven"]
-KNOWN: Final = 0
-NEW: Final = 1
-JUMP: Final = 2
 
 
 class Missing(NamedTuple):
@@ -119,8 +115,12 @@ class Cursor(Protocol):
         """The start of the next request."""
         ...
 
-    def admit(self, message: Envelope) -> Verdict:
-        """Whether a live message is known, next, or beyond a hole (then nothing changes)."""
+    def admit(self, messages: Sequence[Envelope]) -> tuple[Sequence[Envelope], Sequence[Envelope]]:
+        """Process consecutive live messages of one topic.
+
+        Returns:
+            The new ones, in order; and those from a hole on, which change nothing.
+        """
         ...
 
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
@@ -211,23 +211,38 @@ class SeqCursor:
         self._asked = frozenset(self._marks)
         return Request(self._since, self.positions)
 
-    def admit(self, message: Envelope) -> Verdict:
-        """Whether a live message is known, next, or beyond a hole (then nothing changes)."""
-        seq = message.seq
-        if seq is None:
-            return NEW
-        topic = message.topic
+    def admit(self, messages: Sequence[Envelope]) -> tuple[Sequence[Envelope], Sequence[Envelope]]:
+        """See `Cursor`."""
+        topic = messages[0].topic
         mark = self._marks.get(topic)
-        if mark is None:
-            self._place(topic, seq, message.timestamp)
-            return NEW
-        if seq == mark.seq + 1:
-            mark.seq = seq
-            mark.at = message.timestamp
-            if len(self._marks) == self._remembered:
-                self._marks[topic] = self._marks.pop(topic)
-            return NEW
-        return KNOWN if seq <= mark.seq else JUMP
+        due = -1 if mark is None else mark.seq + 1
+        new: list[Envelope] = []
+        beyond: Sequence[Envelope] = ()
+        last: Envelope | None = None
+        for n, message in enumerate(messages):
+            seq = message.seq
+            if seq == due:
+                due += 1
+                last = message
+                new.append(message)
+            elif seq is None:
+                new.append(message)
+            elif due < 0:
+                due = seq + 1
+                last = message
+                new.append(message)
+            elif seq > due:
+                beyond = messages[n:]
+                break
+        if last is not None:
+            if mark is None:
+                self._place(topic, due - 1, last.timestamp)
+            else:
+                mark.seq = due - 1
+                mark.at = last.timestamp
+                if len(self._marks) == self._remembered:
+                    self._marks[topic] = self._marks.pop(topic)
+        return new, beyond
 
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
         """Process an answer and the held messages.

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.lifecycle import PublicState, State
     from hanzoai.pubsub.generated.wire import (
@@ -132,8 +134,8 @@ class Ports(Protocol):
 
     # ---------------------------------------------------------------- subscriptions
 
-    def deliver(self, sub: int, message: Envelope, /) -> None:
-        """A live message for a subscription, in order, once."""
+    def deliver(self, sub: int, messages: Sequence[Envelope], /) -> None:
+        """Consecutive live messages of one topic for a subscription, in order, once."""
 
     def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
         """Messages of one answer of the server for a subscription, in order."""

@@ -36,7 +36,7 @@ from hanzoai.pubsub.session.publishes import Publishes
 from hanzoai.pubsub.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.lifecycle import State
     from hanzoai.pubsub.session.events import Publish, Subscribe, TimerName
@@ -64,8 +64,8 @@ class Session:
         self._ports = ports
         self._timers = context.timers
         self.subscriptions: Final = Subscriptions(context)
-        self.message: Callable[[wire.Envelope], None] = self.subscriptions.message
-        """Like `receive`, for one live message: nearly every frame is one."""
+        self.messages: Callable[[Sequence[wire.Envelope]], None] = self.subscriptions.messages
+        """Like `receive`, for consecutive live messages: nearly every frame is one."""
         self.publishes: Final = Publishes(context)
         self.own_presence: Final = OwnPresence(context, self.publishes)
         self.lifecycle: Final = Lifecycle(
@@ -246,7 +246,7 @@ class Session:
             at: Wall clock, Unix milliseconds.
         """
         if type(frame) is MessageFrame:
-            self.message(frame.message)
+            self.messages((frame.message,))
             return
         if type(frame) is PublishedFrame:
             self.published(frame)

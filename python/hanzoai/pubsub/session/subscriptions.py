@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.generated.wire import Denial, SubscribeFrame, UnsubscribeFrame
-from hanzoai.pubsub.session.cursor import BY_SEQ, JUMP, NEW, Missing, Replay
+from hanzoai.pubsub.session.cursor import BY_SEQ, Missing, Replay
 from hanzoai.pubsub.session.members import KINDS
 from hanzoai.pubsub.session.presence import Presence
 from hanzoai.pubsub.session.routes import Routes
@@ -141,27 +141,42 @@ class Subscriptions:
                 state.quiet = state.quiet or (state.phase == LIVE and not state.again)
                 self._ask(state)
 
-    def message(self, message: Envelope) -> None:
-        """Deliver a live message to every matching subscription, once; a separate step."""
+    def messages(self, messages: Sequence[Envelope]) -> None:
+        """Deliver live messages to every matching subscription, once; a separate step."""
         if self._context.peer is None:
             return
-        topic = message.topic
-        states = self._routes.known.get(topic)
-        if states is None:
-            states = self._routes.find(topic)
-        shown = message.type not in KINDS
-        for state in states:
-            if state.phase == LIVE:
-                verdict = state.cursor.admit(message) if shown or message.seq is not None else NEW
-                if verdict == NEW:
-                    if shown:
-                        self._deliver(state.sub, message)
-                elif verdict == JUMP:
-                    self._heal(state, message)
-            elif state.phase == JOINING and (shown or message.seq is not None):
-                self._hold(state, message)
-        if not shown:
-            self.presence.message(message, states)
+        start, end = 0, len(messages)
+        while start < end:
+            # A run of messages of one topic, or one change of presence.
+            first = messages[start]
+            topic = first.topic
+            shown = first.type not in KINDS
+            stop = start + 1
+            while (
+                shown
+                and stop < end
+                and (one := messages[stop]).topic == topic
+                and one.type not in KINDS
+            ):
+                stop += 1
+            run = messages[start:stop]
+            start = stop
+            states = self._routes.known.get(topic)
+            if states is None:
+                states = self._routes.find(topic)
+            if shown or first.seq is not None:
+                for state in states:
+                    if state.phase == LIVE:
+                        new, beyond = state.cursor.admit(run)
+                        if shown and new:
+                            self._deliver(state.sub, new)
+                        if beyond:
+                            self._heal(state, beyond)
+                    elif state.phase == JOINING:
+                        for one in run:
+                            self._hold(state, one)
+            if not shown:
+                self.presence.message(first, states)
         if self._timers.due:
             self._timers.start_due()
 
@@ -259,10 +274,13 @@ class Subscriptions:
         state.ref = ""
         self._request(state)
 
-    def _heal(self, state: SubscriptionState, message: Envelope) -> None:
+    def _heal(self, state: SubscriptionState, beyond: Sequence[Envelope]) -> None:
         """A jump: request again from the cursor, and hold messages in the meantime."""
-        state.healed[message.topic] = state.cursor.position(message.topic)
-        self._ask_again(state, [message])
+        first, *later = beyond
+        state.healed[first.topic] = state.cursor.position(first.topic)
+        self._ask_again(state, [first])
+        for message in later:
+            self._hold(state, message)
 
     def _later(self, milliseconds: int) -> None:
         """Schedule `rejoin` after this time, unless it is scheduled earlier."""

@@ -13,8 +13,11 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.generated.wire import ClientFrame, Envelope, ServerFrame
 
-Incoming: TypeAlias = "ServerFrame | Envelope"
-"""A received item. A live message may come without the frame around it."""
+Incoming: TypeAlias = "ServerFrame | list[Envelope]"
+"""A received frame, or the live messages of consecutive frames."""
+
+BURST: Final = 32
+"""Maximum live messages in one item. Measured: fewer cost wake-ups, more cost cache misses."""
 
 MEMORY_SCHEME: Final = "memory://"
 """Prefix of the URLs of servers in the same process."""
@@ -108,4 +111,4 @@ def ignore(reason: str) -> None:
     """Called while nothing is registered."""
 
 
-__all__ = ["Incoming", "Transport", "TransportClosed", "TransportFailed", "ignore"]
+__all__ = ["BURST", "Incoming", "Transport", "TransportClosed", "TransportFailed", "ignore"]

@@ -116,6 +116,8 @@ class PicowsConnection(WSListener):
         self.at_once = False
         self.paused = False
         self.ended = False
+        # Whether `read` will count the bytes: not yet for frames that arrive with the handshake.
+        self.reading = False
         self._unwanted = False
         self._leaving = False
         self._parts: list[bytes] = []
@@ -137,7 +139,7 @@ class PicowsConnection(WSListener):
         self._owner.last_heard = self._owner.now()
         network = transport.underlying_transport
         inner = cast("asyncio.BufferedProtocol", network.get_protocol())
-        network.set_protocol(_Heard(self._owner, inner))
+        network.set_protocol(_Reads(self, inner))
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
         """A frame has arrived."""
@@ -153,21 +155,24 @@ class PicowsConnection(WSListener):
             and not self.ended
         ):
             self.arrived.append(data)
-            self.arrived_bytes += len(data)
+            if not self.reading:
+                self.arrived_bytes += len(data)
         else:
             self._other(transport, frame)
-        if frame.last_in_buffer:
-            self._read_end()
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The connection has ended."""
         self._end()
 
-    def _read_end(self) -> None:
-        """All frames of one read have been handled."""
+    def read(self, waiting: int) -> None:
+        """All whole frames of one read have been handled; so many messages were unread before."""
+        # The library returns whole frames only. The time of each read shows that the server is not
+        # silent while a large frame arrives over a slow network.
+        self._owner.last_heard = self._owner.now()
         self.at_once = self.sent == 1
         self.sent = 0
         if self.arrived:
+            self.arrived_bytes += sum(map(len, self.arrived[waiting:]))
             if self._reader is not None and not self._reader.done():
                 self._reader.set_result(None)
             if not self.paused and self.arrived_bytes > QUEUED_BYTES:
@@ -211,10 +216,11 @@ class PicowsConnection(WSListener):
             raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, "")
         if frame.fin:
             data = b"".join(self._parts)
+            self.arrived.append(data)
+            if not self.reading:
+                self.arrived_bytes += len(data)
             self._parts.clear()
             self._parts_bytes = 0
-            self.arrived.append(data)
-            self.arrived_bytes += len(data)
 
     def _closed(self, transport: WSTransport, frame: WSFrame) -> None:
         """Answer the close frame of the server, which then closes the connection."""
@@ -296,24 +302,22 @@ class PicowsConnection(WSListener):
         """The network accepts data again."""
 
 
-class _Heard(asyncio.BufferedProtocol):
-    """The library's protocol, which also records the time of each read.
+class _Reads(asyncio.BufferedProtocol):
+    """The library's protocol, which also reports the end of each read."""
 
-    The library returns whole frames only. The time of each read shows that the server is not
-    silent while a large frame arrives over a slow network.
-    """
-
-    def __init__(self, owner: Owner, inner: asyncio.BufferedProtocol) -> None:
-        self._owner = owner
+    def __init__(self, connection: PicowsConnection, inner: asyncio.BufferedProtocol) -> None:
+        self._connection = connection
         self._inner = inner
 
     def get_buffer(self, sizehint: int) -> Any:
         return self._inner.get_buffer(sizehint)
 
     def buffer_updated(self, nbytes: int) -> None:
-        owner = self._owner
-        owner.last_heard = owner.now()
+        connection = self._connection
+        connection.reading = True
+        waiting = len(connection.arrived)
         self._inner.buffer_updated(nbytes)
+        connection.read(waiting)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received()

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Final, cast
+from functools import cache, partial
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, Any, Final, cast
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError
+from pydantic import AfterValidator, ConfigDict, TypeAdapter, ValidationError
 from pydantic_core import from_json
 from pydantic_core import to_json as plain_json
 
@@ -26,7 +27,7 @@ from hanzoai.pubsub.generated.wire import (
 from hanzoai.pubsub.wire.readings import read_event, read_frame
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterable, Iterator
 
     from hanzoai.pubsub.generated.wire import ClientFrame, Envelope
     from hanzoai.pubsub.model import Model
@@ -74,14 +75,12 @@ class Codec:
     """Reads and writes the frames of a socket, with one of two libraries.
 
     Attributes:
-        read_message: Reads a frame that begins with ``MESSAGE``, like nearly every frame.
-        read_published: The same for ``PUBLISHED``.
-        invalid: Errors of these two; `decode` may still be able to read the frame.
+        read_messages: Reads frames that begin with ``MESSAGE``, like nearly every frame.
+        invalid: Its errors, if only `decode` may be able to read a frame.
         encode: Writes a frame; see `encode`.
     """
 
-    read_message: Callable[[bytes], MessageFrame | Envelope]
-    read_published: Callable[[bytes], PublishedFrame]
+    read_messages: Callable[[Iterable[bytes]], Iterator[Envelope]]
     invalid: tuple[type[Exception], ...]
     encode: Callable[[ClientFrame], bytes]
 
@@ -89,7 +88,7 @@ class Codec:
 @cache
 def plain_codec() -> Codec:
     """The codec of every installation."""
-    return Codec(message_validator(), published_validator(), (ValidationError,), encode)
+    return Codec(partial(map, envelope_validator()), (ValidationError,), encode)
 
 
 # Call the validators directly: the adapter's method costs a tenth of the time of a small frame.
@@ -103,6 +102,13 @@ def message_validator() -> Callable[[str | bytes], MessageFrame]:
     Raises pydantic's ``ValidationError`` if only `decode` may be able to read the frame.
     """
     return TypeAdapter(MessageFrame).validator.validate_json
+
+
+@cache
+def envelope_validator() -> Callable[[bytes], Envelope]:
+    """The same, without the frame around the message."""
+    unwrap = AfterValidator(attrgetter("message"))
+    return TypeAdapter[Any](Annotated[MessageFrame, unwrap]).validator.validate_json
 
 
 @cache

@@ -8,20 +8,20 @@ struct becomes an `Envelope` without a second validation, in a third of pydantic
 from __future__ import annotations
 
 from functools import cache, partial
-from itertools import product
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 from msgspec import Meta, Struct
-from msgspec.structs import asdict
-from pydantic import ValidationError
 from pydantic_core import to_json as plain_json
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.generated.wire import Envelope, Sender
 from hanzoai.pubsub.model import trusted
 from hanzoai.pubsub.topics import valid_topics, validate_topic
-from hanzoai.pubsub.wire.codec import Codec, encode, published_validator
+from hanzoai.pubsub.wire.codec import Codec, encode
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 _KEPT: Final = 4_096
 """Maximum cached senders; above that, the cache is emptied."""
@@ -53,46 +53,50 @@ class _Frame(Struct, tag_field="type", tag="message", forbid_unknown_fields=True
     message: _Message
 
 
-class _Refused(Exception):
-    """The other codec has to read the frame."""
+class _Senders(dict["_Sender | None", "Sender | None"]):
+    """The senders of messages as models, by what was decoded."""
+
+    def __missing__(self, sender: _Sender | None) -> Sender | None:
+        if len(self) >= _KEPT:
+            self.clear()
+        kept = self[sender] = None if sender is None else Sender(type=sender.type, id=sender.id)
+        return kept
 
 
-def _fields_set(absent: tuple[bool, ...]) -> set[str]:
-    optional = ("sender", "ttl", "seq", "meta")
-    left_out = {name for name, missing in zip(optional, absent, strict=True) if missing}
-    return set(Envelope.model_fields) - left_out
-
-
-_SHAPES: Final = {absent: _fields_set(absent) for absent in product((False, True), repeat=4)}
-"""Fields of a message, by its absent optional fields."""
+_INVALID: Final = (msgspec.MsgspecError, InvalidTopic, UnicodeDecodeError, RecursionError)
 
 _decode: Final = msgspec.json.Decoder(_Frame).decode
 _encode: Final = msgspec.json.Encoder().encode
-_senders: Final[dict[_Sender, Sender]] = {}
+_senders: Final = _Senders()
 
 
-def read_message(data: bytes) -> Envelope:
-    """Read a frame that begins with ``MESSAGE``.
+def read_messages(frames: Iterable[bytes]) -> Iterator[Envelope]:
+    """Read frames that begin with ``MESSAGE``, up to one that `codec.decode` has to read.
 
     Raises:
-        _Refused: `codec.decode` may be able to read it.
-        msgspec.DecodeError: The same.
+        msgspec.DecodeError: `codec.decode` may be able to read the next frame.
+        InvalidTopic: The same.
         RecursionError: The same.
     """
-    message = _decode(data).message
-    if message.topic not in valid_topics:
-        _check_topic(message.topic)
-    if len(data) > _NESTING and data.count(b"[") + data.count(b"{") > _NESTING // 2:
-        raise _Refused
-    fields = asdict(message)
-    sender = message.sender
-    if sender is not None:
-        fields["sender"] = _senders.get(sender) or _keep_sender(sender)
-    return trusted(
-        Envelope,
-        fields,
-        _SHAPES[sender is None, message.ttl is None, message.seq is None, message.meta is None],
-    )
+    for frame in frames:
+        message = _decode(frame).message
+        topic = message.topic
+        if topic not in valid_topics:
+            validate_topic(topic)
+        if len(frame) > _NESTING and frame.count(b"[") + frame.count(b"{") > _NESTING // 2:
+            raise RecursionError
+        fields = {
+            "id": message.id,
+            "topic": topic,
+            "type": message.type,
+            "data": message.data,
+            "sender": _senders[message.sender],
+            "timestamp": message.timestamp,
+            "ttl": message.ttl,
+            "seq": message.seq,
+            "meta": message.meta,
+        }
+        yield trusted(Envelope, fields)
 
 
 def _write(fields: object) -> bytes:
@@ -105,24 +109,4 @@ def _write(fields: object) -> bytes:
 @cache
 def fast_codec() -> Codec:
     """Return the codec with msgspec."""
-    of_messages = (msgspec.MsgspecError, _Refused, UnicodeDecodeError, RecursionError)
-    return Codec(
-        read_message,
-        published_validator(),
-        (*of_messages, ValidationError),
-        partial(encode, write=_write),
-    )
-
-
-def _check_topic(topic: str) -> None:
-    try:
-        validate_topic(topic)
-    except InvalidTopic:
-        raise _Refused from None
-
-
-def _keep_sender(sender: _Sender) -> Sender:
-    if len(_senders) >= _KEPT:
-        _senders.clear()
-    kept = _senders[sender] = Sender(type=sender.type, id=sender.id)
-    return kept
+    return Codec(read_messages, _INVALID, partial(encode, write=_write))

@@ -9,13 +9,13 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
-from hanzoai.pubsub.session.cursor import KNOWN, NEW, Missing, Request
+from hanzoai.pubsub.session.cursor import Missing, Request
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import Envelope
-    from hanzoai.pubsub.session.cursor import MissingReason, Replay, Step, Verdict
+    from hanzoai.pubsub.session.cursor import MissingReason, Replay, Step
 
 
 class _Trace(NamedTuple):
@@ -103,13 +103,15 @@ class IdCursor:
         mark = self.newest
         return Request(None if mark is None else max(0, mark - self._overlap), {})
 
-    def admit(self, message: Envelope) -> Verdict:
-        """Whether a live message is known or new."""
-        trace = self._find(message)
-        if trace is not None and not trace.passed:
-            return KNOWN
-        self._remember(message)
-        return NEW
+    def admit(self, messages: Sequence[Envelope]) -> tuple[Sequence[Envelope], Sequence[Envelope]]:
+        """See `Cursor`: holes cannot be seen."""
+        new: list[Envelope] = []
+        for message in messages:
+            trace = self._find(message)
+            if trace is None or trace.passed:
+                self._remember(message)
+                new.append(message)
+        return new, ()
 
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
         """Process an answer and the held messages as one batch.
