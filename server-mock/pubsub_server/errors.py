@@ -5,6 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 _MESSAGE_MAX: Final = 500
+ADMINISTRATOR_REMEDY: Final = (
+    "Use the token of an administrator. For a development server, "
+    "`hanzo-pubsub token --user NAME --admin` prints one."
+)
+"""Remedy of `forbidden`, if no access rule decides."""
 
 
 class ServiceError(Exception):

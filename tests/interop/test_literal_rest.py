@@ -149,6 +149,17 @@ async def test_only_admins_can_list_topics(node: Node) -> None:
             assert (await rest.get("/v1/topics")).status_code == status
 
 
+async def test_an_administrators_request_names_the_token_that_it_needs(node: Node) -> None:
+    async with node.rest(node.iam.service()) as rest:
+        for answer in (
+            await rest.get("/v1/topics"),
+            await rest.get("/v1/connections"),
+            await rest.delete("/v1/connections/cl_none"),
+        ):
+            assert answer.status_code == 403
+            assert "administrator" in answer.json()["remedy"]
+
+
 async def test_an_unknown_path_is_a_problem_document(node: Node) -> None:
     async with node.rest(node.iam.admin()) as rest:
         answer = await rest.get("/v1/nothing")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import matches, validate_topic
-from pubsub_server.errors import ServiceError
+from pubsub_server.errors import ADMINISTRATOR_REMEDY, ServiceError
 from pubsub_server.interfaces import ConnectionReport
 from pubsub_server.shared.connection import about
 
@@ -49,7 +49,11 @@ class OpenConnections:
         """See `service.Service.connections`."""
         core = self._core
         if not core.policy.may_administer(identity):
-            raise ServiceError("forbidden", "only an administrator may list connections")
+            raise ServiceError(
+                "forbidden",
+                "only an administrator may list connections",
+                remedy=ADMINISTRATOR_REMEDY,
+            )
         if not 1 <= limit <= CONNECTIONS_MAX:
             raise ServiceError(
                 "invalid_option", f"`limit` is 1 to {CONNECTIONS_MAX}", field="limit"
@@ -87,7 +91,11 @@ class OpenConnections:
         refusal: ServiceError | None = None
         connection = core.connections.get(client_id)
         if not core.policy.may_administer(identity):
-            refusal = ServiceError("forbidden", "only an administrator may cut a connection")
+            refusal = ServiceError(
+                "forbidden",
+                "only an administrator may cut a connection",
+                remedy=ADMINISTRATOR_REMEDY,
+            )
         elif connection is None:
             refusal = ServiceError(
                 "not_found",

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
-from pubsub_server.errors import ServiceError
+from pubsub_server.errors import ADMINISTRATOR_REMEDY, ServiceError
 from pubsub_server.interfaces import Page, TopicReport
 
 if TYPE_CHECKING:
@@ -69,7 +69,9 @@ class Queries:
         """See `service.Service`."""
         core = self._core
         if not core.policy.may_administer(identity):
-            raise ServiceError("forbidden", "only an administrator may list topics")
+            raise ServiceError(
+                "forbidden", "only an administrator may list topics", remedy=ADMINISTRATOR_REMEDY
+            )
         if not 1 <= limit <= TOPICS_MAX:
             raise ServiceError("invalid_option", f"`limit` is 1 to {TOPICS_MAX}", field="limit")
         stored = await core.backplane.logs.reports(prefix, limit + 1)

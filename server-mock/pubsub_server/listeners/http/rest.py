@@ -11,7 +11,7 @@ from aiohttp import web
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_pattern
-from pubsub_server.errors import ServiceError
+from pubsub_server.errors import ADMINISTRATOR_REMEDY, ServiceError
 from pubsub_server.listeners.http import requests
 from pubsub_server.settings import documents
 from pubsub_server.shared import codec
@@ -230,7 +230,11 @@ class RestApi:
         async def inject(request: web.Request) -> web.Response:
             identity = await requests.identify(self._service, request)
             if not self._policy.may_administer(identity):
-                raise ServiceError("forbidden", "only an administrator may inject faults")
+                raise ServiceError(
+                    "forbidden",
+                    "only an administrator may inject faults",
+                    remedy=ADMINISTRATOR_REMEDY,
+                )
             body = await requests.json_object(
                 request, MAX_FAULT, self._settings.body_timeout / 1000
             )
