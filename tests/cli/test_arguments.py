@@ -79,6 +79,7 @@ def test_what_is_no_json_is_refused_without_repeating_it(text: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|nested") as caught:
         parse_json(text)
     assert len(str(caught.value)) < 100
+    assert str(caught.value).startswith(("not valid JSON: ", "nested "))
 
 
 def test_data_without_its_flag_names_the_flag(capsys: pytest.CaptureFixture[str]) -> None:

@@ -31,6 +31,19 @@ def test_a_stream_that_is_no_terminal_gets_json() -> None:
     assert found["remedy"]
 
 
+@pytest.mark.parametrize(
+    ("code", "option"),
+    [("insecure_url", "--allow-insecure"), ("token_expired", "--token-file")],
+)
+@pytest.mark.parametrize("stream", [io.StringIO, Terminal])
+def test_a_remedy_names_the_option_of_the_program(
+    code: str, option: str, stream: type[io.StringIO]
+) -> None:
+    err = stream()
+    Output(out=io.StringIO(), err=err).error(from_code(code))
+    assert option in err.getvalue()
+
+
 def test_each_stream_is_judged_apart() -> None:
     output = Output(out=io.StringIO(), err=Terminal())
     assert (output.pretty, output.pretty_errors) == (False, True)

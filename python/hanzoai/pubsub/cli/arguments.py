@@ -180,7 +180,7 @@ def parse_json(text: str) -> Any:
     """
 
     def refuse(name: str) -> NoReturn:
-        raise ValueError(f"{name} is not JSON")
+        raise ValueError(f"not valid JSON: {name} is not a JSON value")
 
     try:
         return json.loads(text, parse_constant=refuse)

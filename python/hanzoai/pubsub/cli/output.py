@@ -29,6 +29,13 @@ _ESCAPED: Final = {
     for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
 
+_REMEDIES: Final = {
+    "insecure_url": "Use wss:// or https://, or pass --allow-insecure on a trusted network.",
+    "token_expired": "Set HANZO_PUBSUB_TOKEN to a new token, or pass --token-file and renew the "
+    "token in the file. For a development server: hanzo-pubsub token --user NAME.",
+}
+"""Remedies for which the error names an option of the SDK."""
+
 
 def printable(text: str) -> str:
     """Foreign text without control characters and changes of direction, which affect a terminal."""
@@ -123,12 +130,13 @@ class Output:
 
     def error(self, error: PubSubError, **fields: Any) -> None:
         """Write an error in one line: code, message, remedy, and the page about the code."""
+        remedy = _REMEDIES.get(error.code, error.remedy)
         if self.pretty_errors:
             where = f" (line {fields['line']})" if "line" in fields else ""
             self.item(
                 [(f"{error.code}{where}: ", "bold red")],
                 error.message,
-                (f" {error.remedy}", "dim"),
+                (f" {remedy}", "dim"),
                 (f" See {error.docs}" if error.docs else "", "dim"),
                 error=True,
             )
@@ -138,7 +146,7 @@ class Output:
             "error",
             error.message,
             code=error.code,
-            remedy=error.remedy,
+            remedy=remedy,
             **{name: value for name, value in known.items() if value is not None},
         )
 
