@@ -177,6 +177,7 @@ class Feed:
         self._link = link
         # Only this feed publishes there.
         self._own = f"{bases[0]}:alive:{secrets.token_hex(8)}"
+        self._own_bytes = self._own.encode()
         self._take = take
         self._restored = restored
         self._begun = begun
@@ -325,7 +326,11 @@ class Feed:
         """Process a push of the connection."""
         kind = push[0]
         if kind == b"smessage":
-            self._message(push[1].decode(), push[2])
+            channel = push[1]
+            if channel == self._own_bytes:
+                self._probe.heard()
+            elif not (self._whole and self._repeats(channel.decode())):
+                self._take(push[2])
         elif kind == b"ssubscribe":
             self._came(push[1].decode())
         elif kind == b"sunsubscribe" and push[1]:
@@ -389,15 +394,10 @@ class Feed:
         self._adding.difference_update(channels)
         self._changed.set()
 
-    def _message(self, channel: str, payload: bytes) -> None:
-        if channel == self._own:
-            self._probe.heard()
-            return
-        if self._whole:
-            base, named, _ = channel.partition(":t:")
-            if named and self._confirmed(f"{base}:a"):
-                return
-        self._take(payload)
+    def _repeats(self, channel: str) -> bool:
+        """Whether the messages of this channel also arrive on that of its whole shard."""
+        base, named, _ = channel.partition(":t:")
+        return bool(named) and self._confirmed(f"{base}:a")
 
     def _came(self, channel: str) -> None:
         if channel not in self._unconfirmed:

@@ -134,9 +134,11 @@ class Tracks:
         seq = entry.seq
         if seq is None:
             return True, None
-        track = self.get(entry.topic)
+        topic = entry.topic
+        # This runs for each message, so it looks up and advances without a call.
+        track = self._named.get(topic) or self._others.get(topic)
         if track is None:
-            track = Track(entry.topic)
+            track = Track(topic)
             self._remember(track)
         elif track.held is not None:
             track.hold(entry)
@@ -149,9 +151,11 @@ class Tracks:
             if seq > last + 1:
                 track.hold(entry)
                 return False, track
-        self._advance(track, seq)
-        if track.topic in self._others:
-            self._others.move_to_end(track.topic)
+        if self._journals:
+            self._note(topic, last or seq - 1)
+        track.last = seq
+        if topic in self._others:
+            self._others.move_to_end(topic)
         return True, None
 
     def settle(
