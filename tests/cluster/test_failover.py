@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from pubsub_server.backplanes.redis.layout import Item, Layout, split
+from pubsub_server.backplanes.redis.layout import Layout, Packer
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.writer import Memory, Writer
 from pubsub_server.backplanes.retention import Keep, Retention
@@ -193,13 +193,13 @@ async def sender(store: Store) -> AsyncGenerator[Callable[[str], Awaitable[Publi
     """A node without subscribers, so that nothing else requests the lineage."""
     link = Link(store.url, cluster=False, durable=False)
     layout, retention = Layout("test", 1), Retention(Keep(10, 3_600_000))
-    writer = Writer(link, layout, retention, Memory(100, 3_600_000, 7_200_000), BOUND)
+    packer = Packer(layout, retention)
+    writer = Writer(link, layout, Memory(100, 3_600_000, 7_200_000), BOUND)
 
     async def send(id: str) -> Published:
         draft = Draft("demo.x", "row", b"1", None, id, None)
-        parts = split(draft, id, ("service", "spark"))
         answer: Answer[list[Published | ServiceError]] = Answer()
-        writer.publish([Item("demo.x", id, "spark", -1, parts, 0)], answer)
+        writer.publish([packer.pack(draft, ("service", "spark"), 0)], answer)
         (result,) = await answer
         assert isinstance(result, Published)
         return result

@@ -11,7 +11,8 @@ import pytest
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.redis import opening
-from pubsub_server.backplanes.redis.layout import split
+from pubsub_server.backplanes.redis.layout import Layout, Packer, split
+from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.shared.envelopes import envelope
 from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server
@@ -32,12 +33,13 @@ def test_the_parts_of_an_envelope_around_its_numbers_are_those_of_the_encoded_me
 ) -> None:
     sender = ("user", text)
     draft = Draft("demo.x", text, b'{"data":0,"x":"y"}', ttl, None, meta)
-    parts = split(draft, text, sender)
+    head, middle, tail = split(draft, text, sender)
     for number in (None, 12):
         position = b"" if number is None else b',"seq":%d' % number
-        joined = parts.head + b"77" + parts.middle + position + parts.tail
+        joined = head + b"77" + middle + position + tail
         assert joined == envelope(draft, text, 77, number, sender)
-        assert parts.size == len(envelope(draft, text, 0, None, sender)) - 1
+    item = Packer(Layout("test", 1), Retention(Keep(10, 1000))).pack(draft, sender, 0)
+    assert item.size == len(envelope(draft, item.id, 0, None, sender)) - 1
 
 
 async def test_a_node_with_another_number_of_shards_does_not_start(store: Store) -> None:
@@ -73,9 +75,9 @@ async def test_a_returning_node_writes_the_layout_of_a_flushed_store(
         running_server(redis_url=store.url, node_heartbeat=50),
     ):
         await store.command("FLUSHALL")
-        await until(lambda: store.command("GET", KEY), b"3 64")
+        await until(lambda: store.command("GET", KEY), b"4 64")
         # If another node was first, with different settings, the error says so.
-        await store.command("SET", KEY, "3 32")
+        await store.command("SET", KEY, "4 32")
         await store.command("DEL", "hanzo-pubsub:{0}:nodes")
         await until(
             lambda: any(

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
 from struct import unpack, unpack_from
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, OutOfMemoryError, ReadOnlyError
 
-from pubsub_server.backplanes.redis.layout import PLACE, Item, Parts
+from pubsub_server.backplanes.redis.layout import PLACE, Item
 from pubsub_server.backplanes.redis.writer import LINEAGE_EVERY, REFUSED_FOR, Lane, Load, Memory
-from pubsub_server.backplanes.retention import Keep
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
 from pubsub_server.shared.answers import Answer
@@ -96,28 +94,15 @@ class Place:
 
     bases = ("base",)
 
-    def shard(self, topic: str) -> int:
-        return 0
-
 
 class Places:
-    """Two shards; the name of a topic is the number of its shard."""
+    """Two shards."""
 
     bases = ("base0", "base1")
 
-    def shard(self, topic: str) -> int:
-        return int(topic)
 
-
-class Keeps:
-    """Logs of one kind."""
-
-    def of(self, topic: str) -> Keep:
-        return Keep(1, 1)
-
-
-def item(id: str, sender: str) -> Item:
-    return Item("demo.x", id, sender, -1, Parts(b"", b"", b"", b""), 0)
+def item(id: str, sender: str, *, shard: int = 0, fresh: bool = False) -> Item:
+    return Item("demo.x", shard, id, sender, b"demo.x" + id.encode(), 0, fresh)
 
 
 class Publisher:
@@ -128,9 +113,8 @@ class Publisher:
 
 def lane_to(store: Store, load: Load, tasks: Tasks, places: Any = None) -> Lane:
     place: Any = places or Place()
-    keep: Any = Keeps()
     link: Any = store
-    return Lane(link, place, keep, Memory(1, 1, 1), PATIENCE, load, tasks)
+    return Lane(link, place, Memory(1, 1, 1), PATIENCE, load, tasks)
 
 
 def publish(
@@ -254,7 +238,7 @@ async def test_a_call_that_cannot_be_made_is_answered_and_the_next_one_is_made(
 ) -> None:
     store = Open()
     lane = lane_to(store, Load(), tasks)
-    broken = Item("demo.x", "id1", "\ud800", -1, Parts(b"", b"", b"", b""), 0)
+    broken = Item("demo.x", 0, "id1", "ana", cast("Any", None), 0)
     async with asyncio.timeout(PATIENCE):
         (refused,) = await publish(lane, [broken])
         assert getattr(refused, "code", "") == "internal"
@@ -345,9 +329,9 @@ async def test_an_id_that_the_node_created_is_looked_up_only_if_a_call_may_have_
 
     async with asyncio.timeout(PATIENCE):
         await publish_one(item("id1", "ana"))
-        await publish_one(replace(item("id2", "ana"), fresh=True))
+        await publish_one(item("id2", "ana", fresh=True))
         assert looked_up == [True, False]
-        await publish_one(replace(item("id3", "ana"), fresh=True), RedisConnectionError("lost"))
+        await publish_one(item("id3", "ana", fresh=True), RedisConnectionError("lost"))
         assert looked_up[2:] == [False, True]
         await lane.close()
 
@@ -361,25 +345,25 @@ async def test_a_new_replication_id_makes_the_writer_check_the_lineages_of_all_s
     lane._loop = clock
     replication_id = b"a"
 
-    async def publish_to(topic: str) -> bool:
+    async def publish_to(shard: int) -> bool:
         store.asked.clear()
-        answer = publish(lane, [replace(item("id", "ana"), topic=topic)])
+        answer = publish(lane, [item("id", "ana", shard=shard)])
         await store.asked.wait()
         store.done([NEW, replication_id] if store.checks[-1] else [NEW])
         await answer
         return store.checks[-1]
 
     async with asyncio.timeout(PATIENCE):
-        assert [await publish_to(topic) for topic in ("0", "1", "0", "1")] == [
+        assert [await publish_to(shard) for shard in (0, 1, 0, 1)] == [
             *(True, True),
             *(False, False),
         ]
         # One check confirms the replication id for all shards.
         clock.now += LINEAGE_EVERY
-        assert [await publish_to(topic) for topic in ("0", "1")] == [True, False]
+        assert [await publish_to(shard) for shard in (0, 1)] == [True, False]
         clock.now += LINEAGE_EVERY
         replication_id = b"b"
-        assert [await publish_to(topic) for topic in ("0", "1", "1")] == [True, True, False]
+        assert [await publish_to(shard) for shard in (0, 1, 1)] == [True, True, False]
         await lane.close()
 
 

@@ -8,11 +8,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
-from hanzoai.pubsub.wire.ids import message_id
-from pubsub_server.backplanes.ids import scope
 from pubsub_server.backplanes.redis.deliveries import CatchingUp, Deliveries
 from pubsub_server.backplanes.redis.feed import Feeds
-from pubsub_server.backplanes.redis.layout import Item, split
+from pubsub_server.backplanes.redis.layout import Item, Packer
 from pubsub_server.backplanes.redis.lease import Lease
 from pubsub_server.backplanes.redis.limits import SharedConnectionLimiter, SharedRateLimiter
 from pubsub_server.backplanes.redis.logs import PATIENCE, RedisLogs, away
@@ -93,7 +91,8 @@ class RedisBackplane:
         memory = Memory(ids=ids, remember=max(remember * 1000, retention.longest), silence=silence)
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(self._loop, logger, "backplane")
-        self._writer = Writer(link, layout, retention, memory, PATIENCE)
+        self._packer = Packer(layout, retention)
+        self._writer = Writer(link, layout, memory, PATIENCE)
         self._tracks = Tracks(REMEMBERED_TOPICS)
         self._reader = Reader(link, layout)
         self._deliveries = Deliveries(
@@ -230,19 +229,14 @@ class RedisBackplane:
     ) -> None:
         """See `backplane.Backplane`."""
         items: list[Item] = []
-        # Without an id, a message cannot be repeated.
-        repeats = origin is not None
-        own = scope(sender)
         for draft in drafts:
-            id = draft.id
-            if not id:
-                id, repeats = message_id(), False
             track = self._tracks.get(draft.topic)
-            floor = (track and track.last) or 0
-            ttl = -1 if draft.ttl is None else draft.ttl * 1000
-            parts = split(draft, id, sender)
-            items.append(Item(draft.topic, id, own, ttl, parts, floor, fresh=not draft.id))
-        self._writer.publish(items, done, origin if repeats else None)
+            item = self._packer.pack(draft, sender, (track and track.last) or 0)
+            if item.fresh:
+                # Without an id of its publisher, a message cannot be repeated.
+                origin = None
+            items.append(item)
+        self._writer.publish(items, done, origin)
 
     def _take_members(self, payload: bytes) -> None:
         self.roster.take(payload)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b, sha1
+from hashlib import blake2b
 from struct import Struct
 from typing import TYPE_CHECKING, Final, Literal
 from zlib import crc32
@@ -15,7 +15,9 @@ from zlib import crc32
 import msgspec
 import orjson
 
+from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry
+from pubsub_server.backplanes.ids import id_key, scope
 from pubsub_server.shared.envelopes import envelope
 from pubsub_server.shared.requests import Draft
 from pubsub_server.shared.roster import MemberChange
@@ -23,9 +25,9 @@ from pubsub_server.shared.roster import MemberChange
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from pubsub_server.backplanes.retention import Keep
+    from pubsub_server.backplanes.retention import Retention
 
-VERSION: Final = 3
+VERSION: Final = 4
 """Version of the names and formats of the keys; nodes with different versions cannot share them."""
 
 
@@ -118,10 +120,11 @@ class Layout:
 MARK_BYTES: Final = 12
 KEY_BYTES: Final = 10
 KNOWN: Final = 10_000
-"""Maximum topics and senders of which parts of the envelope are cached."""
-_MESSAGE: Final = Struct(f"<HBddd{MARK_BYTES}s{KEY_BYTES}s")
-_SIZES: Final = Struct("<dHHIHI")
-_RECORD: Final = Struct("<cddddHHIHI")
+"""Maximum topics and senders whose part of the messages is cached."""
+_CALL: Final = Struct("<HB")
+_NUMBERS: Final = Struct("<Bdd")
+_REST: Final = Struct(f"<d{KEY_BYTES}s{MARK_BYTES}sHHIHI")
+_RECORD: Final = Struct(f"<cdddd{KEY_BYTES + MARK_BYTES}xHHIHI")
 PLACE: Final = Struct("<cdd")
 """Answer of `publish.lua` for a message: kind, position and time."""
 PRESENCE: Final = b"p"
@@ -135,59 +138,105 @@ _CHANGES: Final[dict[bytes, Literal["join", "leave", "update", "move"]]] = {
 }
 
 
-class Parts(msgspec.Struct, gc=False):
-    """An envelope without the two numbers that the store assigns.
-
-    Attributes:
-        head: The part before the timestamp.
-        middle: Between timestamp and position.
-        tail: After the position.
-        fingerprint: Equal for equal publications of the same sender.
-        size: Bytes.
-    """
-
-    head: bytes
-    middle: bytes
-    tail: bytes
-    fingerprint: bytes
-    size: int = 0
-
-
-@dataclass(slots=True)
-class Item:
+class Item(msgspec.Struct, gc=False):
     """One message to be published.
 
     Attributes:
         topic: Its topic.
+        shard: The shard of its topic.
         id: As chosen by its publisher or by this node.
         scope: Of the ids of its publisher, see `backplanes.ids.scope`.
-        ttl: Milliseconds for which to retain it; -1 as long as the log retains messages, 0 not at
-            all.
-        parts: Its envelope.
-        floor: The highest position of the topic that this node knows; 0 for none.
+        packed: As `publish.lua` takes it, without the numbers of the call; see `argument`.
+        size: Bytes of its envelope.
         fresh: Whether this node has created the id, so that no earlier message has it.
         tried: Whether an earlier call may have published it.
     """
 
     topic: str
+    shard: int
     id: str
     scope: str
-    ttl: int
-    parts: Parts
-    floor: int
+    packed: bytes
+    size: int
     fresh: bool = False
     tried: bool = False
 
+    def argument(self, index: int) -> bytes:
+        """The message for a call of `publish.lua`, with the index of its shard from 1."""
+        return _CALL.pack(index, self.tried or not self.fresh) + self.packed
 
-def split(draft: Draft, id: str, sender: tuple[str, str]) -> Parts:
-    """Split the envelope of a publication where the store inserts its numbers."""
+
+class _About(msgspec.Struct, gc=False):
+    """What the messages of a topic have in common.
+
+    Attributes:
+        shard: The shard of the topic.
+        age: Milliseconds for which its log retains a message.
+        lead: The retained messages and the topic, as in an argument of `publish.lua`.
+        name: The topic.
+    """
+
+    shard: int
+    age: int
+    lead: bytes
+    name: bytes
+
+
+class Packer:
+    """Packs publications as `publish.lua` takes them.
+
+    Args:
+        layout: Finds the shard of a topic.
+        retention: What each log keeps.
+    """
+
+    def __init__(self, layout: Layout, retention: Retention) -> None:
+        self._layout = layout
+        self._retention = retention
+        self._about = lru_cache(KNOWN)(self._of)
+
+    def pack(self, draft: Draft, sender: tuple[str, str], floor: int) -> Item:
+        """Pack a publication, and create its id if it has none.
+
+        Args:
+            draft: The publication.
+            sender: Kind and id of the publisher.
+            floor: The highest position of the topic that this node knows; 0 for none.
+        """
+        topic = draft.topic
+        about = self._about(topic)
+        id = draft.id or message_id()
+        head, middle, tail = split(draft, id, sender)
+        age = about.age
+        ttl = age if draft.ttl is None else min(draft.ttl * 1000, age)
+        key = id_key(topic, sender, id)[:KEY_BYTES]
+        mark = blake2b(head + middle + tail, digest_size=MARK_BYTES).digest()
+        name, text = about.name, id.encode()
+        sizes = len(name), len(text), len(head), len(middle), len(tail)
+        # A message with ttl 0 gets no position.
+        numbers = _NUMBERS.pack(draft.ttl != 0, age, floor)
+        rest = _REST.pack(ttl, key, mark, *sizes)
+        packed = b"".join((numbers, about.lead, rest, name, text, head, middle, tail))
+        size = sum(sizes[2:])
+        return Item(topic, about.shard, id, scope(sender), packed, size, not draft.id)
+
+    def _of(self, topic: str) -> _About:
+        keep, name = self._retention.of(topic), topic.encode()
+        kept = b"%d" % keep.messages
+        lead = b"".join((bytes((len(kept),)), kept, len(name).to_bytes(2, "little"), name))
+        return _About(self._layout.shard(topic), keep.age, lead, name)
+
+
+def split(draft: Draft, id: str, sender: tuple[str, str]) -> tuple[bytes, bytes, bytes]:
+    """The envelope of a publication before, between and after the numbers of the store.
+
+    The store assigns the timestamp and, behind ``ttl``, the position.
+    """
     before, after = _around_data(draft.topic, draft.type, sender)
     head = b'{"id":%b%b%b%b' % (orjson.dumps(id), before, draft.data, after)
     middle = b"" if draft.ttl is None else b',"ttl":%d' % draft.ttl
     tail = b"}" if draft.meta is None else b',"meta":%b}' % draft.meta
-    hashed = blake2b(head, digest_size=MARK_BYTES)
-    hashed.update(middle + tail)
-    return Parts(head, middle, tail, hashed.digest(), len(head) + len(middle) + len(tail))
+    return head, middle, tail
 
 
 @lru_cache(maxsize=KNOWN)
@@ -197,48 +246,6 @@ def _around_data(topic: str, type: str, sender: tuple[str, str]) -> tuple[bytes,
     whole = envelope(draft, "", 0, None, sender)
     data = whole.index(b',"data":0,') + len(b',"data":')
     return whole[len(b'{"id":""') : data], whole[data + 1 : -len(b"0}")]
-
-
-def pack_message(item: Item, index: int, keep: Keep) -> bytes:
-    """A message as `publish.lua` takes it.
-
-    Args:
-        item: The message.
-        index: Index of the prefix of its shard, from 1.
-        keep: What its log retains.
-    """
-    parts, age, ttl = item.parts, keep.age, item.ttl
-    head, middle, tail = parts.head, parts.middle, parts.tail
-    topic, id, kept = item.topic.encode(), item.id.encode(), b"%d" % keep.messages
-    if ttl < 0 or ttl > age:
-        ttl = age
-    elif ttl == 0:
-        # It gets no position.
-        ttl = -1
-    key = id_key(item.topic, item.scope, item.id)
-    size = len(topic)
-    return b"".join(
-        (
-            _MESSAGE.pack(
-                index, item.tried or not item.fresh, age, ttl, item.floor, parts.fingerprint, key
-            ),
-            len(kept).to_bytes(1, "little"),
-            kept,
-            size.to_bytes(2, "little"),
-            topic,
-            _SIZES.pack(max(ttl, 0), size, len(id), len(head), len(middle), len(tail)),
-            topic,
-            id,
-            head,
-            middle,
-            tail,
-        )
-    )
-
-
-def id_key(topic: str, scope: str, id: str) -> bytes:
-    """The key of a sender's id in a topic, as `publish.lua` computes it."""
-    return sha1(f"{topic} {scope} {id}".encode(), usedforsecurity=False).digest()[:KEY_BYTES]
 
 
 def unpack(payload: bytes) -> Iterator[Entry]:

@@ -18,6 +18,7 @@ from functools import partial
 from struct import pack
 from typing import TYPE_CHECKING, Final, cast
 
+import msgspec
 from redis.exceptions import (
     AskError,
     BusyLoadingError,
@@ -29,7 +30,7 @@ from redis.exceptions import (
 )
 
 from pubsub_server.backplanes.redis.errors import RefusedError
-from pubsub_server.backplanes.redis.layout import PLACE, pack_message
+from pubsub_server.backplanes.redis.layout import PLACE
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Origin
     from pubsub_server.backplanes.redis.layout import Item, Layout
     from pubsub_server.backplanes.redis.link import Link
-    from pubsub_server.backplanes.retention import Retention
 
     Result = Published | ServiceError
     Done = Callable[[list[Result]], None]
@@ -76,8 +76,7 @@ TELL_EVERY: Final = 60.0
 """Seconds between two log lines about a full Redis."""
 
 
-@dataclass(slots=True)
-class _Group:
+class _Group(msgspec.Struct):
     """The publishes that one caller waits for."""
 
     items: Sequence[Item]
@@ -122,20 +121,16 @@ class Writer:
     Args:
         link: To Redis.
         layout: Names of keys.
-        retention: What each log keeps.
         memory: Of ids and numberings.
         patience: Seconds that a publish waits for Redis before it is refused.
     """
 
-    def __init__(
-        self, link: Link, layout: Layout, retention: Retention, memory: Memory, patience: float
-    ) -> None:
-        self._layout = layout
+    def __init__(self, link: Link, layout: Layout, memory: Memory, patience: float) -> None:
         self._patience = patience
         self._load = Load()
         self._tasks = Tasks(asyncio.get_running_loop(), logger, "writer")
         self._lanes = [
-            Lane(link, layout, retention, memory, patience, self._load, self._tasks)
+            Lane(link, layout, memory, patience, self._load, self._tasks)
             for _ in range(len(layout.bases) if link.cluster else 1)
         ]
 
@@ -152,7 +147,7 @@ class Writer:
             return
         by_shard: dict[int, list[int]] = {}
         for number, item in enumerate(items):
-            by_shard.setdefault(self._layout.shard(item.topic), []).append(number)
+            by_shard.setdefault(item.shard, []).append(number)
         if len(by_shard) == 1:
             self._lanes[next(iter(by_shard))].publish(items, done, origin)
             return
@@ -227,7 +222,6 @@ class Lane:
     Args:
         link: To Redis.
         layout: Names of keys.
-        retention: What each log keeps.
         memory: Of ids and numberings.
         patience: Seconds that a publish waits for Redis before it is refused.
         load: Messages that wait in all lanes.
@@ -238,7 +232,6 @@ class Lane:
         self,
         link: Link,
         layout: Layout,
-        retention: Retention,
         memory: Memory,
         patience: float,
         load: Load,
@@ -246,7 +239,6 @@ class Lane:
     ) -> None:
         self._link = link
         self._layout = layout
-        self._retention = retention
         numbers = memory.ids, memory.remember, memory.silence
         self._relying, self._checking = (pack("<dddd", *numbers, check) for check in (0, 1))
         self._lineage = _Lineage()
@@ -265,7 +257,7 @@ class Lane:
 
     def publish(self, items: Sequence[Item], done: Done, origin: Origin | None = None) -> None:
         """See `Writer.publish`."""
-        size = items[0].parts.size if len(items) == 1 else sum(each.parts.size for each in items)
+        size = items[0].size if len(items) == 1 else sum(each.size for each in items)
         load = self._load
         if self._closed:
             done([refused("the server is shutting down", item) for item in items])
@@ -346,8 +338,8 @@ class Lane:
         """
         try:
             if isinstance(failure, LINK_ERRORS):
-                shard = self._layout.shard(groups[0].items[0].topic)
-                await self._link.publish_failed(self._layout.bases[shard], failure)
+                base = self._layout.bases[groups[0].items[0].shard]
+                await self._link.publish_failed(base, failure)
                 # A stalled Redis has used up their time with that call.
                 if not self._closed:
                     groups = self._refuse_late(groups, failure)
@@ -431,14 +423,13 @@ class Lane:
 
     def _call_of(self, groups: Sequence[_Group]) -> tuple[list[str], list[str | bytes | int]]:
         """Keys and arguments of `publish.lua`."""
-        layout, retention = self._layout, self._retention
+        names = self._layout.bases
         bases: dict[str, int] = {}
         arguments: list[str | bytes | int] = [self._checking]
         for group in groups:
             for item in group.items:
-                topic = item.topic
-                index = bases.setdefault(layout.bases[layout.shard(topic)], len(bases) + 1)
-                arguments.append(pack_message(item, index, retention.of(topic)))
+                index = bases.setdefault(names[item.shard], len(bases) + 1)
+                arguments.append(item.argument(index))
         return list(bases), arguments
 
     def _refuse_late(self, groups: list[_Group], reason: Exception) -> list[_Group]:

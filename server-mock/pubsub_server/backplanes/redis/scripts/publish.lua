@@ -5,10 +5,10 @@
 -- ARGV: packed numbers: ids to remember per shard and generation, ms for which ids are remembered if
 --   there is room, ms for which a silent topic keeps its numbering, and whether to check the lineage
 --   of the shards (1) or to rely on an earlier check on this connection (0); then one for each
---   message, as `layout.pack_message` packs it: index into KEYS, whether the id may be known (1: yes;
---   0: the caller has just created it), ms for which the topic retains a message, ms for which to store this message (-1: it gets no position), the highest position that
---   the caller knows (0: none), the fingerprint of the publish, the key that stands for the id (see
---   `gather_ids`), the retained messages of the topic, the topic, and the rest of the record
+--   message, as `layout.Packer` packs it: index into KEYS, whether the id may be known (1: yes; 0: the
+--   caller has just created it), whether it gets a position (1) or not (0), ms for which the topic
+--   retains a message, the highest position that the caller knows (0: none), the retained messages of
+--   the topic, the topic, and the part of the record that the caller knows (see `logs.lua`)
 -- Returns a string for each message, with position and time as doubles: `n` if it is new, `d` if it is
 -- repeated, or only `c` if the id belongs to another message. The position is 0 for a message that is
 -- not stored. If the script has read the replication id of the server, it is the last string.
@@ -45,25 +45,10 @@ local function rarely()
   end
 
   -- Remember the ids of the messages in a log, because some of them were lost since.
-  local function gather_ids(ids, topic, log)
+  local function gather_ids(ids, log)
     for _, entry in ipairs(call('XRANGE', log, '-', '+')) do
-      local record = entry[2][2]
-      local topic_size, id_size, head_size, from = unpack('<HHI', record, 34)
-      from = from + 6 + topic_size
-      local split = from + id_size + head_size
-      local id, head = sub(record, from, from + id_size - 1), sub(record, from + id_size, split - 1)
-      local read, envelope = pcall(cjson.decode, head .. '0' .. sub(record, split))
-      local sender = read and envelope.sender
-      if sender then
-        -- The scope of the sender's ids, as in `backplanes.ids.scope`, and the key, as in
-        -- `layout.id_key`.
-        local scope = sender.type .. ' ' .. #sender.id .. ' ' .. sender.id
-        local digest = redis.sha1hex(topic .. ' ' .. scope .. ' ' .. id)
-        local key = string.gsub(sub(digest, 1, 20), '..', function(hex)
-          return string.char(tonumber(hex, 16))
-        end)
-        call('HSETNX', ids, key, sub(record, 2, 17))
-      end
+      local key, mark = id_of(entry)
+      call('HSETNX', ids, key, sub(entry[2][2], 2, 17) .. mark)
     end
   end
 
@@ -98,8 +83,10 @@ end
 -- A message that is the only one needs no queue.
 local answers, alone = {}, #ARGV == 2
 for at = 2, #ARGV do
-  local index, may_be_known, age, ttl, floor, print, key, keep, topic, from =
-    unpack('<HBdddc12c10Bc0Hc0', ARGV[at])
+  local index, may_be_known, numbered, age, floor, keep, topic, ttl, key, mark, from =
+    unpack('<HBBddBc0Hc0dc10c12', ARGV[at])
+  -- The record begins with the last three.
+  local rest = sub(ARGV[at], from - 30)
   local base = KEYS[index]
   local state, log, ids = base .. ':s:' .. topic, base .. ':l:' .. topic, base .. ':i'
   local held = call('MGET', state, base .. ':r')
@@ -143,7 +130,7 @@ for at = 2, #ARGV do
       end
     end
     if gathered < complete and not known then
-      rarely().gather_ids(ids, topic, log)
+      rarely().gather_ids(ids, log)
       known = call('HGET', holder, key)
       gathered, renewed = complete, true
     end
@@ -151,10 +138,9 @@ for at = 2, #ARGV do
 
   local answer
   if known then
-    local mark = sub(known, 17)
     -- A write, so that a caller that waits for replicas also waits for the original message.
     call('HSET', holder, key, known)
-    answer = (mark == print or mark == '') and 'd' .. sub(known, 1, 16) or 'c'
+    answer = sub(known, 17) == mark and 'd' .. sub(known, 1, 16) or 'c'
   else
     local since = unbroken[base] or noted and unpack('<d', noted) or rarely().lineage(base)
     local starts = not found and base .. ':f'
@@ -176,13 +162,13 @@ for at = 2, #ARGV do
     -- A numbering without a message has not been checked yet.
     if last < start then first, renewed = true, true end
     local place, record
-    if ttl < 0 then
+    if numbered == 0 then
       place = pack('<dd', 0, time)
-      record = 'm' .. place .. pack('<d', time) .. sub(ARGV[at], from)
+      record = 'm' .. place .. pack('<d', time) .. rest
     else
       local seq = last + 1
       place = pack('<dd', seq, time)
-      record = 'm' .. place .. pack('<d', latest) .. sub(ARGV[at], from)
+      record = 'm' .. place .. pack('<d', latest) .. rest
       if keep ~= '0' and ttl > 0 then
         local new = not call('XADD', log, 'NOMKSTREAM', 'MAXLEN', keep, whole(seq), 'm', record)
         if new then
@@ -216,7 +202,7 @@ for at = 2, #ARGV do
     if complete and (first or few_ids) then
       rarely().turn_ids(ids, base .. ':j', complete)
     end
-    call('HSET', ids, key, place .. print)
+    call('HSET', ids, key, place .. mark)
     answer = 'n' .. place
   end
   answers[at - 1] = answer

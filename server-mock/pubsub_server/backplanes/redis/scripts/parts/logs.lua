@@ -6,9 +6,13 @@
 local function read_state(text) return struct.unpack('<dddddd', text) end
 
 -- An entry of a log has one field, a record. A record is `m`, position and time of the message, the
--- time of the message before it, the ms for which the log retains it, the sizes of the five parts that
--- follow, and these: topic, id, and the envelope before the timestamp, between timestamp and position,
--- and after the position. `layout.py` reads this format.
+-- time of the message before it, the ms for which the log retains it, the key that stands for its id,
+-- the fingerprint of the publish, the sizes of the five parts that follow, and these: topic, id, and
+-- the envelope before the timestamp, between timestamp and position, and after the position.
+-- `layout.py` creates the part from the ms, and reads this format.
+
+-- The key that stands for the id of an entry, and the fingerprint of its publish.
+local function id_of(entry) return struct.unpack('<c10c12', entry[2][2], 34) end
 
 -- Time and expiry of an entry, in ms.
 local function times_of(entry)
