@@ -27,6 +27,8 @@ RECEIVERS = {
 PAGES = {"WebSocket + JSON.parse": "hip56", "@hanzoai/pubsub, for await": "hip56"}
 PACKAGES = ("ws", "centrifuge", "@nats-io/transport-node")
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
+TO_BARE = 1.1
+"""Target: the cost of receiving, divided by that of a bare loop."""
 
 
 def measure(*, quick: bool) -> Json:
@@ -121,10 +123,10 @@ def _receiving(found: Json) -> str:
     centrifuge = cost["centrifuge-js"]
     nats = min(cost[name] for name in cost if name.startswith("nats.js"))
     verdict = (
-        f"Target: at most 2.5 times `ws` with `JSON.parse` ({_met(best <= 2.5 * floor)}: "
-        f"{best / floor:.2f}), and less than centrifuge-js ({_met(best < centrifuge)}: it costs "
-        f"{centrifuge / best:.2f} times as much) and nats.js ({_met(best < nats)}: "
-        f"{nats / best:.2f}). NATS uses plain TCP without WebSocket frames: `ws` with "
+        f"Target: at most {TO_BARE} times `ws` with `JSON.parse` "
+        f"({_met(best <= TO_BARE * floor)}: {best / floor:.2f}), and less than "
+        f"centrifuge-js ({_met(best < centrifuge)}: it costs {centrifuge / best:.2f} times as "
+        f"much) and nats.js ({_met(best < nats)}: {nats / best:.2f}). NATS uses plain TCP without WebSocket frames: `ws` with "
         f"`JSON.parse` alone already takes {floor / nats:.2f} times as long as nats.js."
     )
     return (
