@@ -161,7 +161,11 @@ def test_lists_take_commas_and_objects_take_json() -> None:
         ("log_level", "loud", "debug, info, warning, error"),
         ("backplane", "kafka", "memory"),
         ("org_limits", "acme=5", "JSON"),
-        ("history_max_age", "1x", "expected seconds, for example 3600, or with a unit: 90s, 10m"),
+        (
+            "history_max_age",
+            "1x",
+            'got "1x"; expected seconds, for example 3600, or with a unit: 90s, 10m',
+        ),
         ("auth_deadline", "1x", "expected milliseconds, for example 1500, or with a unit: 500ms"),
         ("max_payload", "10MB", "expected bytes, for example 65536, or with a unit: 64KiB, 10MiB"),
         ("iam_url", "hanzo.id", "https://"),

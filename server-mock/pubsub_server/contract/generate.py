@@ -29,8 +29,8 @@ def run(argv: Sequence[str]) -> int:
     """Write the files that the flags name; exit code 2 if the contract or a flag is wrong."""
     parser = Parser(
         prog="hanzo-pubsub generate",
-        description="Generates code and documents from a topic contract. Without a flag it only "
-        "checks the contract.",
+        description="Generate code and documents from a topic contract. Without an option, only "
+        "check the contract.",
         allow_abbrev=False,
     )
     parser.add_argument("contract", metavar="CONTRACT", type=Path, help="the contract, YAML")

@@ -167,8 +167,11 @@ def json_argument(text: str, name: str) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
+        example = """'"hello"'"""
         usage_error(
-            f"{name} is {error}.", remedy=f"""Strings need their quotes: {name} '"hello"'."""
+            f"{name} is {error}.",
+            remedy="Put a string in double quotes, inside the quotes of the shell: "
+            + (f"{name} {example}." if name.startswith("-") else f"{example}."),
         )
 
 
