@@ -94,7 +94,7 @@ class WebSocketTransport:
             connection.loop.call_soon(connection.write_all)
 
     async def receive(self) -> Sequence[Incoming]:
-        """Wait for frames: returns what at most 32 received frames carry, in order.
+        """Wait for frames: returns what at most `BURST` received frames carry, in order.
 
         Raises:
             TransportClosed: The socket is closed, and all received frames have been returned.
