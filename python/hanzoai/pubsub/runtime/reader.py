@@ -195,7 +195,7 @@ class Reader:
                     link.largest = transport.largest
                     receiver.expect(link.largest)
                 for item in frames:
-                    steps: list[Incoming] = [item]
+                    steps: Sequence[Incoming] = (item,)
                     if isinstance(item, list) and receiver.narrow:
                         # One by one, the reading stops at the message that fills an inbox.
                         steps = [[message] for message in item]

@@ -13,7 +13,7 @@ from itertools import takewhile
 from operator import methodcaller
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.generated.wire import MessageFrame
+from hanzoai.pubsub.generated.wire import MessageFrame, PublishedFrame
 from hanzoai.pubsub.transports import BURST, TransportClosed, ignore
 from hanzoai.pubsub.transports.connection import CLOSE_TIMEOUT
 from hanzoai.pubsub.transports.speed import choose_codec, choose_dialer
@@ -129,7 +129,9 @@ class WebSocketTransport:
                         if end == len(data):
                             break
                 frame = decode(data[at])
-                if isinstance(frame, Malformed):
+                if type(frame) is PublishedFrame:  # nearly every other frame is one
+                    frames.append(frame)
+                elif isinstance(frame, Malformed):
                     self.malformed(frame.reason)
                 elif isinstance(frame, Unknown):
                     logger.debug("a frame of unknown type %r was ignored", frame.type)
