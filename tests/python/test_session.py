@@ -8,7 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.dialects.plain.plain_dialect import MAX_REQUESTS
@@ -344,6 +344,39 @@ def test_a_message_costs_one_delivery_and_no_timer() -> None:
         message = Envelope(id=f"m{seq}", topic="a", type="t", data=1, timestamp=1, seq=seq)
         produced = session.handle(events.Received(MessageFrame(message=message), 1))
         assert produced == [effects.Deliver(1, message)]
+
+
+@example(run=[("a", 1, "t"), ("a", 3, "t"), ("a", 4, "t"), ("a.b", 1, "t")])
+@given(
+    run=st.lists(
+        st.tuples(
+            st.sampled_from(["a", "a.b", "x"]),
+            st.none() | st.integers(1, 6),
+            st.sampled_from(["t", "t", "t", "presence.leave"]),
+        ),
+        max_size=12,
+    )
+)
+def test_messages_together_have_the_effects_of_single_ones(
+    run: list[tuple[str, int | None, str]],
+) -> None:
+    together, single = connected(), connected()
+    answer = SubscribedFrame(topics=["a.*", "a"], ref="s1", positions={"a": 0}, timestamp=1)
+    messages = [
+        Envelope(id=f"m{n}", topic=topic, type=type, data=1, timestamp=n, seq=seq)
+        for n, (topic, seq, type) in enumerate(run)
+    ]
+    for one in (together, single):
+        one.handle(events.Received(answer, 1))
+        one.log.entries.clear()
+    together.messages(messages)
+    for message in messages:
+        single.messages([message])
+    again = SubscribedFrame(topics=["a.*", "a"], ref="s2", positions={"a": 0}, timestamp=1)
+    for one in (together, single):
+        one.handle(events.Received(again, 1))  # ends the hold after a hole
+    assert together.log.entries == single.log.entries
+    assert together.positions(1) == single.positions(1)
 
 
 def test_positions_are_there_to_begin_from_another_time() -> None:
