@@ -126,8 +126,9 @@ def _receiving(found: Json) -> str:
         f"Target: at most {TO_BARE} times `ws` with `JSON.parse` "
         f"({_met(best <= TO_BARE * floor)}: {best / floor:.2f}), and less than "
         f"centrifuge-js ({_met(best < centrifuge)}: it costs {centrifuge / best:.2f} times as "
-        f"much) and nats.js ({_met(best < nats)}: {nats / best:.2f}). NATS uses plain TCP without WebSocket frames: `ws` with "
-        f"`JSON.parse` alone already takes {floor / nats:.2f} times as long as nats.js."
+        f"much) and nats.js ({_met(best < nats)}: {nats / best:.2f}). NATS "
+        "uses plain TCP without WebSocket frames: `ws` with `JSON.parse` alone already takes "
+        f"{floor / nats:.2f} times as long as nats.js."
     )
     return (
         f"Receiving in Node: {found['messages']:,} back-to-back messages of about 250 bytes. All "

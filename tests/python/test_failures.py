@@ -166,7 +166,7 @@ async def test_a_publish_that_was_not_sent_in_time_says_what_failed(
         with pytest.raises(OperationTimeout) as told:
             await task
     assert not told.value.outcome_unknown
-    assert told.value.message.startswith("It could not be sent within ")
+    assert told.value.message.startswith("The message could not be sent within ")
     assert told.value.message.endswith(" Last failure: The cable is cut.")
 
 

@@ -67,7 +67,7 @@ async def test_a_publish_that_could_not_be_sent_in_time_says_why(
         with pytest.raises(OperationTimeout) as told:
             await task
     assert told.value.message == (
-        "It could not be sent within 2 s. State: reconnecting, no connection for 2.0 s. "
+        "The message could not be sent within 2 s. State: reconnecting, no connection for 2.0 s. "
         "Last failure: busy (1013)."
     )
     assert not told.value.outcome_unknown

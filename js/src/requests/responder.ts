@@ -39,7 +39,7 @@ export class Responder implements AsyncDisposable {
   ) {
     checkFunction('handler', _handler ?? null);
     checkFunction('allow', _options.allow);
-    checkNumber('concurrency', _options.concurrency ?? 10, [1, 1_000, 'requests']);
+    checkNumber('concurrency', _options.concurrency ?? 10, [1, 1_000, 'a number of requests']);
   }
 
   /** @internal Subscribe, and begin to answer. */

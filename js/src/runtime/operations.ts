@@ -131,7 +131,7 @@ function standing({ apartSince, clock, lastFailure, state }: Client): string {
 
 /** The reason why a publish was not sent within its timeout. */
 export function unsent(driver: Client, patience: number): string {
-  return `It could not be sent within ${patience} ms. ${standing(driver)}`;
+  return `The message could not be sent within ${patience} ms. ${standing(driver)}`;
 }
 
 /** The text about a subscription without an answer, and whether it stays active. */

@@ -58,7 +58,7 @@ export function refuseMessage(
   const { type, data, meta, ...fields } = message as Outgoing & { readonly topic?: string };
   for (const name of DEVELOPMENT ? Object.keys(message) : []) {
     if (FIELDS.includes(name)) continue;
-    throw new InvalidOption(`The message has a field \`${name.slice(0, 64)}\`.`, {
+    throw new InvalidOption(`The message has the unknown field \`${name.slice(0, 64)}\`.`, {
       remedy: `Its fields are ${FIELDS.join(', ')}; put everything else into \`data\`.`,
       field: name,
     });
@@ -152,7 +152,8 @@ function checkOptions(given: Readonly<Record<string, unknown>>, names: readonly 
     if (/^on|Loader$/.test(name) && !raises) checkFunction(name, given[name]);
   }
   const { since, history } = given;
-  if (history !== undefined) checkNumber('history', history, [0, HISTORY_MAX, 'messages']);
+  if (history !== undefined)
+    checkNumber('history', history, [0, HISTORY_MAX, 'a number of messages']);
   if (since !== undefined) unixMs(since);
 }
 

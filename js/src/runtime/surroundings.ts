@@ -40,7 +40,7 @@ export interface Surroundings {
 export function checkPlatform(options: ClientOptions, around: Surroundings): void {
   if (options.transport === 'sse' || around.hasWebSocket?.(options) !== false) return;
   const problem = new InvalidOption(
-    'This platform has no WebSocket, only server-sent events work.',
+    'This platform has no WebSocket. Only server-sent events work.',
     {
       remedy: 'To use WebSockets, pass `WebSocket`, such as that of the package `ws`.',
       field: 'WebSocket',

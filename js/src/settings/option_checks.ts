@@ -22,8 +22,8 @@ import type { PubSubOptions, ReceiveQueue, Settings } from './options.js';
 import { checkUrl } from './url_checks.js';
 
 const COUNT: Range = [1, 1_000_000, 'a number'];
-const BYTES: Range = [1, 2 ** 30, 'bytes'];
-const MESSAGES: Range = [1, 1_000_000, 'messages'];
+const BYTES: Range = [1, 2 ** 30, 'a number of bytes'];
+const MESSAGES: Range = [1, 1_000_000, 'a number of messages'];
 const QUEUE = {
   messages: MESSAGES,
   bytes: BYTES,
@@ -51,10 +51,10 @@ const SETTINGS: Readonly<Record<keyof Settings, Kind>> = {
   rememberedTopics: COUNT,
   heldMessages: COUNT,
   overlap: [0, 3_600_000, 'milliseconds'],
-  maxFrame: [1_024, 2 ** 30, 'bytes'],
+  maxFrame: [1_024, 2 ** 30, 'a number of bytes'],
   maxPayload: BYTES,
   restAttempts: [1, 100, 'a number'],
-  historyPage: [1, historyPageMax, 'messages'],
+  historyPage: [1, historyPageMax, 'a number of messages'],
 };
 
 const NAMES = [

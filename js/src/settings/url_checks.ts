@@ -13,7 +13,7 @@ const WORDS: readonly (readonly [problem: string, remedy?: string])[] = [
   ['is empty'],
   ['is longer than 2,048 characters'],
   ['has spaces or control characters'],
-  ['has no scheme, or an unknown one', 'Use ….'],
+  ['has no scheme, or an unknown one', 'Use one of ….'],
   ['is not a URL'],
   ['names no host'],
   ['has port 0', 'Use the port that the server printed.'],

@@ -64,7 +64,7 @@ const COUNT: Range = [1, 10_000_000, 'a number'];
 const GRACE: Range = [0, 86_400_000, 'milliseconds'];
 
 const KINDS: Readonly<Record<keyof ServerSettings, Kind>> = {
-  maxPayload: [1, 2 ** 30, 'bytes'],
+  maxPayload: [1, 2 ** 30, 'a number of bytes'],
   publishRateUser: COUNT,
   publishRateService: COUNT,
   publishBurst: TIME,
@@ -73,10 +73,10 @@ const KINDS: Readonly<Record<keyof ServerSettings, Kind>> = {
   presenceTimeout: TIME,
   presenceGrace: GRACE,
   expiringNotice: GRACE,
-  historyMaxMessages: [0, 1_000_000, 'messages'],
+  historyMaxMessages: [0, 1_000_000, 'a number of messages'],
   historyMaxAge: [0, 31_536_000, 'seconds'],
-  historyPageDefault: [1, 10_000, 'messages'],
-  historyPageMax: [1, 10_000, 'messages'],
+  historyPageDefault: [1, 10_000, 'a number of messages'],
+  historyPageMax: [1, 10_000, 'a number of messages'],
   maxBatch: COUNT,
   maxSubscriptions: COUNT,
   serverPingInterval: TIME,

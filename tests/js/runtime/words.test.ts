@@ -127,7 +127,7 @@ test('a publish that could not be sent in time contains the reason', async () =>
   assert.ok(error instanceof OperationTimeout && !error.outcomeUnknown);
   assert.match(
     error.message,
-    /^It could not be sent within 300 ms\. State: \w+, no connection for 30\d ms\. Last failure: l/,
+    /^The message could not be sent within 300 ms\. State: \w+, no connection for 30\d ms\. Last failure: l/,
   );
   await ps.close({ timeout: 0 });
 });

@@ -55,7 +55,7 @@ class Responder:
     ) -> None:
         check_function("handler", handler)
         check_function("allow", allow, arguments=2)
-        check_whole("concurrency", concurrency, high=_CONCURRENCY_MAX, unit="requests")
+        check_whole("concurrency", concurrency, high=_CONCURRENCY_MAX, unit="a number of requests")
         self._client = client
         self._handler = handler
         self._type = type

@@ -269,7 +269,7 @@ class Publisher:
                 published(result, item) for result, item in zip(outcome.results, items, strict=True)
             ]
         if isinstance(outcome, Rejected) and outcome.code == "timeout":
-            message = f"It could not be sent within {seconds:g} s. {self._standing()}"
+            message = f"The message could not be sent within {seconds:g} s. {self._standing()}"
             outcome = replace(outcome, message=message)
         return [self._failure(outcome, item, expired=expired) for item in items]
 

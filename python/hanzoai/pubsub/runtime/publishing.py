@@ -194,7 +194,7 @@ def _fields(message: object) -> Mapping[str, Any]:
 def _unknown_field(given: object) -> InvalidOption:
     name = str(given)
     return InvalidOption(
-        f"The message has a field `{name[:64]}`.",
+        f"The message has the unknown field `{name[:64]}`.",
         remedy=f"Its fields are {', '.join(_FIELDS)}; put everything else into `data`.",
         field=name,
     )

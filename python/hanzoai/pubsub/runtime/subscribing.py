@@ -88,7 +88,7 @@ class Request:
         _check_on_gap(on_gap, iterated=on_message is None)
         check_function("state_loader", state_loader, arguments=2)
         if history is not None:
-            check_whole("history", history, low=0, high=_HISTORY_MAX, unit="messages")
+            check_whole("history", history, low=0, high=_HISTORY_MAX, unit="a number of messages")
         check_instance("queue", queue, ReceiveQueue)
         return cls(
             Subscribe(

@@ -69,8 +69,10 @@ class SendQueue:
     policy: SendPolicy = "error"
 
     def __post_init__(self) -> None:
-        check_whole("send_queue.messages", self.messages, high=1_000_000, unit="messages")
-        check_whole("send_queue.bytes", self.bytes, unit="bytes")
+        check_whole(
+            "send_queue.messages", self.messages, high=1_000_000, unit="a number of messages"
+        )
+        check_whole("send_queue.bytes", self.bytes, unit="a number of bytes")
         check_choice("send_queue.policy", self.policy, get_args(SendPolicy))
 
 
@@ -89,8 +91,10 @@ class ReceiveQueue:
     policy: ReceivePolicy = "gap"
 
     def __post_init__(self) -> None:
-        check_whole("receive_queue.messages", self.messages, high=1_000_000, unit="messages")
-        check_whole("receive_queue.bytes", self.bytes, unit="bytes")
+        check_whole(
+            "receive_queue.messages", self.messages, high=1_000_000, unit="a number of messages"
+        )
+        check_whole("receive_queue.bytes", self.bytes, unit="a number of bytes")
         check_choice("receive_queue.policy", self.policy, get_args(ReceivePolicy))
 
 
@@ -258,12 +262,15 @@ class ClientOptions:
             check_whole(name, getattr(self, name), high=1_000_000)
         overlap = check_seconds("overlap", self.overlap, low=0.0, high=3_600.0)
         object.__setattr__(self, "overlap", overlap)
-        check_whole("rest_attempts", self.rest_attempts, high=100, unit="attempts")
+        check_whole("rest_attempts", self.rest_attempts, high=100, unit="a number of attempts")
         check_whole(
-            "history_page", self.history_page, high=LIMITS.history_page_max, unit="messages"
+            "history_page",
+            self.history_page,
+            high=LIMITS.history_page_max,
+            unit="a number of messages",
         )
-        check_whole("max_frame", self.max_frame, low=1_024, unit="bytes")
-        check_whole("max_payload", self.max_payload, unit="bytes")
+        check_whole("max_frame", self.max_frame, low=1_024, unit="a number of bytes")
+        check_whole("max_payload", self.max_payload, unit="a number of bytes")
         for name in ("allow_insecure", "echo", "compression"):
             check_flag(name, getattr(self, name))
         check_choice("transport", self.transport, get_args(TransportChoice))

@@ -110,7 +110,7 @@ def _split(url: object, field: str, schemes: tuple[str, ...]) -> SplitResult:
         raise _invalid(field, "is not a URL", accepted) from None
     if parts.scheme not in schemes or "://" not in url:
         listed = ", ".join(f"{scheme}://" for scheme in schemes)
-        raise _invalid(field, "has no scheme, or an unknown one", f"Use {listed}.")
+        raise _invalid(field, "has no scheme, or an unknown one", f"Use one of {listed}.")
     if not parts.hostname:
         raise _invalid(field, "names no host", accepted)
     if port == 0:

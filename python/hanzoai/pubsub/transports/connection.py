@@ -88,7 +88,7 @@ def refusal(options: ClientOptions, status: int, retry_after: str | None) -> Tra
     code = close_code_for(status)
     if options.transport == "auto" and status in (401, 403):
         code = None
-    reason = f"The server answered HTTP {status} where a WebSocket was asked for."
+    reason = f"The server answered the WebSocket handshake with HTTP {status}."
     if 300 <= status < 400:
         reason = f"{reason} Redirects are not followed: they would carry the token away."
     return TransportFailed(code, reason, retry_after_of(retry_after))
