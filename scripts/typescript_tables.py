@@ -22,7 +22,12 @@ _NUMBERS: Final = {
     "historyPageMax": f"{LIMITS.history_page_max:,}",
     "DAY": "a day",
 }
-_UNITS: Final = {"milliseconds": "ms", "a number": "", "bytes": "bytes", "messages": "messages"}
+_UNITS: Final = {
+    "milliseconds": "ms",
+    "a number": "",
+    "a number of bytes": "bytes",
+    "a number of messages": "messages",
+}
 _PREFIXES: Final = {"SendQueue": "sendQueue", "ReceiveQueue": "receiveQueue"}
 
 

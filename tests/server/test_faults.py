@@ -214,6 +214,25 @@ async def test_a_schedule_is_played_and_answered_with_its_plan(
     assert injected == [fault for _, fault in plan(2, 30, 5)]
 
 
+async def test_faults_of_one_time_are_injected_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    faults = Faults(Rig().hub)
+    schedule: list[tuple[int, Fault]] = [(1, Delay(ms=n)) for n in range(20)]
+    done = asyncio.Event()
+    injected: list[Fault] = []
+
+    def inject(fault: Fault) -> int:
+        injected.append(fault)
+        if len(injected) == len(schedule):
+            done.set()
+        return 0
+
+    monkeypatch.setattr(faults, "inject", inject)
+    faults.play(schedule)
+    async with asyncio.timeout(BOUND):
+        await done.wait()
+    assert injected == [fault for _, fault in schedule]
+
+
 async def test_a_cut_socket_breaks_off_and_a_frozen_one_is_silent() -> None:
     async with serving() as server:
         faults = Faults(server.hub)

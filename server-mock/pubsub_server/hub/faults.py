@@ -246,8 +246,11 @@ class Faults:
         self._stop()
         loop = asyncio.get_running_loop()
         start = loop.time()
-        for at, fault in schedule:
-            self._timers.append(loop.call_at(start + at / 1000, self.inject, fault))
+        in_order = sorted(schedule, key=lambda step: step[0])
+        faults = iter([fault for _, fault in in_order])
+        for at, _ in in_order:
+            # The loop calls timers of one time in any order, so each takes the next fault.
+            self._timers.append(loop.call_at(start + at / 1000, lambda: self.inject(next(faults))))
 
     def deliver(self, entry: Entry) -> None:
         """Replaces `Hub.deliver`."""
