@@ -136,7 +136,7 @@ def _receive(room: Json) -> str:
         verdict += f" With the extra `speed`, at least three times the rate ({reached})."
         if most := rate.get("picows + msgspec"):
             verdict += (
-                " A bare loop of its two libraries, which does nothing but decode, reaches "
+                " A bare loop of its two libraries, which only decodes, reaches "
                 f"{most / rate['hanzoai.pubsub']:.2f} times the rate."
             )
     head = ["client", "CPU µs per message", "messages/s", "to counting", "to hanzoai.pubsub"]

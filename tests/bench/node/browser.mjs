@@ -36,9 +36,12 @@ const PAGE = `
 /** CPU time of the page processes in seconds. */
 async function cpuTime(session) {
   const { processInfo } = await session.send('SystemInfo.getProcessInfo');
-  return processInfo
-    .filter(({ type }) => type === 'renderer')
-    .reduce((sum, one) => sum + one.cpuTime, 0);
+  return (
+    processInfo
+      .filter(({ type }) => type === 'renderer')
+      // There is no time of a process that is ending.
+      .reduce((sum, { cpuTime }) => sum + (cpuTime ?? 0), 0)
+  );
 }
 
 const [name, port, number] = process.argv.slice(2);
