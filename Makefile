@@ -46,7 +46,7 @@ serve: packages ## a development server on 127.0.0.1, ports 8056 and 8057
 
 .PHONY: setup packages programs pins
 setup: ## all that the tests need: .venv/, node_modules/, Chromium, Redis, HAProxy, nginx, Java, Kafka
-	$(SETUP) python newest npm chromium redis balancers java kafka classes
+	$(SETUP) python newest npm chromium redis balancers java kafka classes bytecode
 
 packages: ## .venv/ and node_modules/ from the pins
 	$(SETUP) python npm

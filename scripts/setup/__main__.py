@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from .running import SetupError, Step, run_all
 from .steps import (
     ROOT,
+    Bytecode,
     HeadlessShell,
     InOrder,
     KafkaBroker,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 PARTS = (
     *("python", "newest", "npm", "docs", "bench", "dashboard", "coverage"),
-    *("chromium", "redis", "balancers", "java", "kafka", "classes"),
+    *("chromium", "redis", "balancers", "java", "kafka", "classes", "bytecode"),
 )
 STATE = ROOT / ".setup"
 
@@ -42,6 +43,7 @@ def plan(parts: Sequence[str]) -> tuple[list[Step], list[Step]]:
     more: list[Step] = [MorePackages(name) for name in ("docs", "bench") if name in parts]
     later: list[Step] = [NewestPython()] if "newest" in parts else []
     later += [SparkClasses()] if "classes" in parts else []
+    later += [Bytecode()] if "bytecode" in parts else []
     if more or later or "python" in parts:
         steps += [InOrder(PythonPackages(), *more)]
     if "bench" in parts:

@@ -221,6 +221,7 @@ class NewestPython:
         command += ["--requirement", self._needed, "-e", f"{ROOT}[cli,otel,signed,speed]"]
         command += ["-e", f"{ROOT / 'server-mock'}[kafka,otel,workers]"]
         tool("The Python packages cannot be installed", command, env=_python_env())
+        compile_tests(tool, python, "tests/server")
         self._stamp.write()
 
     def progress(self) -> str:
@@ -497,6 +498,44 @@ class SparkClasses:
     def progress(self) -> str:
         """No progress is known."""
         return "archive"
+
+
+class Bytecode:
+    """The bytecode of the tests and of the packages that they import, for the Python of `.venv/`.
+
+    Requires `.venv/`. Without it, each process of the first test run compiles the same modules.
+    """
+
+    name = "bytecode of the tests"
+
+    def __init__(self) -> None:
+        self._stamp = Stamp(VENV / ".bytecode", PINS)
+
+    def missing(self) -> list[str]:
+        """Prerequisites that are missing."""
+        return []
+
+    @property
+    def ready(self) -> bool:
+        """Whether it was compiled for these packages. Python compiles changed modules again."""
+        return self._stamp.current
+
+    def run(self, tool: Tool) -> None:
+        """Compile the modules."""
+        compile_tests(tool, VENV / "bin" / "python", "tests")
+        self._stamp.write()
+
+    def progress(self) -> str:
+        """No progress is known."""
+        return "compile"
+
+
+def compile_tests(tool: Tool, python: Path, folder: str) -> None:
+    """Let pytest compile the tests of a folder, because it stores bytecode of its own."""
+    command: Command = [python, "-m", "pytest", "--collect-only", "--quiet", folder]
+    # A test that cannot be imported is reported when the tests run.
+    with contextlib.suppress(SetupError):
+        tool("The tests cannot be compiled", [*command, "-p", "no:cacheprovider"])
 
 
 class InOrder:
