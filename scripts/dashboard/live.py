@@ -30,8 +30,9 @@ sys.path.insert(0, str(ROOT))
 from pubsub_server.auth.dev_tokens import load_key  # noqa: E402
 from scripts.dashboard.traffic import Traffic  # noqa: E402
 from tests.cluster.nodes import Node  # noqa: E402
-from tests.cluster.store import Store, free_port  # noqa: E402
+from tests.cluster.store import Store  # noqa: E402
 from tests.cluster.waiting import until  # noqa: E402
+from tests.ports import free_port  # noqa: E402
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence

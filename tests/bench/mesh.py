@@ -17,7 +17,8 @@ from pubsub_server.shared.envelopes import data_of
 from pubsub_server.shared.requests import Draft
 from pubsub_server.shared.wall_clock import now_ms
 from tests.bench.tables import measured, table
-from tests.cluster.store import Store, free_port
+from tests.cluster.store import Store
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable

@@ -8,7 +8,7 @@ import socket
 import struct
 from typing import TYPE_CHECKING, Final
 
-from tests.cluster.store import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterable

@@ -15,7 +15,8 @@ from pubsub_server.auth import dev_tokens
 from tests import forked
 from tests.chaos.networks import Network
 from tests.chaos.records import Loss
-from tests.cluster.store import Store, free_port
+from tests.cluster.store import Store
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-import socket
 import ssl
 from typing import TYPE_CHECKING
 
@@ -25,6 +24,7 @@ from tests.cli.lab import (
     swallow,
     token,
 )
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,10 +37,7 @@ def urls(http: int, ws: int, *, host: str = HOST, secure: bool = False) -> tuple
 
 @pytest.fixture
 def closed_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        port: int = probe.getsockname()[1]
-    return port
+    return free_port()
 
 
 @pytest.fixture

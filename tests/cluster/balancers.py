@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import trustme
 
-from tests.cluster.store import free_port
 from tests.cluster.waiting import until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

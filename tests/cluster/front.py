@@ -13,7 +13,7 @@ import struct
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final, Literal
 
-from tests.cluster.store import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any
 import trustme
 from cryptography.hazmat.primitives import serialization
 
-from tests.cluster.store import free_port
 from tests.cluster.waiting import until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     import signal

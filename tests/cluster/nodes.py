@@ -10,7 +10,7 @@ import signal
 from typing import TYPE_CHECKING, Any
 
 from tests import forked
-from tests.cluster.store import free_port
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path

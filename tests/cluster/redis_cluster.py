@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from redis.crc import key_slot
 
-from tests.cluster.store import Store, free_port
+from tests.cluster.store import Store
 from tests.cluster.waiting import until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator

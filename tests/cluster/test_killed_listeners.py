@@ -17,8 +17,8 @@ from hanzoai.pubsub.hub import HubClient
 from hanzoai.pubsub.sp import SubSocket
 from pubsub_server.auth import dev_tokens
 from tests.cluster.nodes import Node
-from tests.cluster.store import free_port
 from tests.cluster.waiting import until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator

@@ -11,8 +11,8 @@ import pytest
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.testing import running_server
-from tests.cluster.store import free_port
 from tests.cluster.waiting import until
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from tests.cluster.store import Store

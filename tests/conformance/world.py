@@ -6,7 +6,6 @@ import json
 import time
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -14,6 +13,7 @@ from pubsub_server.testing import RunningServer, running_server
 from tests.conformance.peer_process import PATIENCE, Stream
 from tests.conformance.wire import Wire
 from tests.interop.plain_server import PlainServer
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -48,7 +48,7 @@ class World:
         self._serving = AsyncExitStack()
         self._frames = Stream()
         self._secrets: dict[str, str] = {}
-        self._ports: Json = {"http_port": 0, "ws_port": 0}
+        self._ports: Json = {"http_port": free_port(), "ws_port": free_port()}
 
     async def __aenter__(self) -> Self:
         try:
@@ -101,10 +101,6 @@ class World:
         self.server = self._issuer = await self._serving.enter_async_context(
             running_server(**settings)
         )
-        self._ports = {
-            "http_port": urlsplit(self.server.http).port,
-            "ws_port": urlsplit(self.server.ws).port,
-        }
 
     async def stop(self) -> None:
         self.server = None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -21,6 +20,7 @@ from hanzoai.pubsub import (
     TokenContext,
 )
 from tests.interop.peer import PATIENCE
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from tests.interop.conftest import Start
@@ -33,12 +33,10 @@ TOPIC = "system.announcements"
 async def test_a_client_whose_websocket_is_blocked_reads_and_publishes_over_http(
     node: Node,
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        nobody = listener.getsockname()[1]
     async with (
         asyncio.timeout(PATIENCE),
         PubSubClient(
-            f"ws://127.0.0.1:{nobody}/ws",
+            f"ws://127.0.0.1:{free_port()}/ws",
             node.iam.service(),
             rest_url=node.http,
             retry=RetryOptions(base=0.01, cap=0.02),

@@ -1,5 +1,6 @@
 /** A guide of docs/, pasted into an empty folder as a reader does. */
 
+import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
@@ -40,14 +41,21 @@ export function paste(name: string): string {
   return folder;
 }
 
+/** The kernel gives other ports to outgoing connections and to servers that ask for any port. */
+const BELOW_OUTGOING = [10_240, 32_768] as const;
+
 /** A free port. */
 export async function freePort(): Promise<number> {
-  const listener = createServer().listen(0, '127.0.0.1');
-  await once(listener, 'listening');
-  const address = listener.address();
+  const port = randomInt(...BELOW_OUTGOING);
+  const listener = createServer();
+  try {
+    await once(listener.listen(port, '127.0.0.1'), 'listening');
+  } catch {
+    return freePort();
+  }
   listener.close();
   await once(listener, 'close');
-  return typeof address === 'object' ? (address?.port ?? 0) : 0;
+  return port;
 }
 
 /** Open a tab at an address, with bounded waits. */

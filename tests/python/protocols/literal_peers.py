@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 from typing import TYPE_CHECKING, Self
 
+from tests.ports import free_port
+
 if TYPE_CHECKING:
     import ssl
 
@@ -20,7 +22,7 @@ class Listener:
 
     def __init__(self, *, chop: bool = False, tls: ssl.SSLContext | None = None) -> None:
         self.chop = chop
-        self.port = 0
+        self.port = free_port()
         self._tls = tls
         self._server: asyncio.Server | None = None
         self._tasks: set[asyncio.Task[None]] = set()
@@ -28,9 +30,11 @@ class Listener:
         self.opened = 0
         self.changed = asyncio.Condition()
 
-    async def start(self, port: int = 0) -> None:
-        self._server = await asyncio.start_server(self._accept, "127.0.0.1", port, ssl=self._tls)
-        self.port = self._server.sockets[0].getsockname()[1]
+    async def start(self) -> None:
+        """Start it; after a stop, on the same port."""
+        self._server = await asyncio.start_server(
+            self._accept, "127.0.0.1", self.port, ssl=self._tls
+        )
 
     def close(self) -> None:
         if self._server is not None:

@@ -20,6 +20,7 @@ from hanzoai.pubsub.errors import (
     ProtocolError,
 )
 from hanzoai.pubsub.eventstream import Event, EventStreamClient, EventSubscription, blocking
+from tests.ports import free_port
 from tests.python.protocols.literal_peers import Broker
 
 if TYPE_CHECKING:
@@ -96,11 +97,10 @@ async def test_a_lost_connection_is_a_fresh_subscription(
         await client.publish("status", "1")
         assert (await events.recv(timeout=10)).data == b"1"
         receiving = asyncio.create_task(events.recv())
-        port = broker.port
         await broker.stop()
         with pytest.raises(ConnectionFailed):
             await publish_until_refused(client)
-        await broker.start(port)
+        await broker.start()
         await broker.until(3)  # this subscription, publishing, and this subscription again
         await client.publish("status", "3")
         assert (await receiving).data == b"3"
@@ -156,8 +156,7 @@ async def test_waiting_may_time_out(client: EventStreamClient) -> None:
 
 
 async def test_the_first_connection_has_to_succeed() -> None:
-    async with Broker() as broker:
-        port = broker.port
+    port = free_port()
     async with EventStreamClient(f"events://127.0.0.1:{port}") as client:
         with pytest.raises(ConnectionFailed, match=f"127.0.0.1:{port}"):
             await client.subscribe("x").open()

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 
 from hanzoai.pubsub import Gap
-from tests.cluster.store import free_port
+from tests.ports import free_port
 from tests.server.mesh.rig import MeshNode, joined, node, nodes
 from tests.server.mesh.seed_peer import SeedPeer, names, seed_peer
 from tests.server.protocols.peers import BOUND, until

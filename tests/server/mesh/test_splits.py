@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.store import free_port
+from tests.ports import free_port
 from tests.server.mesh.proxies import Network, Proxy
 from tests.server.mesh.rig import MeshNode, node
 from tests.server.protocols.peers import until

@@ -16,7 +16,7 @@ from hanzoai.pubsub.signed import SignedTopic
 from hanzoai.pubsub.soc import sign
 from pubsub_server.access.setup import StartError
 from pubsub_server.settings.sources import SettingsError, load
-from tests.cluster.store import free_port
+from tests.ports import free_port
 from tests.server.protocols.peers import BOUND, until
 from tests.server.signed.peers import EMPTY, FORGED, HELLO, ID, KEY, NAME, OWNER, TOPIC
 from tests.server.signed.test_relays import Bee, bee

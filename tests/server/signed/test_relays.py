@@ -20,6 +20,7 @@ from pubsub_server.listeners.signed.relays import Relays
 from pubsub_server.listeners.signed.stream_codec import Received
 from pubsub_server.listeners.signed.upstreams import UpstreamError
 from pubsub_server.tasks import Tasks
+from tests.ports import free_port
 from tests.server.protocols.peers import BOUND, until
 from tests.server.signed.peers import (
     EMPTY,
@@ -276,9 +277,8 @@ async def test_a_broker_that_names_another_owner_is_rejected() -> None:
 
 
 async def test_an_unreachable_broker_is_answered_with_502() -> None:
-    async with node() as server, literal_broker() as broker:
-        gone = Broker()
-        gone.port = broker.port
+    gone = Broker()
+    gone.port = free_port()
     async with node() as server:
         with pytest.raises(InvalidStatus) as caught:
             async with relay(server, gone):

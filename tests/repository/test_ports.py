@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tests.cluster import store
+from tests import ports
 
 if TYPE_CHECKING:
     import pytest
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).parents[2]
 RANGE = range(20_000, 20_064)
 PICK = """
-from tests.cluster import store
-store.BELOW_OUTGOING = range(20_000, 20_064)
-print(*[store.free_port() for _ in range(24)])
+from tests import ports
+ports.BELOW_OUTGOING = range(20_000, 20_064)
+print(*[ports.free_port() for _ in range(24)])
 """
 
 
 def test_a_port_that_a_process_has_picked_is_not_picked_by_another(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(store, "BELOW_OUTGOING", RANGE)
-    ours = {store.free_port() for _ in range(24)}
+    monkeypatch.setattr(ports, "BELOW_OUTGOING", RANGE)
+    ours = {ports.free_port() for _ in range(24)}
     command = [sys.executable, "-c", PICK]
     picked = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=60).stdout
     theirs = {int(port) for port in picked.split()}
