@@ -1,4 +1,4 @@
-"""Subscribers and publishers of each protocol: HIP-56, NATS over WebSocket, Redis, SSE.
+"""Subscribers and publishers of each protocol: HIP-56, Centrifugo, NATS over WebSocket, Redis, SSE.
 
 A mark in the content identifies a delivery, so that nothing measured needs to be decoded.
 """
@@ -30,18 +30,29 @@ UPGRADE: Final = (
 )
 
 
-def steps(dialect: str, url: str, token: str, topic: str) -> Sequence[Step]:
+def steps(
+    dialect: str, url: str, token: str, topic: str, *, presence: bool = False
+) -> Sequence[Step]:
     """The requests from a new connection to a subscription of the topic."""
     parts = urlsplit(url)
     upgrade = UPGRADE.format(path=parts.path or "/", host=parts.netloc).encode()
     match dialect:
         case "hanzo" | "echo":
             auth = json.dumps({"type": "auth", "token": token})
-            wish = json.dumps({"type": "subscribe", "topics": [topic], "presence": False})
+            wish = json.dumps({"type": "subscribe", "topics": [topic], "presence": presence})
             return [
                 (upgrade, b"\r\n\r\n"),
                 (masked(auth.encode()), b'"auth.ok"'),
                 (masked(wish.encode()), b'"subscribed"'),
+            ]
+        case "centrifugo":
+            # Its configuration decides on presence.
+            connect = _compact({"id": 1, "connect": {"token": token}})
+            subscribe = _compact({"id": 2, "subscribe": {"channel": topic}})
+            return [
+                (upgrade, b"\r\n\r\n"),
+                (masked(connect), b'"connect":{'),
+                (masked(subscribe), b'"subscribe":{'),
             ]
         case "nats":
             options = b'{"verbose":false,"pedantic":false,"lang":"c","version":"1","protocol":1}'
@@ -66,9 +77,14 @@ def steps(dialect: str, url: str, token: str, topic: str) -> Sequence[Step]:
 def publication(
     dialect: str, topic: str, content: str, *, ref: str | None = None, stamp: int = 42
 ) -> bytes:
-    """The bytes that publish one message; the real server answers each with a ``ref``."""
+    """The bytes that publish one message.
+
+    The real server answers each that has a ``ref``; Centrifugo answers each.
+    """
+    data: dict[str, object] = {"content": content, "stamp": stamp}
+    if dialect == "centrifugo":
+        return masked(_compact({"id": 3, "publish": {"channel": topic, "data": data}}))
     if dialect == "hanzo":
-        data = {"content": content, "stamp": stamp}
         message: dict[str, object] = {"topic": topic, "type": "token", "data": data}
         frame: dict[str, object] = {"type": "publish", "message": message}
         return masked(_compact(frame if ref is None else {**frame, "ref": ref}))
@@ -110,23 +126,24 @@ def dial(
     dialect: str, url: str, token: str, topics: Sequence[str]
 ) -> list[tuple[socket.socket, bytes]]:
     """Subscribed connections, one per topic, and the bytes that each has already read."""
+    return perform(url, [steps(dialect, url, token, topic) for topic in topics])
+
+
+def perform(url: str, ways: Sequence[Sequence[Step]]) -> list[tuple[socket.socket, bytes]]:
+    """Connections that have performed these steps, and the bytes that each has already read."""
     opened: list[tuple[socket.socket, bytes]] = []
-    for start in range(0, len(topics), AT_ONCE):
-        some = topics[start : start + AT_ONCE]
-        opened += _dial(dialect, url, token, some)
+    for start in range(0, len(ways), AT_ONCE):
+        opened += _perform(url, ways[start : start + AT_ONCE])
     return opened
 
 
-def _dial(
-    dialect: str, url: str, token: str, topics: Sequence[str]
-) -> list[tuple[socket.socket, bytes]]:
+def _perform(url: str, ways: Sequence[Sequence[Step]]) -> list[tuple[socket.socket, bytes]]:
     parts = urlsplit(url)
     where = (parts.hostname or "", parts.port or 80)
-    sockets = [socket.create_connection(where, timeout=60) for _ in topics]
-    rests = [b""] * len(topics)
+    sockets = [socket.create_connection(where, timeout=60) for _ in ways]
+    rests = [b""] * len(ways)
     for each in sockets:
         each.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    ways = [steps(dialect, url, token, topic) for topic in topics]
     for number in range(len(ways[0])):
         for each, way in zip(sockets, ways, strict=True):
             each.sendall(way[number][0])

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from tests.bench import peers
-from tests.bench.dialects import content, publication
+from tests.bench.dialects import content, perform, publication, steps
 from tests.bench.processes import Json, cpu_seconds, interleave, percentile
 from tests.bench.tables import measured, met, rounds_of, table
-from tests.bench.wire import PIECE, Connection
+from tests.bench.wire import PIECE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -28,6 +28,12 @@ RATE: Final = 20
 """Messages per second of each stream."""
 WARM_UP: Final = 1.0
 PATIENCE: Final = 30.0
+CONTENDERS: Final = (
+    peers.OURS,
+    peers.CENTRIFUGO,
+    peers.OURS_ON_REDIS,
+    peers.CENTRIFUGO_ON_REDIS,
+)
 BARE: Final = "bare script on Redis"
 TARGETS: Final = {"cpu_us": 150.0, "store_us": 60.0, "p99_ms": 1.4}
 LABELS: Final = {
@@ -35,8 +41,18 @@ LABELS: Final = {
     "store_us": "µs of Redis",
     "p99_ms": "ms at p99",
 }
+COLUMNS: Final = {
+    "cpu_us": ("server CPU, µs", 0),
+    "store_us": ("Redis CPU, µs", 0),
+    "p50_ms": ("p50, ms", 2),
+    "p99_ms": ("p99, ms", 2),
+}
+"""The figures of the table: title and digits."""
+SEPARATORS: Final = {"hanzo": ".", "centrifugo": ":"}
+"""What ends the first part of a topic. In Centrifugo, this part selects the configuration."""
 MARK: Final = b'"stamp":'
-ANSWER: Final = b'"published"'
+ANSWERS: Final = {"hanzo": b'"published"', "centrifugo": b'"publish":{}'}
+"""A part of the answer to a publish, by dialect."""
 SCRIPT: Final = b"""local seq = redis.call('INCR', KEYS[1])
 redis.call('XADD', KEYS[2], 'MAXLEN', '100', seq .. '-0', 'b', ARGV[1])
 redis.call('SPUBLISH', KEYS[3], ARGV[1])
@@ -45,7 +61,7 @@ return seq"""
 
 def measure(*, quick: bool) -> Json:
     seconds, rounds = (3, 1) if quick else (8, 3)
-    names = [*peers.present((peers.OURS, peers.OURS_ON_REDIS))]
+    names = peers.present(CONTENDERS)
     if peers.OURS_ON_REDIS in names:
         names.append(BARE)
 
@@ -57,42 +73,72 @@ def measure(*, quick: bool) -> Json:
             return _run(server, seconds)
 
     found = interleave(names, rounds, run)
-    return {"rounds": rounds, "contenders": found}
+    return {"rounds": rounds, "contenders": found, "versions": peers.versions()}
 
 
 def render(room: Json) -> str:
     medians = {name: found["median"] for name, found in room["contenders"].items()}
-    rows = [
-        [
-            name,
-            _cell(found, "cpu_us", 0),
-            _cell(found, "store_us", 0),
-            _cell(found, "p50_ms", 2),
-            _cell(found, "p99_ms", 2),
-        ]
-        for name, found in medians.items()
-    ]
-    said = ""
-    if peers.OURS_ON_REDIS in medians:
-        ours = medians[peers.OURS_ON_REDIS]
-        parts = [
-            f"at most {limit:g} {LABELS[figure]} ({met(ours[figure] <= limit)}: {ours[figure]:.3g})"
-            for figure, limit in TARGETS.items()
-        ]
-        said = f"\\n\\nTargets on Redis: {'; '.join(parts)}.".replace("\\n", "\n")
+    said = [_table(medians), _targets(medians), _ratios(medians)]
+    if missing := [name for name in CONTENDERS if name not in medians]:
+        said.append(f"Not installed on this machine: {', '.join(missing)}.")
     return (
         "### Many small streams\n\n"
         f"{STREAMS} topics, each with one publisher, which sends {RATE} acknowledged messages per "
-        "second, about 250 bytes each, and one subscriber. History and presence are on. The bare "
-        "script numbers a message, appends it to a stream and publishes it to a channel, and does "
-        f"nothing else; {rounds_of(room)}.{measured(room)}\n\n"
-        + table(["", "server CPU, µs", "Redis CPU, µs", "p50, ms", "p99, ms"], rows)
-        + said
+        "second, about 250 bytes each, and one subscriber. History and presence are on. Centrifugo "
+        "also verifies a token per connection, and retains as many messages for clients that "
+        "reconnect. It does not recognize repeated messages. The bare script numbers a message, "
+        "appends it to a stream and publishes it to a channel, and does nothing else; "
+        f"{rounds_of(room)}.{_versions(room)}{measured(room)}\n\n"
+        + "\n\n".join(part for part in said if part)
     )
 
 
-def _cell(found: Mapping[str, float], figure: str, digits: int) -> str:
-    return f"{found[figure]:.{digits}f}" if figure in found else ""
+def _table(medians: Mapping[str, Mapping[str, float]]) -> str:
+    rows = [
+        [
+            name,
+            *(
+                f"{found[figure]:.{digits}f}" if figure in found else ""
+                for figure, (_, digits) in COLUMNS.items()
+            ),
+        ]
+        for name, found in medians.items()
+    ]
+    return table(["", *(title for title, _ in COLUMNS.values())], rows)
+
+
+def _targets(medians: Mapping[str, Mapping[str, float]]) -> str:
+    if peers.OURS_ON_REDIS not in medians:
+        return ""
+    ours = medians[peers.OURS_ON_REDIS]
+    parts = [
+        f"at most {limit:g} {LABELS[figure]} ({met(ours[figure] <= limit)}: {ours[figure]:.3g})"
+        for figure, limit in TARGETS.items()
+    ]
+    return f"Targets on Redis: {'; '.join(parts)}."
+
+
+def _ratios(medians: Mapping[str, Mapping[str, float]]) -> str:
+    """The figures of `hanzo-pubsub serve`, divided by those of Centrifugo."""
+    pairs = ((peers.OURS, peers.CENTRIFUGO), (peers.OURS_ON_REDIS, peers.CENTRIFUGO_ON_REDIS))
+    parts = [
+        f"{ours} "
+        + ", ".join(
+            f"{medians[ours][figure] / theirs:.2f} ({COLUMNS[figure][0].partition(',')[0]})"
+            for figure, theirs in medians[other].items()
+        )
+        for ours, other in pairs
+        if ours in medians and other in medians
+    ]
+    return f"Divided by Centrifugo in the same run: {'; '.join(parts)}." if parts else ""
+
+
+def _versions(room: Json) -> str:
+    found = room.get("versions", {})
+    versions = ", ".join(
+        f"{name} {found[name]}" for name in ("centrifugo", "redis-server") if name in found
+    )
+    return f" Versions: {versions}." if versions else ""
 
 
 # ---------------------------------------------------------------- load
@@ -113,10 +159,12 @@ class Load:
 
     Args:
         streams: All streams. Their messages are spread evenly over time.
+        answer: A part of each answer to a publish.
     """
 
-    def __init__(self, streams: list[Stream]) -> None:
+    def __init__(self, streams: list[Stream], answer: bytes) -> None:
         self._streams = streams
+        self._answer = answer
         self._poll = select.epoll()
         self._of: dict[int, Stream] = {}
         for stream in streams:
@@ -156,7 +204,7 @@ class Load:
             cut = data.rfind(b"}") + 1
             whole, stream.rests[file] = data[:cut], data[cut:]
             if here is stream.publisher:
-                self.answers += whole.count(ANSWER)
+                self.answers += whole.count(self._answer)
             if here is stream.listener:
                 for part in whole.split(MARK)[1:]:
                     stamp = int(part[: part.index(b"}")])
@@ -164,22 +212,27 @@ class Load:
 
 
 def _run(server: Server, seconds: float) -> dict[str, float]:
+    dialect = server.dialect
+    topics = [f"demo{SEPARATORS[dialect]}stream{n}" for n in range(STREAMS)]
+    ways = [steps(dialect, server.ws, server.token, topic, presence=True) for topic in topics]
     with ExitStack() as stack:
-        streams: list[Stream] = []
-        for n in range(STREAMS):
-            topic = f"demo.stream{n}"
-            publisher, listener = (Connection(server.ws, server.token) for _ in range(2))
-            stack.callback(publisher.close)
-            stack.callback(listener.close)
-            listener.send({"type": "subscribe", "topics": [topic], "presence": True})
-            listener.until("subscribed")
-            streams.append(Stream(publisher.socket, listener.socket, _publish(topic)))
-        return _measured(Load(streams), seconds, server)
+        listeners = perform(server.ws, ways)
+        # The last step subscribes.
+        publishers = perform(server.ws, [way[:-1] for way in ways])
+        for connection, _ in (*listeners, *publishers):
+            stack.enter_context(connection)
+        streams = [
+            Stream(publisher, listener, _publish(dialect, topic))
+            for topic, (publisher, _), (listener, _) in zip(
+                topics, publishers, listeners, strict=True
+            )
+        ]
+        return _measured(Load(streams, ANSWERS[dialect]), seconds, server)
 
 
-def _publish(topic: str) -> Callable[[int], bytes]:
+def _publish(dialect: str, topic: str) -> Callable[[int], bytes]:
     text = content(topic)
-    return lambda stamp: publication("hanzo", topic, text, ref="1", stamp=stamp)
+    return lambda stamp: publication(dialect, topic, text, ref="1", stamp=stamp)
 
 
 def _measured(load: Load, seconds: float, server: Server) -> dict[str, float]:
@@ -215,7 +268,7 @@ def _bare(store: Server, seconds: float) -> dict[str, float]:
             listener.sendall(_command(b"SSUBSCRIBE", channel))
             listener.recv(PIECE)
             streams.append(Stream(publisher, listener, _call(b"s{%d}" % n, b"l{%d}" % n, channel)))
-        load = BareLoad(streams)
+        load = BareLoad(streams, b":")
         load.run(WARM_UP)
         before = cpu_seconds(store.worker.pid)
         count = load.run(seconds)
@@ -234,7 +287,7 @@ class BareLoad(Load):
         for file, _ in self._poll.poll(timeout):
             stream = self._of[file]
             if file == stream.publisher.fileno():
-                self.answers += stream.publisher.recv(PIECE).count(b":")
+                self.answers += stream.publisher.recv(PIECE).count(self._answer)
                 continue
             data = stream.rests.get(file, b"") + stream.listener.recv(PIECE)
             now = time.monotonic_ns()
