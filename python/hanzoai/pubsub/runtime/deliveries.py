@@ -32,7 +32,7 @@ class Deliveries:
         self._give_way = give_way
         self._echo = echo
         self._inboxes: dict[int, tuple[Inbox, Inbox]] = {}
-        self.narrow: Final[set[Inbox]] = set()
+        self.near_limit: Final[set[Inbox]] = set()
         """Inboxes that the messages of one burst might fill."""
         self._own_ids: dict[str, None] = {}
         self._largest: int | None = 0
@@ -43,14 +43,14 @@ class Deliveries:
         """Route entries of the session to a subscription."""
         inbox.expect(self._largest)
         self._inboxes[sub] = (inbox, presence_inbox)
-        self.narrow.add(inbox)
+        self.near_limit.add(inbox)
 
     def remove(self, sub: int) -> bool:
         """Stop routing to it. Returns whether anything was routed to it."""
         found = self._inboxes.pop(sub, None)
         if found is None:
             return False
-        self.narrow.discard(found[0])
+        self.near_limit.discard(found[0])
         return True
 
     def remember_own(self, ids: Iterable[str]) -> None:
@@ -69,7 +69,7 @@ class Deliveries:
         self._largest = None if largest is None or known is None else max(largest, known)
         for inbox, _ in self._inboxes.values():
             inbox.expect(self._largest)
-            self.narrow.add(inbox)
+            self.near_limit.add(inbox)
 
     def blocking(self) -> list[Inbox]:
         """The full inboxes with the policy ``block``."""
@@ -92,12 +92,12 @@ class Deliveries:
         if inbox.types is not None:
             messages = [message for message in messages if inbox.takes(message)]
         inbox.put(messages)
-        if inbox.narrow:
-            self.narrow.add(inbox)
+        if inbox.near_limit:
+            self.near_limit.add(inbox)
             if inbox.full:
                 self._give_way()
-        elif self.narrow:
-            self.narrow.discard(inbox)
+        elif self.near_limit:
+            self.near_limit.discard(inbox)
 
     def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
         """Consecutive messages from the log."""
@@ -113,7 +113,7 @@ class Deliveries:
         if inbox.types is not None:
             messages = [message for message in messages if inbox.takes(message)]
         inbox.put_replay(messages)
-        self.narrow.add(inbox)
+        self.near_limit.add(inbox)
         self._give_way()
 
     def gap(
@@ -131,7 +131,7 @@ class Deliveries:
         if found is not None:
             inbox = found[0]
             inbox.put_other(Gap(topic, from_, to, missed, reason))
-            self.narrow.add(inbox)
+            self.near_limit.add(inbox)
 
     def presence_changed(
         self,
@@ -148,7 +148,7 @@ class Deliveries:
             inbox, presence_inbox = found
             presence_inbox.put_other(PresenceChange(topic, members, change, member))
             if presence_inbox is inbox:
-                self.narrow.add(inbox)
+                self.near_limit.add(inbox)
 
     def join(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:
         """The server has answered; without a granted topic it ends. Returns the inbox, if any."""
@@ -169,4 +169,4 @@ class Deliveries:
             for inbox in pair:
                 inbox.finish(error)
         self._inboxes.clear()
-        self.narrow.clear()
+        self.near_limit.clear()

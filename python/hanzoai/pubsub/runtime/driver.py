@@ -126,7 +126,7 @@ class Driver:
         deliveries = self._deliveries = Deliveries(reader.give_way, echo=options.echo)
         self.remember_own = deliveries.remember_own
         self.expect = deliveries.expect
-        self.narrow = deliveries.narrow
+        self.near_limit = deliveries.near_limit
         self.blocking_inboxes = deliveries.blocking
         # Ports that do not use the driver's state.
         self.send: Callable[[ClientFrame], None] = reader.send

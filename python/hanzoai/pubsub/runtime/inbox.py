@@ -71,7 +71,7 @@ class Inbox:
         self.policy: Literal["gap", "block", "error"] = bounds.policy
         self.full = False
         """Set when the last entry reached a bound; the reader of the transport then yields."""
-        self.narrow = True
+        self.near_limit = True
         """Whether the next burst might reach a bound; `put` sets it."""
         self._most = bounds.messages
         self._most_bytes = bounds.bytes
@@ -102,8 +102,8 @@ class Inbox:
         self._received += len(messages)
         entries = self._entries
         entries.extend(messages)
-        self.narrow = len(entries) > self._unmeasured - BURST
-        if self.narrow and len(entries) > self._unmeasured:
+        self.near_limit = len(entries) > self._unmeasured - BURST
+        if self.near_limit and len(entries) > self._unmeasured:
             self._measure()
             self._check()
         if self._waiters:

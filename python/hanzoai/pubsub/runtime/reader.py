@@ -53,7 +53,7 @@ class Receiver(Protocol):
     messages: Callable[[Sequence[Envelope]], None]
     """Handle consecutive live messages, in a step."""
 
-    narrow: set[Inbox]
+    near_limit: set[Inbox]
     """Inboxes that the messages of one burst might fill."""
 
     published: Callable[[PublishedFrame], None]
@@ -196,7 +196,7 @@ class Reader:
                     receiver.expect(link.largest)
                 for item in frames:
                     steps: Sequence[Incoming] = (item,)
-                    if isinstance(item, list) and receiver.narrow:
+                    if isinstance(item, list) and receiver.near_limit:
                         # One by one, the reading stops at the message that fills an inbox.
                         steps = [[message] for message in item]
                     for frame in steps:
