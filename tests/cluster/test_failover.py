@@ -39,6 +39,16 @@ BOUND = 60
 LOSSY: dict[str, Any] = {"redis_durable": False, "publish_rate_service": 10_000}
 
 
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncGenerator[Store]:
+    """A store that writes to disk only on request, so that a restart loses messages."""
+    store = Store("redis", tmp_path / "store")
+    store.folder.mkdir()
+    await store.start()
+    yield store
+    await store.end()
+
+
 @asynccontextmanager
 async def pair(kind: str, folder: Path) -> AsyncGenerator[tuple[Front, Store, Store]]:
     """Run a primary and its replica behind one address."""
@@ -123,9 +133,9 @@ async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_per_topic(
         # Nothing on this node knows the last position of the topic.
         positions += await publish(here, "demo.x", 6, 7, 8, 9)
         others += await publish(here, "demo.y", 3)
-        told = {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7, 8, 9], "demo.y": [1, 2, "gap", 3]}
-        await until(lambda: wild, told)
-        await until(lambda: heard, {"demo.x": told["demo.x"]})
+        shown = {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7, 8, 9], "demo.y": [1, 2, "gap", 3]}
+        await until(lambda: wild, shown)
+        await until(lambda: heard, {"demo.x": shown["demo.x"]})
         for task in tasks:
             task.cancel()
         assert ascending(positions)
@@ -161,31 +171,25 @@ async def test_the_log_of_a_promoted_replica_is_reported_as_incomplete_before_an
         await until(lambda: history(a, "demo.x", since=1), ([1, 2], True))
 
 
-async def test_a_snapshot_that_lacks_messages_gives_no_position_twice(tmp_path: Path) -> None:
+async def test_a_snapshot_that_lacks_messages_gives_no_position_twice(store: Store) -> None:
     heard: dict[str, list[object]] = {}
-    store = Store("redis", tmp_path / "store")
-    store.folder.mkdir()
-    await store.start()
-    try:
-        async with (
-            asyncio.timeout(BOUND),
-            nodes(store, **LOSSY) as (a, b),
-            client(a) as here,
-            client(b) as there,
-        ):
-            task = asyncio.create_task(collect(await there.subscribe("demo.x"), heard))
-            positions = await publish(here, "demo.x", 1, 2)
-            await store.command("SAVE")
-            positions += await publish(here, "demo.x", 3, 4, 5)
-            await until(lambda: heard, {"demo.x": [1, 2, 3, 4, 5]})
-            await store.end()
-            await store.start()
-            positions += await publish(here, "demo.x", 6, 7, 8, 9)
-            await until(lambda: heard, {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7, 8, 9]})
-            task.cancel()
-            assert ascending(positions)
-    finally:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, **LOSSY) as (a, b),
+        client(a) as here,
+        client(b) as there,
+    ):
+        task = asyncio.create_task(collect(await there.subscribe("demo.x"), heard))
+        positions = await publish(here, "demo.x", 1, 2)
+        await store.command("SAVE")
+        positions += await publish(here, "demo.x", 3, 4, 5)
+        await until(lambda: heard, {"demo.x": [1, 2, 3, 4, 5]})
         await store.end()
+        await store.start()
+        positions += await publish(here, "demo.x", 6, 7, 8, 9)
+        await until(lambda: heard, {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7, 8, 9]})
+        task.cancel()
+        assert ascending(positions)
 
 
 @asynccontextmanager
@@ -212,46 +216,34 @@ async def sender(store: Store) -> AsyncGenerator[Callable[[str], Awaitable[Publi
 
 
 async def test_a_repeat_that_comes_first_after_a_snapshot_does_not_stand_for_its_lineage(
-    tmp_path: Path,
+    store: Store,
 ) -> None:
-    store = Store("redis", tmp_path / "store")
-    store.folder.mkdir()
-    await store.start()
-    try:
-        async with asyncio.timeout(BOUND), sender(store) as send:
-            await send("first")
-            await store.command("SAVE")
-            lost = await send("second")
-            await store.end()
-            await store.start()
-            # The first one connects, and loads the script.
-            for _ in range(2):
-                assert (await send("first")).duplicate
-            assert ((await send("third")).seq or 0) > (lost.seq or 0)
-    finally:
+    async with asyncio.timeout(BOUND), sender(store) as send:
+        await send("first")
+        await store.command("SAVE")
+        lost = await send("second")
         await store.end()
+        await store.start()
+        # The first one connects, and loads the script.
+        for _ in range(2):
+            assert (await send("first")).duplicate
+        assert ((await send("third")).seq or 0) > (lost.seq or 0)
 
 
 async def test_a_snapshot_that_is_loaded_within_a_second_of_the_first_message_counts_as_a_loss(
-    tmp_path: Path,
+    store: Store,
 ) -> None:
     """Redis reports the age of its process in whole seconds."""
-    store = Store("redis", tmp_path / "store")
-    store.folder.mkdir()
-    await store.start()
-    try:
-        async with asyncio.timeout(BOUND), sender(store) as send, sender(store) as later:
-            await asyncio.sleep((0.5 - time.time()) % 1)
-            await send("first")
-            await store.command("SAVE")
-            lost = await send("second")
-            await store.end()
-            await store.start()
-            # In the next second, Redis reports the age of one second.
-            await until(lambda: aged(store))
-            assert ((await later("third")).seq or 0) > (lost.seq or 0)
-    finally:
+    async with asyncio.timeout(BOUND), sender(store) as send, sender(store) as later:
+        await asyncio.sleep((0.5 - time.time()) % 1)
+        await send("first")
+        await store.command("SAVE")
+        lost = await send("second")
         await store.end()
+        await store.start()
+        # In the next second, Redis reports the age of one second.
+        await until(lambda: aged(store))
+        assert ((await later("third")).seq or 0) > (lost.seq or 0)
 
 
 async def aged(store: Store) -> bool:
