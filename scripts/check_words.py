@@ -102,12 +102,12 @@ class Finding:
 
 def load(source: str) -> Rules:
     """Reads the text of `scripts/words.yaml`."""
-    said = yaml.safe_load(source)
+    document = yaml.safe_load(source)
     phrases = (
         Phrase(re.compile(row["find"].replace(" ", r"\s+"), re.IGNORECASE), row["use"])
-        for row in said["banned"]
+        for row in document["banned"]
     )
-    return Rules(tuple(phrases), tuple(said.get("exempt") or ()))
+    return Rules(tuple(phrases), tuple(document.get("exempt") or ()))
 
 
 def prose(name: str, text: str) -> Iterator[tuple[int, str]]:

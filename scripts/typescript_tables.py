@@ -13,7 +13,7 @@ SOURCES: Final = Path(__file__).resolve().parent.parent / "js" / "src"
 OPTIONS: Final = "settings/options.ts"
 
 _FIELD: Final = re.compile(
-    r"^  (?:/\*\*(?P<said>(?:(?!\*/).)*)\*/\n  )?readonly (?P<name>\w+)\??: (?P<type>[^;]+);$",
+    r"^  (?:/\*\*(?P<text>(?:(?!\*/).)*)\*/\n  )?readonly (?P<name>\w+)\??: (?P<type>[^;]+);$",
     re.MULTILINE | re.DOTALL,
 )
 _DEFAULT: Final = re.compile(r"[;,.]? ?\b[Dd]efault:? (?P<default>(?:`[^`]*`|[^.;`])+)")
@@ -60,20 +60,20 @@ def interface(name: str, file: str = OPTIONS) -> list[Option]:
         raise ValueError(f"{file} has no interface {name}")
     found: list[Option] = []
     for match in _FIELD.finditer(body[1]):
-        said = " ".join(re.sub(r"^\s*\*? ?", "", match["said"] or "", flags=re.M).split())
-        if not said and name != "Waiting":
+        text = " ".join(re.sub(r"^\s*\*? ?", "", match["text"] or "", flags=re.M).split())
+        if not text and name != "Waiting":
             # Options that all operations share are described once.
             every = {option.name: option for option in interface("Waiting", "runtime/waiting.ts")}
             if match["name"] in every:
                 found.append(every[match["name"]])
                 continue
-        if not said:
+        if not text:
             raise ValueError(f"{name}.{match['name']} has no description")
         kind = " ".join(match["type"].split()).replace(" | undefined", "")
         kind = _aliases().get(kind, kind)
-        default = _DEFAULT.search(said)
-        left = said if default is None else said[: default.start()] + said[default.end() :]
-        meaning = left.strip().removeprefix(". ") or said
+        default = _DEFAULT.search(text)
+        left = text if default is None else text[: default.start()] + text[default.end() :]
+        meaning = left.strip().removeprefix(". ") or text
         meaning = meaning[:1].upper() + meaning[1:].rstrip(".") + "."
         found.append(
             Option(match["name"], kind, "" if default is None else default["default"], meaning)
@@ -111,8 +111,8 @@ def _checked(name: str, option: Option) -> str:
         return option.default
     sizes = {"MiB": 2**20, "GiB": 2**30}
     number, _, unit = option.default.partition(" ")
-    said = int(number.replace(",", "") or -1) * sizes.get(unit, 1)
-    if said != actual:
+    stated = int(number.replace(",", "") or -1) * sizes.get(unit, 1)
+    if stated != actual:
         raise ValueError(f"{name}.{option.name}: the comment says {option.default}, not {actual}")
     return option.default
 

@@ -158,11 +158,11 @@ async def exposition() -> str:
 
 def claims() -> str:
     """Return the claim for each field of an identity."""
-    said = attributes(Identity) | {
+    meanings = attributes(Identity) | {
         "expires_at": "Time at which the token expires; required in a JWT."
     }
     rows = [
-        [f"`{claim}`", f"`{name}`", meaning(said[name])]
+        [f"`{claim}`", f"`{name}`", meaning(meanings[name])]
         for name, claim in {**CLAIMS, "expires_at": "exp"}.items()
     ]
     return markdown(("claim", "field", "meaning"), rows)
@@ -173,8 +173,8 @@ def fault_kinds() -> str:
     rows: list[list[str]] = []
     for kind in (Drop, Delay, Evict, Expire, Refuse, Freeze, Play, Clear):
         fields = ", ".join(f"`{name}`" for name in kind.model_fields if name != "fault")
-        said = inspect.cleandoc(kind.__doc__ or "").splitlines()[0].replace("``", "`")
-        rows.append([f"`{kind.__name__.lower()}`", fields, said])
+        text = inspect.cleandoc(kind.__doc__ or "").splitlines()[0].replace("``", "`")
+        rows.append([f"`{kind.__name__.lower()}`", fields, text])
     return markdown(("`fault`", "fields", "meaning"), rows)
 
 
@@ -225,8 +225,8 @@ def shown(value: object) -> str:
 
 def meaning(text: str) -> str:
     """Remove the default from a description, because the table has a column for it."""
-    said = re.sub(r"[;,] default [^.]*(?:\.\d+[^.]*)?(?=\.|$)", "", text).replace("|", "\\|")
-    return said if said.endswith(".") else said + "."
+    shown = re.sub(r"[;,] default [^.]*(?:\.\d+[^.]*)?(?=\.|$)", "", text).replace("|", "\\|")
+    return shown if shown.endswith(".") else shown + "."
 
 
 def limits() -> str:

@@ -162,8 +162,8 @@ def address() -> str:
         stdout=subprocess.PIPE,
     )
     assert process.stdout is not None
-    with process.stdout as said:
-        assert said.readline() == b"ready\n"
+    with process.stdout as output:
+        assert output.readline() == b"ready\n"
 
     def end() -> None:
         process.communicate(timeout=BOUND)

@@ -109,14 +109,14 @@ async def test_the_types_of_presence_reach_sockets_streams_and_the_sdk(open_node
             await bob.send({"type": "presence.update", "data": {"status": "typing"}})
             await bob.send({"type": "unsubscribe", "topics": [TOPIC]})
             messages = [(await alice.until("message"))["message"] for _ in range(3)]
-        told = [await changes.get() for _ in range(3)]
+        received = [await changes.get() for _ in range(3)]
         statuses = await _statuses_of_bob(stream)
     kinds = [message["type"] for message in messages]
     assert kinds == ["presence.join", "presence.update", "presence.leave"]
     assert [message["data"]["user_id"] for message in messages] == ["bob"] * 3
     assert messages[1]["data"]["status"] == "typing"
-    assert [change.change for change in told] == ["join", "update", "leave"]
-    assert [change.member and change.member.user_id for change in told] == ["bob"] * 3
+    assert [change.change for change in received] == ["join", "update", "leave"]
+    assert [change.member and change.member.user_id for change in received] == ["bob"] * 3
     assert statuses == [None, "typing", "gone"]
 
 

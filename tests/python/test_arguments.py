@@ -38,9 +38,9 @@ async def test_a_timeout_in_which_nothing_can_be_done_is_refused(
     call: Callable[[PubSubClient, Any], Awaitable[object]],
     timeout: object,
 ) -> None:
-    with pytest.raises(InvalidOption) as told:
+    with pytest.raises(InvalidOption) as caught:
         await call(pubsub_memory.client(), timeout)
-    assert told.value.field == "timeout"
+    assert caught.value.field == "timeout"
 
 
 async def test_closing_may_take_no_time_but_not_less(pubsub_memory: MemoryServer) -> None:
@@ -65,10 +65,10 @@ async def test_a_wrong_field_of_a_message_is_refused_with_what_it_takes(
     pubsub_memory: MemoryServer, field: str, wrong: object, right: str
 ) -> None:
     ps = pubsub_memory.client()
-    with pytest.raises(InvalidOption) as told:
+    with pytest.raises(InvalidOption) as caught:
         await ps.publish("a.b", {"data": 1, field: wrong})
-    assert told.value.field == field
-    assert right in told.value.remedy
+    assert caught.value.field == field
+    assert right in caught.value.remedy
     with pytest.raises(InvalidOption, match="128 characters"):
         await ps.publish("a.b", {"data": 1}, id="")
 
@@ -87,9 +87,9 @@ async def test_the_error_of_one_of_many_names_its_index(
     pubsub_memory: MemoryServer, item: Any, error: type[PubSubError], field: str
 ) -> None:
     good = ("a.b", {"data": 1})
-    with pytest.raises(error, match=r"^Item 2: ") as told:
+    with pytest.raises(error, match=r"^Item 2: ") as caught:
         await pubsub_memory.client().publish_many([good, good, item])
-    assert told.value.field == field
+    assert caught.value.field == field
 
 
 async def test_seconds_instead_of_milliseconds_are_refused(pubsub_memory: MemoryServer) -> None:
@@ -106,10 +106,10 @@ async def test_seconds_instead_of_milliseconds_are_refused(pubsub_memory: Memory
 async def test_a_handler_that_cannot_be_called_is_refused_at_once(
     pubsub_memory: MemoryServer, name: str, wrong: Any
 ) -> None:
-    with pytest.raises(InvalidOption) as told:
+    with pytest.raises(InvalidOption) as caught:
         pubsub_memory.client().subscribe("a.b", **{name: wrong})
-    assert told.value.field == name
-    assert "function" in told.value.remedy
+    assert caught.value.field == name
+    assert "function" in caught.value.remedy
 
 
 async def test_a_pattern_instead_of_a_topic_is_refused_with_its_purpose(
@@ -132,9 +132,9 @@ async def test_the_error_of_listing_topics_as_a_user_names_who_may_list_them(
 
 
 def test_the_error_of_an_unknown_option_names_where_options_are_listed() -> None:
-    with pytest.raises(InvalidOption) as told:
+    with pytest.raises(InvalidOption) as caught:
         PubSubClient("ws://127.0.0.1/ws", "t", qqqqqq=1)  # type: ignore[call-arg]
-    assert told.value.remedy == "hanzoai.pubsub.Settings lists all options."
+    assert caught.value.remedy == "hanzoai.pubsub.Settings lists all options."
 
 
 def test_a_frame_that_no_server_sends_cannot_be_lost() -> None:

@@ -100,10 +100,10 @@ async def test_an_unpublishable_payload_is_rejected_immediately_and_named(
 ) -> None:
     async with MemoryServer() as server:
         ps = server.client()
-        with pytest.raises(error) as told:
+        with pytest.raises(error) as caught:
             await ps.publish(topic, message)
-        assert told.value.field == field
-        assert told.value.remedy
+        assert caught.value.field == field
+        assert caught.value.remedy
         assert server.connections == 0
 
 

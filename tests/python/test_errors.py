@@ -168,8 +168,8 @@ def test_errors_travel_between_processes(error: PubSubError) -> None:
 
 
 def test_message_and_remedy_read_as_two_sentences() -> None:
-    said = PermissionDenied("the rules do not allow this", remedy="Ask for access.")
-    assert str(said).startswith("the rules do not allow this. Ask for access. ")
+    error = PermissionDenied("the rules do not allow this", remedy="Ask for access.")
+    assert str(error).startswith("the rules do not allow this. Ask for access. ")
     asked = PermissionDenied("Who is it?", remedy="Say who.")
     assert str(asked).startswith("Who is it? Say who. ")
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def said(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
+def warnings_of(caplog: pytest.LogCaptureFixture, level: int = logging.WARNING) -> list[str]:
     return [record.getMessage() for record in caplog.records if record.levelno >= level]
 
 
@@ -62,7 +62,7 @@ async def test_a_refused_subscription_with_a_handler_is_logged_without_on_error(
     ps = guarded.client(guarded.token("alice"))
     ps.subscribe("secret.a", on_presence=print)
     await guarded.clock.settle()
-    (line,) = said(caplog, logging.ERROR)
+    (line,) = warnings_of(caplog, logging.ERROR)
     assert "forbidden" in line
     assert "secret.a" in line
 
@@ -95,7 +95,7 @@ async def test_an_error_is_raised_instead_of_reported_if_a_call_awaits_it(
     with pytest.raises(PermissionDenied):
         await anext(ps.subscribe("secret.d"))
     await guarded.clock.settle()
-    assert (errors, said(caplog)) == ([], [])
+    assert (errors, warnings_of(caplog)) == ([], [])
 
 
 async def test_a_rejection_after_a_wait_has_timed_out_is_reported(guarded: MemoryServer) -> None:
@@ -136,7 +136,7 @@ async def test_an_outage_is_one_warning_with_its_reason(
             await pubsub_memory.clock.advance(60)
             assert ps.transport is None
         await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
-    first, second = said(caplog)
+    first, second = warnings_of(caplog)
     assert first == second
     assert first.startswith(f"No connection to {ps.url}: The cable is cut.")
 
@@ -150,10 +150,10 @@ async def test_a_restart_that_the_server_announces_is_one_warning(
     failures.announced()
     pubsub_memory.cut(1001, "going away")
     await pubsub_memory.clock.advance_until(lambda: ps.state == "connected", 60)
-    assert said(caplog) == []
+    assert warnings_of(caplog) == []
     pubsub_memory.cut(1001, "going away")
     await pubsub_memory.clock.advance_until(lambda: ps.state == "connected", 60)
-    assert len(said(caplog)) == 1
+    assert len(warnings_of(caplog)) == 1
 
 
 async def test_a_publish_that_was_not_sent_in_time_says_what_failed(
@@ -163,11 +163,11 @@ async def test_a_publish_that_was_not_sent_in_time_says_what_failed(
     with pubsub_memory.refusing(None, "The cable is cut."):
         task = asyncio.create_task(ps.publish("a.b", {"data": 1}, timeout=3))
         await pubsub_memory.clock.advance(3)
-        with pytest.raises(OperationTimeout) as told:
+        with pytest.raises(OperationTimeout) as caught:
             await task
-    assert not told.value.outcome_unknown
-    assert told.value.message.startswith("The message could not be sent within ")
-    assert told.value.message.endswith(" Last failure: The cable is cut.")
+    assert not caught.value.outcome_unknown
+    assert caught.value.message.startswith("The message could not be sent within ")
+    assert caught.value.message.endswith(" Last failure: The cable is cut.")
 
 
 @pytest.mark.pubsub_server(publish_rate_user=10)
@@ -201,7 +201,7 @@ async def test_an_unintended_transport_is_logged_once_and_can_be_queried(
         pubsub_memory.cut()
         await pubsub_memory.clock.advance_until(lambda: ps.transport is None)
         await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
-    fallbacks = [line for line in said(caplog) if "server-sent events" in line]
+    fallbacks = [line for line in warnings_of(caplog) if "server-sent events" in line]
     assert fallbacks == [
         f"The WebSocket {ps.url} failed (HTTP 404 from the proxy); using server-sent events instead"
     ]
@@ -213,7 +213,7 @@ async def test_requested_server_sent_events_cause_no_warning(
 ) -> None:
     ps = pubsub_memory.client(transport="sse")
     await ps.connect()
-    assert (way_of(ps), said(caplog)) == ("sse", [])
+    assert (way_of(ps), warnings_of(caplog)) == ("sse", [])
     await ps.close()
     assert way_of(ps) is None
 
@@ -248,9 +248,9 @@ def test_a_callback_that_cannot_take_its_argument_is_refused_at_once(
     name: str, wrong: object
 ) -> None:
     token = None if name == "get_token" else "t"
-    with pytest.raises(InvalidOption) as told:
+    with pytest.raises(InvalidOption) as caught:
         PubSubClient("ws://127.0.0.1/ws", token, **{name: wrong})  # type: ignore[arg-type]
-    assert told.value.field == name
+    assert caught.value.field == name
 
 
 @pytest.mark.parametrize("right", [print, takes_any, takes_one_or_two, str.lower])
@@ -277,14 +277,14 @@ async def test_a_callback_that_fails_is_named_with_its_place_and_is_the_cause(
     for call in calls:
         task = asyncio.ensure_future(call())
         await pubsub_memory.clock.advance(5)
-        with pytest.raises(PubSubError) as told:
+        with pytest.raises(PubSubError) as caught:
             await task
-        assert isinstance(told.value.__cause__, LookupError)
-        assert "get_token raised LookupError in test_failures.py, line " in told.value.message
-        assert "get_token" in told.value.remedy
-        assert "hunter2" not in str(told.value)
-    errors = said(caplog, logging.ERROR)
-    assert errors == said(caplog)
+        assert isinstance(caught.value.__cause__, LookupError)
+        assert "get_token raised LookupError in test_failures.py, line " in caught.value.message
+        assert "get_token" in caught.value.remedy
+        assert "hunter2" not in str(caught.value)
+    errors = warnings_of(caplog, logging.ERROR)
+    assert errors == warnings_of(caplog)
     assert "test_failures.py, line " in errors[0]
     assert "hunter2" not in " ".join(errors)
 
@@ -296,6 +296,6 @@ async def test_a_callback_that_returns_no_token_is_named(pubsub_memory: MemorySe
     ps = pubsub_memory.client(get_token=get_token)
     task = asyncio.create_task(ps.connect(2))
     await pubsub_memory.clock.advance(2)
-    with pytest.raises(AuthError, match="`get_token` returned int") as told:
+    with pytest.raises(AuthError, match="`get_token` returned int") as caught:
         await task
-    assert isinstance(told.value.__cause__, InvalidOption)
+    assert isinstance(caught.value.__cause__, InvalidOption)

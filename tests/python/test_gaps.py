@@ -64,11 +64,11 @@ async def test_a_gap_that_no_handler_sees_is_logged_with_what_was_missed_why_and
     await flood(pubsub_memory, "a.slow")
     with caplog.at_level(logging.WARNING, "hanzoai.pubsub"):
         assert len(await drain(sub)) == 10
-    (said,) = warnings_of(caplog)
-    assert re.match(r"90 messages of topic a\.slow \(positions \d+ to \d+\) were missed: ", said)
-    assert "reads too slowly" in said
+    (text,) = warnings_of(caplog)
+    assert re.match(r"90 messages of topic a\.slow \(positions \d+ to \d+\) were missed: ", text)
+    assert "reads too slowly" in text
     for advice in ('`on_gap` (a function, or "raise")', "`state_loader`", "`sub.events()`"):
-        assert advice in said
+        assert advice in text
 
 
 async def test_gaps_are_logged_once_for_each_topic_of_each_subscription(
@@ -81,7 +81,7 @@ async def test_gaps_are_logged_once_for_each_topic_of_each_subscription(
             await flood(pubsub_memory, "a.one", "a.two")
             for sub in subs:
                 await drain(sub)
-    topics = [re.findall(r"topic (\S+)", said)[0] for said in warnings_of(caplog)]
+    topics = [re.findall(r"topic (\S+)", text)[0] for text in warnings_of(caplog)]
     assert sorted(topics) == ["a.one", "a.one", "a.two", "a.two"]
     assert subs[0].stats.gaps == 6
 

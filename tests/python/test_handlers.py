@@ -27,7 +27,7 @@ async def test_a_handler_is_called_and_awaited_where_that_is_needed() -> None:
 
 
 async def test_each_kind_of_entry_goes_to_its_handler_in_one_order() -> None:
-    told: list[Any] = []
+    handled: list[Any] = []
     inbox = Inbox(("a",), ReceiveQueue(), lambda: None)
     message = Envelope(id="1", topic="a", type="t", data=1, timestamp=1)
     presence = PresenceChange("a", (), "snapshot")
@@ -36,9 +36,11 @@ async def test_each_kind_of_entry_goes_to_its_handler_in_one_order() -> None:
     inbox.put_other(presence)
     inbox.put([message])
     inbox.finish()
-    handlers = Handlers(told.append, told.append, told.append, None, lambda error, topic: None)
+    handlers = Handlers(
+        handled.append, handled.append, handled.append, None, lambda error, topic: None
+    )
     await handlers.run(inbox)
-    assert told == [message, GAP, presence, message]
+    assert handled == [message, GAP, presence, message]
     inbox = Inbox(("a",), ReceiveQueue(), lambda: None)
     inbox.put([message])
     inbox.put_other(GAP)
@@ -49,7 +51,7 @@ async def test_each_kind_of_entry_goes_to_its_handler_in_one_order() -> None:
 
 async def test_the_loader_gets_its_own_copy_of_the_positions_and_may_fail() -> None:
     reported: list[tuple[Exception, str | None]] = []
-    told: list[Gap] = []
+    handled: list[Gap] = []
     positions = {"a": 2}
 
     def load(gap: Gap, given: Any) -> None:
@@ -57,11 +59,11 @@ async def test_the_loader_gets_its_own_copy_of_the_positions_and_may_fail() -> N
         raise ZeroDivisionError
 
     handlers = Handlers(
-        None, None, told.append, load, lambda error, topic: reported.append((error, topic))
+        None, None, handled.append, load, lambda error, topic: reported.append((error, topic))
     )
     await handlers.gap(GAP, positions)
     assert positions == {"a": 2}
-    assert told == [GAP]
+    assert handled == [GAP]
     ((error, topic),) = reported
     assert (type(error), topic) == (ZeroDivisionError, "a")
 

@@ -118,13 +118,13 @@ def test_one_message_larger_than_the_bound_is_still_delivered() -> None:
 
 
 def test_policy_error_ends_the_inbox_once_and_notifies_its_owner() -> None:
-    told: list[int] = []
-    inbox = Inbox(("a",), ReceiveQueue(messages=2, policy="error"), lambda: told.append(1))
+    overflows: list[int] = []
+    inbox = Inbox(("a",), ReceiveQueue(messages=2, policy="error"), lambda: overflows.append(1))
     for seq in range(6):
         inbox.put([envelope(seq)])
     assert isinstance(inbox.error, SlowConsumer)
     assert inbox.error.topic == "a"
-    assert told == [1]
+    assert overflows == [1]
     assert inbox.finished
 
 
@@ -240,19 +240,19 @@ def test_the_accounts_are_right_whatever_happens(
     inbox = make(messages, size)
     seq = 0
     delivered: set[int] = set()
-    told: set[int] = set()
+    missed: set[int] = set()
 
     def take() -> None:
         entry = inbox.take()
         if isinstance(entry, Envelope):
             assert entry.seq is not None
-            assert entry.seq == max(delivered | told, default=0) + 1
+            assert entry.seq == max(delivered | missed, default=0) + 1
             delivered.add(entry.seq)
         elif isinstance(entry, Gap):
             assert entry.from_ is not None
             assert entry.to is not None
             assert entry.missed == entry.to - entry.from_ + 1
-            told.update(range(entry.from_, entry.to + 1))
+            missed.update(range(entry.from_, entry.to + 1))
 
     for action, amount in actions:
         match action:
@@ -273,7 +273,7 @@ def test_the_accounts_are_right_whatever_happens(
                 assert stats.received == stats.handled + stats.dropped + stats.queued
     while not inbox.empty:
         take()
-    assert delivered | told == set(range(1, seq + 1))
+    assert delivered | missed == set(range(1, seq + 1))
     stats = inbox.stats()
     assert (stats.queued, stats.queued_bytes) == (0, 0)
     assert stats.received == stats.handled + stats.dropped

@@ -37,12 +37,12 @@ async def weather(city: str) -> str:
 def agent() -> Any:
     """A model that streams, a tool, and a model that does not stream."""
     call: Any = {"type": "tool_call", "id": "call_1", "name": "weather", "args": {"city": "Köln"}}
-    said = AIMessage(content="It rains.", usage_metadata=USAGE, id="m2")
+    answer = AIMessage(content="It rains.", usage_metadata=USAGE, id="m2")
     thinks = GenericFakeChatModel(messages=iter([AIMessage(content="Let me look 👩‍👧.")]))
     asks = FakeMessagesListChatModel(
         responses=[AIMessage(content="", tool_calls=[call], usage_metadata=USAGE, id="m1")]
     )
-    says = FakeMessagesListChatModel(responses=[said])
+    says = FakeMessagesListChatModel(responses=[answer])
     hidden = FakeMessagesListChatModel(responses=[AIMessage(content="A title")])
 
     async def run(question: str) -> str:
@@ -168,8 +168,10 @@ def test_the_blocking_callback_writes_what_invoke_gives() -> None:
     config: Any = {"callbacks": [callback]}
     model = GenericFakeChatModel(messages=iter([AIMessage(content="one two")]))
     model.invoke("?", config=config)
-    said = AIMessage(content="!", usage_metadata=USAGE, response_metadata={"finish_reason": "end"})
-    FakeMessagesListChatModel(responses=[said]).invoke("?", config=config)
+    answer = AIMessage(
+        content="!", usage_metadata=USAGE, response_metadata={"finish_reason": "end"}
+    )
+    FakeMessagesListChatModel(responses=[answer]).invoke("?", config=config)
     assert written == ["one", " ", "two", "!"]
     assert (callback.finish_reason, callback.usage) == ("end", USAGE)
 

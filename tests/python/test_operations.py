@@ -52,9 +52,9 @@ async def test_a_presence_update_without_a_connection_times_out_with_the_reason(
     with pubsub_memory.refusing(1013, "busy"):
         task = asyncio.create_task(ps.update_presence("a.b", {"status": "idle"}, timeout=2))
         await clock_of(pubsub_memory).advance(2)
-        with pytest.raises(ConnectionFailed, match="busy") as told:
+        with pytest.raises(ConnectionFailed, match="busy") as caught:
             await task
-    assert told.value.code == "not_connected"
+    assert caught.value.code == "not_connected"
 
 
 async def test_a_publish_that_could_not_be_sent_in_time_says_why(
@@ -64,13 +64,13 @@ async def test_a_publish_that_could_not_be_sent_in_time_says_why(
     with pubsub_memory.refusing(1013, "busy"):
         task = asyncio.create_task(ps.publish("a.b", {"data": 1}, timeout=2))
         await clock_of(pubsub_memory).advance(2)
-        with pytest.raises(OperationTimeout) as told:
+        with pytest.raises(OperationTimeout) as caught:
             await task
-    assert told.value.message == (
+    assert caught.value.message == (
         "The message could not be sent within 2 s. State: reconnecting, no connection for 2.0 s. "
         "Last failure: busy (1013)."
     )
-    assert not told.value.outcome_unknown
+    assert not caught.value.outcome_unknown
 
 
 async def test_a_client_without_a_token_reports_the_exception_of_the_callback(
@@ -84,10 +84,10 @@ async def test_a_client_without_a_token_reports_the_exception_of_the_callback(
     await clock_of(pubsub_memory).advance(2)
     with pytest.raises(
         AuthError, match=r"get_token raised OSError in .*\(token_unavailable\)"
-    ) as told:
+    ) as caught:
         await task
-    assert told.value.code == "token_unavailable"
-    assert isinstance(told.value.__cause__, OSError)
+    assert caught.value.code == "token_unavailable"
+    assert isinstance(caught.value.__cause__, OSError)
 
 
 async def test_many_updates_of_presence_end_with_the_last_one(
@@ -106,9 +106,9 @@ async def test_an_update_of_presence_that_is_refused_raises_in_its_own_call(
     pubsub_memory: MemoryServer,
 ) -> None:
     ps = pubsub_memory.client()
-    with pytest.raises(NotFound, match="not a member") as told:
+    with pytest.raises(NotFound, match="not a member") as caught:
         await ps.update_presence("a.b", {"status": "x"})
-    assert told.value.topic == "a.b"
+    assert caught.value.topic == "a.b"
     async with ps.subscribe("a.b", presence=True):
         with pytest.raises(InvalidPayload, match="must be a string"):
             await ps.update_presence("a.b", {"status": 5})
@@ -162,5 +162,5 @@ async def test_a_server_that_is_restarted_is_a_warning_and_other_failures_are_er
     with caplog.at_level(logging.INFO, logger="hanzoai.pubsub"):
         ps._ready().report(ConnectionFailed("It is shutting down.", code="going_away"), None)
         ps._ready().report(ConnectionFailed("Nobody answers."), None)
-    told = [(record.levelname, record.getMessage().split(":")[0]) for record in caplog.records]
-    assert told == [("WARNING", "going_away"), ("ERROR", "connection_failed")]
+    lines = [(record.levelname, record.getMessage().split(":")[0]) for record in caplog.records]
+    assert lines == [("WARNING", "going_away"), ("ERROR", "connection_failed")]

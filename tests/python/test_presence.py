@@ -22,20 +22,20 @@ def member(id: str, **fields: Any) -> PresenceMember:
     return PresenceMember(**(base | fields))
 
 
-def told(kind: str, data: Any, at: int = 5) -> Envelope:
+def change_of(kind: str, data: Any, at: int = 5) -> Envelope:
     return Envelope(id="p", topic="a", type=f"presence.{kind}", data=data, timestamp=at)
 
 
 def test_a_member_under_member_is_read_too() -> None:
     presence = PresenceMembers()
-    [change] = presence.apply(told("join", {"member": member("x").wire()}))
+    [change] = presence.apply(change_of("join", {"member": member("x").wire()}))
     assert change.member == member("x")
 
 
 def test_an_update_is_merged_into_what_is_known() -> None:
     presence = PresenceMembers()
     presence.snapshot("a", [member("x", status="online")])
-    [change] = presence.apply(told("update", {"client_id": "x", "status": "typing"}))
+    [change] = presence.apply(change_of("update", {"client_id": "x", "status": "typing"}))
     assert change.kind == "update"
     assert change.members == (member("x", status="typing", last_seen=5),)
 
@@ -62,7 +62,7 @@ def test_a_crowd_is_bounded() -> None:
     presence = PresenceMembers()
     presence.snapshot("a", [member(str(n)) for n in range(MAX_MEMBERS + 5)])
     assert len(presence.members("a")) == MAX_MEMBERS
-    assert presence.apply(told("join", member("more").wire())) == []
+    assert presence.apply(change_of("join", member("more").wire())) == []
 
 
 def test_members_of_dropped_topics_are_removed() -> None:
@@ -107,7 +107,7 @@ def test_events_since_the_snapshot_lead_to_the_map_of_the_server(
         else:
             server[name] = member(name, status=str(status))
         data = {"client_id": name} if kind == "leave" else server[name].wire()
-        presence.apply(told(kind, data))
+        presence.apply(change_of(kind, data))
     assert {m.client_id: m.status for m in presence.members("a")} == {
         name: m.status for name, m in server.items()
     }
@@ -119,7 +119,7 @@ def test_events_since_the_snapshot_lead_to_the_map_of_the_server(
     )
 )
 def test_absurd_data_changes_nothing_and_does_not_raise(data: Any) -> None:
-    assert PresenceMembers().apply(told("join", data)) == []
+    assert PresenceMembers().apply(change_of("join", data)) == []
 
 
 def test_the_roster_names_each_user_once_and_the_connection_that_joined_first() -> None:
@@ -139,7 +139,7 @@ def test_a_full_room_that_does_not_return_leaves_with_one_list_of_members() -> N
     presence.snapshot("a", [member(f"{n}") for n in range(MAX_MEMBERS)])
     presence.lost()
     presence.reconnected(known=False)
-    back = presence.apply(told("join", member("back").wire()))
+    back = presence.apply(change_of("join", member("back").wire()))
     assert [change.kind for change in back] == ["join"]
     left = presence.expire()
     assert [change.kind for change in left] == ["leave"] * MAX_MEMBERS

@@ -31,8 +31,8 @@ async def test_publishes_that_wait_over_a_second_are_counted_and_logged_once(
         await clock.advance_until(publishing.done, 60)
         await publishing
         assert 15 <= ps.slowed <= 25  # 9 are sent immediately, then 10 per second
-        (said,) = warnings(caplog)
-        assert "10 messages per second" in said
+        (text,) = warnings(caplog)
+        assert "10 messages per second" in text
         assert server.stats.refused.get("rate_limited", 0) == 0
 
 
@@ -69,5 +69,5 @@ async def test_streams_that_are_slowed_by_the_rate_log_it_once_for_the_client(
         await clock.advance_until(answering.done, 60)
         assert all(await answering)
         assert ps.slowed > 0
-        (said,) = warnings(caplog)
-        assert "2 messages per second" in said
+        (text,) = warnings(caplog)
+        assert "2 messages per second" in text

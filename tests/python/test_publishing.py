@@ -43,9 +43,9 @@ def test_fields_that_are_none_count_as_absent() -> None:
 
 @pytest.mark.parametrize("item", [7, "a.b", ("a.b",), (1, {"data": 1}), ["a.b", {"data": 1}]])
 def test_an_item_that_is_not_a_message_is_named(item: Any) -> None:
-    with pytest.raises(InvalidPayload) as told:
+    with pytest.raises(InvalidPayload) as caught:
         split_item(item)
-    assert told.value.field == "messages"
+    assert caught.value.field == "messages"
 
 
 def test_an_item_is_a_pair_a_mapping_or_a_publication() -> None:
@@ -58,9 +58,9 @@ def test_an_item_is_a_pair_a_mapping_or_a_publication() -> None:
 
 def test_no_payload_is_in_an_error() -> None:
     for message in ({"data": {"secret"}}, {"data": 1, "ttl": "secret"}, {"data": 1, "type": 7}):
-        with pytest.raises(PubSubError) as told:
+        with pytest.raises(PubSubError) as caught:
             prepare("a", message, 1_000)
-        assert "secret" not in str(told.value)
+        assert "secret" not in str(caught.value)
     with pytest.raises(InvalidOption) as long:
         prepare("a", {"data": 1, "x" * 500: 1}, 1_000)
     assert len(str(long.value)) < 300

@@ -37,36 +37,36 @@ class RealTime:
 
 
 async def test_each_stall_is_reported_once() -> None:
-    clock, real, said = VirtualClock(), RealTime(), list[str]()
-    watch = Standstill(clock, real.call_later, said.append)
+    clock, real, lines = VirtualClock(), RealTime(), list[str]()
+    watch = Standstill(clock, real.call_later, lines.append)
     watch.start()
     for _ in range(3):
         real.passes()
-    assert said == []  # nothing waits for virtual time
+    assert lines == []  # nothing waits for virtual time
     clock.call_later(5, lambda: None)
     clock.call_later(5, lambda: None)
     for _ in range(4):
         real.passes()
-    assert len(said) == 1
-    assert said[0].startswith(
+    assert len(lines) == 1
+    assert lines[0].startswith(
         "virtual time does not advance, 2 timers are pending: advance the clock"
     )
     await clock.advance(1)
     for _ in range(4):
         real.passes()
-    assert len(said) == 2
+    assert len(lines) == 2
     watch.stop()
     assert real.waiting == []
 
 
 async def test_advancing_time_is_not_a_stall() -> None:
-    clock, real, said = VirtualClock(), RealTime(), list[str]()
-    Standstill(clock, real.call_later, said.append).start()
+    clock, real, lines = VirtualClock(), RealTime(), list[str]()
+    Standstill(clock, real.call_later, lines.append).start()
     clock.call_later(100, lambda: None)
     for _ in range(5):
         real.passes()
         await clock.advance(1)
-    assert said == []
+    assert lines == []
 
 
 def test_a_hanging_test_prints_the_reason_despite_captured_output(

@@ -714,9 +714,9 @@ async def test_beside_a_stream_a_cursor_stays_fresh_and_chat_does_not_wait() -> 
         ended = clock.now()
         times = [began, *(at for at, _ in came["cursor"] if at <= ended), ended]
         assert max(b - a for a, b in itertools.pairwise(times)) <= 0.31
-        assert max(at - said for at, said in came["cursor"]) <= 0.31
+        assert max(at - sent for at, sent in came["cursor"]) <= 0.31
         assert len(came["chat"]) >= 9
-        assert max(at - said for at, said in came["chat"]) <= 0.12
+        assert max(at - sent for at, sent in came["chat"]) <= 0.12
         await within(server, asyncio.gather(*busy))
         assert server.stats.refused.get("rate_limited", 0) == 0
 
@@ -728,11 +728,11 @@ async def test_a_stream_is_the_body_of_an_http_response(pubsub_memory: MemorySer
     await clock_of(pubsub_memory).settle()
     async with stream_writer(ps, TOPIC, id="r1") as writer:
         await writer.write("a\nb")
-    said = await within(pubsub_memory, lines)
-    assert [line.split("\n")[0] for line in said] == [
+    events = await within(pubsub_memory, lines)
+    assert [line.split("\n")[0] for line in events] == [
         *("event: started", "event: delta", "event: done")
     ]
-    assert json.loads(said[1].split("\n")[1].removeprefix("data: "))["text"] == "a\nb"
+    assert json.loads(events[1].split("\n")[1].removeprefix("data: "))["text"] == "a\nb"
 
 
 async def _all(source: AsyncIterator[str]) -> list[str]:

@@ -158,9 +158,9 @@ async def test_a_subscription_whose_topics_are_all_denied_raises_and_ends(rules:
     async with MemoryServer(rules=rules) as server:
         ps = server.client(server.token("alice"))
         sub = ps.subscribe("secret.a")
-        with pytest.raises(PermissionDenied) as told:
+        with pytest.raises(PermissionDenied) as caught:
             await soon(sub)
-        assert told.value.topic == "secret.a"
+        assert caught.value.topic == "secret.a"
         with pytest.raises(PermissionDenied):
             await soon(anext(sub))
         with pytest.raises(PermissionDenied):
@@ -354,9 +354,9 @@ async def test_bad_arguments_are_named(
 ) -> None:
     async with MemoryServer() as server:
         ps = server.client()
-        with pytest.raises(error) as told:
+        with pytest.raises(error) as caught:
             ps.subscribe(**arguments)  # type: ignore[arg-type]
-        assert told.value.field == field
+        assert caught.value.field == field
         assert server.connections == 0
 
 

@@ -252,9 +252,9 @@ async def test_a_missing_server_package_is_reported_with_a_remedy(
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "hanzoai.pubsub.testing.hub", raising=False)
     monkeypatch.setitem(sys.modules, "pubsub_server", None)
-    with pytest.raises(UsageError, match="not installed") as told:
+    with pytest.raises(UsageError, match="not installed") as caught:
         await MemoryServer().start()
-    assert "[server]" in told.value.remedy
+    assert "[server]" in caught.value.remedy
     with pytest.raises(UsageError, match="not installed"):
         ThreadedServer()
 

@@ -45,7 +45,7 @@ def test_milliseconds_moments_and_spans_are_times(value: Any, expected: int) -> 
     ],
 )
 def test_anything_else_is_refused_by_name(value: Any) -> None:
-    with pytest.raises(InvalidOption) as told:
+    with pytest.raises(InvalidOption) as caught:
         unix_ms(value, NOW, "before")
-    assert told.value.field == "before"
-    assert told.value.remedy
+    assert caught.value.field == "before"
+    assert caught.value.remedy

@@ -64,9 +64,9 @@ async def test_a_malformed_token_is_rejected_without_showing_it(bad: object) -> 
     async def get_token(context: TokenContext) -> object:
         return bad
 
-    with pytest.raises(InvalidOption) as told:
+    with pytest.raises(InvalidOption) as caught:
         await fetch_token(get_token, CONTEXT)
-    assert "words" not in str(told.value)
+    assert "words" not in str(caught.value)
 
 
 async def test_the_exception_of_a_thread_comes_out() -> None:
@@ -178,11 +178,11 @@ async def test_a_callback_that_fails_for_a_request_is_an_auth_error_with_its_cau
     async def get_token(context: TokenContext) -> str:
         raise OSError("secret words")
 
-    with pytest.raises(AuthError) as told:
+    with pytest.raises(AuthError) as caught:
         await source(get_token).current()
-    assert told.value.code == "token_unavailable"
-    assert "secret" not in str(told.value)
-    assert isinstance(told.value.__cause__, OSError)
+    assert caught.value.code == "token_unavailable"
+    assert "secret" not in str(caught.value)
+    assert isinstance(caught.value.__cause__, OSError)
 
 
 async def test_closing_fails_calls_that_wait_for_a_token_without_cancelling_them() -> None:
@@ -217,7 +217,7 @@ def test_the_end_of_a_token_is_unix_seconds_or_a_datetime() -> None:
 
 
 @pytest.mark.parametrize(
-    ("end", "said"),
+    ("end", "expected"),
     [
         (1_795_435_200_000, "is in milliseconds"),
         (datetime(2026, 11, 23, 12, 0), "without a time zone"),
@@ -227,7 +227,7 @@ def test_the_end_of_a_token_is_unix_seconds_or_a_datetime() -> None:
         (float("nan"), "is not a time"),
     ],
 )
-def test_another_end_of_a_token_is_refused(end: Any, said: str) -> None:
-    with pytest.raises(InvalidOption, match=said) as caught:
+def test_another_end_of_a_token_is_refused(end: Any, expected: str) -> None:
+    with pytest.raises(InvalidOption, match=expected) as caught:
         Token("t", end)
     assert caught.value.field == "expires_at"

@@ -42,8 +42,8 @@ def _valid(check: Callable[[str], str], text: str) -> bool:
     try:
         return check(text) == text
     except InvalidTopic as error:
-        said = error.message
-    assert said.removesuffix(".").isprintable()
+        text = error.message
+    assert text.removesuffix(".").isprintable()
     return False
 
 

@@ -345,14 +345,14 @@ async def test_unreadable_frames_are_skipped_and_reported() -> None:
         await connection.send(message(1).decode())
         await connection.wait_closed()
 
-    told: list[str] = []
+    malformed: list[str] = []
     async with opened(send) as transport:
-        transport.malformed = told.append
+        transport.malformed = malformed.append
         frames = await collect(transport, 2)
         assert isinstance(frames[0], PongFrame)
         assert numbers(frames[1:]) == [1]
-    assert len(told) == 4
-    assert [reason for reason in told if "UTF-8" in reason] == ["not UTF-8"] * 2
+    assert len(malformed) == 4
+    assert [reason for reason in malformed if "UTF-8" in reason] == ["not UTF-8"] * 2
 
 
 async def test_an_answer_to_a_publish_is_read_in_every_shape_that_peers_send() -> None:
@@ -362,12 +362,12 @@ async def test_an_answer_to_a_publish_is_read_in_every_shape_that_peers_send() -
         await connection.send('{"type":"published",')
         await connection.send('{"type":"published","id":"m1","ref":"p7"}')
 
-    told: list[str] = []
+    malformed: list[str] = []
     async with opened(talk) as transport:
-        transport.malformed = told.append
+        transport.malformed = malformed.append
         found = await collect(transport, 3)
         assert [getattr(one, "ref", None) for one in found] == ["5", "p6", "p7"]
-        assert len(told) == 1
+        assert len(malformed) == 1
 
 
 async def test_compression_is_used_where_it_is_asked_for() -> None:

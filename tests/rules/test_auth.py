@@ -206,10 +206,10 @@ async def test_auth_4_a_fixed_token_that_has_expired_fails_after_one_try_with_a_
     token = server.token("alice", ttl=10)
     await clock.advance(11)
     ps = server.client(token)
-    with pytest.raises(TokenExpired) as told:
+    with pytest.raises(TokenExpired) as caught:
         await soon(ps.connect())
     assert ps.state == "failed"
-    assert "callback that returns tokens" in told.value.remedy
+    assert "callback that returns tokens" in caught.value.remedy
     await clock.advance(600)
     assert len(server.attempts) == 1
     sub = ps.subscribe  # every later call raises the same error
@@ -227,10 +227,10 @@ async def test_auth_5_neither_token_nor_payload_is_in_logs_reprs_errors_or_urls(
     caplog: pytest.LogCaptureFixture, pubsub_server: ThreadedServer
 ) -> None:
     caplog.set_level(logging.DEBUG)
-    said: list[str] = []
+    texts: list[str] = []
 
     async def get_token(context: TokenContext) -> Token:
-        said.append(repr(Token(SECRET)))
+        texts.append(repr(Token(SECRET)))
         raise RuntimeError(SECRET)
 
     async with asyncio.timeout(60):
@@ -240,15 +240,15 @@ async def test_auth_5_neither_token_nor_payload_is_in_logs_reprs_errors_or_urls(
             PubSubClient(token=f"Bearer {SECRET}", **address),
             PubSubClient(get_token=get_token, **address),
         ):
-            said += [repr(ps), ps.url]
+            texts += [repr(ps), ps.url]
             try:
                 await ps.connect(1)
             except PubSubError as error:
-                said += [str(error), repr(error), error.remedy, str(vars(error))]
+                texts += [str(error), repr(error), error.remedy, str(vars(error))]
             try:
                 await ps.presence(TOPIC, timeout=1)
             except PubSubError as error:
-                said += [str(error), repr(error), str(vars(error))]
+                texts += [str(error), repr(error), str(vars(error))]
             await ps.close(0)
         token = pubsub_server.admin_token()
         async with PubSubClient(token=token, **pubsub_server.options) as ps:
@@ -256,18 +256,18 @@ async def test_auth_5_neither_token_nor_payload_is_in_logs_reprs_errors_or_urls(
             published = await ps.publish("demo.1", {"data": {"text": PAYLOAD}})
             message = await anext(sub)
             # The program requested the message itself, whose repr shows the start of its data.
-            said += [repr(published), repr(MessageFrame(message=message)), repr(sub)]
-            said += [repr(sub.stats), repr(ps)]
-            with pytest.raises(PubSubError) as told:
+            texts += [repr(published), repr(MessageFrame(message=message)), repr(sub)]
+            texts += [repr(sub.stats), repr(ps)]
+            with pytest.raises(PubSubError) as caught:
                 await ps.publish("demo.1", {"data": {"text": PAYLOAD, "bad": {1, 2}}})
-            said += [str(told.value), repr(told.value)]
+            texts += [str(caught.value), repr(caught.value)]
     with pytest.raises(PubSubError) as refused:
         PubSubClient(f"wss://host/ws?token={SECRET}", "t")
-    said += [str(refused.value), repr(refused.value)]
-    said += [record.getMessage() for record in caplog.records]
-    said += [str(record.__dict__) for record in caplog.records]
+    texts += [str(refused.value), repr(refused.value)]
+    texts += [record.getMessage() for record in caplog.records]
+    texts += [str(record.__dict__) for record in caplog.records]
     assert len(caplog.records) >= 10
-    assert not [line for line in said if SECRET in line or PAYLOAD in line or token in line]
+    assert not [line for line in texts if SECRET in line or PAYLOAD in line or token in line]
 
 
 # ---------------------------------------------------------------- AUTH-6

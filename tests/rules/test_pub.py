@@ -67,11 +67,11 @@ async def test_pub_1_a_publish_settles_in_its_time_as_acked_rejected_or_unknown(
     unknown = asyncio.create_task(ps.publish(TOPIC, say(2), timeout=3))
     await clock.settle()
     await clock.advance(3)
-    with pytest.raises(OperationTimeout) as told:
+    with pytest.raises(OperationTimeout) as caught:
         await soon(unknown)
-    assert told.value.outcome_unknown
-    assert told.value.id is not None
-    again = await soon(ps.publish(TOPIC, say(2), id=told.value.id))
+    assert caught.value.outcome_unknown
+    assert caught.value.id is not None
+    again = await soon(ps.publish(TOPIC, say(2), id=caught.value.id))
     assert again.duplicate
 
 
@@ -84,10 +84,10 @@ async def test_pub_1_a_refusal_names_code_topic_and_remedy(tmp_path: object) -> 
     )
     async with MemoryServer(rules=str(rules)) as server:
         ps = server.client(server.token("alice"))
-        with pytest.raises(PermissionDenied) as told:
+        with pytest.raises(PermissionDenied) as caught:
             await soon(ps.publish("a.b", say(1)))
-        assert (told.value.code, told.value.topic) == ("forbidden", "a.b")
-        assert told.value.remedy
+        assert (caught.value.code, caught.value.topic) == ("forbidden", "a.b")
+        assert caught.value.remedy
         await ps.close()
 
 
@@ -173,9 +173,9 @@ async def test_pub_3_policy_block_gives_up_when_its_time_has_passed(
         second = asyncio.create_task(ps.publish(TOPIC, say(2), timeout=2))
         third = asyncio.create_task(ps.publish(TOPIC, say(3), timeout=60))
         await clock.advance(2)
-        with pytest.raises(OperationTimeout) as told:
+        with pytest.raises(OperationTimeout) as caught:
             await soon(second)
-        assert not told.value.outcome_unknown
+        assert not caught.value.outcome_unknown
     await connected(server, ps)
     assert (await soon(first)).seq is not None
     assert (await soon(third)).seq is not None
@@ -258,9 +258,9 @@ async def test_pub_5_a_publish_whose_time_has_passed_is_never_sent_later(
         given_up = asyncio.create_task(ps.publish(TOPIC, say(3), timeout=600))
         await clock.advance(2)
         given_up.cancel()
-        with pytest.raises(OperationTimeout) as told:
+        with pytest.raises(OperationTimeout) as caught:
             await soon(late)
-        assert not told.value.outcome_unknown
+        assert not caught.value.outcome_unknown
     await connected(server, ps)
     await soon(patient)
     sent = [

@@ -236,17 +236,17 @@ async def test_rec_4_the_state_loader_is_called_once_per_gap_with_the_positions_
     server: MemoryServer, clock: VirtualClock
 ) -> None:
     calls: list[tuple[Gap, dict[str, int]]] = []
-    told: list[object] = []
+    handled: list[object] = []
     loading, loaded = asyncio.Event(), asyncio.Event()
 
     async def load(gap: Gap, positions: Mapping[str, int]) -> None:
         calls.append((gap, dict(positions)))
         loading.set()
         await loaded.wait()
-        told.append("loaded")
+        handled.append("loaded")
 
     ps = server.client()
-    sub = ps.subscribe(TOPIC, on_message=told.append, on_gap=told.append, state_loader=load)
+    sub = ps.subscribe(TOPIC, on_message=handled.append, on_gap=handled.append, state_loader=load)
     await soon(sub)
     first = await server.publish(TOPIC, say(0))
     await clock.settle()
@@ -259,15 +259,15 @@ async def test_rec_4_the_state_loader_is_called_once_per_gap_with_the_positions_
     for number in (3, 4):  # messages that arrive while it loads are kept
         await server.publish(TOPIC, say(number))
     await clock.settle()
-    assert len(told) == 1
+    assert len(handled) == 1
     loaded.set()
     await clock.settle()
     ((gap, positions),) = calls
     assert first.seq is not None
     assert (gap.missed, gap.from_, gap.to) == (2, first.seq + 1, last.seq)
     assert positions == {TOPIC: last.seq}
-    assert told[1:3] == ["loaded", gap]
-    assert numbers([entry for entry in told if isinstance(entry, Message)]) == [0, 3, 4]
+    assert handled[1:3] == ["loaded", gap]
+    assert numbers([entry for entry in handled if isinstance(entry, Message)]) == [0, 3, 4]
     await sub.unsubscribe()
 
 

@@ -246,11 +246,11 @@ def by_place(publishes: list[Publish], shell: Shell) -> list[Publish]:
 
 def check_presence(server: Server, shell: Shell, event: Subscribe) -> None:
     """The subscription knows exactly the members that the server has."""
-    told = shell.presence.get(event.sub, {})
+    shown = shell.presence.get(event.sub, {})
     granted = shell.joined[event.sub][-1].topics if event.sub in shell.joined else ()
     topics = {t for t in server.rooms.occupied() if any(matches(p, t) for p in granted)}
-    for topic in sorted(topics | set(told)):
-        mine = {id: _shown(member) for id, member in told.get(topic, {}).items()}
+    for topic in sorted(topics | set(shown)):
+        mine = {id: _shown(member) for id, member in shown.get(topic, {}).items()}
         theirs = {member.client_id: _shown(member) for member in server.rooms.members(topic)}
         if mine != theirs:
             raise Violation(f"subscription {event.sub} sees on {topic} {mine}, not {theirs}")

@@ -175,12 +175,12 @@ class StreamRun:
 
     def _publish(self, frame: Any) -> str | None:
         """Publish a frame; return the code of an error."""
-        said = canonical(frame["data"])
+        data = canonical(frame["data"])
         if self.idempotent and frame["id"] in self.ids:
-            return None if self.ids[frame["id"]] == said else "conflict"
-        self.ids[frame["id"]] = said
+            return None if self.ids[frame["id"]] == data else "conflict"
+        self.ids[frame["id"]] = data
         self.published += 1
-        message: Incoming = {"type": frame["type"], "data": json.loads(said), "sender": "svc"}
+        message: Incoming = {"type": frame["type"], "data": json.loads(data), "sender": "svc"}
         self.log.append((self.published, message))
         del self.log[: -self.keeps]
         for reader in self.readers:

@@ -63,11 +63,11 @@ def _first_difference(program: Path, seed: int) -> str:
 @pytest.mark.parametrize("first", range(0, SEEDS, BLOCK))
 def test_one_seed_is_one_log_in_both_languages(program: Path, first: int) -> None:
     end = min(first + BLOCK, SEEDS)
-    said = dict(line.split(" ", 1) for line in _node(program, str(first), str(end)).splitlines())
-    assert len(said) == end - first
+    digests = dict(line.split(" ", 1) for line in _node(program, str(first), str(end)).splitlines())
+    assert len(digests) == end - first
     for seed in range(first, end):
-        if said[str(seed)] != simulate(seed, log=True).digest():
-            pytest.fail(f"seed {seed}: {said[str(seed)]}\n{_first_difference(program, seed)}")
+        if digests[str(seed)] != simulate(seed, log=True).digest():
+            pytest.fail(f"seed {seed}: {digests[str(seed)]}\n{_first_difference(program, seed)}")
 
 
 @pytest.mark.timeout(300)
@@ -75,11 +75,11 @@ def test_one_seed_is_one_log_in_both_languages(program: Path, first: int) -> Non
 def test_one_seed_is_one_life_of_a_stream_in_both_languages(program: Path, first: int) -> None:
     streams = program.with_name("streams.js")
     end = first + BLOCK
-    said = dict(line.split(" ", 1) for line in _node(streams, str(first), str(end)).splitlines())
-    assert len(said) == BLOCK
+    digests = dict(line.split(" ", 1) for line in _node(streams, str(first), str(end)).splitlines())
+    assert len(digests) == BLOCK
     for seed in range(first, end):
         run = simulate_stream(seed, log=True)
-        if said[str(seed)] == run.digest():
+        if digests[str(seed)] == run.digest():
             continue
         theirs = _node(streams, str(seed)).splitlines()
         pairs = zip_longest(run.lines or [], theirs)

@@ -49,9 +49,9 @@ def run(trace: dict[str, Any]) -> set[tuple[State, Name, int]]:
     for n, step in enumerate(trace["steps"]):
         got = [show_effect(effect) for effect in session.handle(read_event(step["in"]))]
         if canonical(got) != canonical(step["out"]):
-            said = f"step {n}, {canonical(step['in'])}"
+            where = f"step {n}, {canonical(step['in'])}"
             raise TraceFailed(
-                f"{said}\nexpected {canonical(step['out'])}\ngot      {canonical(got)}"
+                f"{where}\nexpected {canonical(step['out'])}\ngot      {canonical(got)}"
             )
     if numbers:
         raise TraceFailed(f"not drawn: {numbers}")

@@ -27,11 +27,11 @@ async def test_the_error_for_an_answer_of_another_service_names_a_derived_addres
     options = read_options("ws://127.0.0.1:21057/ws", OLD, rest_url=rest_url, environ={})
     respx_mock.get(f"{options.http_url}/v1/topics/a.b/history").respond(status, content=body)
     rest = Rest(options, Tokens(), QuickClock())
-    with pytest.raises(PubSubError) as told:
+    with pytest.raises(PubSubError) as caught:
         await rest.history("a.b")
     await rest.close()
     derived = "`rest_url` was derived from `url` as http://127.0.0.1:21057; pass `rest_url`"
-    assert (derived in told.value.remedy) == (rest_url is None)
+    assert (derived in caught.value.remedy) == (rest_url is None)
 
 
 async def test_what_the_api_itself_does_not_have_is_no_doubt_about_its_address(
@@ -42,10 +42,10 @@ async def test_what_the_api_itself_does_not_have_is_no_doubt_about_its_address(
         404, json={"code": "not_found", "title": "There is no such message."}
     )
     rest = Rest(options, Tokens(), QuickClock())
-    with pytest.raises(NotFound) as told:
+    with pytest.raises(NotFound) as caught:
         await rest.history("a.b", before="m1")
     await rest.close()
-    assert "derived" not in told.value.remedy
+    assert "derived" not in caught.value.remedy
 
 
 async def test_a_derived_address_without_a_listener_is_named(
@@ -58,7 +58,7 @@ async def test_a_derived_address_without_a_listener_is_named(
         side_effect=httpx.ConnectError("nobody")
     )
     rest = Rest(options, Tokens(), QuickClock())
-    with pytest.raises(ConnectionFailed) as told:
+    with pytest.raises(ConnectionFailed) as caught:
         await rest.history("a.b")
     await rest.close()
-    assert "derived from `url` as http://127.0.0.1:21057" in told.value.remedy
+    assert "derived from `url` as http://127.0.0.1:21057" in caught.value.remedy

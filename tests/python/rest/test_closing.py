@@ -51,9 +51,9 @@ async def test_close_without_patience_leaves_no_call_behind(clock: QuickClock) -
         await mute.taken.wait()
         await rest.close()
         assert publish.done()
-        with pytest.raises(OperationTimeout) as told:
+        with pytest.raises(OperationTimeout) as caught:
             await publish
-        assert told.value.outcome_unknown
+        assert caught.value.outcome_unknown
         with pytest.raises(ClosedError):
             await rest.publish(one())
     assert mute.requests == 1

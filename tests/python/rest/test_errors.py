@@ -42,11 +42,11 @@ async def test_the_error_for_an_unknown_answer_names_the_address_and_its_origin(
     for rest_url, derived in ((None, True), ("http://127.0.0.1:24057", False)):
         options = read_options("ws://127.0.0.1:24057/ws", OLD, rest_url=rest_url, environ={})
         rest = Rest(options, Tokens(), QuickClock())
-        with pytest.raises(NotFound) as told:
+        with pytest.raises(NotFound) as caught:
             await rest.presence("a.b")
         await rest.close()
-        assert told.value.message == "127.0.0.1:24057 answered HTTP 404 without saying why."
-        assert ("pass `rest_url`" in told.value.remedy) == derived
+        assert caught.value.message == "127.0.0.1:24057 answered HTTP 404 without saying why."
+        assert ("pass `rest_url`" in caught.value.remedy) == derived
 
 
 @pytest.mark.parametrize(

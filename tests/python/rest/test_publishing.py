@@ -53,7 +53,7 @@ PAGE = httpx.Response(200, html="<!doctype html><title>Log in</title>")
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "expected"),
     [
         (PAGE, "HTTP 200 and an HTML page"),
         (httpx.Response(200), "HTTP 200 and an empty body"),
@@ -68,14 +68,14 @@ PAGE = httpx.Response(200, html="<!doctype html><title>Log in</title>")
     ],
 )
 async def test_an_answer_that_is_not_that_of_a_server_confirms_no_publish(
-    rest: Rest, server: Any, answer: httpx.Response, said: str
+    rest: Rest, server: Any, answer: httpx.Response, expected: str
 ) -> None:
     route = server.post(MESSAGES).mock(return_value=answer)
-    with pytest.raises(ProtocolError) as told:
+    with pytest.raises(ProtocolError) as caught:
         await rest.publish(one())
-    assert "127.0.0.1:8056 answered" in str(told.value)
-    assert said in str(told.value)
-    assert told.value.topic == "a.b"
+    assert "127.0.0.1:8056 answered" in str(caught.value)
+    assert expected in str(caught.value)
+    assert caught.value.topic == "a.b"
     assert route.call_count == 1
 
 

@@ -65,7 +65,7 @@ async def test_a_token_that_does_not_come_leaves_no_outcome_unknown(clock: Quick
             return await asyncio.Future[str]()
 
     rest = Rest(make_options(), Never(), clock, random=lambda: 0.5)
-    with pytest.raises(OperationTimeout, match="get_token returned no token") as told:
+    with pytest.raises(OperationTimeout, match="get_token returned no token") as caught:
         await rest.publish(one(), timeout=0.01)
-    assert not told.value.outcome_unknown
+    assert not caught.value.outcome_unknown
     await rest.close()

@@ -102,7 +102,7 @@ async def test_a_forbidden_topic_is_reported_and_the_transport_stays_open(
 
 
 @pytest.mark.parametrize(
-    ("session", "stream", "said"),
+    ("session", "stream", "expected"),
     [
         (302, httpx.Response(302, headers={"Location": "/login"}), "HTTP 302 and a redirect"),
         (200, httpx.Response(200, html="<html>Log in</html>"), "HTTP 200 and an HTML page"),
@@ -112,14 +112,14 @@ async def test_a_forbidden_topic_is_reported_and_the_transport_stays_open(
     ],
 )
 async def test_a_server_without_event_streams_is_not_treated_as_a_plain_peer(
-    client: Client, plain: Peer, session: int, stream: httpx.Response, said: str
+    client: Client, plain: Peer, session: int, stream: httpx.Response, expected: str
 ) -> None:
     plain.answer("/v1/session", httpx.Response(session, html="<html></html>"))
     plain.bare_stream = stream
     client.send(AuthFrame(token="t", version=1))
     closed = await client.closed()
     assert not client.came
-    assert f"127.0.0.1:8056 answered GET /v1/subscribe with {said}" in closed.reason
+    assert f"127.0.0.1:8056 answered GET /v1/subscribe with {expected}" in closed.reason
 
 
 async def test_a_publish_beside_the_stream_of_a_plain_peer_is_settled_by_the_answer_to_its_request(

@@ -150,8 +150,8 @@ async def test_a_stream_that_gets_another_id_corrects_who_the_client_is(
 
     peer.answer("/v1/subscribe", stream)
     await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
-    (said,) = await client.next()
-    assert isinstance(said, AuthOkFrame)
-    assert (said.client_id, said.limits) == ("cl_2", Limits(publish_rate=10))
-    assert (said.expires_at, said.server_time) == (9_000, 6_000)
-    assert said.ref is None
+    (answer,) = await client.next()
+    assert isinstance(answer, AuthOkFrame)
+    assert (answer.client_id, answer.limits) == ("cl_2", Limits(publish_rate=10))
+    assert (answer.expires_at, answer.server_time) == (9_000, 6_000)
+    assert answer.ref is None
