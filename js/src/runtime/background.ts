@@ -3,6 +3,6 @@
 export { makeRoom, turnOf } from '../session/send_policies.js';
 export { Backpressure } from './backpressure.js';
 export { checkHistory, missed, warn } from './gaps.js';
-export { connected, late, unsent, updatePresence } from './operations.js';
+export { connected, failed, late, updatePresence } from './operations.js';
 export { probe } from './probe.js';
 export { watch } from './watch.js';

@@ -4,7 +4,7 @@ import { PubSubError } from '../errors.js';
 import * as batches from '../session/batches.js';
 import type { Published } from '../values.js';
 import type { Driver } from './driver.js';
-import { type Prepared, type PublishOptions, refused, sendBatch } from './publishing.js';
+import { enter, type Prepared, type PublishOptions, refused, resultsOf } from './publishing.js';
 
 /** Maximum messages of a batch if the server does not state a limit. */
 const BATCH = 1_000;
@@ -32,8 +32,11 @@ export async function sendAll(
   const count = firstFrame(items, Math.min(most, session.context.peer?.burst || most));
   const timeout = Math.max(0, Math.round(end - driver.clock.now()));
   const limited = { ...options, timeout };
-  const results = count ? await sendBatch(driver, items.slice(0, count), limited, hasTurn) : [];
+  const frame = items.slice(0, count);
   const rest = items.slice(count);
+  if (!frame.length) return [];
+  const outcome = await enter(driver, frame, limited, end, true, hasTurn);
+  const results = await resultsOf(driver, frame, limited, end, outcome);
   if (!rest.length) return results;
   try {
     return [...results, ...(await sendAll(driver, rest, options, end, false))];

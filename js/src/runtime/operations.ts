@@ -1,4 +1,4 @@
-/** Operations that the first connection does not need: waiting, own presence, and texts. */
+/** Operations that the first connection does not need: waiting, own presence, and failures. */
 
 import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
@@ -11,7 +11,7 @@ import {
 } from '../errors.js';
 import { CODES } from '../generated/errors.js';
 import type { JsonObject } from '../generated/wire.js';
-import type { Outcome } from '../session/ports.js';
+import type { Outcome, Rejected, Unknown } from '../session/ports.js';
 import type { Session } from '../session/session.js';
 import { isTopic } from '../topics.js';
 import type { StateChange, StateName } from '../values.js';
@@ -21,6 +21,8 @@ import type { checkPresence } from './refusals.js';
 import { rejected } from './rejected.js';
 import type { Recent } from './stream.js';
 import { type Waiting, within } from './waiting.js';
+
+const LATE = 'No answer arrived in time. The message may have been published.';
 
 /** The client, as its operations use it. */
 interface Client {
@@ -129,9 +131,29 @@ function standing({ apartSince, clock, lastFailure, state }: Client): string {
   return `State: ${state}${apart}.${why}`;
 }
 
-/** The reason why a publish was not sent within its timeout. */
-export function unsent(driver: Client, patience: number): string {
-  return `The message could not be sent within ${patience} ms. ${standing(driver)}`;
+/**
+ * The errors of messages that were not accepted.
+ *
+ * @param isLate Their timeout has passed.
+ */
+export function failed(
+  driver: Client,
+  items: readonly { readonly id: string; readonly publication: { readonly topic: string } }[],
+  { timeout }: Waiting,
+  outcome: Rejected | Unknown,
+  isLate: boolean,
+): PubSubError[] {
+  const unsent = () =>
+    `The message could not be sent within ${driver.patience(timeout)} ms. ${standing(driver)}`;
+  return items.map(({ id, publication: { topic } }) => {
+    if (outcome.kind === 'rejected') {
+      const message = outcome.code === 'timeout' ? unsent() : outcome.message;
+      return rejected({ ...outcome, message }, topic, id);
+    }
+    const code = isLate ? 'timeout' : 'outcome_unknown';
+    const message = DEVELOPMENT && isLate ? LATE : undefined;
+    return new OperationTimeout(message, { code, topic, id, outcomeUnknown: true });
+  });
 }
 
 /** The text about a subscription without an answer, and whether it stays active. */

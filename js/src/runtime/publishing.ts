@@ -1,14 +1,14 @@
 /** Publishes one message, from the arguments of `publish` to its result; batches use this. */
 
 import { DEVELOPMENT } from '../build.js';
-import { OperationTimeout, PubSubError } from '../errors.js';
+import { PubSubError } from '../errors.js';
 import {
   isPublication,
   type JsonObject,
   type Publication,
   type PublishResult,
 } from '../generated/wire.js';
-import type { Outcome, Rejected, Unknown } from '../session/ports.js';
+import type { Outcome, Rejected } from '../session/ports.js';
 import { checkCall, checkChoice, invalid, kind } from '../settings/checks.js';
 import type { Published, Via } from '../values.js';
 import { messageId } from '../wire/ids.js';
@@ -23,8 +23,6 @@ const PRESENCE_UPDATE = 'presence.update';
 
 /** Fields of a message. */
 const FIELDS = DEVELOPMENT ? ['topic', 'type', 'data', 'ttl', 'id', 'meta'] : [];
-
-const LATE = 'No answer arrived in time. The message may have been published.';
 
 /** Options of `publish`. */
 export interface PublishOptions extends Waiting {
@@ -123,10 +121,9 @@ export async function publish(
   }
   const end = driver.clock.now() + driver.patience(options.timeout);
   const outcome = await enter(driver, [one], options, end);
-  if (outcome.kind !== 'acked') throw (await failed(driver, [one], options, end, outcome))[0];
-  const result = published(outcome.results[0], one);
+  const [result] = await resultsOf(driver, [one], options, end, outcome);
   if (result instanceof PubSubError) throw result;
-  return result;
+  return result as Published;
 }
 
 /** The part that sends batches. */
@@ -169,25 +166,12 @@ export async function publishMany(
 }
 
 /**
- * @internal Publish a batch in one frame, over the connection or HTTP.
+ * @internal Publish over the connection or HTTP.
  *
- * @param hasTurn Resolves when earlier publishes have entered the queue.
- * @returns One result per message, in order.
+ * @param batch In one frame, with one result per message.
+ * @param hasTurn Earlier publishes have entered the queue.
  */
-export async function sendBatch(
-  driver: Driver,
-  items: readonly Prepared[],
-  options: PublishOptions,
-  hasTurn: boolean,
-): Promise<(Published | PubSubError)[]> {
-  const end = driver.clock.now() + driver.patience(options.timeout);
-  const outcome = await enter(driver, items, options, end, true, hasTurn);
-  if (outcome.kind !== 'acked') return failed(driver, items, options, end, outcome);
-  return items.map((item, n) => published(outcome.results[n], item));
-}
-
-/** Publish over the connection or HTTP. */
-function enter(
+export function enter(
   driver: Driver,
   items: readonly Prepared[],
   options: PublishOptions,
@@ -241,28 +225,18 @@ function pass(
   );
 }
 
-/** The errors of messages that were not accepted. */
-async function failed(
+/** @internal One result per message, in order, from the outcome of a publish. */
+export async function resultsOf(
   driver: Driver,
   items: readonly Prepared[],
   options: PublishOptions,
   end: number,
-  outcome: Rejected | Unknown,
-): Promise<PubSubError[]> {
-  if (outcome.kind === 'rejected') {
-    let { message } = outcome;
-    if (outcome.code === 'timeout') {
-      const { unsent } = await driver.part(PARTS.background(), options);
-      message = unsent(driver, driver.patience(options.timeout));
-    }
-    return items.map((item) => refused({ ...outcome, message }, item));
-  }
-  const late = driver.clock.now() >= end;
-  const code = late ? 'timeout' : 'outcome_unknown';
-  return items.map(({ id, publication: { topic } }) => {
-    const message = DEVELOPMENT && late ? LATE : undefined;
-    return new OperationTimeout(message, { code, topic, id, outcomeUnknown: true });
-  });
+  outcome: Outcome,
+): Promise<(Published | PubSubError)[]> {
+  if (outcome.kind === 'acked') return items.map((item, n) => published(outcome.results[n], item));
+  const isLate = driver.clock.now() >= end;
+  const { failed } = await driver.part(PARTS.background(), options);
+  return failed(driver, items, options, outcome, isLate);
 }
 
 /** Whether a publish needs the part with policies, lanes and backpressure. */
