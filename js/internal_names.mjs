@@ -10,7 +10,7 @@ based batches burst callInterval cancelTimer checkTimeout context counts crowded
 deliver dial doubt effects expire fetchToken finished fired flush forgetUnproven full hangUp
 hasBatch hasRoom hasWebSocket healed held hide httpDerived httpUrl inbox inboxes incremental
 joined keepTopics learn lifecycle linked listeners lost malformed marks newest notify occupied
-onRoom outlasts over ownPresence paced paceInterval part patience pause paused perform phase
+outlasts over ownPresence paced paceInterval part patience pause paused perform phase
 policies ports postpone postponed presenceChanged probed probeHttp protocolVersion proven
 publishes quiet receive receiveQueueBytes receiveQueueMessages reconnected recovery refuseEnded
 rememberOwn remove renewable report resend resends retryBase retryCap routes sendPolicy

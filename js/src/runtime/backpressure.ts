@@ -10,8 +10,7 @@ import { onAbort } from './waiting.js';
 export interface Publisher {
   readonly clock: Clock;
   readonly session: Session;
-  readonly ended: boolean;
-  onRoom: (() => void) | undefined;
+  readonly over: AbortSignal;
   publish(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome>;
 }
 
@@ -25,10 +24,8 @@ export class Backpressure {
   private readonly _waiting: Turn[] = [];
   private _checking = false;
 
-  /** @param _publisher Publishes. */
-  constructor(private readonly _publisher: Publisher) {
-    _publisher.onRoom = () => this._check();
-  }
+  /** @param _publisher Calls `admit` after each call into its session. */
+  constructor(private readonly _publisher: Publisher) {}
 
   /**
    * Publish as soon as there is room.
@@ -49,12 +46,12 @@ export class Backpressure {
       const abort = (): void => {
         leave();
         reject(signal?.reason);
-        this._check();
+        this.admit();
       };
       const timer = clock.callLater(end - clock.now(), () => {
         leave();
         resolve({ kind: 'rejected', code: 'timeout', message });
-        this._check();
+        this.admit();
       });
       const turn: Turn = {
         publish,
@@ -67,18 +64,18 @@ export class Backpressure {
       this._waiting.push(turn);
       ignore = onAbort(signal, abort);
       if (signal?.aborted) abort();
-      else this._check();
+      else this.admit();
     });
   }
 
   /** Admit the first in line, as long as there is room; all, once the client has ended. */
-  private _check(): void {
+  admit(): void {
     if (this._checking) return;
     this._checking = true;
     const { session } = this._publisher;
     for (let turn = this._waiting[0]; turn; turn = this._waiting[0]) {
       const { messages, size } = turn.publish;
-      if (!this._publisher.ended && !session.publishes.hasRoom(messages.length, size)) break;
+      if (!this._publisher.over.aborted && !session.publishes.hasRoom(messages.length, size)) break;
       turn.admit();
     }
     this._checking = false;

@@ -69,8 +69,6 @@ export class Driver implements Ports, Owner {
   readonly listeners: Listeners;
   readonly tokens: TokenSource;
   state: StateName = 'initialized';
-  /** The client has ended. */
-  ended = false;
   /** Since when there has been no connection, by the clock. */
   apartSince: number;
   /** Failure of the last connection or attempt, until there is a connection again. */
@@ -85,14 +83,11 @@ export class Driver implements Ports, Owner {
   backpressure: Backpressure | undefined;
   /** Resolves when earlier publishes have entered the queue; undefined if none waits. */
   turn: Promise<unknown> | undefined;
-  /** Called after each call into the session, because there may be room for publishes. */
-  onRoom: (() => void) | undefined;
   private _session: Session | undefined;
   private _error: PubSubError | undefined;
   private readonly _over = new AbortController();
   /** Aborted when the client has ended. */
   readonly over: AbortSignal = this._over.signal;
-  private _started = false;
   private _closing = false;
   private _drain = 0;
   private _fetching: AbortController | undefined;
@@ -168,7 +163,7 @@ export class Driver implements Ports, Owner {
     if (this._failed.length) for (const sub of this._failed.splice(0)) this.remove(sub);
     if (this._next) this._open(this._next);
     this._connection?.flush();
-    this.onRoom?.();
+    this.backpressure?.admit();
   }
 
   // ---------------------------------------------------------------- ports of the session
@@ -254,12 +249,16 @@ export class Driver implements Ports, Owner {
     this._timers.get(name)?.cancel();
   }
 
-  probe(): void {
-    this._probe();
+  probe(auth?: Loose<AuthFrame>): void {
+    const answer = (ok: boolean): void =>
+      this.perform((session) => (auth ? session.answered(ok) : session.probed(ok)));
+    PARTS.background()
+      .then(({ probe }) => probe(this, auth as AuthFrame | undefined))
+      .then(answer, () => answer(false));
   }
 
   probeHttp(auth: Loose<AuthFrame>): void {
-    this._probe(auth as AuthFrame);
+    this.probe(auth);
   }
 
   deliver(sub: number, message: Envelope, many: boolean): void {
@@ -294,7 +293,6 @@ export class Driver implements Ports, Owner {
       const { code, message, remedy, topic } = error;
       this._error = fromCode(code, message, { remedy, topic });
     }
-    this.ended = true;
     this._over.abort();
     this._deadlineTimer?.cancel();
     for (const inbox of this.inboxes.values()) inbox.finish(this._error);
@@ -364,7 +362,7 @@ export class Driver implements Ports, Owner {
   /** @throws ClosedError The client is closed; if it failed, its error. */
   refuseEnded(): void {
     const { _error: cause } = this;
-    if (!this._closing && !this.ended) return;
+    if (!this._closing && !this.over.aborted) return;
     if (!cause) throw new ClosedError();
     // Create a new error for each call, so that its stack shows the caller.
     throw fromCode(cause.code, cause.message, { ...cause, cause });
@@ -376,9 +374,8 @@ export class Driver implements Ports, Owner {
    * @throws InvalidOption A WebSocket is required, but the platform has none.
    */
   connect(): void {
-    if (this._started) return;
+    if (this.state !== 'initialized') return;
     if (DEVELOPMENT) checkPlatform(this.options, this.around);
-    this._started = true;
     this.around.watch(this);
     this.perform((session) => session.connect(this.around.opened?.has(this.options.socketUrl)));
   }
@@ -400,7 +397,7 @@ export class Driver implements Ports, Owner {
   /** Changes of state from now on, until the client has ended. */
   states(): Recent<StateChange> {
     const states = this.listeners.open('state');
-    if (this.ended) states.finish();
+    if (this.over.aborted) states.finish();
     return states;
   }
 
@@ -501,14 +498,6 @@ export class Driver implements Ports, Owner {
 
   private _expire(ref: number): void {
     this.perform((session) => session.expire(ref));
-  }
-
-  private _probe(auth?: AuthFrame): void {
-    const answer = (ok: boolean): void =>
-      this.perform((session) => (auth ? session.answered(ok) : session.probed(ok)));
-    PARTS.background()
-      .then(({ probe }) => probe(this, auth))
-      .then(answer, () => answer(false));
   }
 
   /** Add an entry; let the program run if the inbox is full, and remove a failed subscription. */

@@ -23,7 +23,7 @@ interface Recovered {
   readonly clock: Clock;
   readonly session: Session;
   readonly inboxes: ReadonlyMap<number, Inbox>;
-  readonly ended: boolean;
+  readonly over: AbortSignal;
   readonly peer: Peer | undefined;
 }
 
@@ -79,7 +79,9 @@ export class Recovery {
     const transport = await made;
     const client_id = this._kept?.clientId;
     const introduce = (frame: ClientFrame): ClientFrame =>
-      frame.type === 'auth' && client_id ? { client_id, ...known(frame) } : frame;
+      frame.type === 'auth' && client_id
+        ? { ...frame, client_id: frame.client_id ?? client_id }
+        : frame;
     return {
       incremental: transport.incremental,
       get lastHeard() {
@@ -99,8 +101,8 @@ export class Recovery {
 
   /** The page is left: store all positions, and keep the presence. */
   private _leave(): void {
-    const { clock, ended, inboxes, session, peer } = this._client;
-    if (ended) return;
+    const { clock, over, inboxes, session, peer } = this._client;
+    if (over.aborted) return;
     const places: Record<string, Place> = {};
     for (const [sub, inbox] of inboxes) {
       const { since, after } = session.subscriptions.routes.all.get(sub)?.cursor.request() ?? {};
@@ -137,13 +139,6 @@ export class Recovery {
       return undefined;
     }
   }
-}
-
-/** A frame without undefined fields. */
-function known<Frame extends object>(frame: Frame): Frame {
-  return Object.fromEntries(
-    Object.entries(frame).filter(([, value]) => value !== undefined),
-  ) as Frame;
 }
 
 function keyOf(patterns: readonly string[]): string {

@@ -336,8 +336,7 @@ test('a signal of several publishes cancels these and no other', async () => {
   const publisher: Publisher = {
     clock: new VirtualClock(),
     session: { publishes: { hasRoom: (_: number, size: number) => size <= room } } as Session,
-    ended: false,
-    onRoom: undefined,
+    over: new AbortController().signal,
     publish: async ({ ref }) => {
       sent.push(ref);
       return { kind: 'acked', results: [] };
@@ -354,7 +353,7 @@ test('a signal of several publishes cancels these and no other', async () => {
   for (const one of cancelled) await assert.rejects(one, /of no use/);
   assert.deepEqual(sent, []);
   room = 2;
-  publisher.onRoom?.();
+  waiting.admit();
   assert.deepEqual(sent, [3]);
   await other;
 });
