@@ -32,7 +32,7 @@ const LAYERS = [
   ['topic_names'],
   ['soc'],
   ['values', 'topics', 'users', 'runtime/waiting'],
-  ['errors', 'clock', 'version', 'payload_bytes'],
+  ['errors', 'gap', 'clock', 'version', 'payload_bytes'],
   ['generated'],
   ['build'],
 ];

@@ -39,8 +39,8 @@
  */
 
 import { DEVELOPMENT } from './build.js';
+import type { Gap } from './gap.js';
 import { CODES, type Code, type ErrorName } from './generated/errors.js';
-import type { Gap } from './session/ports.js';
 
 /** Maximum characters of a server's text, which is displayed and logged. */
 const TOO_LONG = /^(.{2000}).+/su;

@@ -4,12 +4,12 @@
  */
 
 import type { PubSubError } from './errors.js';
+import type { Gap, GapReason } from './gap.js';
 import type { Occupancy, TopicInfo } from './generated/http.js';
 import type { PublicState } from './generated/lifecycle.js';
 import type { Envelope, JsonObject, PresenceMember } from './generated/wire.js';
-import type { FetchReason, GapReason, PresenceChangeKind } from './session/ports.js';
 
-export type { GapReason, JsonObject, Occupancy, PresenceChangeKind, PresenceMember, TopicInfo };
+export type { Gap, GapReason, JsonObject, Occupancy, PresenceMember, TopicInfo };
 
 /**
  * Payloads of topics without a declared type. The sample of HIP-56 reads `msg.data.content` from
@@ -95,7 +95,7 @@ export type Via = 'auto' | 'socket' | 'rest';
 export type StateName = PublicState;
 
 /** The reason why a token is needed. */
-export type TokenReason = FetchReason;
+export type TokenReason = 'connect' | 'expiring' | 'rejected';
 
 /** A token with its expiry. */
 export interface Token {
@@ -142,24 +142,13 @@ export interface StateChange {
   readonly attempt: number;
 }
 
-/** Messages of one topic that could not be delivered, reported in their place (REC-2). */
-export interface Gap {
-  /** The concrete topic, or the pattern if the topic is unknown. */
-  readonly topic: string;
-  /** Position of the first missing message; undefined if the server has no positions. */
-  readonly from: number | undefined;
-  /** Position of the last missing message; undefined if unknown. */
-  readonly to: number | undefined;
-  /** Number of missing messages; undefined if it cannot be known. */
-  readonly missed: number | undefined;
-  /**
-   * `history_trimmed`: no longer retained. `log_reset`: the numbering starts again, because the
-   * server lost its history, or a mesh lost messages between two nodes. `node_changed`: the client
-   * moved to another node, which has its own history. `slow_consumer`: the queue of this
-   * subscription was full. `unproven`: the server cannot prove that none is missing.
-   */
-  readonly reason: GapReason;
-}
+export type PresenceChangeKind =
+  | 'snapshot'
+  | 'join'
+  | 'connect'
+  | 'update'
+  | 'disconnect'
+  | 'leave';
 
 /** The members of a topic after a change. */
 export interface PresenceChange {

@@ -15,16 +15,12 @@ import {
   ProtocolError,
   type PubSubError,
 } from '../errors.js';
-import type { AuthFrame, ClientFrame, Denial, Envelope } from '../generated/wire.js';
+import type { AuthFrame, ClientFrame, Denial, Envelope, ErrorInfo } from '../generated/wire.js';
 import { Fifo } from '../session/fifo.js';
 import type { Peer } from '../session/peer.js';
 import type {
-  FetchReason,
-  Gap,
   Outcome,
   Ports,
-  PresenceChange,
-  Problem,
   Rejected,
   StateChanged,
   TimerName,
@@ -35,7 +31,7 @@ import { Session } from '../session/session.js';
 import { checkPatience } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Transport, TransportEnd } from '../transports/transport.js';
-import type { StateChange, StateName } from '../values.js';
+import type { Gap, PresenceChange, StateChange, StateName, TokenReason } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import type { Backpressure } from './backpressure.js';
 import { Connection, NOT_LOADED, type Owner } from './connection.js';
@@ -186,7 +182,7 @@ export class Driver implements Ports, Owner {
     if (peer.tokenLife !== undefined) this.tokens.learn(peer.tokenLife);
   }
 
-  fetchToken(call: number, reason: FetchReason, attempt: number): void {
+  fetchToken(call: number, reason: TokenReason, attempt: number): void {
     this._fetching = new AbortController();
     const { signal } = this._fetching;
     this.tokens.fetch(reason, attempt, signal).then(
@@ -284,7 +280,7 @@ export class Driver implements Ports, Owner {
     one?.settle(outcome);
   }
 
-  problem({ code, message, topic, retry_after_ms: retryAfter }: Problem): void {
+  problem({ code, message, topic, retry_after_ms: retryAfter }: Loose<ErrorInfo>): void {
     this.listeners.report(fromCode(code, message, { topic, retryAfter }));
   }
 

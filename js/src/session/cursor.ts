@@ -5,9 +5,9 @@
  * reports missing messages at their place in the order (REC-1, REC-2, REC-3).
  */
 
+import type { Gap } from '../gap.js';
 import type { Envelope, SubscribedFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
-import type { Gap } from './ports.js';
 import type { Subscribe } from './requests.js';
 
 /** The relation of a live message to a cursor. */

@@ -6,8 +6,8 @@ import {
   type JsonObject,
   type PresenceMember,
 } from '../generated/wire.js';
+import type { PresenceChange as Change, PresenceChangeKind } from '../values.js';
 import { isObject } from '../wire/guard.js';
-import type { PresenceChange as Change, PresenceChangeKind } from './ports.js';
 
 /** The effect of a message of each presence type. */
 export const KINDS: ReadonlyMap<string, 'join' | 'update' | 'leave'> = new Map([

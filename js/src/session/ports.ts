@@ -1,32 +1,20 @@
 /** The ports of a session, which act on the outside world, and the values that they carry. */
 
+import type { Gap } from '../gap.js';
 import type { PublicState, State, Timer } from '../generated/lifecycle.js';
 import type {
   AuthFrame,
   ClientFrame,
   Denial,
   Envelope,
-  PresenceMember,
+  ErrorInfo,
   PublishResult,
 } from '../generated/wire.js';
+import type { PresenceChange, TokenReason } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import type { Peer } from './peer.js';
 
 export type TransportName = 'websocket' | 'sse';
-export type FetchReason = 'connect' | 'expiring' | 'rejected';
-export type GapReason =
-  | 'history_trimmed'
-  | 'log_reset'
-  | 'node_changed'
-  | 'slow_consumer'
-  | 'unproven';
-export type PresenceChangeKind =
-  | 'snapshot'
-  | 'join'
-  | 'connect'
-  | 'update'
-  | 'disconnect'
-  | 'leave';
 
 /**
  * Timers of the session itself, which are in no table: the publish budget; a subscription that was
@@ -47,21 +35,9 @@ export interface Acked {
   readonly results: readonly PublishResult[];
 }
 
-/** The server or the client itself refused something. */
-export interface Rejected {
+/** The server or the client itself refused something; without a remedy, that of the code applies. */
+export interface Rejected extends Loose<ErrorInfo> {
   readonly kind: 'rejected';
-  /** A code of `spec/errors.yaml`, or of a newer server. */
-  readonly code: string;
-  /** A description of the problem. */
-  readonly message: string;
-  /** The server's remedy; undefined uses the one of the table. */
-  readonly remedy?: string | undefined;
-  /** The topic it concerns. */
-  readonly topic?: string | undefined;
-  /** The invalid parameter or payload member, if the server named it. */
-  readonly field?: string | undefined;
-  /** Milliseconds to wait before another try. */
-  readonly retry_after_ms?: number | undefined;
 }
 
 /** The publish was sent and will get no answer: `outcome_unknown`. */
@@ -89,45 +65,6 @@ export interface StateChanged {
   readonly attempt: number;
 }
 
-/** Messages of a topic are missing at this position of the subscription. */
-export interface Gap {
-  /** The concrete topic. */
-  readonly topic: string;
-  /** `seq` of the first missing message; undefined if the peer has no `seq`. */
-  readonly from: number | undefined;
-  /** `seq` of the last missing message; undefined if unknown. */
-  readonly to: number | undefined;
-  /** Number of missing messages, `to - from + 1`; undefined if unknown. */
-  readonly missed: number | undefined;
-  /**
-   * `history_trimmed`: no longer retained. `log_reset`: the log restarted. `node_changed`: the peer
-   * is another node, with its own log. `slow_consumer`: the reader's own queue was full.
-   * `unproven`: the client cannot prove that none is missing.
-   */
-  readonly reason: GapReason;
-}
-
-/** One change of the members of a topic. */
-export interface PresenceChange {
-  /** The concrete topic. */
-  readonly topic: string;
-  /** All members now, by time of joining. */
-  readonly members: readonly PresenceMember[];
-  /** `snapshot` for the first complete list; after that, the change of `member`. */
-  readonly change: PresenceChangeKind;
-  /** The member that joined, was updated, or left; undefined for `snapshot`. */
-  readonly member: PresenceMember | undefined;
-}
-
-/** An error of the server that is not the answer to a request. */
-export interface Problem {
-  readonly code: string;
-  readonly message: string;
-  readonly topic?: string | undefined;
-  /** Milliseconds to wait before another attempt. */
-  readonly retry_after_ms?: number | undefined;
-}
-
 /**
  * @internal The effects of a session, in the order of the calls. A port never calls back
  * synchronously.
@@ -138,7 +75,7 @@ export interface Ports {
   /** A server accepted the token: the peer that it described. */
   welcomed(peer: Peer): void;
   /** Call the token callback; answer with `token` or `tokenFailed` under the same number. */
-  fetchToken(call: number, reason: FetchReason, attempt: number): void;
+  fetchToken(call: number, reason: TokenReason, attempt: number): void;
   /** Cancel the call of the token callback. */
   abandonFetch(call: number): void;
   /** Open a transport; answer with `opened` or `dropped`. At most one is open at a time. */
@@ -168,7 +105,7 @@ export interface Ports {
   /** The outcome of a publish or an update of presence; called exactly once for each. */
   settle(ref: number, outcome: Outcome): void;
   /** The server sent an error that is not the answer to a request. */
-  problem(problem: Problem): void;
+  problem(problem: Loose<ErrorInfo>): void;
   /** The session has ended: on request (undefined), or with an error that a retry cannot fix. */
   finished(error: Rejected | undefined): void;
 }

@@ -2,9 +2,9 @@
 
 import { presenceGrace } from '../generated/limits.js';
 import type { Envelope, PresenceSnapshotFrame } from '../generated/wire.js';
+import type { PresenceChange } from '../values.js';
 import type { Context } from './context.js';
 import { PresenceMembers } from './members.js';
-import type { PresenceChange } from './ports.js';
 import type { Routes } from './routes.js';
 import type { SubscriptionState } from './subscription_state.js';
 

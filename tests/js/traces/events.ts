@@ -1,11 +1,13 @@
 /** The events and effects of a session as data, for traces and logs of simulations. */
 
 import { PlainDialect } from '../../../js/src/dialects/plain/plain_dialect.js';
+import type { Gap as GapOf } from '../../../js/src/gap.js';
 import type {
   AuthFrame,
   ClientFrame,
   Denial,
   Envelope,
+  ErrorInfo,
   JsonObject,
   ServerFrame,
 } from '../../../js/src/generated/wire.js';
@@ -13,12 +15,8 @@ import * as batches from '../../../js/src/session/batches.js';
 import { BY_SEQ } from '../../../js/src/session/cursor.js';
 import { needsDialect } from '../../../js/src/session/peer.js';
 import type {
-  FetchReason,
-  Gap as GapOf,
   Outcome,
   Ports,
-  PresenceChange,
-  Problem,
   Rejected,
   StateChanged,
   TimerName,
@@ -29,6 +27,7 @@ import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
 import { makeRoom, turnOf } from '../../../js/src/session/send_policies.js';
 import { Session } from '../../../js/src/session/session.js';
 import type { SessionOptions } from '../../../js/src/settings/session.js';
+import type { PresenceChange, TokenReason } from '../../../js/src/values.js';
 import type { Loose } from '../../../js/src/wire/compact.js';
 import { compact } from '../../../js/src/wire/compact.js';
 
@@ -72,7 +71,7 @@ export type Event =
 export type Fetch = {
   readonly kind: 'fetch';
   readonly id: number;
-  readonly reason: FetchReason;
+  readonly reason: TokenReason;
   readonly attempt: number;
 };
 export type Deliver = {
@@ -110,7 +109,7 @@ export type Effect =
   | Joined
   | PresenceChanged
   | { readonly kind: 'settle'; readonly ref: number; readonly outcome: Outcome }
-  | ({ readonly kind: 'problem' } & Problem)
+  | ({ readonly kind: 'problem' } & Loose<ErrorInfo>)
   | Finished;
 
 /** A session whose ports record its effects; with presence, and with a dialect if needed. */
