@@ -37,8 +37,9 @@ const figures = new Figures(byId('figures'), [
 let published = 0;
 let reconnects = 0;
 const rotations = new Rotations();
-let connectedAt = 0;
-let isBack = false;
+let wasConnected = false;
+/** Number of words published when the connection was back: those before are replayed. */
+let publishedThen = 0;
 let replayed = 0;
 let finished = false;
 
@@ -65,13 +66,13 @@ ps.on('state', ({ from, to }: StateChange) => {
   byId('text').dataset['state'] = state.dataset['state'] = to;
   (state.lastElementChild as HTMLElement).textContent = to;
   if (to === 'connected') {
-    if (connectedAt) {
+    if (wasConnected) {
       reconnects += 1;
-      isBack = true;
+      void expectReplay();
       track.back(Date.now());
       happenings.add('back', 'connected again');
     }
-    connectedAt = Date.now();
+    wasConnected = true;
   } else if (from === 'connected' && (to === 'reconnecting' || to === 'suspended')) {
     track.cut(Date.now());
     if (!finished) text.cut();
@@ -83,7 +84,6 @@ ps.on('state', ({ from, to }: StateChange) => {
 function measure({ type, timestamp }: Message): void {
   const now = Date.now();
   if (type !== 'token') return;
-  if (timestamp >= connectedAt) endReplay();
   // The age of a message that is older than the page is not a latency.
   if (timestamp < began) return;
   const late = Math.max(0, now - timestamp);
@@ -91,15 +91,29 @@ function measure({ type, timestamp }: Message): void {
   track.late(now, late);
 }
 
-/** Show words. After a cut, mark them until a message arrives that was published since. */
+/** Show words, and mark those that were published while the connection was cut. */
 function write(words: readonly string[]): void {
-  for (const word of words) text.word(word, isBack);
-  if (isBack) replayed += words.length;
+  let index = ledger.received - words.length;
+  for (const word of words) {
+    const isReplayed = index++ < publishedThen;
+    text.word(word, isReplayed);
+    if (isReplayed) replayed += 1;
+  }
+  if (ledger.received >= publishedThen) endReplay();
+}
+
+/** Mark all words until it is known how many were published. */
+async function expectReplay(): Promise<void> {
+  publishedThen = Number.POSITIVE_INFINITY;
+  publishedThen = await progress().then(
+    (now) => now.published,
+    () => ledger.received,
+  );
+  if (ledger.received >= publishedThen) endReplay();
 }
 
 function endReplay(): void {
   if (replayed) happenings.add('back', `${replayed} ${replayed === 1 ? 'word' : 'words'} replayed`);
-  isBack = false;
   replayed = 0;
 }
 
