@@ -9,7 +9,6 @@ import socket
 from functools import cache
 from pathlib import Path
 from tempfile import gettempdir
-from typing import IO
 
 _GIVEN: set[int] = set()
 BELOW_OUTGOING = range(10_240, 32_768)
@@ -47,5 +46,6 @@ def _reserve(port: int) -> bool:
 
 
 @cache
-def _reservations() -> IO[bytes]:
-    return (Path(gettempdir()) / f"hanzo-pubsub-test-ports-{os.getuid()}").open("ab")
+def _reservations() -> int:
+    file = Path(gettempdir()) / f"hanzo-pubsub-test-ports-{os.getuid()}"
+    return os.open(file, os.O_WRONLY | os.O_CREAT)
