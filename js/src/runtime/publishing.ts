@@ -22,7 +22,7 @@ import type { Waiting } from './waiting.js';
 const PRESENCE_UPDATE = 'presence.update';
 
 /** Fields of a message. */
-const FIELDS = DEVELOPMENT ? ['topic', 'type', 'data', 'ttl', 'id', 'meta'] : [];
+const FIELDS = DEVELOPMENT ? isPublication.fields.map(({ name }) => name) : [];
 
 /** Options of `publish`. */
 export interface PublishOptions extends Waiting {

@@ -2,6 +2,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
+import { isPublication } from '../generated/wire.js';
 import { checkCall, checkFunction, checkNumber, invalid, kind } from '../settings/checks.js';
 import { checkReceiveQueue } from '../settings/option_checks.js';
 import { checkName } from '../topic_names.js';
@@ -10,11 +11,10 @@ import { checkData, checkPublication } from '../wire/payloads.js';
 import { HISTORY_MAX, PATTERNS_MAX } from './bounds.js';
 import { unixMs } from './times.js';
 
-const FIELDS = DEVELOPMENT ? ['topic', 'type', 'data', 'ttl', 'id', 'meta'] : [];
-const ID_MAX = 128;
+const FIELDS = DEVELOPMENT ? isPublication.fields.map(({ name }) => name) : [];
 
 /** The text about a field of a message. */
-const EXPECTED = {
+const EXPECTED: Readonly<Record<string, string>> = {
   type: 'must be a text of 1 to 128 characters',
   ttl: 'must be a whole number of seconds, 0 or more',
   id: 'must be a text of 1 to 128 characters',
@@ -78,21 +78,14 @@ export function refuseMessage(
       topic: name,
     });
   }
-  const ttl: unknown = given.ttl ?? fields.ttl;
-  const id: unknown = given.id || fields.id;
-  const isText = (value: unknown): value is string =>
-    typeof value === 'string' && value.length > 0 && value.length <= ID_MAX;
-  const field =
-    type !== undefined && !isText(type)
-      ? 'type'
-      : ttl !== undefined && !(Number.isSafeInteger(ttl) && Number(ttl) >= 0)
-        ? 'ttl'
-        : id !== undefined && !isText(id)
-          ? 'id'
-          : meta !== undefined && (typeof meta !== 'object' || meta === null)
-            ? 'meta'
-            : 'message';
-  if (field === 'message') checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
+  const ttl = given.ttl ?? fields.ttl;
+  const id = given.id || fields.id || undefined;
+  const told: Readonly<Record<string, unknown>> = { type, ttl, id, meta };
+  const wrong = isPublication.fields.find(
+    ({ name: field, test }) => told[field] !== undefined && !test(told[field]),
+  );
+  if (!wrong) checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
+  const field = wrong?.name ?? 'message';
   throw new InvalidOption(`\`${field}\` ${EXPECTED[field]}.`, { field, topic: name });
 }
 
