@@ -124,65 +124,52 @@ export class HttpApi {
   /** Retained messages of a topic, oldest first. */
   history(topic: string, options: HistoryOptions): AsyncGenerator<Message> {
     checkName(topic, 'topic');
-    const { since, before, after, limit } = options;
-    const query = { since: since === undefined ? undefined : unixMs(since), before };
-    return after === undefined
-      ? this._backward(topic, query, limit, options)
-      : this._forward(topic, query, after, limit, options);
-  }
-
-  /** Messages after a position; each page is yielded before the next is requested. */
-  private async *_forward(
-    topic: string,
-    query: calls.HistoryQuery,
-    start: number,
-    limit: number | undefined,
-    options: Waiting,
-  ): AsyncGenerator<Message> {
-    let after = start;
-    for (let left = limit ?? Number.POSITIVE_INFINITY; left > 0; ) {
-      const size = Math.min(left, this._client.options.historyPage);
-      const asked = calls.history(topic, { ...query, after, limit: size });
-      const page = await this._perform(asked, options);
-      for (const message of page.messages) {
-        yield message;
-        after = Math.max(after, message.seq ?? 0);
-      }
-      left -= page.messages.length;
-      if (!page.has_more || !page.messages.length) return;
-    }
+    const { since, before, after } = options;
+    return this._pages(
+      topic,
+      { since: since === undefined ? undefined : unixMs(since), before, after },
+      options,
+    );
   }
 
   /**
-   * The newest messages: read backwards page by page, then yielded in order.
+   * Messages after a position, page by page; or the newest messages, which are read backwards and
+   * then yielded in order.
    *
-   * The log of a topic is limited, and so is this. A message that is trimmed in the meantime is the
-   * oldest and ends the reading.
+   * The log of a topic is limited, and so are the pages kept. A message that is trimmed in the
+   * meantime is the oldest and ends the reading.
    */
-  private async *_backward(
+  private async *_pages(
     topic: string,
     query: calls.HistoryQuery,
-    limit: number | undefined,
-    options: Waiting,
+    options: HistoryOptions,
   ): AsyncGenerator<Message> {
+    const { historyPage } = this._client.options;
     const pages: (readonly Envelope[])[] = [];
-    let { before } = query;
-    for (let left = limit ?? Number.POSITIVE_INFINITY; left > 0; ) {
-      const size = Math.min(left, this._client.options.historyPage);
-      const asked = calls.history(topic, { ...query, before, limit: size });
+    let { before, after } = query;
+    let { limit: left = Number.POSITIVE_INFINITY } = options;
+    while (left > 0) {
+      const limit = Math.min(left, historyPage);
       let page: HistoryPage;
       try {
-        page = await this._perform(asked, options);
+        page = await this._perform(
+          calls.history(topic, { ...query, before, after, limit }),
+          options,
+        );
       } catch (error) {
         if (!pages.length || !(error instanceof NotFound)) throw error;
         break;
       }
-      const [oldest] = page.messages;
-      if (!oldest) break;
-      pages.push(page.messages);
-      before = oldest.id;
-      left -= page.messages.length;
-      if (!page.has_more) break;
+      const { messages, has_more } = page;
+      left -= messages.length;
+      if (after === undefined) {
+        pages.push(messages);
+        before = messages[0]?.id;
+      } else {
+        yield* messages;
+        after = Math.max(after, ...messages.map(({ seq = 0 }) => seq));
+      }
+      if (!has_more || !messages.length) break;
     }
     for (const messages of pages.reverse()) yield* messages;
   }
