@@ -197,6 +197,8 @@ test('the example shows a message at once, and only once after retries', async (
   await until(page, () => document.querySelector('li [role=alert]') !== null);
   await shot(page, 'react-pending');
   await server.fault({ fault: 'refuse', on: false });
+  // The next attempt to connect may be later than the timeout of a publish.
+  await until(page, () => document.querySelector('[role=status]') === null);
   await page.click('li [role=alert] button');
   await shows(page, 'ol', 'alice Is anyone there?');
   const bob = server.client({ token: server.token('--user', 'bob') });
