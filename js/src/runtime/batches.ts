@@ -1,7 +1,6 @@
 /** Publishes several messages in one call: splits them into frames that the server accepts. */
 
 import { PubSubError } from '../errors.js';
-import * as batches from '../session/batches.js';
 import type { Published } from '../values.js';
 import type { Driver } from './driver.js';
 import { enter, type Prepared, type PublishOptions, refused, resultsOf } from './publishing.js';
@@ -26,7 +25,6 @@ export async function sendAll(
   hasTurn: boolean,
 ): Promise<(Published | PubSubError)[]> {
   const { peer, session } = driver;
-  session.publishes.batches ??= batches;
   const most = peer?.limits?.max_batch || BATCH;
   // Room is granted for a whole frame.
   const count = firstFrame(items, Math.min(most, session.context.peer?.burst || most));

@@ -15,7 +15,7 @@ import type { Publish } from './requests.js';
 export const RATE_LIMITED = 'rate_limited';
 
 /** Milliseconds to pause on `rate_limited` if the server gives no time. */
-export const PAUSE = 1_000;
+const PAUSE = 1_000;
 
 /** Longest pause that a server may impose, milliseconds. */
 const MAX_PAUSE = 60_000;
@@ -24,7 +24,7 @@ const MAX_PAUSE = 60_000;
 const NO_CREDIT: readonly number[] = [];
 
 /** The result of a message that is missing from the server's answer. */
-export const UNANSWERED: PublishResult = {
+const UNANSWERED: PublishResult = {
   error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
 };
 
@@ -77,18 +77,6 @@ export interface SendPolicies {
   turnOf(queue: readonly Entry[], credit: readonly number[]): [Entry, readonly number[]];
 }
 
-/** The part that sends and settles several messages as one publish. */
-export interface Batches {
-  batchAnswered(publishes: Publishes, entry: Entry, frame: PublishedFrame): void;
-  slotAnswered(
-    publishes: Publishes,
-    entry: Entry,
-    frame: PublishedFrame | ErrorFrame,
-    slot: number,
-    last: boolean,
-  ): void;
-}
-
 /** Unsettled publishes. */
 export class Publishes {
   /** The server sent `rate_limited`: send nothing before the timer `pace` fires. */
@@ -97,8 +85,6 @@ export class Publishes {
   slowed = 0;
   /** The part of a client that uses a policy other than waiting in order. */
   policies: SendPolicies | undefined;
-  /** The part of a client before its first batch. */
-  batches: Batches | undefined;
   readonly _queue: Pile = new Pile();
   readonly _flight: Pile = new Pile();
   private _number = 0;
@@ -206,20 +192,12 @@ export class Publishes {
   published(frame: PublishedFrame): boolean {
     const entry = this._flight._find(frame.ref);
     if (!entry) return false;
-    const { batch, messages } = entry._publish;
-    if (batch) {
-      this.batches?.batchAnswered(this, entry, frame);
-      return true;
-    }
-    const [result = UNANSWERED] = frame.results ?? [frame as PublishResult];
-    const { error } = result;
-    if (error?.code === RATE_LIMITED) {
-      this._advance(entry, error.retry_after_ms || PAUSE);
-    } else {
-      const known = error || result.id ? result : { ...result, id: messages[0]?.id as string };
-      this._settle(entry, { kind: 'acked', results: [known] });
-      this.flush();
-    }
+    const all = frame.results ?? [frame as PublishResult];
+    let pause = 0;
+    openOf(entry).forEach((slot, n) => {
+      pause = Math.max(pause, this._fill(entry, slot, all[n] ?? UNANSWERED));
+    });
+    this._advance(entry, pause);
     return true;
   }
 
@@ -291,12 +269,21 @@ export class Publishes {
     if (this._held - entry._since >= PAUSE) this.slowed += 1;
     entry._since = this._held;
     const content = _publish.batch
-      ? { messages: openOf(entry).map(([, message]) => message) }
+      ? { messages: openOf(entry).map((slot) => _publish.messages[slot] as Publication) }
       : { message: _publish.messages[0] };
     ports.send({ type: 'publish', ...content, ref });
     if (peer?.acks) return;
     const results = _publish.messages.map(({ id }) => ({ id }) as PublishResult);
     this._settle(entry, { kind: 'acked', results });
+  }
+
+  /** Record the result of one message; returns the milliseconds to pause if it was refused for now. */
+  _fill(entry: Entry, slot: number, result: PublishResult): number {
+    const { error } = result;
+    if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
+    const { id } = entry._publish.messages[slot] as Publication;
+    entry._results[slot] = error || result.id ? result : ({ ...result, id } as PublishResult);
+    return 0;
   }
 
   /** Settle a publish when all of it is answered; otherwise send the rest again. */
@@ -345,7 +332,11 @@ export class Publishes {
   }
 }
 
-/** Messages without an answer, by slot. */
-export function openOf({ _publish, _results }: Entry): [slot: number, message: Publication][] {
-  return [..._publish.messages.entries()].filter(([slot]) => !_results[slot]);
+/** The slots of the messages without an answer. */
+export function openOf({ _publish, _results }: Entry): number[] {
+  const open: number[] = [];
+  for (let slot = 0; slot < _publish.messages.length; slot += 1) {
+    if (!_results[slot]) open.push(slot);
+  }
+  return open;
 }

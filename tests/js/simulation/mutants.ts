@@ -140,14 +140,14 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     silent: true,
   },
   '`rate_limited` settles a publish': {
-    file: 'session/batches.ts',
+    file: 'session/publishes.ts',
     from: 'if (error?.code === RATE_LIMITED) return',
     to: 'if (false) return',
   },
   'a batch is repeated as a whole': {
     file: 'session/publishes.ts',
-    from: 'filter(([slot]) => !_results[slot])',
-    to: 'filter(() => true)',
+    from: 'if (!_results[slot]) open',
+    to: 'open',
   },
   'the oldest message is dropped from a queue that has room': {
     file: 'session/send_policies.ts',

@@ -11,7 +11,6 @@ import type {
   JsonObject,
   ServerFrame,
 } from '../../../js/src/generated/wire.js';
-import * as batches from '../../../js/src/session/batches.js';
 import { BY_SEQ } from '../../../js/src/session/cursor.js';
 import { needsDialect } from '../../../js/src/session/peer.js';
 import type {
@@ -180,8 +179,6 @@ export class RecordedSession {
         session.unsubscribe(event.sub);
         break;
       case 'publish':
-        // A client loads this part with its first batch.
-        if (event.batch) session.publishes.batches = batches;
         session.publish(event);
         break;
       case 'expire':

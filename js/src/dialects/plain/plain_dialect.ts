@@ -10,13 +10,15 @@ import * as LIMITS from '../../generated/limits.js';
 import type {
   ClientFrame,
   ErrorFrame,
+  Publication,
   PublishedFrame,
+  PublishResult,
   ServerFrame,
   SubscribedFrame,
 } from '../../generated/wire.js';
 import { BY_SEQ, type Cursors } from '../../session/cursor.js';
 import type { Peer } from '../../session/peer.js';
-import { openOf } from '../../session/publishes.js';
+import { openOf, RATE_LIMITED } from '../../session/publishes.js';
 import type { Session } from '../../session/session.js';
 import type { SubscriptionState } from '../../session/subscription_state.js';
 import type { Loose } from '../../wire/compact.js';
@@ -192,12 +194,18 @@ export class PlainDialect {
     const slot = Number(number);
     const { lifecycle, publishes } = this._session;
     const entry = publishes._flight._find(ref);
-    if (!entry || !openOf(entry).some(([open]) => open === slot)) return false;
+    if (!entry || !openOf(entry).includes(slot)) return false;
     const left = this._batches.get(ref);
     left?.delete(slot);
     const isError = frame.type === 'error';
     if (!isError) lifecycle._provesWell();
-    publishes.batches?.slotAnswered(publishes, entry, frame, slot, !left?.size);
+    const pause = publishes._fill(entry, slot, isError ? refusal(frame) : (frame as PublishResult));
+    if (left?.size) {
+      if (pause) publishes.pause(pause);
+      publishes.flush();
+    } else {
+      publishes._advance(entry, pause);
+    }
     this._session._end(isError ? frame : {});
     return true;
   }
@@ -266,10 +274,18 @@ export class PlainDialect {
     const entry = publishes._flight._find(ref);
     if (!entry) return;
     const open = openOf(entry);
-    const isOne = entry._publish.messages.length === 1;
-    if (!isOne) this._batches.set(ref, new Set(open.map(([slot]) => slot)));
-    for (const [slot, message] of open) {
+    const { messages } = entry._publish;
+    const isOne = messages.length === 1;
+    if (!isOne) this._batches.set(ref, new Set(open));
+    for (const slot of open) {
+      const message = messages[slot] as Publication;
       this._write({ type: 'publish', message, ref: isOne ? ref : `${ref}.${slot}` });
     }
   }
+}
+
+/** The outcome of a message, from the error about it. */
+function refusal({ code, message, remedy, field, retry_after_ms }: ErrorFrame): PublishResult {
+  const about = code === RATE_LIMITED ? { retry_after_ms } : { remedy, field };
+  return { error: { code, message, ...about } } as PublishResult;
 }
