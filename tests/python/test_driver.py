@@ -6,7 +6,8 @@ import asyncio
 import logging
 from collections import deque
 from itertools import groupby
-from typing import TYPE_CHECKING
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -27,7 +28,6 @@ from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session.peer import read_peer
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.options import ReceiveQueue, read_options
-from hanzoai.pubsub.settings.session import SessionOptions
 from hanzoai.pubsub.testing import VirtualClock
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed, ignore
 from hanzoai.pubsub.values import Gap, StateChange
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import ClientFrame, PublishedFrame, ServerFrame
-    from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Ports
+    from hanzoai.pubsub.settings.session import SessionOptions
     from hanzoai.pubsub.transports import Incoming
     from hanzoai.pubsub.values import TokenContext
     from tests.traces.effects import Effect
@@ -48,8 +48,8 @@ if TYPE_CHECKING:
 class ScriptedSession(Session):
     """Answers each call with the port calls that the test has prepared."""
 
-    def __init__(self, ports: Ports) -> None:
-        super().__init__(SessionOptions(), ports, lambda: 0.5)
+    def __init__(self, options: SessionOptions, ports: Ports, random: Callable[[], float]) -> None:
+        super().__init__(options, ports, random)
         self.ports = ports
         self.messages = self.receive_messages
         self.incremental = True
@@ -216,26 +216,24 @@ class Rig:
         self.prepared: deque[ScriptedTransport] = deque()
         self.changes: list[StateChange] = []
         self.opened: set[str] = set()
-        self.welcomes: list[Peer] = []
         self.errors: list[tuple[Exception, str | None]] = []
         given = {"token": "secret", **options}
         read = read_options("ws://127.0.0.1/ws", **given)  # type: ignore[arg-type]
+        around: Any = SimpleNamespace(
+            clock=self.clock, random=lambda: 0.5, dial=self.dial, opened=self.opened
+        )
         self.driver = Driver(
-            ScriptedSession,
             read,
-            self.clock,
+            around,
             TokenSource(read, self.clock),
-            dial=self.dial,
-            opened=self.opened,
             on_state=self.changes.append,
             on_error=lambda error, topic: self.errors.append((error, topic)),
-            on_welcome=self.welcomes.append,
-            on_joined=lambda inbox: None,
+            make_session=ScriptedSession,
         )
         assert isinstance(self.driver.session, ScriptedSession)
         self.session = self.driver.session
 
-    def dial(self, name: str) -> ScriptedTransport:
+    def dial(self, name: str, options: object) -> ScriptedTransport:
         made = self.prepared.popleft() if self.prepared else ScriptedTransport(self.clock)
         self.transports.append(made)
         return made
@@ -514,8 +512,8 @@ async def test_the_features_announced_by_the_server_are_known(rig: Rig) -> None:
         [AuthOkFrame(client_id="c1", version=1, features=["ref", "ack", "seq"])]
     )
     await rig.clock.settle()
-    assert rig.driver.client_id == "c1"
     assert rig.driver.peer is not None
+    assert rig.driver.peer.client_id == "c1"
     assert (rig.driver.peer.ack, rig.driver.peer.plain) == (True, False)
 
 

@@ -146,7 +146,7 @@ async def test_a_restart_that_the_server_announces_is_one_warning(
 ) -> None:
     ps = pubsub_memory.client()
     await ps.connect()
-    failures = ps._ready()._driver.failures
+    failures = ps._ready().driver.failures
     failures.announced()
     pubsub_memory.cut(1001, "going away")
     await pubsub_memory.clock.advance_until(lambda: ps.state == "connected", 60)

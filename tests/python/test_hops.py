@@ -38,7 +38,6 @@ SOMETIMES = (
 
 WAITS = {
     "Subscription._wait_entry",
-    "Subscription.start",
     "Inbox.empty",
     "Inbox.wait",
     "WebsocketsConnection.more",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -57,7 +58,18 @@ async def api(peer: Peer) -> AsyncGenerator[HttpApi]:
     settings: Any = {"retry": RetryOptions(base=0.001, cap=0.001), "history_page": 3}
     options = read_options("ws://127.0.0.1/ws", "t", settings=settings)
     around = Surroundings(peer.clock, peer.random, peer)
-    api = HttpApi(options, around, TokenSource(options, peer.clock))
+
+    def patience(timeout: float) -> float:
+        return timeout
+
+    driver: Any = SimpleNamespace(
+        options=options,
+        tokens=TokenSource(options, peer.clock),
+        peer=None,
+        patience=patience,
+        refuse_ended=lambda: None,
+    )
+    api = HttpApi(driver, around)
     yield api
     await api.close(0)
 
@@ -84,7 +96,7 @@ def log(first: int, last: int) -> Callable[[httpx.Request], httpx.Response]:
 
 async def read(api: HttpApi, **arguments: Any) -> list[int]:
     given: dict[str, Any] = {
-        "since": None, "before": None, "after": None, "limit": None, "seconds": 5, **arguments,
+        "since": None, "before": None, "after": None, "limit": None, "timeout": 5, **arguments,
     }  # fmt: skip
     return [message.data async for message in api.history("a", **given)]
 
@@ -102,7 +114,7 @@ async def test_with_a_position_pages_are_read_as_the_iteration_goes_on(
     api: HttpApi, peer: Peer
 ) -> None:
     peer.answer = log(1, 10)
-    pages = api.history("a", since=None, before=None, after=4, limit=None, seconds=5)
+    pages = api.history("a", since=None, before=None, after=4, limit=None, timeout=5)
     assert (await anext(pages)).data == 5
     assert len(peer.requests) == 1
     assert [message.data async for message in pages] == [6, 7, 8, 9, 10]
@@ -190,7 +202,7 @@ async def test_a_lost_answer_is_unknown_where_the_peer_publishes_no_id_once(
         raise httpx.ReadError("cut")
 
     peer.answer = answer
-    api.learn(ServerPeer(client_id="c"))
+    api._driver.peer = ServerPeer(client_id="c")
     (result,) = (
         await api.publish([prepare("a", {"data": 1}, 100)], 5, batch=False, certain=True) or []
     )
@@ -221,7 +233,7 @@ async def test_a_batch_that_ran_out_of_time_is_unknown_for_each_of_its_messages(
 
 async def test_requests_after_the_close_open_no_connection(api: HttpApi, peer: Peer) -> None:
     peer.answer = log(1, 10)
-    pages = api.history("a", since=None, before=None, after=0, limit=None, seconds=5)
+    pages = api.history("a", since=None, before=None, after=0, limit=None, timeout=5)
     await anext(pages)
     await api.close(0)
     with pytest.raises(ClosedError):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from hanzoai.pubsub.runtime.states import StateStream, reason_of
+from hanzoai.pubsub.runtime.failures import reason_of
+from hanzoai.pubsub.runtime.states import StateStream
 from hanzoai.pubsub.values import StateChange
 
 

@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.clock import SystemClock
 from hanzoai.pubsub.runtime.surroundings import surroundings
-from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.settings.options import read_options
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 from hanzoai.pubsub.transports.memory import MemoryTransport
@@ -22,9 +21,8 @@ async def test_an_address_on_the_network_means_real_time_and_real_transports() -
     assert isinstance(around.clock, SystemClock)
     assert around.http_transport() is None
     options = read_options("ws://127.0.0.1/ws", "t")
-    tokens = TokenSource(options, around.clock)
-    assert isinstance(around.dial("websocket", options, tokens), WebSocketTransport)
-    assert isinstance(around.dial("sse", options, tokens), SseTransport)
+    assert isinstance(around.dial("websocket", options), WebSocketTransport)
+    assert isinstance(around.dial("sse", options), SseTransport)
     assert 0 <= around.random() < 1
 
 
@@ -35,6 +33,5 @@ async def test_a_server_of_this_process_brings_its_own(monkeypatch: pytest.Monke
             assert around.clock is server.clock
             assert isinstance(around.clock, VirtualClock)
             options = read_options("ws://127.0.0.1/ws", "t")
-            tokens = TokenSource(options, around.clock)
-            assert isinstance(around.dial("websocket", options, tokens), MemoryTransport)
+            assert isinstance(around.dial("websocket", options), MemoryTransport)
             assert around.http_transport() is not None

@@ -126,7 +126,8 @@ def _outcome(outcome: effects.Outcome) -> dict[str, Json]:
 
 
 def _rejected(error: effects.Rejected) -> dict[str, Json]:
-    return {"code": error.code, **_some(error, "message", "remedy", "topic", "retry_after")}
+    found = {"code": error.code, **_some(error, "message", "remedy", "topic")}
+    return found if error.retry_after_ms is None else found | {"retry_after": error.retry_after_ms}
 
 
 def _some(value: object, *names: str) -> dict[str, Json]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 from hanzoai.pubsub.errors import ClosedError, UsageError
 from hanzoai.pubsub.runtime.surroundings import surroundings
 from hanzoai.pubsub.settings.checks import check_function, check_seconds
+from hanzoai.pubsub.settings.options import read_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
@@ -117,12 +118,13 @@ class PubSubClient:
         check_function("on_state", on_state)
         check_function("on_error", on_error)
         self._around = surroundings(url)
-        self._options = self._around.read_options(
-            url,
+        from_url, from_rest_url = self._around.urls(url, rest_url)
+        self._options = read_options(
+            from_url,
             token,
             get_token=get_token,
             transport=transport,
-            rest_url=rest_url,
+            rest_url=from_rest_url,
             allow_insecure=allow_insecure,
             name=name,
             echo=echo,
@@ -140,7 +142,7 @@ class PubSubClient:
     def state(self) -> StateName:
         """The current state."""
         if self._operations is not None:
-            return self._operations.state
+            return self._operations.driver.state
         return "closed" if self._closed else "initialized"
 
     @property
@@ -150,7 +152,8 @@ class PubSubClient:
         It is the ``client_id`` in presence, on WebSockets and on event streams.
         A client that reconnects keeps its id, unless the server has lost its data.
         """
-        return None if self._operations is None else self._operations.client_id
+        peer = None if self._operations is None else self._operations.driver.peer
+        return None if peer is None else peer.client_id
 
     @property
     def limits(self) -> Limits | None:
@@ -159,7 +162,8 @@ class PubSubClient:
         Rates, sizes, and the number of messages that the server retains per topic
         (``history_max``).
         """
-        return None if self._operations is None else self._operations.limits
+        peer = None if self._operations is None else self._operations.driver.peer
+        return None if peer is None else peer.limits
 
     @property
     def slowed(self) -> int:
@@ -167,7 +171,7 @@ class PubSubClient:
 
         The first is logged at WARNING.
         """
-        return 0 if self._operations is None else self._operations.slowed
+        return 0 if self._operations is None else self._operations.driver.slowed
 
     @property
     def transport(self) -> Literal["websocket", "sse"] | None:
@@ -175,7 +179,7 @@ class PubSubClient:
 
         ``sse`` means that no WebSocket could be opened; a WARNING in the log has the reason.
         """
-        return None if self._operations is None else self._operations.transport
+        return None if self._operations is None else self._operations.driver.failures.transport
 
     @property
     def url(self) -> str:
@@ -298,9 +302,10 @@ class PubSubClient:
             raise self._ended()
         if self._tracing is not None and callable(on_message):
             on_message = self._tracing.handler(on_message)
-        from hanzoai.pubsub.runtime.subscribing import Request
+        from hanzoai.pubsub.runtime.subscribing import read_feed
+        from hanzoai.pubsub.runtime.subscription import Subscription
 
-        request = Request.read(
+        feed = read_feed(
             topics,
             types=types,
             since=since,
@@ -313,8 +318,9 @@ class PubSubClient:
             state_loader=state_loader,
             queue=queue or self._options.receive_queue,
             now_ms=self._around.clock.wall_ms(),
+            ready=self._ready,
         )
-        subscription = request.subscription(self._ready, warns=self._warns)
+        subscription: Subscription[Any] = Subscription(feed, warns=self._warns)
         if _loop_is_running():
             subscription.start()
         return subscription
@@ -368,7 +374,11 @@ class PubSubClient:
             ClosedError: The client is closed.
         """
         operations = self._operations
-        if operations is None or self._closed or asyncio.get_running_loop() is not operations.loop:
+        if (
+            operations is None
+            or self._closed
+            or asyncio.get_running_loop() is not operations.driver.loop
+        ):
             operations = self._ready()
         publish = operations.publisher.publish
         if self._tracing is None:
@@ -480,7 +490,7 @@ class PubSubClient:
             type=type,
             id=id,
             reply_to=reply_to,
-            patience=ready.patience(timeout),
+            patience=ready.driver.patience(timeout),
         )
 
     def respond(
@@ -549,7 +559,7 @@ class PubSubClient:
             PermissionDenied: The access rules do not allow it.
             ConnectionFailed: The HTTP API could not be reached.
         """
-        return self._ready().history(
+        return self._ready().http.history(
             topic, since=since, before=before, after=after, limit=limit, timeout=timeout
         )
 
@@ -562,7 +572,7 @@ class PubSubClient:
             topic: A topic without wildcards.
             timeout: Seconds or a timedelta; default: ``operation_timeout``.
         """
-        return await self._ready().presence(topic, timeout=timeout)
+        return await self._ready().http.presence(topic, timeout=timeout)
 
     async def occupancy(self, topic: str, *, timeout: Duration | None = None) -> Occupancy:
         """Return the number of members and of users of one topic, without the list of members.
@@ -573,7 +583,7 @@ class PubSubClient:
             topic: A topic without wildcards.
             timeout: Seconds or a timedelta; default ``operation_timeout``.
         """
-        return await self._ready().occupancy(topic, timeout=timeout)
+        return await self._ready().http.occupancy(topic, timeout=timeout)
 
     async def update_presence(
         self, topic: str | None, data: Mapping[str, Any], *, timeout: Duration | None = None
@@ -586,7 +596,7 @@ class PubSubClient:
                 merged into ``metadata``; None deletes a key.
             timeout: Seconds or a timedelta to wait for an answer; default: ``operation_timeout``.
         """
-        await self._ready().update_presence(topic, data, timeout=timeout)
+        await self._ready().publisher.update_presence(topic, data, timeout=timeout)
 
     async def topics(
         self,
@@ -602,7 +612,7 @@ class PubSubClient:
             limit: Maximum number of topics.
             timeout: Seconds or a timedelta; default: ``operation_timeout``.
         """
-        return await self._ready().topics(prefix, limit=limit, timeout=timeout)
+        return await self._ready().http.topics(prefix, limit=limit, timeout=timeout)
 
     async def positions(
         self,
@@ -634,7 +644,9 @@ class PubSubClient:
             NotFound: The server supports plain HIP-56 only.
             ConnectionFailed: The HTTP API could not be reached.
         """
-        return await self._ready().positions(topics, after=after, at=at, wait=wait, timeout=timeout)
+        return await self._ready().http.positions(
+            topics, after=after, at=at, wait=wait, timeout=timeout
+        )
 
     @overload
     def topic(self, name: str) -> TopicHandle: ...
@@ -737,11 +749,11 @@ class PubSubClient:
         self._ready().report(error, topic)
 
     def _ended(self) -> PubSubError:
-        failed = None if self._operations is None else self._operations.error
+        failed = None if self._operations is None else self._operations.driver.error
         return failed or ClosedError()
 
     def _check_loop(self, operations: Operations) -> None:
-        if asyncio.get_running_loop() is not operations.loop:
+        if asyncio.get_running_loop() is not operations.driver.loop:
             raise UsageError(
                 "This client runs in another event loop.",
                 code="wrong_loop",

@@ -23,15 +23,17 @@ from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure
 from hanzoai.pubsub.runtime.keeper import TaskKeeper
 from hanzoai.pubsub.runtime.reader import Reader
+from hanzoai.pubsub.runtime.rejected import rejected
 from hanzoai.pubsub.runtime.watch import Watch
 from hanzoai.pubsub.session.cursor import BY_SEQ
+from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping
 
-    from hanzoai.pubsub.clock import Clock, TimerHandle
+    from hanzoai.pubsub.clock import TimerHandle
     from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
     from hanzoai.pubsub.generated.wire import (
         AuthFrame,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
         ServerFrame,
     )
     from hanzoai.pubsub.runtime.inbox import Inbox
+    from hanzoai.pubsub.runtime.surroundings import Surroundings
     from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.session.events import Publish, Subscribe, TimerName
     from hanzoai.pubsub.session.peer import Peer
@@ -52,9 +55,8 @@ if TYPE_CHECKING:
         StateChanged,
         TransportName,
     )
-    from hanzoai.pubsub.session.session import Session
     from hanzoai.pubsub.settings.options import ClientOptions
-    from hanzoai.pubsub.transports import Transport
+    from hanzoai.pubsub.settings.session import SessionOptions
     from hanzoai.pubsub.values import Duration
 
 logger = logging.getLogger("hanzoai.pubsub")
@@ -69,32 +71,28 @@ class Driver:
     """Runs one session in one event loop.
 
     Args:
-        make_session: Creates the session, with the driver as its ports.
         options: Options of the client.
-        clock: All timers and both readings of time.
+        around: Clock, randomness, transports.
         tokens: Gets tokens from the program.
-        dial: Creates a transport that is not open yet.
-        opened: Addresses of WebSockets that have worked in this process.
         on_state: Called with each change of the public state.
         on_error: Called with errors that no call can raise, and the topic.
-        on_welcome: Called with the peer's features on each `auth.ok`.
-        on_joined: Called with the inbox of a subscription that the server has answered.
+        make_session: Creates the session, with the driver as its ports.
+
+    Attributes:
+        max_payload: Maximum bytes of a payload that the server accepts.
     """
 
     def __init__(
         self,
-        make_session: Callable[[Ports], Session],
         options: ClientOptions,
-        clock: Clock,
+        around: Surroundings,
         tokens: TokenSource,
         *,
-        dial: Callable[[TransportName], Transport],
-        opened: set[str],
         on_state: Callable[[StateChange], None],
         on_error: Callable[[Exception, str | None], None],
-        on_welcome: Callable[[Peer], None],
-        on_joined: Callable[[Inbox], None],
+        make_session: Callable[[SessionOptions, Ports, Callable[[], float]], Session] = Session,
     ) -> None:
+        clock = around.clock
         self.options = options
         self.clock = clock
         self.tokens = tokens
@@ -104,11 +102,10 @@ class Driver:
         self.is_finished = False
         self.error: PubSubError | None = None
         self.peer: Peer | None = None
-        self._opened = opened
+        self.max_payload = options.max_payload
+        self._opened = around.opened
         self._on_state = on_state
         self._on_error = on_error
-        self._on_welcome = on_welcome
-        self._on_joined = on_joined
         self.busy = False
         self.waiting: deque[Callable[[], None]] = deque()
         self._timers: dict[str, TimerHandle] = {}
@@ -121,7 +118,9 @@ class Driver:
         self._settles: dict[int, asyncio.Future[Outcome]] = {}
         self._keeper = TaskKeeper(clock)
         self.spawn = self._keeper.spawn
-        reader = self._reader = Reader(self, dial, self._keeper, clock)
+        reader = self._reader = Reader(
+            self, lambda name: around.dial(name, options), self._keeper, clock
+        )
         self._waiters: set[asyncio.Future[None]] = set()
         deliveries = self._deliveries = Deliveries(reader.give_way, echo=options.echo)
         self.remember_own = deliveries.remember_own
@@ -135,7 +134,7 @@ class Driver:
         self.deliver_replay = deliveries.deliver_replay
         self.gap = deliveries.gap
         self.presence_changed = deliveries.presence_changed
-        session = self.session = make_session(self)
+        session = self.session = make_session(options.session(), self, around.random)
         self.messages = session.messages
         self.published: Callable[[PublishedFrame], None] = session.published
         self.backpressure = Backpressure(session.publishes.has_room, clock)
@@ -192,11 +191,6 @@ class Driver:
                 self.busy = False
 
     # ------------------------------------------------------------ operations
-
-    @property
-    def client_id(self) -> str | None:
-        """The id that the server assigned; None before the first connection."""
-        return None if self.peer is None else self.peer.client_id
 
     @property
     def slowed(self) -> int:
@@ -360,11 +354,11 @@ class Driver:
     def welcomed(self, peer: Peer, /) -> None:
         """See ``Ports``."""
         self.peer = peer
+        self.max_payload = peer.limits.max_payload or self.options.max_payload
         if peer.incremental:
             self._opened.add(self.options.socket_url)
         if peer.token_left is not None:
             self.tokens.learn(peer.token_left)
-        self._on_welcome(peer)
 
     def probe(self) -> None:
         """See ``Ports``."""
@@ -457,8 +451,22 @@ class Driver:
         """See ``Ports``."""
         inbox = self._deliveries.join(sub, topics, denied)
         if inbox is not None:
-            self._on_joined(inbox)
+            self._warn_history(inbox)
             self._notify()
+
+    def _warn_history(self, inbox: Inbox) -> None:
+        """Warn, once per subscription, if `history` exceeds what the server retains."""
+        asked, inbox.history = inbox.history or 0, None
+        kept = self.limits.history_max
+        if kept is not None and asked > kept:
+            logger.warning(
+                "subscribe() to %s asks for `history` of %s messages, and the server retains %s "
+                "messages of a topic, unless its settings say otherwise for this topic "
+                "(`ps.limits.history_max`).",
+                inbox.topics[0],
+                f"{asked:,}",
+                f"{kept:,}",
+            )
 
     def settle(self, ref: int, outcome: Outcome, /) -> None:
         """See ``Ports``."""
@@ -500,9 +508,7 @@ class Driver:
         """See ``Ports``."""
         self.is_finished = True
         if error is not None:
-            self.error = from_code(
-                error.code, error.message, remedy=error.remedy, topic=error.topic
-            )
+            self.error = rejected(error)
         for name in list(self._timers):
             self.cancel_timer(name)
         self._watch.stop()

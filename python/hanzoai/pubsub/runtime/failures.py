@@ -12,8 +12,8 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.errors import PubSubError
-from hanzoai.pubsub.runtime.states import reason_of
+from hanzoai.pubsub.errors import ConnectionFailed, PubSubError, from_code
+from hanzoai.pubsub.generated.errors import CODES
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
@@ -102,6 +102,19 @@ class Failures:
         """The reason why there is no connection, in words."""
         return reason_of(self.last, state)
 
+    def not_connected(
+        self, state: StateName, seconds: float, *, code: str | None = None, topic: str | None = None
+    ) -> PubSubError:
+        """The error of a call that waited for a connection; `code` instead of the usual one."""
+        message = f"Not connected within {seconds:g} s: {self.why(state)}"
+        last = None if self.last is None else self.last.code
+        if self.cause is not None and isinstance(last, str):
+            remedy = self.remedy(None)
+            return from_code(last, message, topic=topic, remedy=remedy, cause=self.cause)
+        known = CODES.get(str(last)) if code is None and last != "timeout" else None
+        remedy = None if known is None else known.remedy
+        return ConnectionFailed(message, code=code, topic=topic, remedy=remedy)
+
     def standing(self, state: StateName) -> str:
         """The state, the duration of the outage, and the last failure, in words."""
         apart = "" if self._connected else f", no connection for {self._seconds_apart():.1f} s"
@@ -141,6 +154,16 @@ class Failures:
         self._told_fallback = fallen_back
 
 
+def reason_of(failure: StateChange | None, state: StateName) -> str:
+    """The reason why a client is not connected, in words."""
+    if failure is None:
+        return f"no attempt has failed yet; the state is {state}."
+    cause = failure.reason.rstrip(".") or f"the state is {failure.to}"
+    if failure.code is None or failure.code == 1006:
+        return f"{cause}."
+    return f"{cause} ({failure.code})."
+
+
 def describe_failure(error: Exception) -> str:
     """The text about an exception of ``get_token``.
 
@@ -151,6 +174,3 @@ def describe_failure(error: Exception) -> str:
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {PurePath(frames[-1].filename).name}, line {frames[-1].lineno}" if frames else ""
     return f"get_token raised {type(error).__name__}{place}"
-
-
-__all__ = ["Failures", "describe_failure"]

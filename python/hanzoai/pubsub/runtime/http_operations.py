@@ -5,17 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.errors import (
-    ClosedError,
-    NotFound,
-    OperationTimeout,
-    PermissionDenied,
-    PubSubError,
-    from_code,
-)
+from hanzoai.pubsub.errors import ClosedError, NotFound, PermissionDenied, PubSubError
 from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.http import calls as rest_calls
+from hanzoai.pubsub.runtime.rejected import rejected
 from hanzoai.pubsub.runtime.times import unix_ms
+from hanzoai.pubsub.runtime.topic_arguments import one_topic, pattern_list, position_map
+from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import Published, occupancy_of
 
 if TYPE_CHECKING:
@@ -23,40 +19,35 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.generated.wire import PresenceMember
     from hanzoai.pubsub.http.rest import Rest
+    from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.publishing import Prepared
     from hanzoai.pubsub.runtime.surroundings import Surroundings
-    from hanzoai.pubsub.runtime.tokens import TokenSource
-    from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import (
+        Duration,
         Message,
         Occupancy,
         PositionList,
         Since,
         TopicInfo,
+        Topics,
     )
 
 _ASK_AGAIN: Final = 60.0
 """Seconds after which a missing HTTP API is tried again."""
 
+_WAIT_MAX: Final = 30.0
+"""Maximum seconds that a request can ask the server to wait."""
+
 
 class HttpApi:
-    """The HTTP side of a client.
+    """The HTTP side of a client."""
 
-    Args:
-        options: Addresses and bounds.
-        around: Clock, randomness, transport of requests.
-        tokens: Shared with the socket.
-    """
-
-    def __init__(self, options: ClientOptions, around: Surroundings, tokens: TokenSource) -> None:
-        self._options = options
-        self._clock = around.clock
-        self._transport = around.http_transport()
+    def __init__(self, driver: Driver, around: Surroundings) -> None:
+        self._driver = driver
         self._around = around
-        self._tokens = tokens
+        self._clock = around.clock
+        self._page = driver.options.history_page
         self._made: Rest | None = None
-        self._features: frozenset[str] | None = None
         self._closed = False
         self._found: bool | None = None
         self._ask_again_at = 0.0
@@ -71,30 +62,25 @@ class HttpApi:
         """
         if self._closed:
             raise ClosedError
+        driver = self._driver
         if self._made is None:
             # httpx takes a third of this package's import time, and many programs never use HTTP.
             from hanzoai.pubsub.http.rest import Rest
 
             self._made = Rest(
-                self._options,
-                self._tokens,
+                driver.options,
+                driver.tokens,
                 self._clock,
                 random=self._around.random,
-                transport=self._transport,
+                transport=self._around.http_transport(),
             )
-            self._made.features = self._features
+        self._made.features = None if driver.peer is None else driver.peer.features
         return self._made
 
     @property
     def missing(self) -> bool:
         """Whether there was no HTTP API at its address recently."""
         return self._found is False and self._clock.now() < self._ask_again_at
-
-    def learn(self, peer: Peer) -> None:
-        """Record the features of the server."""
-        self._features = peer.features
-        if self._made is not None:
-            self._made.features = self._features
 
     async def close(self, patience: float) -> None:
         """Cancel running calls; publishes get this many seconds to finish."""
@@ -142,36 +128,50 @@ class HttpApi:
             self._ask_again_at = self._clock.now() + _ASK_AGAIN
         return self._found
 
-    async def presence(self, topic: str, seconds: float) -> list[PresenceMember]:
-        """The members of a topic."""
-        return await self.rest.presence(topic, timeout=seconds)
+    async def presence(self, topic: str, *, timeout: Duration | None) -> list[PresenceMember]:
+        """See ``PubSubClient.presence``."""
+        self._driver.refuse_ended()
+        return await self.rest.presence(one_topic(topic), timeout=self._driver.patience(timeout))
 
-    async def occupancy(self, topic: str, seconds: float) -> Occupancy:
-        """The number of members of one topic, counted here if the server does not count them."""
+    async def occupancy(self, topic: str, *, timeout: Duration | None) -> Occupancy:
+        """See ``PubSubClient.occupancy``; counted here if the server does not count members."""
+        self._driver.refuse_ended()
+        call = rest_calls.occupancy(one_topic(topic))
         try:
-            return await self.rest.perform(rest_calls.occupancy(topic), timeout=seconds)
+            return await self.rest.perform(call, timeout=self._driver.patience(timeout))
         except NotFound:
-            return occupancy_of(await self.presence(topic, seconds))
+            return occupancy_of(await self.presence(topic, timeout=timeout))
 
     async def topics(
-        self, prefix: str | None, limit: int | None, seconds: float
+        self, prefix: str | None, *, limit: int | None, timeout: Duration | None
     ) -> list[TopicInfo]:
-        """Active topics."""
-        return (await self.rest.topics(prefix=prefix, limit=limit, timeout=seconds)).topics
+        """See ``PubSubClient.topics``."""
+        self._driver.refuse_ended()
+        seconds = self._driver.patience(timeout)
+        try:
+            return (await self.rest.topics(prefix=prefix, limit=limit, timeout=seconds)).topics
+        except PermissionDenied as error:
+            error.remedy = "Listing topics requires the token of an administrator."
+            raise
 
     async def positions(
         self,
-        topics: Sequence[str],
+        topics: Topics,
         *,
         after: Mapping[str, int] | None,
         at: Since | None,
-        wait: float,
-        seconds: float,
+        wait: Duration,
+        timeout: Duration | None,
     ) -> PositionList:
-        """The positions of topics."""
+        """See ``PubSubClient.positions``."""
+        self._driver.refuse_ended()
+        names = pattern_list(topics)
+        known = None if after is None else position_map(after)
+        wait_ms = round(check_seconds("wait", wait, 0.0, _WAIT_MAX) * 1000)
+        seconds = self._driver.patience(timeout)
         moment = None if at is None else unix_ms(at, self._clock.wall_ms())
         return await self.rest.positions(
-            topics, after=after, at=moment, wait_ms=round(wait * 1000), timeout=seconds
+            names, after=known, at=moment, wait_ms=wait_ms, timeout=seconds
         )
 
     def history(
@@ -182,9 +182,12 @@ class HttpApi:
         before: str | None,
         after: int | None,
         limit: int | None,
-        seconds: float,
+        timeout: Duration | None,
     ) -> AsyncIterator[Message]:
-        """Retained messages of a topic, oldest first."""
+        """See ``PubSubClient.history``."""
+        self._driver.refuse_ended()
+        one_topic(topic)
+        seconds = self._driver.patience(timeout)
         start = None if since is None else unix_ms(since, self._clock.wall_ms())
         if after is not None:
             return self._forward(topic, start, before, after, limit, seconds)
@@ -202,11 +205,7 @@ class HttpApi:
         """Messages after a position; each page is yielded before the next is requested."""
         left = limit
         while left is None or left > 0:
-            size = (
-                self._options.history_page
-                if left is None
-                else min(left, self._options.history_page)
-            )
+            size = self._page if left is None else min(left, self._page)
             page = await self.rest.history(
                 topic, since=since, before=before, after=after, limit=size, timeout=seconds
             )
@@ -235,11 +234,7 @@ class HttpApi:
         pages: list[list[Message]] = []
         left = limit
         while left is None or left > 0:
-            size = (
-                self._options.history_page
-                if left is None
-                else min(left, self._options.history_page)
-            )
+            size = self._page if left is None else min(left, self._page)
             try:
                 page = await self.rest.history(
                     topic, since=since, before=before, limit=size, timeout=seconds
@@ -265,17 +260,7 @@ def published(result: PublishResult, item: Prepared) -> Published | PubSubError:
     error = result.error
     if error is None:
         return Published(result.id or item.id, result.timestamp, result.seq, bool(result.duplicate))
-    failed = from_code(
-        error.code,
-        error.message,
-        remedy=error.remedy,
-        topic=error.topic or item.publication.topic,
-        field=error.field,
-        retry_after=None if error.retry_after_ms is None else error.retry_after_ms / 1000,
-    )
-    if isinstance(failed, OperationTimeout):
-        failed.id = item.id
-    return failed
+    return rejected(error, item.publication.topic, item.id)
 
 
 def failure(error: PubSubError, item: Prepared) -> PubSubError:

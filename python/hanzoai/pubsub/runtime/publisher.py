@@ -6,10 +6,11 @@ Publishes go over the connection, where they are pipelined and queued, or in an 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final, get_args
+from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
-from hanzoai.pubsub.errors import OperationTimeout, PubSubError, from_code
+from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
 from hanzoai.pubsub.runtime.deadlines import EXPIRED
 from hanzoai.pubsub.runtime.http_operations import failure, published
 from hanzoai.pubsub.runtime.publishing import (
@@ -19,86 +20,61 @@ from hanzoai.pubsub.runtime.publishing import (
     prepare,
     split_item,
 )
+from hanzoai.pubsub.runtime.rejected import rejected
 from hanzoai.pubsub.session.events import Publish
 from hanzoai.pubsub.session.peer import burst_of
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.settings.checks import check_choice
+from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.values import Published, Via
+from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Iterable, Mapping, Sequence
-    from typing import Any, Protocol
+    from collections.abc import Callable, Iterable, Sequence
 
-    from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import Publication
     from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.http_operations import HttpApi
     from hanzoai.pubsub.session.events import SendPolicy
     from hanzoai.pubsub.session.ports import Outcome
-    from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import (
         Duration,
         Outgoing,
         Ttl,
     )
 
-if TYPE_CHECKING:
-
-    class UpdatePresence(Protocol):
-        """See ``PubSubClient.update_presence``."""
-
-        def __call__(
-            self, topic: str | None, data: Mapping[str, Any], *, timeout: Duration | None
-        ) -> Awaitable[None]:
-            """Return when the server has answered."""
-            ...
-
-
 _CHUNK_BYTES: Final = 1 << 20
 """Maximum bytes of payload per frame of a batch."""
 
 
 class Publisher:
-    """Publishes for one client.
+    """Publishes messages and the presence of one client.
 
     Args:
         driver: Driver of the connection.
         http: HTTP operations.
-        options: Options of the client.
-        clock: Clock of timeouts.
-        update_presence: Changes the presence of this client on a topic.
+        report: Receives errors that no call can raise, and the topic.
     """
 
     def __init__(
-        self,
-        driver: Driver,
-        http: HttpApi,
-        options: ClientOptions,
-        clock: Clock,
-        update_presence: UpdatePresence,
+        self, driver: Driver, http: HttpApi, report: Callable[[Exception, str | None], None]
     ) -> None:
         self._driver = driver
         self._http = http
-        self._options = options
-        self._clock = clock
-        self._update_presence = update_presence
+        self._report = report
+        self._options = driver.options
+        self._clock = driver.clock
         self._backpressure = driver.backpressure
         self._deadlines = driver.deadlines
-        policy = options.send_queue.policy
+        policy = self._options.send_queue.policy
         self._blocks = policy == "block"
         self._policy: SendPolicy = "error" if policy == "block" else policy
-
-    @property
-    def max_payload(self) -> int:
-        """Maximum bytes of a payload that the server accepts."""
-        peer = self._driver.peer
-        return (peer and peer.limits.max_payload) or self._options.max_payload
 
     def prepare(
         self, topic: str | None, message: Outgoing, ttl: Ttl | None = None, id: str | None = None
     ) -> Prepared:
         """Check one message."""
-        return prepare(topic, message, self.max_payload, ttl=ttl, id=id)
+        return prepare(topic, message, self._driver.max_payload, ttl=ttl, id=id)
 
     def prepare_items(self, items: Iterable[object]) -> list[Prepared]:
         """Check the items of ``publish_many``; an error names the item."""
@@ -127,10 +103,9 @@ class Publisher:
             check_choice("via", via, get_args(Via))
         driver = self._driver
         peer = driver.peer
-        limit = (peer and peer.limits.max_payload) or self._options.max_payload
-        one = prepare(topic, message, limit, ttl=ttl, id=id)
+        one = prepare(topic, message, driver.max_payload, ttl=ttl, id=id)
         if one.publication.type == PRESENCE_UPDATE and via != "rest":
-            await self._update_presence(topic, one.publication.data, timeout=timeout)
+            await self.update_presence(topic, one.publication.data, timeout=timeout)
             return Published(one.id)
         seconds = self._options.operation_timeout if timeout is None else driver.patience(timeout)
         if via == "rest" or (via == "auto" and peer is not None and not peer.ack):
@@ -295,14 +270,70 @@ class Publisher:
                 outcome_unknown=False,
                 id=id,
             )
-        return from_code(
-            outcome.code,
-            outcome.message,
-            remedy=outcome.remedy,
-            topic=outcome.topic or topic,
-            field=outcome.field,
-            retry_after=None if outcome.retry_after is None else outcome.retry_after / 1000,
-        )
+        return rejected(outcome, topic, id)
+
+    # ------------------------------------------------------------ presence
+
+    async def update_presence(
+        self, topic: str | None, data: Mapping[str, Any], *, timeout: Duration | None
+    ) -> None:
+        """Change how this client appears; see ``PubSubClient.update_presence``."""
+        driver = self._driver
+        if topic is not None:
+            validate_topic(topic)
+        # Callers without a type checker may pass any value.
+        if not isinstance(cast("object", data), Mapping):
+            raise InvalidPayload(
+                "The presence update is not an object.",
+                remedy="Pass `status` and other keys with their values.",
+                field="data",
+                topic=topic,
+            )
+        check_data(data, driver.max_payload, topic=topic)
+        driver.refuse_ended()
+        driver.connect()
+        seconds = driver.patience(timeout)
+        settled = driver.update_presence(topic, dict(data))
+
+        def give_up() -> None:
+            settled.cancel()
+
+        timer = self._clock.call_later(seconds, give_up)
+        try:
+            outcome = await settled
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) is not None and task.cancelling():
+                raise
+            if driver.state != "connected":
+                raise driver.failures.not_connected(
+                    driver.state, seconds, code="not_connected", topic=topic
+                ) from None
+            raise OperationTimeout(
+                f"The server did not answer the update of presence within {seconds:g} s. "
+                f"{driver.failures.standing(driver.state)}",
+                topic=topic,
+                remedy=(
+                    "No action is needed: the client sends the update again until it is answered."
+                ),
+                outcome_unknown=True,
+            ) from None
+        finally:
+            timer.cancel()
+        if isinstance(outcome, Rejected):
+            raise rejected(outcome, topic)
+
+    def appear(self, topic: str, data: Mapping[str, Any]) -> None:
+        """Set the presence of this client, now or with the next connection; report a rejection."""
+
+        def report(settled: asyncio.Future[Outcome]) -> None:
+            if settled.cancelled() or not isinstance(outcome := settled.result(), Rejected):
+                return
+            if outcome.code != "closed":
+                self._report(rejected(outcome, topic), topic)
+
+        self._driver.update_presence(topic, dict(data)).add_done_callback(report)
+
+    # ------------------------------------------------------------ inside
 
     def _standing(self) -> str:
         """The reason why publishes are not sent, in words."""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hanzoai.pubsub.values import StateChange, StateName
+    from hanzoai.pubsub.values import StateChange
 
 _KEPT: Final = 256
 
@@ -62,18 +62,3 @@ class StateStream:
         for waiter in self._waiters:
             if not waiter.done():
                 waiter.set_result(None)
-
-
-def reason_of(failure: StateChange | None, state: StateName) -> str:
-    """The reason why a client is not connected, in words.
-
-    Args:
-        failure: Failure of the last connection or attempt.
-        state: The current state.
-    """
-    if failure is None:
-        return f"no attempt has failed yet; the state is {state}."
-    cause = failure.reason.rstrip(".") or f"the state is {failure.to}"
-    if failure.code is None or failure.code == 1006:
-        return f"{cause}."
-    return f"{cause} ({failure.code})."

@@ -1,18 +1,16 @@
-"""Validates the arguments of `subscribe` and creates the subscription."""
+"""Validates the arguments of `subscribe`, and connects a subscription to its client."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanzoai.pubsub.errors import InvalidOption, OperationTimeout, PubSubError
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.runtime.handlers import Handlers
 from hanzoai.pubsub.runtime.inbox import Inbox
-from hanzoai.pubsub.runtime.subscription import Subscription
 from hanzoai.pubsub.runtime.times import unix_ms
 from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
 from hanzoai.pubsub.session.events import Subscribe
@@ -33,131 +31,85 @@ _TYPE_MAX: Final = 128
 _numbers: Final = itertools.count(1)
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """The validated arguments.
+class Feed:
+    """The inboxes, handlers and request of one subscription.
 
-    Attributes:
-        event: The request to the session.
-        own_presence: Presence of this client on topics without wildcards; None leaves it unchanged.
+    Tasks and the driver reference it, but not the subscription, which is thus collected when the
+    program drops it.
+
+    Args:
+        request: The request to the session.
         queue: Bounds of the messages that wait for the program.
         types: Types of the messages to deliver; None for all.
+        own_presence: Presence of this client on topics without wildcards; None leaves it unchanged.
         on_message: Handler of messages.
         on_presence: Handler of presence changes.
         on_gap: Handler of gaps, or ``"raise"``.
         state_loader: Loads the state again after a gap.
+        ready: The operations of the client, in the running loop.
+
+    Attributes:
+        begun: Whether the subscription was sent.
     """
 
-    event: Subscribe
-    own_presence: dict[str, Any] | None
-    queue: ReceiveQueue
-    types: frozenset[str] | None
-    on_message: Handler[Message] | None
-    on_presence: Handler[PresenceChange] | None
-    on_gap: GapHandler | None
-    state_loader: StateLoader | None
-
-    @classmethod
-    def read(
-        cls,
-        topics: Topics,
-        *,
-        types: Types | None,
-        since: Since | None,
-        history: int | None,
-        after: Mapping[str, int] | None,
+    def __init__(
+        self,
+        request: Subscribe,
+        queue: ReceiveQueue,
+        types: frozenset[str] | None,
+        own_presence: dict[str, Any] | None,
         on_message: Handler[Message] | None,
         on_presence: Handler[PresenceChange] | None,
         on_gap: GapHandler | None,
-        presence: bool | Mapping[str, Any] | None,
         state_loader: StateLoader | None,
-        queue: ReceiveQueue,
-        now_ms: int,
-    ) -> Request:
-        """Check the arguments of ``subscribe``.
-
-        Raises:
-            InvalidTopic: A pattern is not valid.
-            InvalidOption: Another argument is not valid.
-        """
-        for name, handler in (
-            ("on_message", on_message),
-            ("on_presence", on_presence),
-        ):
-            check_function(name, handler)
-        _check_on_gap(on_gap, iterated=on_message is None)
-        check_function("state_loader", state_loader, arguments=2)
-        if history is not None:
-            check_whole("history", history, low=0, high=_HISTORY_MAX, unit="a number of messages")
-        check_instance("queue", queue, ReceiveQueue)
-        return cls(
-            Subscribe(
-                next(_numbers),
-                pattern_list(topics),
-                since=None if since is None else unix_ms(since, now_ms),
-                history=history,
-                after=position_map(after),
-                presence=on_presence is not None if presence is None else presence is not False,
-            ),
-            None if presence is None or isinstance(presence, bool) else _own(presence, topics),
-            queue,
-            None if types is None else _type_set(types),
-            on_message,
-            on_presence,
-            on_gap,
-            state_loader,
-        )
-
-    def subscription(self, ready: Callable[[], Operations], *, warns: bool) -> Subscription:
-        """Create the subscription; it takes effect when it is started, in the loop running then."""
-        place = _Place(self, ready)
-        return Subscription(
-            place.inbox,
-            place.handlers,
-            begin=place.begin,
-            leave=place.leave,
-            joined=place.joined,
-            outage=place.outage,
-            warns=warns,
-        )
-
-
-class _Place:
-    """Connects a subscription to the operations of its client, once they exist.
-
-    The subscription references it, and through it the client; it does not reference the
-    subscription.
-    """
-
-    def __init__(self, request: Request, ready: Callable[[], Operations]) -> None:
-        self._event = request.event
-        self._own_presence = request.own_presence
+        ready: Callable[[], Operations],
+    ) -> None:
+        self._request = request
+        self._own_presence = own_presence
         self._ready = ready
         self._operations: Operations | None = None
-        self.inbox = Inbox(request.event.topics, request.queue, self.leave)
-        self.inbox.positions.update(request.event.after)
-        self.inbox.history = request.event.history
-        self.inbox.types = request.types
-        self.handlers = Handlers(
-            request.on_message,
-            request.on_presence,
-            request.on_gap,
-            request.state_loader,
-            self._report,
-        )
-        apart = request.on_presence is not None and request.on_message is None
+        self.begun = False
+        inbox = self.inbox = Inbox(request.topics, queue, self.leave)
+        inbox.positions.update(request.after)
+        inbox.history = request.history
+        inbox.types = types
+        self.handlers = Handlers(on_message, on_presence, on_gap, state_loader, self._report)
         # An iteration does not call `on_presence`.
-        self._presence = (
-            Inbox(request.event.topics, request.queue, _nothing) if apart else self.inbox
-        )
+        apart = on_presence is not None and on_message is None
+        self._presence = Inbox(request.topics, queue, _nothing) if apart else inbox
+
+    def outage(self) -> str | None:
+        """Since when there has been no connection, and why; None with a connection."""
+        if self._operations is None:
+            return None
+        driver = self._operations.driver
+        return driver.failures.outage(driver.state)
 
     def begin(self) -> None:
-        operations = self._operations = self._ready()
-        operations.add(self._event, self.inbox, self._presence)
+        """Send the subscription, once, from the running loop."""
+        if self.begun:
+            return
+        operations = self._ready()
+        driver = operations.driver
+        driver.refuse_ended()
+        self._operations = operations
+        self.begun = True
+        driver.subscribe(self._request, self.inbox, self._presence)
         if self._own_presence is not None:
-            operations.spawn(self._appear(operations, self._own_presence), "own presence")
+            driver.spawn(self._appear(operations, self._own_presence), "own presence")
         if self.handlers.on_message is not None or self._presence is not self.inbox:
-            operations.spawn(self._run_handlers(operations), "handlers")
+            driver.spawn(self._run_handlers(operations), "handlers")
+
+    def leave(self) -> None:
+        """End the subscription; from any thread."""
+        self._presence.finish()
+        if self._operations is not None:
+            self._operations.remove(self._request.sub)
+
+    async def joined(self) -> None:
+        """Wait until the server has answered, or the subscription has ended."""
+        if self._operations is not None:
+            await self._operations.wait_joined(self.inbox)
 
     async def _appear(self, operations: Operations, own: dict[str, Any]) -> None:
         while not self.inbox.joined:
@@ -168,30 +120,67 @@ class _Place:
             except PubSubError:
                 return
         for topic in itertools.filterfalse(is_wildcard, self.inbox.granted):
-            operations.appear(topic, own)
+            operations.publisher.appear(topic, own)
 
     async def _run_handlers(self, operations: Operations) -> None:
         await self.handlers.run(self._presence)
         error = self.inbox.error
         if error is not None and not self.inbox.observed:
             self.inbox.observed = True
-            operations.report_end(error, self._event.topics)
-
-    def leave(self) -> None:
-        self._presence.finish()
-        if self._operations is not None:
-            self._operations.remove(self._event.sub)
-
-    async def joined(self) -> None:
-        if self._operations is not None:
-            await self._operations.wait_joined(self.inbox)
-
-    def outage(self) -> str | None:
-        return None if self._operations is None else self._operations.outage
+            operations.report_end(error, self._request.topics)
 
     def _report(self, error: Exception, topic: str | None) -> None:
         if self._operations is not None:
             self._operations.report(error, topic)
+
+
+def read_feed(
+    topics: Topics,
+    *,
+    types: Types | None,
+    since: Since | None,
+    history: int | None,
+    after: Mapping[str, int] | None,
+    on_message: Handler[Message] | None,
+    on_presence: Handler[PresenceChange] | None,
+    on_gap: GapHandler | None,
+    presence: bool | Mapping[str, Any] | None,
+    state_loader: StateLoader | None,
+    queue: ReceiveQueue,
+    now_ms: int,
+    ready: Callable[[], Operations],
+) -> Feed:
+    """Check the arguments of ``subscribe``.
+
+    Raises:
+        InvalidTopic: A pattern is not valid.
+        InvalidOption: Another argument is not valid.
+    """
+    check_function("on_message", on_message)
+    check_function("on_presence", on_presence)
+    _check_on_gap(on_gap, iterated=on_message is None)
+    check_function("state_loader", state_loader, arguments=2)
+    if history is not None:
+        check_whole("history", history, low=0, high=_HISTORY_MAX, unit="a number of messages")
+    check_instance("queue", queue, ReceiveQueue)
+    return Feed(
+        Subscribe(
+            next(_numbers),
+            pattern_list(topics),
+            since=None if since is None else unix_ms(since, now_ms),
+            history=history,
+            after=position_map(after),
+            presence=on_presence is not None if presence is None else presence is not False,
+        ),
+        queue,
+        None if types is None else _type_set(types),
+        None if presence is None or isinstance(presence, bool) else _own(presence, topics),
+        on_message,
+        on_presence,
+        on_gap,
+        state_loader,
+        ready,
+    )
 
 
 def _own(presence: object, topics: Topics) -> dict[str, Any]:

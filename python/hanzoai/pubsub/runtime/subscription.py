@@ -15,8 +15,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.generated.wire import Denial
     from hanzoai.pubsub.payload_models import PayloadModel
-    from hanzoai.pubsub.runtime.handlers import Handlers
-    from hanzoai.pubsub.runtime.inbox import Inbox
+    from hanzoai.pubsub.runtime.subscribing import Feed
     from hanzoai.pubsub.values import Event, SubscriptionStats
 
 T = TypeVar("T")
@@ -40,27 +39,14 @@ class Subscription(Generic[Data]):
     unsubscribes with a ResourceWarning (which Python shows with ``-X dev``).
     """
 
-    def __init__(
-        self,
-        inbox: Inbox,
-        handlers: Handlers,
-        *,
-        begin: Callable[[], None],
-        leave: Callable[[], None],
-        joined: Callable[[], Awaitable[None]],
-        outage: Callable[[], str | None],
-        warns: bool,
-    ) -> None:
-        self._inbox = inbox
-        self._handlers = handlers
-        self._handled = handlers.on_message is not None
-        self._begin = begin
-        self._leave = leave
-        self._joined = joined
-        self.outage = outage
+    def __init__(self, feed: Feed, *, warns: bool) -> None:
+        self._feed = feed
+        self._inbox = feed.inbox
+        self._handlers = feed.handlers
+        self._handled = feed.handlers.on_message is not None
+        self.outage = feed.outage
         """Since when there has been no connection, and why; None with a connection."""
         self._warns = warns
-        self._begun = False
         self._model: PayloadModel[Any] | None = None
 
     @property
@@ -168,7 +154,8 @@ class Subscription(Generic[Data]):
 
     def __del__(self) -> None:
         # Runs in any thread and at any time: `leave` only schedules a call in the loop.
-        if not getattr(self, "_begun", False):
+        feed: Feed | None = getattr(self, "_feed", None)
+        if feed is None or not feed.begun:
             return
         handlers = self._handlers
         if self._inbox.finished or handlers.on_message or handlers.on_presence:
@@ -181,7 +168,7 @@ class Subscription(Generic[Data]):
                 source=self,
             )
         self._inbox.finish()
-        self._leave()
+        feed.leave()
 
     # ------------------------------------------------------------ inside
 
@@ -192,15 +179,13 @@ class Subscription(Generic[Data]):
 
     def start(self) -> None:
         """Send the subscription, once. The client calls this if a loop is running."""
-        if not self._begun:
-            self._begin()
-            self._begun = True
+        self._feed.begin()
 
     def _end(self) -> None:
         self._inbox.finish()
         self._inbox.clear()
-        if self._begun:
-            self._leave()
+        if self._feed.begun:
+            self._feed.leave()
 
     def _begin_reading(self) -> None:
         self._refuse_handled()
@@ -244,15 +229,16 @@ class Subscription(Generic[Data]):
             if inbox.error is not None:
                 raise inbox.error.with_traceback(None)
             raise StopAsyncIteration
-        self.start()
+        if not self._feed.begun:
+            self._feed.begin()
         return inbox.wait() if inbox.empty else None
 
     async def _wait_joined(self) -> Self:
-        self.start()
+        self._feed.begin()
         inbox = self._inbox
         heard, inbox.observed = inbox.observed, True
         try:
-            await self._joined()
+            await self._feed.joined()
         finally:
             inbox.observed = heard or inbox.error is not None
         if inbox.error is not None:

@@ -12,18 +12,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.clock import SystemClock
-from hanzoai.pubsub.settings.options import URL_VARIABLE, read_options
+from hanzoai.pubsub.settings.options import URL_VARIABLE
 from hanzoai.pubsub.transports import MEMORY_SCHEME
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
     import httpx
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.session.ports import TransportName
-    from hanzoai.pubsub.settings.options import ClientOptions, SendQueue, Settings, TransportChoice
+    from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.transports import Transport
     from hanzoai.pubsub.transports.memory import MemoryPeer
 
@@ -50,35 +49,11 @@ class Surroundings:
     peer: MemoryPeer | None = None
     opened: set[str] = field(default_factory=set[str])
 
-    def read_options(
-        self,
-        url: str | None,
-        token: str | None,
-        *,
-        get_token: Callable[..., object] | None,
-        transport: TransportChoice,
-        rest_url: str | None,
-        allow_insecure: bool,
-        name: str | None,
-        echo: bool,
-        send_queue: SendQueue | None,
-        settings: Mapping[str, object] | Settings,
-    ) -> ClientOptions:
-        """Read the options of a client; a server in this process has no address."""
-        return read_options(
-            url if self.peer is None else _STAND_IN,
-            token,
-            get_token=get_token,
-            transport=transport,
-            rest_url=rest_url if self.peer is None else None,
-            allow_insecure=allow_insecure,
-            name=name,
-            echo=echo,
-            send_queue=send_queue,
-            settings=settings,
-        )
+    def urls(self, url: str | None, rest_url: str | None) -> tuple[str | None, str | None]:
+        """The addresses for the options; a server in this process has none."""
+        return (url, rest_url) if self.peer is None else (_STAND_IN, None)
 
-    def dial(self, name: TransportName, options: ClientOptions, tokens: TokenSource) -> Transport:
+    def dial(self, name: TransportName, options: ClientOptions) -> Transport:
         """Create a transport that is not open yet."""
         # Imported when first dialed: a client usually needs only one of them.
         if self.peer is not None:

@@ -49,7 +49,7 @@ class Rejected:
         message: The problem in words.
         remedy: What to do about it, if the server stated it; otherwise see the table.
         topic: The topic that it is about.
-        retry_after: Milliseconds to wait before another try.
+        retry_after_ms: Milliseconds to wait before another try.
         field: The invalid parameter or member of the payload, if the server named it.
     """
 
@@ -57,7 +57,7 @@ class Rejected:
     message: str
     remedy: str | None = None
     topic: str | None = None
-    retry_after: int | None = None
+    retry_after_ms: int | None = None
     field: str | None = None
 
 
