@@ -78,7 +78,6 @@ def a_jump_is_passed_over(patch: Patch) -> None:
 @mutant
 def a_jump_is_a_gap_at_once(patch: Patch) -> None:
     def broken(self: Subscriptions, one: Any, beyond: Sequence[Envelope]) -> None:
-        one.healed[beyond[0].topic] = one.cursor.position(beyond[0].topic)
         one.held = list(beyond)
         self._admit(one, 0, complete=True)
         one.held = []
@@ -152,7 +151,10 @@ def subscriptions_stay_live_over_a_drop(patch: Patch) -> None:
 
 @mutant
 def the_first_mark_is_not_taken(patch: Patch) -> None:
-    patch.setattr(SeqCursor, "_reached", nothing)
+    def broken(self: SeqCursor, replay: Replay, topic: str, pending: dict[str, int]) -> None:
+        del pending[topic]
+
+    patch.setattr(SeqCursor, "_reach", broken)
 
 
 @mutant

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hanzoai.pubsub.dialects import needs_dialect
 from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
 from hanzoai.pubsub.generated.wire import AuthOkFrame
-from hanzoai.pubsub.session.cursor import BY_SEQ
+from hanzoai.pubsub.session.cursor import by_seq
 from hanzoai.pubsub.session.session import Session
 from tests.traces import effects
 from tests.traces.events import Received, call
@@ -158,7 +158,7 @@ class LoggedSession(Session):
         if isinstance(frame, AuthOkFrame):
             if not needs_dialect(frame):
                 self.log.dialect = None
-                self.subscriptions.cursors = BY_SEQ
+                self.subscriptions.cursors = by_seq
             elif self.log.dialect is None:
                 self.log.dialect = PlainDialect(self, self.log.write)
         (self.log.dialect or self).receive(frame, at)

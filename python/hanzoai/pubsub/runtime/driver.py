@@ -25,7 +25,7 @@ from hanzoai.pubsub.runtime.keeper import TaskKeeper
 from hanzoai.pubsub.runtime.reader import Reader
 from hanzoai.pubsub.runtime.rejected import rejected
 from hanzoai.pubsub.runtime.watch import Watch
-from hanzoai.pubsub.session.cursor import BY_SEQ
+from hanzoai.pubsub.session.cursor import by_seq
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
@@ -167,7 +167,7 @@ class Driver:
         """Use the dialect that the server of this connection needs, if any."""
         if not needs_dialect(frame):
             self._use(None)
-            self.session.subscriptions.cursors = BY_SEQ
+            self.session.subscriptions.cursors = by_seq
         elif self._dialect is None:
             from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlia
 from hanzoai.pubsub.generated.defaults import CLIENT
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import Envelope
     from hanzoai.pubsub.session.events import Subscribe
@@ -58,8 +58,9 @@ class Replay:
         limit: Requested maximum per topic; only of a first replay.
         complete: No further part of the answer follows.
         whole: No held message was dropped.
-        healed: Marks from which a request was made because of a jump, by topic; a remaining jump
-            there is a gap.
+        steps: New messages and gaps so far, in order.
+        reported: Topics whose messages or gaps are among the steps.
+        proven: Topics with replayed messages.
     """
 
     history: Sequence[Envelope]
@@ -73,7 +74,9 @@ class Replay:
     limit: int | None = None
     complete: bool = True
     whole: bool = True
-    healed: Mapping[str, int] = field(default_factory=dict[str, int])
+    steps: list[Step] = field(default_factory=list["Step"], init=False)
+    reported: set[str] = field(default_factory=set[str], init=False)
+    proven: set[str] = field(default_factory=set[str], init=False)
 
     @property
     def began(self) -> int:
@@ -82,7 +85,14 @@ class Replay:
 
 
 class Cursor(Protocol):
-    """The position of one subscription."""
+    """The position of one subscription.
+
+    Attributes:
+        healed: Marks from which a request was made because of a jump, by topic; a remaining jump
+            there is a gap.
+    """
+
+    healed: dict[str, int]
 
     @property
     def counts(self) -> bool:
@@ -104,13 +114,6 @@ class Cursor(Protocol):
         """Time of the newest message, Unix milliseconds."""
         ...
 
-    def begin(self, since: int | None) -> None:
-        """Begin at another time than was asked for, knowing nothing."""
-
-    def position(self, topic: str) -> int:
-        """Position of the newest message of a topic; -1 if none is known."""
-        ...
-
     def request(self) -> Request:
         """The start of the next request."""
         ...
@@ -124,21 +127,17 @@ class Cursor(Protocol):
         ...
 
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
-        """Admit an answer with what was held; see `SeqCursor.replay`."""
+        """Process an answer and the held messages.
+
+        Returns:
+            New messages and gaps, in order; and held messages after a hole that another request may
+            fill, unless one was made for it.
+        """
         ...
 
 
-class Cursors(Protocol):
-    """Creates cursors for the peer."""
-
-    @property
-    def counts(self) -> bool:
-        """Whether they use `seq`."""
-        ...
-
-    def make(self, request: Subscribe, options: SessionOptions) -> Cursor:
-        """The cursor of a new subscription."""
-        ...
+Cursors: TypeAlias = "Callable[[Subscribe, SessionOptions], Cursor]"
+"""Creates the cursor of a subscription, for the current peer."""
 
 
 class Mark:
@@ -171,6 +170,7 @@ class SeqCursor:
         remembered: int = CLIENT.remembered_topics,
     ) -> None:
         self.counts: Final = True
+        self.healed: dict[str, int] = {}
         self._since = since
         self._overlap = overlap
         self._marks: dict[str, Mark] = {t: Mark(seq, 0) for t, seq in (after or {}).items()}
@@ -194,16 +194,6 @@ class SeqCursor:
     def newest(self) -> int | None:
         """Time of the newest message, Unix milliseconds."""
         return max((mark.at for mark in self._marks.values()), default=self._since)
-
-    def begin(self, since: int | None) -> None:
-        """Begin at another time than was asked for, knowing nothing."""
-        self._since = since
-        self._marks.clear()
-
-    def position(self, topic: str) -> int:
-        """Position of the newest message of a topic; -1 if none is known."""
-        mark = self._marks.get(topic)
-        return -1 if mark is None else mark.seq
 
     def request(self) -> Request:
         """The start of the next request."""
@@ -232,6 +222,7 @@ class SeqCursor:
                 last = message
                 new.append(message)
             elif seq > due:
+                self.healed[topic] = due - 1
                 beyond = messages[n:]
                 break
         if last is not None:
@@ -245,165 +236,127 @@ class SeqCursor:
         return new, beyond
 
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
-        """Process an answer and the held messages.
-
-        Returns:
-            New messages and gaps, in order; and held messages after a hole that another request may
-            fill, unless one was made for it.
-        """
+        """See `Cursor`."""
         if self._since is None and replay.complete:
             # `positions` names every existing topic, so messages of other topics are newer than
             # this subscription, regardless of the node's clock. A partial answer does not prove
             # this, because the rest may not arrive.
             self._since = max(0, replay.began - self._overlap)
-        out: list[Step] = []
-        reported: set[str] = set()
-        proven: set[str] = set()
         for topic in dict.fromkeys(replay.reset):
             self._anew.add(topic)
             if (mark := self._marks.get(topic)) is not None:
                 # Messages from before the loss precede the gap.
-                self._live(topic, None, replay, reported, out)
+                self._live(replay, topic, None)
                 del self._marks[topic]
-                out.append(Missing(topic, mark.seq + 1, None, None, "log_reset"))
-                reported.add(topic)
+                replay.steps.append(Missing(topic, mark.seq + 1, None, None, "log_reset"))
+                replay.reported.add(topic)
         for message in replay.history:
-            self._replayed(message, replay, reported, proven, out)
+            self._take(replay, message, replayed=True)
         pending = dict(replay.positions) if replay.whole or replay.first else {}
-        for topic in [
-            topic for topic in pending if topic not in self._marks or self._lenient(topic, replay)
-        ]:
-            self._reached(topic, pending.pop(topic), replay, reported, proven, out)
+        for topic in list(pending):
+            if topic not in self._marks or self._lenient(replay, topic):
+                self._reach(replay, topic, pending)
         held = replay.held if replay.complete else ()
         for n, message in enumerate(held):
             topic, seq = message.topic, message.seq
-            if seq is not None and (position := pending.get(topic)) is not None and seq > position:
-                self._reached(topic, pending.pop(topic), replay, reported, proven, out)
-            if (
-                seq is not None
-                and (mark := self._marks.get(topic)) is not None
-                and seq > mark.seq + 1
-                and seq - 1 > replay.positions.get(topic, -1)
-                and replay.healed.get(topic) != mark.seq
-            ):
-                return out, held[n:]
-            self._replayed(message, replay, reported, None, out)
-        for topic, position in pending.items():
-            self._reached(topic, position, replay, reported, proven, out)
-        return out, ()
+            if seq is not None:
+                if seq > pending.get(topic, seq):
+                    self._reach(replay, topic, pending)
+                mark = self._marks.get(topic)
+                if (
+                    mark is not None
+                    and seq > mark.seq + 1
+                    and seq - 1 > replay.positions.get(topic, -1)
+                    and self.healed.get(topic) != mark.seq
+                ):
+                    self.healed[topic] = mark.seq
+                    return replay.steps, held[n:]
+            self._take(replay, message)
+        for topic in list(pending):
+            self._reach(replay, topic, pending)
+        return replay.steps, ()
 
-    def _replayed(
-        self,
-        message: Envelope,
-        replay: Replay,
-        reported: set[str],
-        proven: set[str] | None,
-        out: list[Step],
-    ) -> None:
-        """One message of a history, or one held (then there is no `proven`).
-
-        Holes after a replayed message, up to the position of the log, are in the same log, so their
-        size is known.
-        """
+    def _take(self, replay: Replay, message: Envelope, *, replayed: bool = False) -> None:
+        """One message of the history, or one held."""
         topic, seq = message.topic, message.seq
         if seq is not None:
-            if proven is not None:
-                self._live_before(topic, seq - 1, replay, reported, out)
-            mark = self._marks.get(topic)
-            if mark is None:
-                if topic in replay.truncated and topic not in reported and replay.limit is None:
-                    out.append(Missing(topic, None, seq - 1, None, "history_trimmed"))
-                elif self._forgot and not replay.first and topic not in reported:
-                    out.append(Missing(topic, None, seq - 1, None, "unproven"))
-                reported.add(topic)
-                self._place(topic, seq, message.timestamp)
-            elif seq <= mark.seq:
+            if not self._stand(replay, topic, seq, message.timestamp, replayed=replayed):
                 return
-            else:
-                if seq > mark.seq + 1 and (proven is None or not self._lenient(topic, replay)):
-                    known = self._counted(topic, replay, reported, proven or ())
-                    out.append(self._hole(topic, mark.seq + 1, seq - 1, known=known))
-                mark.seq = seq
-                mark.at = message.timestamp
-            if proven is not None:
-                proven.add(topic)
-        out.append(message)
+            if replayed:
+                replay.proven.add(topic)
+        replay.steps.append(message)
 
-    def _reached(
-        self,
-        topic: str,
-        position: int,
-        replay: Replay,
-        reported: set[str],
-        proven: set[str],
-        out: list[Step],
-    ) -> None:
-        """The log was at `position`: messages that have not arrived are missing."""
-        self._live_before(topic, position, replay, reported, out)
+    def _reach(self, replay: Replay, topic: str, pending: dict[str, int]) -> None:
+        """The server's report of a position is due: messages up to it are missing."""
+        self._stand(replay, topic, pending.pop(topic), replay.began, replayed=True, stated=True)
+
+    def _stand(
+        self, replay: Replay, topic: str, seq: int, at: int, *, replayed: bool, stated: bool = False
+    ) -> bool:
+        """The log of a topic is at `seq`: messages up to it that have not arrived are missing.
+
+        Args:
+            replay: The answer.
+            topic: The topic.
+            seq: The position.
+            at: Its time.
+            replayed: It is from the answer, and not from a held message.
+            stated: The server has stated it without a message.
+
+        Returns:
+            Whether the position is new.
+        """
+        last = seq if stated else seq - 1
+        strict = not (replayed and self._lenient(replay, topic))
         mark = self._marks.get(topic)
+        if replayed and strict and last > (-1 if mark is None else mark.seq):
+            # Fill a hole of the answer with live messages: the log may no longer have them.
+            self._live(replay, topic, last)
+            mark = self._marks.get(topic)
+        fresh = topic not in replay.reported
+        trimmed = fresh and topic in replay.truncated
         if mark is None:
-            if not replay.whole and not replay.first:
-                return
-            if topic in replay.truncated and topic not in reported and replay.limit is None:
-                out.append(Missing(topic, None, position, None, "history_trimmed"))
-            self._place(topic, position, replay.began)
-        elif mark.seq < position:
-            if not self._lenient(topic, replay):
-                if not replay.whole:
-                    return
-                known = self._counted(topic, replay, reported, proven)
-                out.append(self._hole(topic, mark.seq + 1, position, known=known))
-            mark.seq = position
+            if trimmed and replay.limit is None:
+                replay.steps.append(Missing(topic, None, last, None, "history_trimmed"))
+            elif fresh and not trimmed and self._forgot and not replay.first and not stated:
+                replay.steps.append(Missing(topic, None, last, None, "unproven"))
+            replay.reported.add(topic)
+            self._place(topic, seq, at)
+            return True
+        if seq <= mark.seq:
+            return False
+        if strict and last > mark.seq:
+            if stated and not replay.whole:
+                return False
+            # Both ends are in one log if it misses messages after the requested position or after
+            # replayed ones: their number is known, unless the log started again.
+            anew = topic in self._anew
+            known = not anew and (trimmed or (replayed and topic in replay.proven))
+            missed = last - mark.seq if known else None
+            reason: MissingReason = (
+                "history_trimmed" if known else "log_reset" if anew else "unproven"
+            )
+            replay.steps.append(Missing(topic, mark.seq + 1, last, missed, reason))
+        mark.seq = seq
+        if not stated:
+            mark.at = at
+        return True
 
-    def _live_before(
-        self, topic: str, last: int, replay: Replay, reported: set[str], out: list[Step]
-    ) -> None:
-        """Fill a hole of the answer with live messages: the log may no longer have them."""
-        if last > self.position(topic) and not self._lenient(topic, replay):
-            self._live(topic, last, replay, reported, out)
-
-    def _live(
-        self, topic: str, last: int | None, replay: Replay, reported: set[str], out: list[Step]
-    ) -> None:
+    def _live(self, replay: Replay, topic: str, last: int | None) -> None:
         """Take the held messages of a topic up to `last`; None takes those that continue it."""
         later: list[Envelope] = []
         for message in replay.held:
-            seq = message.seq
-            if (
-                message.topic != topic
-                or seq is None
-                or seq > (self.position(topic) + 1 if last is None else last)
-            ):
+            seq, mark = message.seq, self._marks.get(topic)
+            following = 0 if mark is None else mark.seq + 1
+            if message.topic != topic or seq is None or seq > (following if last is None else last):
                 later.append(message)
             else:
-                self._replayed(message, replay, reported, None, out)
+                self._take(replay, message)
         replay.held = later
 
-    def _lenient(self, topic: str, replay: Replay) -> bool:
+    def _lenient(self, replay: Replay, topic: str) -> bool:
         """Whether to ignore holes: these messages expired before the subscription."""
         return replay.first and (replay.limit is not None or topic not in self._asked)
-
-    def _counted(
-        self, topic: str, replay: Replay, reported: set[str], proven: Collection[str]
-    ) -> bool:
-        """Whether both ends of a hole are of one log.
-
-        They are if the log misses messages after the requested position, which is then in it, or
-        after replayed ones. A log may have restarted more than once.
-        """
-        if topic in self._anew:
-            return False
-        return topic in proven or (topic in replay.truncated and topic not in reported)
-
-    def _hole(self, topic: str, from_: int, to: int, *, known: bool) -> Missing:
-        """A hole between two positions; `known`: both are of one log, which counts what is missing.
-
-        In a restarted log, positions may jump without a missing message.
-        """
-        if known:
-            return Missing(topic, from_, to, to - from_ + 1, "history_trimmed")
-        reason: MissingReason = "log_reset" if topic in self._anew else "unproven"
-        return Missing(topic, from_, to, None, reason)
 
     def _place(self, topic: str, seq: int, at: int) -> None:
         if len(self._marks) >= self._remembered:
@@ -414,18 +367,11 @@ class SeqCursor:
         self._marks[topic] = Mark(seq, at)
 
 
-class _BySeq:
-    def __init__(self) -> None:
-        self.counts: Final = True
-
-    def make(self, request: Subscribe, options: SessionOptions) -> Cursor:
-        return SeqCursor(
-            request.since,
-            request.after,
-            overlap=options.overlap,
-            remembered=options.remembered_topics,
-        )
-
-
-BY_SEQ: Final[Cursors] = _BySeq()
-"""Cursors of servers that number messages."""
+def by_seq(request: Subscribe, options: SessionOptions) -> Cursor:
+    """The cursor for a server that numbers messages."""
+    return SeqCursor(
+        request.since,
+        request.after,
+        overlap=options.overlap,
+        remembered=options.remembered_topics,
+    )

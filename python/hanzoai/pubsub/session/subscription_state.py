@@ -28,7 +28,6 @@ class SubscriptionState:
         "answered",
         "cursor",
         "denied",
-        "healed",
         "held",
         "history",
         "lost",
@@ -58,11 +57,14 @@ class SubscriptionState:
         self.quiet = False
         self.unrouted = False
         self.denied: list[Denial] = []
-        self.lost: dict[str, int] = {}
-        self.held: list[Envelope] = []
-        self.healed: dict[str, int] = {}
-        self.whole = True
+        self.hold([])
         self.clear_answer()
+
+    def hold(self, messages: list[Envelope]) -> None:
+        """Hold only these messages."""
+        self.held = messages
+        self.lost: dict[str, int] = {}
+        self.whole = True
 
     def clear_answer(self) -> None:
         """Drop the parts of an incomplete answer."""
@@ -76,10 +78,8 @@ class SubscriptionState:
         """The connection is lost: drop held messages, which would make the mark jump."""
         self.phase = PENDING
         self.ref = ""
-        self.held = []
-        self.lost = {}
-        self.whole = True
-        self.healed = {}
+        self.hold([])
+        self.cursor.healed.clear()
         self.quiet = self.again = False
         self.clear_answer()
 

@@ -5,11 +5,12 @@ HIP-56 H-042, H-043, H-046; REC-1 to REC-3, HIST-1.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.generated.wire import Denial, SubscribeFrame, UnsubscribeFrame
-from hanzoai.pubsub.session.cursor import BY_SEQ, Missing, Replay
+from hanzoai.pubsub.session.cursor import Missing, Replay, by_seq
 from hanzoai.pubsub.session.members import KINDS
 from hanzoai.pubsub.session.presence import Presence
 from hanzoai.pubsub.session.routes import Routes
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import Envelope, ErrorFrame, SubscribedFrame
     from hanzoai.pubsub.session.context import Context
-    from hanzoai.pubsub.session.cursor import Cursor, Cursors
+    from hanzoai.pubsub.session.cursor import Cursors
     from hanzoai.pubsub.session.events import Subscribe
     from hanzoai.pubsub.session.peer import Peer
 
@@ -52,10 +53,9 @@ class Subscriptions:
         self._states: dict[int, SubscriptionState] = {}
         self._routes: Final = Routes()
         self.requests: Final[dict[str, SubscriptionState]] = {}
-        self.cursors: Cursors = BY_SEQ
+        self.cursors: Cursors = by_seq
         self._number = 0
         self.presence: Final = Presence(context, self._routes)
-        # Milliseconds after which the timer `rejoin` fires; None if it does not run.
         # The peer of the previous connection.
         self._last: Peer | None = None
 
@@ -82,7 +82,7 @@ class Subscriptions:
         if request.sub in self._states or not request.topics:
             return
         peer = self._context.peer
-        state = SubscriptionState(request, self._new_cursor(request))
+        state = SubscriptionState(request, self.cursors(request, self._context.options))
         self._states[request.sub] = state
         self._routes.add(state)
         self.presence.show(state)
@@ -118,7 +118,7 @@ class Subscriptions:
         moved = last is not None and last.node != peer.node
         self.presence.reconnected(known=last is None or last.client_id == peer.client_id)
         for state in list(self._states.values()):
-            self._suit(state, moved=moved)
+            self._suit(state, counts=peer.seq, moved=moved)
             self._ask(state)
 
     def lost(self) -> None:
@@ -267,9 +267,7 @@ class Subscriptions:
 
     def _ask_again(self, state: SubscriptionState, held: Sequence[Envelope]) -> None:
         state.quiet = True
-        state.held = list(held)
-        state.lost = {}
-        state.whole = True
+        state.hold(list(held))
         state.phase = JOINING
         state.ref = ""
         self._request(state)
@@ -277,7 +275,6 @@ class Subscriptions:
     def _heal(self, state: SubscriptionState, beyond: Sequence[Envelope]) -> None:
         """A jump: request again from the cursor, and hold messages in the meantime."""
         first, *later = beyond
-        state.healed[first.topic] = state.cursor.position(first.topic)
         self._ask_again(state, [first])
         for message in later:
             self._hold(state, message)
@@ -308,28 +305,21 @@ class Subscriptions:
         state.again = False
         if not self._take_denied(state):
             return
-        quiet = state.quiet
-        whole = state.whole
+        quiet, whole = state.quiet, state.whole
         rest = self._admit(state, at, complete=True)
         state.answered = True
         state.phase = LIVE
         state.ref = ""
         state.quiet = False
-        state.held = []
-        state.lost = {}
-        state.whole = True
+        state.hold([])
         peer = self._context.peer
         again = not quiet or (peer is not None and not peer.incremental)
         if state.request.presence and again:
             self.presence.forget_unproven(state, self._named)
-        if rest:
-            topic = rest[0].topic
-            state.healed[topic] = state.cursor.position(topic)
+        if rest or not whole:
             self._ask_again(state, rest)
-        elif not whole:
-            self._ask_again(state, ())
         else:
-            state.healed = {}
+            state.cursor.healed.clear()
 
     def _admit(self, state: SubscriptionState, at: int, *, complete: bool) -> Sequence[Envelope]:
         replay = Replay(
@@ -344,7 +334,6 @@ class Subscriptions:
             limit=None if state.answered else state.request.history,
             complete=complete,
             whole=state.whole,
-            healed=state.healed,
         )
         steps, rest = state.cursor.replay(replay)
         state.history = []
@@ -404,26 +393,24 @@ class Subscriptions:
 
     # ---------------------------------------------------------------- cursors
 
-    def _new_cursor(self, request: Subscribe) -> Cursor:
-        return self.cursors.make(request, self._context.options)
-
-    def _suit(self, state: SubscriptionState, *, moved: bool) -> None:
+    def _suit(self, state: SubscriptionState, *, counts: bool, moved: bool) -> None:
         """Give the subscription a cursor for the peer, which may be another one than before.
 
         Args:
             state: The subscription.
+            counts: Whether the peer numbers messages.
             moved: Whether the positions of the subscription are from another node.
         """
-        if state.cursor.counts == self.cursors.counts and not (moved and state.answered):
+        if state.cursor.counts == counts and not (moved and state.answered):
             return
-        old = state.cursor
-        state.cursor = self._new_cursor(state.request)
+        request, old = state.request, state.cursor
         if state.answered:
             state.answered = False
-            state.cursor.begin(old.newest)
+            request = replace(request, since=old.newest, after={})
             reason: GapReason = "node_changed" if moved else "unproven"
             for topic in old.topics:
                 self._ports.gap(state.sub, topic, None, None, None, reason)
+        state.cursor = self.cursors(request, self._context.options)
 
     # ---------------------------------------------------------------- the set
 

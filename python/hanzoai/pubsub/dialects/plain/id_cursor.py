@@ -60,6 +60,7 @@ class IdCursor:
         history: int = LIMITS.history_max_messages,
     ) -> None:
         self.counts: Final = False
+        self.healed: dict[str, int] = {}
         self._start = since
         self._unproven = tuple(after or ())
         self._overlap = overlap
@@ -77,10 +78,6 @@ class IdCursor:
         """Always empty: this peer has no positions."""
         return {}
 
-    def position(self, topic: str) -> int:
-        """Always -1: this peer has no positions."""
-        return -1
-
     @property
     def topics(self) -> list[str]:
         """Topics with remembered messages."""
@@ -92,11 +89,6 @@ class IdCursor:
         if self._newest is None:
             return self._began if self._start is None else self._start
         return max(self._newest, self._start or 0)
-
-    def begin(self, since: int | None) -> None:
-        """Start at another time than requested, without known messages."""
-        self._start = since
-        self._unproven = ()
 
     def request(self) -> Request:
         """The start of the next request."""

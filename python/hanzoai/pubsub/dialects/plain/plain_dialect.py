@@ -22,7 +22,7 @@ from hanzoai.pubsub.generated.wire import (
     SubscribeFrame,
     UnsubscribeFrame,
 )
-from hanzoai.pubsub.session.cursor import BY_SEQ
+from hanzoai.pubsub.session.cursor import by_seq
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,31 +70,6 @@ class _Request:
     denied: set[str] = field(default_factory=set[str])
 
 
-class _Cursors:
-    """Cursors for the current peer: by `seq` if it numbers messages, otherwise by id."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    @property
-    def counts(self) -> bool:
-        peer = self._session.peer
-        return peer is None or peer.seq
-
-    def make(self, request: Subscribe, options: SessionOptions) -> Cursor:
-        peer = self._session.peer
-        if peer is None or peer.seq:
-            return BY_SEQ.make(request, options)
-        return IdCursor(
-            request.since,
-            request.after,
-            overlap=options.overlap,
-            ids=options.remembered_ids,
-            topics=options.remembered_topics,
-            history=peer.history,
-        )
-
-
 class PlainDialect:
     """The dialect of one connection.
 
@@ -112,7 +87,21 @@ class PlainDialect:
         self._blind: deque[str] = deque(maxlen=MAX_BLIND)
         # Unanswered slots of batches that were sent one by one.
         self._batches: dict[str, set[int]] = {}
-        session.subscriptions.cursors = _Cursors(session)
+        session.subscriptions.cursors = self._cursor
+
+    def _cursor(self, request: Subscribe, options: SessionOptions) -> Cursor:
+        """A cursor by `seq` if the peer numbers messages, otherwise by id."""
+        peer = self._session.peer
+        if peer is None or peer.seq:
+            return by_seq(request, options)
+        return IdCursor(
+            request.since,
+            request.after,
+            overlap=options.overlap,
+            ids=options.remembered_ids,
+            topics=options.remembered_topics,
+            history=peer.history,
+        )
 
     # ---------------------------------------------------------------- from the server
 
