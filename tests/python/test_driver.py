@@ -253,7 +253,7 @@ class Rig:
 
     def inbox(self, sub: int = 1, **bounds: object) -> Inbox:
         inbox = Inbox(("a",), ReceiveQueue(**bounds), lambda: None)  # type: ignore[arg-type]
-        self.driver._deliveries.add(sub, inbox, inbox)
+        self.driver.deliveries.add(sub, inbox, inbox)
         return inbox
 
 
@@ -480,14 +480,14 @@ async def test_a_subscription_of_which_nothing_is_granted_ends(rig: Rig) -> None
 async def test_own_messages_are_kept_back_where_echo_is_off() -> None:
     rig = Rig(echo=False)
     inbox = rig.inbox()
-    rig.driver.remember_own(["m2"])
+    rig.driver.deliveries.remember_own(["m2"])
     rig.session.answer(
         events.Woke, *(effects.Deliver(1, message(seq).message) for seq in range(1, 4))
     )
     rig.wake()
     taken = [inbox.take() for _ in range(2)]
     assert [entry.data for entry in taken if isinstance(entry, Envelope)] == [1, 3]
-    rig.driver.remember_own(f"other{n}" for n in range(10_001))
+    rig.driver.deliveries.remember_own(f"other{n}" for n in range(10_001))
     rig.session.answer(events.Woke, effects.Deliver(1, message(2).message))
     rig.wake()
     assert inbox.take() is not None

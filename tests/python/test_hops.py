@@ -39,7 +39,8 @@ SOMETIMES = (
 WAITS = {
     "Subscription._wait_entry",
     "Inbox.empty",
-    "Inbox.wait",
+    "Waiters.wait",
+    "Waiters.notify",
     "WebsocketsConnection.more",
 }
 """Functions that run before or after a message."""

@@ -8,7 +8,7 @@ from hanzoai.pubsub.runtime.inbox import denial_error
 from hanzoai.pubsub.values import Gap, PresenceChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.gap import GapReason
@@ -25,15 +25,18 @@ class Deliveries:
 
     Args:
         echo: Whether they receive the messages of this client.
-        give_way: Called if an inbox is full, or has received many entries at once.
+
+    Attributes:
+        near_limit: Inboxes that the messages of one burst might fill.
+        give_way: Whether an inbox is full, or has received many entries at once, so that the tasks
+            that read the inboxes have to run before the next frame.
     """
 
-    def __init__(self, give_way: Callable[[], None], *, echo: bool) -> None:
-        self._give_way = give_way
+    def __init__(self, *, echo: bool) -> None:
         self._echo = echo
         self._inboxes: dict[int, tuple[Inbox, Inbox]] = {}
         self.near_limit: Final[set[Inbox]] = set()
-        """Inboxes that the messages of one burst might fill."""
+        self.give_way = False
         self._own_ids: dict[str, None] = {}
         self._largest: int | None = 0
 
@@ -64,7 +67,10 @@ class Deliveries:
             del own[next(iter(own))]
 
     def expect(self, largest: int | None) -> None:
-        """See ``Receiver``: with this bound, the inboxes need not measure each message."""
+        """Set the maximum size of messages on the wire; None if unknown.
+
+        With this bound, the inboxes need not measure each message.
+        """
         known = self._largest
         self._largest = None if largest is None or known is None else max(largest, known)
         for inbox, _ in self._inboxes.values():
@@ -95,7 +101,7 @@ class Deliveries:
         if inbox.near_limit:
             self.near_limit.add(inbox)
             if inbox.full:
-                self._give_way()
+                self.give_way = True
         elif self.near_limit:
             self.near_limit.discard(inbox)
 
@@ -114,7 +120,7 @@ class Deliveries:
             messages = [message for message in messages if inbox.takes(message)]
         inbox.put_replay(messages)
         self.near_limit.add(inbox)
-        self._give_way()
+        self.give_way = True
 
     def gap(
         self,

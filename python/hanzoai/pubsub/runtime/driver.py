@@ -24,6 +24,7 @@ from hanzoai.pubsub.runtime.failures import Failures, describe_failure
 from hanzoai.pubsub.runtime.keeper import TaskKeeper
 from hanzoai.pubsub.runtime.reader import Reader
 from hanzoai.pubsub.runtime.rejected import rejected
+from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.runtime.watch import Watch
 from hanzoai.pubsub.session.cursor import by_seq
 from hanzoai.pubsub.session.session import Session
@@ -118,15 +119,11 @@ class Driver:
         self._settles: dict[int, asyncio.Future[Outcome]] = {}
         self._keeper = TaskKeeper(clock)
         self.spawn = self._keeper.spawn
+        deliveries = self.deliveries = Deliveries(echo=options.echo)
         reader = self._reader = Reader(
-            self, lambda name: around.dial(name, options), self._keeper, clock
+            self, deliveries, lambda name: around.dial(name, options), self._keeper, clock
         )
-        self._waiters: set[asyncio.Future[None]] = set()
-        deliveries = self._deliveries = Deliveries(reader.give_way, echo=options.echo)
-        self.remember_own = deliveries.remember_own
-        self.expect = deliveries.expect
-        self.near_limit = deliveries.near_limit
-        self.blocking_inboxes = deliveries.blocking
+        self._waiters = Waiters()
         # Ports that do not use the driver's state.
         self.send: Callable[[ClientFrame], None] = reader.send
         self.hang_up = reader.hang_up
@@ -204,15 +201,15 @@ class Driver:
 
     def subscribe(self, request: Subscribe, inbox: Inbox, presence_inbox: Inbox) -> None:
         """Begin a subscription, and connect."""
-        self._deliveries.add(request.sub, inbox, presence_inbox)
+        self.deliveries.add(request.sub, inbox, presence_inbox)
         self.connect()
         self.call(self.session.subscribe, request)
 
     def unsubscribe(self, sub: int) -> None:
         """End a subscription. Does nothing when it has ended."""
-        if self._deliveries.remove(sub) and not self.is_finished:
+        if self.deliveries.remove(sub) and not self.is_finished:
             self.call(self.session.unsubscribe, sub)
-            self._notify()
+            self._waiters.notify()
 
     def publish(self, request: Publish) -> asyncio.Future[Outcome]:
         """Publish; the future receives the outcome."""
@@ -278,24 +275,16 @@ class Driver:
         def expire() -> None:
             nonlocal passed
             passed = True
-            self._notify()
+            self._waiters.notify()
 
         timer = None if seconds is None else self.clock.call_later(seconds, expire)
         try:
             while not (met := condition()) and not passed and not self.is_finished:
-                await self._next_notice()
+                await self._waiters.wait()
         finally:
             if timer is not None:
                 timer.cancel()
         return met
-
-    async def _next_notice(self) -> None:
-        waiter = self.loop.create_future()
-        self._waiters.add(waiter)
-        try:
-            await waiter
-        finally:
-            self._waiters.discard(waiter)
 
     def connect(self) -> None:
         """Connect, unless this was requested before."""
@@ -323,12 +312,6 @@ class Driver:
             self.call(self.session.abort if timeout == 0 else self.session.close)
         await self.until(lambda: self.is_finished)
         await self._keeper.see_out(max(0.0, ends - self.clock.now()))
-
-    def _notify(self) -> None:
-        waiters, self._waiters = self._waiters, set()
-        for waiter in waiters:
-            if not waiter.done():
-                waiter.set_result(None)
 
     # ------------------------------------------------------------ the transport
 
@@ -449,10 +432,10 @@ class Driver:
 
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...], /) -> None:
         """See ``Ports``."""
-        inbox = self._deliveries.join(sub, topics, denied)
+        inbox = self.deliveries.join(sub, topics, denied)
         if inbox is not None:
             self._warn_history(inbox)
-            self._notify()
+            self._waiters.notify()
 
     def _warn_history(self, inbox: Inbox) -> None:
         """Warn, once per subscription, if `history` exceeds what the server retains."""
@@ -493,7 +476,7 @@ class Driver:
         self.failures.changed(shown)
         logger.debug("%s -> %s %s", before, change.public, change.code or "")
         self._on_state(shown)
-        self._notify()
+        self._waiters.notify()
 
     def problem(
         self, code: str, message: str, topic: str | None, retry_after: int | None, /
@@ -516,6 +499,6 @@ class Driver:
         for task in (*self._fetches.values(), *self._probes):
             task.cancel()
         self._fetches.clear()
-        self._deliveries.finish(self.error)
+        self.deliveries.finish(self.error)
         self.backpressure.open()
-        self._notify()
+        self._waiters.notify()

@@ -7,12 +7,12 @@ before the next message.
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from itertools import islice
 from typing import TYPE_CHECKING, Final, Literal, cast
 
 from hanzoai.pubsub.errors import PubSubError, SlowConsumer, from_code
+from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.transports import BURST
 from hanzoai.pubsub.values import Event, Gap, Message, PresenceChange, SubscriptionStats
 
@@ -86,7 +86,9 @@ class Inbox:
         self._received = self._dropped = self._gaps = self._others = 0
         self._accounts = False
         """Whether taking an entry changes more than the position: sizes, room, skipped ones."""
-        self._waiters: list[asyncio.Future[None]] = []
+        self._waiters = Waiters()
+        self.wait = self._waiters.wait
+        """Wait for an entry, an answer, room or the end."""
 
     # ------------------------------------------------------------ the driver's side
 
@@ -106,11 +108,7 @@ class Inbox:
         if self.near_limit and len(entries) > self._unmeasured:
             self._measure()
             self._check()
-        if self._waiters:
-            for waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
-            self._waiters.clear()
+        self._waiters.notify()
 
     def takes(self, message: Message) -> bool:
         """Whether a message has a wanted type; one of another type only moves the position."""
@@ -137,7 +135,7 @@ class Inbox:
         self._measure()
         self._allowed = max(self._allowed, len(self._entries))
         self.full = len(self._entries) >= self._most or self._bytes >= self._most_bytes
-        self._wake()
+        self._waiters.notify()
 
     def put_other(self, entry: Gap | PresenceChange) -> None:
         """Add a gap or a presence change, in its place."""
@@ -149,21 +147,21 @@ class Inbox:
         self._others += 1
         self._measure()
         self._check()
-        self._wake()
+        self._waiters.notify()
 
     def join(self, granted: tuple[str, ...], denied: tuple[Denial, ...]) -> None:
         """The server has answered."""
         self.granted = granted
         self.denied = denied
         self.joined = True
-        self._wake()
+        self._waiters.notify()
 
     def finish(self, error: PubSubError | None = None) -> None:
         """The subscription has ended; waiting entries can still be taken."""
         if not self.finished:
             self.finished = True
             self.error = error
-            self._wake()
+            self._waiters.notify()
 
     def clear(self) -> None:
         """Drop waiting entries: the program has ended the subscription."""
@@ -172,7 +170,7 @@ class Inbox:
         self._sizes.clear()
         self._front.clear()
         self._bytes = self._others = 0
-        self._wake()
+        self._waiters.notify()
 
     # ------------------------------------------------------------ the program's side
 
@@ -207,14 +205,6 @@ class Inbox:
             return next(iter(self._front.values()))
         return self._entries[0] if self._entries else None
 
-    def wait(self) -> asyncio.Future[None]:
-        """Wait for an entry, an answer, room or the end. A cancelled wait loses nothing."""
-        if self._waiters:
-            self._waiters = [waiter for waiter in self._waiters if not waiter.done()]
-        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiters.append(waiter)
-        return waiter
-
     @property
     def empty(self) -> bool:
         """Whether the queue is empty."""
@@ -245,7 +235,7 @@ class Inbox:
             self._allowed = max(self._most, len(self._entries))
         if self.full and self._has_room():
             self.full = False
-            self._wake()
+            self._waiters.notify()
         self._accounts = bool(
             self._sizes or self._skipped or self.full or self._allowed > self._most
         )
@@ -343,12 +333,6 @@ class Inbox:
         if topic not in positions and len(positions) >= _POSITIONS:
             del positions[next(iter(positions))]
         positions[topic] = seq
-
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
-        self._waiters.clear()
 
 
 def denial_error(denials: Sequence[Denial], topics: tuple[str, ...]) -> PubSubError:

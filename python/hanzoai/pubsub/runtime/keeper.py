@@ -6,6 +6,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
+from hanzoai.pubsub.runtime.waiters import Waiters
+
 if TYPE_CHECKING:
     from collections.abc import Coroutine
 
@@ -28,7 +30,7 @@ class TaskKeeper:
         self._loop = asyncio.get_running_loop()
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters = Waiters()
         self._giving_up: asyncio.TimerHandle | None = None
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
@@ -50,12 +52,7 @@ class TaskKeeper:
         patience = self._clock.call_later(seconds, self._cancel)
         try:
             while self._tasks:
-                waiter = self._loop.create_future()
-                self._waiters.add(waiter)
-                try:
-                    await waiter
-                finally:
-                    self._waiters.discard(waiter)
+                await self._waiters.wait()
         finally:
             patience.cancel()
             if self._giving_up is not None:
@@ -80,6 +77,4 @@ class TaskKeeper:
     def _discard(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not self._tasks:
-            for waiter in self._waiters:
-                if not waiter.done():
-                    waiter.set_result(None)
+            self._waiters.notify()

@@ -185,7 +185,7 @@ class Publisher:
         self._driver.refuse_ended()
         if via != "rest" and self._http.missing:
             return None
-        self._driver.remember_own(item.id for item in items)
+        self._driver.deliveries.remember_own(item.id for item in items)
         return await self._http.publish(items, seconds, batch=batch, certain=via == "rest")
 
     def _begin(
@@ -209,7 +209,7 @@ class Publisher:
             size += item.size
             publications.append(item.publication)
         if not self._options.echo:
-            driver.remember_own(item.id for item in items)
+            driver.deliveries.remember_own(item.id for item in items)
         ref = driver.number()
         deadlines.pending[ref] = deadline
         if deadline < deadlines.next:

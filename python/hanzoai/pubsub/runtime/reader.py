@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Envelope, ServerFrame
-    from hanzoai.pubsub.runtime.inbox import Inbox
+    from hanzoai.pubsub.runtime.deliveries import Deliveries
     from hanzoai.pubsub.runtime.keeper import TaskKeeper
     from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.transports import Incoming, Transport
@@ -53,9 +53,6 @@ class Receiver(Protocol):
     messages: Callable[[Sequence[Envelope]], None]
     """Handle consecutive live messages, in a step."""
 
-    near_limit: set[Inbox]
-    """Inboxes that the messages of one burst might fill."""
-
     published: Callable[[PublishedFrame], None]
     """Handle the answer to a publish, in a step."""
 
@@ -74,13 +71,6 @@ class Receiver(Protocol):
     def dropped(self, code: int | None, reason: str, retry_after: int | None) -> None:
         """The transport has closed or did not open; ``retry_after`` in milliseconds."""
 
-    def blocking_inboxes(self) -> list[Inbox]:
-        """Full inboxes with the policy ``block``."""
-        ...
-
-    def expect(self, largest: int | None) -> None:
-        """Set the maximum size of received messages on the wire; None if unknown."""
-
 
 class _Link:
     """One transport and the task that reads it."""
@@ -98,6 +88,7 @@ class Reader:
 
     Args:
         receiver: Processes received data.
+        deliveries: The inboxes, for which the reading waits.
         dial: Creates a transport that is not open yet.
         keeper: References the tasks.
         clock: Clock of the client.
@@ -106,11 +97,13 @@ class Reader:
     def __init__(
         self,
         receiver: Receiver,
+        deliveries: Deliveries,
         dial: Callable[[TransportName], Transport],
         keeper: TaskKeeper,
         clock: Clock,
     ) -> None:
         self._receiver = receiver
+        self._deliveries = deliveries
         self._dial = dial
         self._keeper = keeper
         self._clock = clock
@@ -134,10 +127,6 @@ class Reader:
         """Pass a frame to the transport, if there is one."""
         if self._link is not None:
             self._link.transport.send(frame)
-
-    def give_way(self) -> None:
-        """Let other tasks run after the current frame, because an inbox is full."""
-        self._turn = _TURN
 
     def dial(self, name: TransportName) -> None:
         """Open a transport and read it."""
@@ -184,7 +173,7 @@ class Reader:
 
     async def _serve(self, link: _Link) -> None:
         # A single function from the transport to the session, because it runs for each frame.
-        transport, receiver = link.transport, self._receiver
+        transport, receiver, deliveries = link.transport, self._receiver, self._deliveries
         try:
             await transport.open()
             if self._link is link:
@@ -193,10 +182,10 @@ class Reader:
                 frames = await transport.receive()
                 if transport.largest != link.largest:
                     link.largest = transport.largest
-                    receiver.expect(link.largest)
+                    deliveries.expect(link.largest)
                 for item in frames:
                     steps: Sequence[Incoming] = (item,)
-                    if isinstance(item, list) and receiver.near_limit:
+                    if isinstance(item, list) and deliveries.near_limit:
                         # One by one, the reading stops at the message that fills an inbox.
                         steps = [[message] for message in item]
                     for frame in steps:
@@ -218,7 +207,7 @@ class Reader:
                         if receiver.waiting:
                             receiver.run_waiting()
                         self._turn += 1
-                        if self._turn >= _TURN:
+                        if self._turn >= _TURN or deliveries.give_way:
                             await self._let_others_run()
         except (TransportFailed, TransportClosed) as end:
             after = end.retry_after
@@ -230,10 +219,11 @@ class Reader:
     async def _let_others_run(self) -> None:
         """Let the tasks that read the inboxes run; with ``block``, until they have read."""
         self._turn = 0
+        self._deliveries.give_way = False
         await asyncio.sleep(0)
         self._paused = True
         try:
-            while waiting := self._receiver.blocking_inboxes():
+            while waiting := self._deliveries.blocking():
                 await waiting[0].wait()
         finally:
             self._paused = False

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import deque
 from typing import TYPE_CHECKING, Final, Self
+
+from hanzoai.pubsub.runtime.waiters import Waiters
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,20 +24,20 @@ class StateStream:
 
     def __init__(self, ended: Callable[[StateStream], None]) -> None:
         self._changes: deque[StateChange] = deque(maxlen=_KEPT)
-        self._waiters: set[asyncio.Future[None]] = set()
+        self._waiters = Waiters()
         self._finished = False
         self._ended = ended
 
     def put(self, change: StateChange) -> None:
         """Add a change; drop the oldest if there are too many."""
         self._changes.append(change)
-        self._wake()
+        self._waiters.notify()
 
     def finish(self) -> None:
         """End after the waiting changes."""
         self._finished = True
         self._ended(self)
-        self._wake()
+        self._waiters.notify()
 
     def __aiter__(self) -> Self:
         return self
@@ -45,20 +46,10 @@ class StateStream:
         while not self._changes:
             if self._finished:
                 raise StopAsyncIteration
-            waiter = asyncio.get_running_loop().create_future()
-            self._waiters.add(waiter)
-            try:
-                await waiter
-            finally:
-                self._waiters.discard(waiter)
+            await self._waiters.wait()
         return self._changes.popleft()
 
     async def aclose(self) -> None:
         """Stop reading."""
         self._changes.clear()
         self.finish()
-
-    def _wake(self) -> None:
-        for waiter in self._waiters:
-            if not waiter.done():
-                waiter.set_result(None)
