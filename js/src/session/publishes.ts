@@ -47,22 +47,23 @@ export interface Entry {
 }
 
 /** Entries in order, with their total size. */
-class Pile {
-  readonly _entries: Fifo<Entry> = new Fifo();
+class Pile extends Fifo<Entry> {
   _messages = 0;
   _bytes = 0;
 
-  _add(entry: Entry): void {
-    this._entries._add(entry);
+  override _add(entry: Entry): void {
+    super._add(entry);
     this._weigh(entry._publish, 1);
   }
 
-  _delete(entry: Entry): void {
-    if (this._entries._delete(entry)) this._weigh(entry._publish, -1);
+  override _delete(entry: Entry): boolean {
+    const found = super._delete(entry);
+    if (found) this._weigh(entry._publish, -1);
+    return found;
   }
 
-  _find(ref: string | undefined): Entry | undefined {
-    return this._entries._find(({ _ref }) => _ref === ref);
+  _of(ref: string | undefined): Entry | undefined {
+    return this._find(({ _ref }) => _ref === ref);
   }
 
   private _weigh({ messages, size }: Publish, sign: number): void {
@@ -101,14 +102,14 @@ export class Publishes {
 
   /** Number of publishes without an outcome. */
   get size(): number {
-    return this._queue._entries._size + this._flight._entries._size;
+    return this._queue._size + this._flight._size;
   }
 
   /** Whether a publish would have an unknown outcome if the connection dropped now. */
   get outlasts(): boolean {
     const { peer } = this._context;
     if (!peer || peer.resends) return this.size > 0;
-    return !!this._queue._entries._find(({ _sent }) => !_sent);
+    return !!this._queue._find(({ _sent }) => !_sent);
   }
 
   /** Whether one more publish fits; an empty queue accepts a publish of any size. */
@@ -154,7 +155,7 @@ export class Publishes {
   /** Give up a publish whose time has passed. */
   expire(ref: number): void {
     const name = `p${ref}`;
-    const entry = this._flight._find(name) ?? this._queue._find(name);
+    const entry = this._flight._of(name) ?? this._queue._of(name);
     if (!entry) return;
     this._giveUp(entry, 'timeout', 'It could not be sent in time.');
     this.flush();
@@ -172,7 +173,7 @@ export class Publishes {
   /** The connection is lost: send publishes in flight again later. */
   lost(): void {
     this.paused = false;
-    const flight = this._flight._entries._all();
+    const flight = this._flight._all();
     for (const entry of flight) entry._doubted = true;
     this._requeue(flight);
     this._settleDoubted();
@@ -190,7 +191,7 @@ export class Publishes {
 
   /** The server answered; returns false if nothing is in flight under the `ref`. */
   published(frame: PublishedFrame): boolean {
-    const entry = this._flight._find(frame.ref);
+    const entry = this._flight._of(frame.ref);
     if (!entry) return false;
     const all = frame.results ?? [frame as PublishResult];
     let pause = 0;
@@ -204,7 +205,7 @@ export class Publishes {
   /** The server refused; returns false if nothing is in flight under the `ref`. */
   refused(frame: ErrorFrame): boolean {
     const { code, retry_after_ms: retryAfter, ref } = frame;
-    const entry = this._flight._find(ref);
+    const entry = this._flight._of(ref);
     if (!entry) return false;
     if (code === RATE_LIMITED) {
       this._advance(entry, retryAfter || PAUSE);
@@ -229,11 +230,11 @@ export class Publishes {
     const { peer, options, timers } = this._context;
     if (!peer || this.paused) return;
     const { rate, burst } = peer;
-    const { _entries: waiting } = this._queue;
+    const { _queue: waiting } = this;
     for (let entry = waiting._first; entry; entry = waiting._first) {
       // Publishes within the budget go in order; the lanes take turns only beyond it.
       let credit = NO_CREDIT;
-      if (this.policies && rate && this._budget < this._queue._messages * 1000)
+      if (this.policies && rate && this._budget < waiting._messages * 1000)
         [entry, credit] = this.policies.turnOf(waiting._all(), this._credit);
       const { messages, size } = entry._publish;
       const count = messages.length;
@@ -251,10 +252,8 @@ export class Publishes {
 
   /** The session has ended: sent publishes are unknown, unsent ones are refused. */
   settleAll(unsent: Rejected): void {
-    for (const { _entries } of [this._flight, this._queue]) {
-      for (const entry of _entries._all()) {
-        this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
-      }
+    for (const entry of [...this._flight._all(), ...this._queue._all()]) {
+      this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
     }
   }
 
@@ -305,7 +304,7 @@ export class Publishes {
   private _settleDoubted(): void {
     const { peer } = this._context;
     if (!peer || peer.resends) return;
-    for (const entry of this._queue._entries._all()) {
+    for (const entry of this._queue._all()) {
       if (entry._sent) this._settle(entry, { kind: 'unknown' });
     }
   }
@@ -316,7 +315,7 @@ export class Publishes {
       this._flight._delete(entry);
       this._queue._add(entry);
     }
-    this._queue._entries._sort((a, b) => a._number - b._number);
+    this._queue._sort((a, b) => a._number - b._number);
   }
 
   /** Settle a publish that will not be sent; a sent one is unknown. */

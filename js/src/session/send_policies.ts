@@ -19,7 +19,7 @@ export function makeRoom(
   publishes: Publishes,
   { ref, messages, size, policy, key }: Publish,
 ): number | undefined {
-  const unsent = (): Entry[] => publishes._queue._entries._all().filter((one) => !one._sent);
+  const unsent = (): Entry[] => publishes._queue._all().filter((one) => !one._sent);
   if (policy === 'latest' && key !== undefined) {
     const same = unsent().find((entry) => !entry._tried && entry._publish.key === key);
     if (same) publishes._giveUp(same, 'superseded', `Publish ${ref} took its place.`);

@@ -193,7 +193,7 @@ export class PlainDialect {
     const [, ref = '', number] = /^(p\d+)\.(\d+)$/.exec(frame.ref ?? '') ?? [];
     const slot = Number(number);
     const { lifecycle, publishes } = this._session;
-    const entry = publishes._flight._find(ref);
+    const entry = publishes._flight._of(ref);
     if (!entry || !openOf(entry).includes(slot)) return false;
     const left = this._batches.get(ref);
     left?.delete(slot);
@@ -271,7 +271,7 @@ export class PlainDialect {
 
   private _writeOneByOne(ref: string): void {
     const { publishes } = this._session;
-    const entry = publishes._flight._find(ref);
+    const entry = publishes._flight._of(ref);
     if (!entry) return;
     const open = openOf(entry);
     const { messages } = entry._publish;
