@@ -254,7 +254,7 @@ def rate_limited_is_taken_for_an_answer(patch: Patch) -> None:
         self._drop(entry)
         results = tuple(PublishResult(id=m.id) for m in entry.publish.messages)
         self._ports.settle(entry.publish.ref, Acked(results))
-        self._pump()
+        self.flush()
 
     patch.setattr(Publishes, "_advance", broken)
 

@@ -20,9 +20,6 @@ _UNHURRIED: Final = 160_000
 class Attempts:
     """Counts consecutive failed attempts, and calculates the wait before the next one.
 
-    Args:
-        context: Shared state of the session.
-
     Attributes:
         failed: Number of consecutive failed attempts.
         outage: Milliseconds of waits and failed openings since the last useful connection.

@@ -45,11 +45,6 @@ class Credentials:
     def __repr__(self) -> str:
         return f"Credentials(token={'...' if self.token else None})"
 
-    @property
-    def awaited(self) -> int | None:
-        """Id of the call in flight, or None."""
-        return self._awaited
-
     def fetch(self, ports: Ports, *, expiring: bool) -> bool:
         """Call the callback; False if a call is in flight, or the token is fixed."""
         if self._awaited is not None or (expiring and not self.renewable):

@@ -78,12 +78,6 @@ _OPENING: Final[tuple[TimerName, ...]] = ("open", "suspend", "fallback")
 class Lifecycle(Steps[Event]):
     """The state of a session.
 
-    Args:
-        context: Shared state of the session.
-        subscriptions: Requested on each connection.
-        publishes: Sent on each connection.
-        own_presence: Sent on each connection.
-
     Attributes:
         state: The session's state in the table.
         fired: The rows that fired, for tests; None if they are not recorded.

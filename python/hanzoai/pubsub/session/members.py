@@ -136,11 +136,7 @@ class PresenceMembers:
             room.proven = False
 
     def reconnected(self, *, known: bool) -> bool:
-        """The connection is restored; whether members may return with another id.
-
-        Args:
-            known: Whether the server still knows this client.
-        """
+        """The connection is restored, and the server knows this client; whether members return."""
         for room in self._rooms.values():
             if not known or room.awaited:
                 room.awaited = dict(room.members)

@@ -97,12 +97,7 @@ class Words:
 
 
 class OwnPresence:
-    """The user's own presence on each topic, until the server has it.
-
-    Args:
-        context: Shared state of the session.
-        publishes: Knows whether the server has requested a wait.
-    """
+    """The user's own presence on each topic, until the server has it."""
 
     def __init__(self, context: Context, publishes: Publishes) -> None:
         self._context = context

@@ -19,12 +19,7 @@ if TYPE_CHECKING:
 
 
 class Presence:
-    """Member maps, and the subscriptions that receive their changes.
-
-    Args:
-        context: Shared state of the session.
-        routes: Finds the subscriptions of a topic.
-    """
+    """Member maps, and the subscriptions that receive their changes."""
 
     def __init__(self, context: Context, routes: Routes) -> None:
         self._ports = context.ports
@@ -49,11 +44,7 @@ class Presence:
         self._members.lost()
 
     def reconnected(self, *, known: bool) -> None:
-        """The connection is restored; if the server has lost this client, members return.
-
-        Args:
-            known: Whether the server still knows this client.
-        """
+        """The connection is restored; `known`: otherwise, members may return with other ids."""
         if self._members.reconnected(known=known):
             self._timers.start("grace", LIMITS.presence_grace)
 

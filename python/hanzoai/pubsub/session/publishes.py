@@ -21,7 +21,7 @@ from hanzoai.pubsub.session.publish_state import (
     results_of,
     unanswered,
 )
-from hanzoai.pubsub.session.turns import Turns
+from hanzoai.pubsub.session.turns import fairest
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Publication, PublishedFrame
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.events import Publish
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Outcome
+    from hanzoai.pubsub.session.turns import Lane
 
 RATE_LIMITED: Final = "rate_limited"
 PAUSE: Final = 1_000
@@ -56,9 +57,6 @@ class Publishes:
     The option `send_queue_messages` limits the waiting messages, and also those in flight;
     `send_queue_bytes` limits their bytes. A single publish may be larger if the queue is empty.
 
-    Args:
-        context: Shared state of the session.
-
     Attributes:
         slowed: Number of publishes that the server's rate delayed by a second or more.
     """
@@ -78,7 +76,7 @@ class Publishes:
         self._queued = [0, 0]
         self._flying = [0, 0]
         self._number = 0
-        self._turns = Turns()
+        self._credit: dict[Lane, int] = {}
         self._budget = 0
         self._paused = False
         self._pacing = False
@@ -89,16 +87,6 @@ class Publishes:
 
     def __len__(self) -> int:
         return len(self._entries)
-
-    @property
-    def messages(self) -> int:
-        """Number of waiting messages."""
-        return self._queued[0]
-
-    @property
-    def bytes(self) -> int:
-        """Bytes of waiting messages."""
-        return self._queued[1]
 
     @property
     def paused(self) -> bool:
@@ -151,7 +139,7 @@ class Publishes:
             and (not self._flight or not peer.ack or self._has_flight_room(event))
         ):
             self._number += 1
-            self._turns.credit.clear()
+            self._credit.clear()
             ref = f"p{event.ref}"
             entry = PublishState(self._number, event, ref, [None] * count, count, self._held)
             self._send(entry, peer)
@@ -170,7 +158,7 @@ class Publishes:
         number = self._number if place is None else place
         entry = PublishState(number, event, f"p{event.ref}", [None] * count, count, self._held)
         self._enqueue(entry, key)
-        self._pump()
+        self.flush()
 
     def _has_flight_room(self, publish: Publish) -> bool:
         return (
@@ -188,7 +176,7 @@ class Publishes:
             self._ports.settle(ref, Unknown())
         else:
             self._ports.settle(ref, Rejected("timeout", "It could not be sent in time."))
-        self._pump()
+        self.flush()
 
     def _supersede(self, key: str, event: Publish) -> int | None:
         """Give up the unsent publish of the same key.
@@ -232,10 +220,6 @@ class Publishes:
         self._budget = peer.burst * 1000
         self._paused = self._pacing = False
 
-    def flush(self) -> None:
-        """Send what is allowed."""
-        self._pump()
-
     def lost(self, peer: Peer | None) -> None:
         """The connection to `peer` is lost: publishes in flight are repeated, or unknown."""
         self._paused = self._pacing = False
@@ -260,7 +244,7 @@ class Publishes:
         if peer is not None and peer.rate:
             refilled = self._budget + peer.rate * self._interval
             self._budget = min(peer.burst * 1000, refilled)
-        self._pump()
+        self.flush()
 
     def published(self, frame: PublishedFrame) -> bool:
         """The server answered; False if the `ref` is unknown."""
@@ -283,7 +267,7 @@ class Publishes:
             result = trusted(PublishResult, fields, _RESULT)
             self._ports.settle(publish.ref, Acked((result,)))
             if self._queue:
-                self._pump()
+                self.flush()
             return True
         results = results_of(frame)
         pause: int | None = None
@@ -305,7 +289,7 @@ class Publishes:
         else:
             self._drop(entry)
             self._ports.settle(entry.publish.ref, rejected(frame))
-            self._pump()
+            self.flush()
         return True
 
     def answered_one(
@@ -370,7 +354,7 @@ class Publishes:
             self._drop(entry)
             results = cast("list[PublishResult]", entry.results)  # each slot is answered
             self._ports.settle(entry.publish.ref, Acked(tuple(results)))
-        self._pump()
+        self.flush()
 
     def _requeue(self, entry: PublishState) -> None:
         """Put an entry back in the order of numbers: at the head, before later ones."""
@@ -395,7 +379,8 @@ class Publishes:
         if publish.key is not None and self._keys.get(publish.key) is entry:
             del self._keys[publish.key]
 
-    def _pump(self) -> None:
+    def flush(self) -> None:
+        """Send what is allowed."""
         peer = self._context.peer
         if peer is None or self._paused:
             return
@@ -405,15 +390,17 @@ class Publishes:
                 break
             # Within the budget, the order of calls counts; lanes take turns beyond it.
             scarce = rate and self._budget < self._queued[0] * 1000
-            waiting = self._queue.values()
-            entry = self._turns.fairest(waiting) if scarce else self._turns.first(waiting)
+            entry = next(iter(self._queue.values()))
+            credit: dict[Lane, int] = {}
+            if scarce:
+                entry, credit = fairest(self._queue.values(), self._credit)
             publish = entry.publish
             count = len(publish.messages)
             if rate and self._budget < min(count, burst) * 1000:
                 break
             if peer.ack and self._flight and not self._has_flight_room(publish):
                 break
-            self._turns.taken()
+            self._credit = credit
             self._drop(entry)
             self._send(entry, peer)
         if rate and not self._pacing:

@@ -91,11 +91,7 @@ class Session:
     # ---------------------------------------------------------------- from the user
 
     def connect(self, *, opened: bool = False) -> None:
-        """Connect.
-
-        Args:
-            opened: A WebSocket to this address has worked in this process before.
-        """
+        """Connect; `opened`: a WebSocket to this address has worked in this process before."""
         self.lifecycle.connect(opened=opened)
         self._end_step(None)
 
@@ -175,23 +171,12 @@ class Session:
         self._token(TokenFailed(call, refused, message))
 
     def opened(self, *, incremental: bool) -> None:
-        """The transport is open.
-
-        Args:
-            incremental: Single subscriptions can be added and removed. False for SSE, where one
-                request contains them all.
-        """
+        """The transport is open; `incremental`: see `Peer`."""
         self.lifecycle.opened(incremental=incremental)
         self._end_step(None)
 
     def dropped(self, code: int | None, reason: str, retry_after: int | None = None) -> None:
-        """The transport was closed, or could not be opened.
-
-        Args:
-            code: WebSocket close code, or the code for an HTTP status; None without one.
-            reason: The reason in words.
-            retry_after: Milliseconds that the server requested to wait.
-        """
+        """The transport was closed, or could not be opened; see `Dropped`."""
         event = Dropped(code, reason, retry_after)
         self.lifecycle.dropped(event)
         self._end_step(event)
@@ -219,12 +204,7 @@ class Session:
         self._end_step(None)
 
     def timer_fired(self, name: TimerName, idle: int) -> None:
-        """A timer has run out.
-
-        Args:
-            name: The timer.
-            idle: Milliseconds since the last byte of the transport.
-        """
+        """A timer has run out; see `TimerFired`."""
         event = TimerFired(name, idle)
         if self._timers.fired(name):
             if name == "pace":
@@ -239,12 +219,7 @@ class Session:
         self._end_step(event)
 
     def receive(self, frame: wire.ServerFrame, at: int) -> None:
-        """A frame has arrived.
-
-        Args:
-            frame: The decoded frame.
-            at: Wall clock, Unix milliseconds.
-        """
+        """A frame has arrived; see `Received`."""
         if type(frame) is MessageFrame:
             self.messages((frame.message,))
             return

@@ -37,9 +37,6 @@ REFUSED_FOR_NOW: Final = 1_000
 class Subscriptions:
     """All subscriptions of a session.
 
-    Args:
-        context: Shared state of the session.
-
     Attributes:
         requests: Subscriptions with an unanswered request, by its `ref`.
         cursors: Creates cursors for the peer.

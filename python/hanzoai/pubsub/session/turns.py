@@ -27,43 +27,29 @@ def lane_of(entry: PublishState) -> Lane:
     return "latest" if publish.policy == "latest" and publish.key is not None else "messages"
 
 
-class Turns:
-    """The turns of one client.
+def fairest(
+    queue: Iterable[PublishState], saved: Mapping[Lane, int]
+) -> tuple[PublishState, dict[Lane, int]]:
+    """The publish of a queue whose turn it is.
 
-    Attributes:
-        credit: Credit that waiting lanes have saved.
+    Args:
+        queue: The waiting publishes.
+        saved: Credit that waiting lanes have saved.
+
+    Returns:
+        The publish, and the credit after it was sent.
     """
-
-    def __init__(self) -> None:
-        self.credit: dict[Lane, int] = {}
-        self._then: dict[Lane, int] = {}
-
-    def first(self, queue: Iterable[PublishState]) -> PublishState:
-        """The oldest publish of a queue; call `taken` when it is sent."""
-        self._then = {}
-        return next(iter(queue))
-
-    def fairest(self, queue: Iterable[PublishState]) -> PublishState:
-        """The publish of a queue whose turn it is; call `taken` when it is sent."""
-        heads: dict[Lane, PublishState] = {}
-        for entry in queue:
-            heads.setdefault(lane_of(entry), entry)
-            if len(heads) == len(WEIGHTS):
-                break
-        # Saved credit stays small, so that a single message is sent next.
-        credit: dict[Lane, int] = {
-            lane: min(self.credit.get(lane, 0), 1) + weight
-            for lane, weight in WEIGHTS.items()
-            if lane in heads
-        }
-        lane: Lane = max(credit, key=lambda lane: credit[lane])
-        credit[lane] -= sum(WEIGHTS[waiting] for waiting in credit)
-        self._then = credit
-        return heads[lane]
-
-    def taken(self) -> None:
-        """The result of `first` or `fairest` was sent."""
-        self.credit = self._then
-
-
-__all__ = ["Turns"]
+    heads: dict[Lane, PublishState] = {}
+    for entry in queue:
+        heads.setdefault(lane_of(entry), entry)
+        if len(heads) == len(WEIGHTS):
+            break
+    # Saved credit stays small, so that a single message is sent next.
+    credit: dict[Lane, int] = {
+        lane: min(saved.get(lane, 0), 1) + weight
+        for lane, weight in WEIGHTS.items()
+        if lane in heads
+    }
+    lane: Lane = max(credit, key=lambda lane: credit[lane])
+    credit[lane] -= sum(WEIGHTS[waiting] for waiting in credit)
+    return heads[lane], credit
