@@ -40,6 +40,7 @@ import type { Entry, Inbox } from './inbox.js';
 import { Listeners } from './listeners.js';
 import { lazily, PARTS } from './parts.js';
 import type { Recovery } from './recovery.js';
+import { rejected } from './rejected.js';
 import type { Recent } from './stream.js';
 import { checkPlatform, type Surroundings } from './surroundings.js';
 import { TokenSource, tokenProblem } from './tokens.js';
@@ -285,10 +286,7 @@ export class Driver implements Ports, Owner {
   }
 
   finished(error: Rejected | undefined): void {
-    if (error) {
-      const { code, message, remedy, topic } = error;
-      this._error = fromCode(code, message, { remedy, topic });
-    }
+    if (error) this._error = rejected(error);
     this._over.abort();
     this._deadlineTimer?.cancel();
     for (const inbox of this.inboxes.values()) inbox.finish(this._error);

@@ -18,8 +18,14 @@ export function rejected(
     retry_after_ms: retryAfter,
     topic: named,
   }: Omit<Rejected, 'kind'>,
-  topic: string | undefined,
+  topic?: string,
   id?: string,
 ): PubSubError {
-  return fromCode(code, message, { remedy, topic: named ?? topic, field, retryAfter, ...{ id } });
+  return fromCode(code, message, {
+    remedy,
+    topic: named ?? topic,
+    field,
+    retryAfter,
+    ...(id && { id }),
+  });
 }
