@@ -103,7 +103,7 @@ export class Driver implements Ports, Owner {
   private _next: TransportName | undefined;
   /** Counts the calls of `dial` and `hangUp`; a transport of an earlier call is discarded. */
   private _dials = 0;
-  private _connection: Connection | undefined;
+  _connection: Connection | undefined;
 
   /**
    * @param options Options of the client.
@@ -451,16 +451,14 @@ export class Driver implements Ports, Owner {
   private _open(name: TransportName): void {
     const number = ++this._dials;
     this._next = undefined;
-    let made = this.around.dial(name, this.options);
+    const dialed = this.around.dial(name, this.options);
     const open = (transport: Transport): void => {
       if (number !== this._dials) return;
       this._connection = new Connection(this, transport);
       this._connection.open();
     };
-    if (this.options.recover !== undefined) {
-      const wrapped = made;
-      made = this.recovery().then((recovery) => recovery.wrap(wrapped));
-    }
+    // The client id of the previous page must be known before `auth`.
+    const made = this.options.recover === undefined ? dialed : this.recovery().then(() => dialed);
     if (made instanceof Promise) {
       made.then(open, () => {
         if (number === this._dials) this.dropped(NOT_LOADED);

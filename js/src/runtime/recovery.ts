@@ -1,11 +1,11 @@
 /** State that survives a reload of the page: the client id, and the positions of subscriptions. */
 
 import type { Clock } from '../clock.js';
-import type { ClientFrame } from '../generated/wire.js';
 import type { Peer } from '../session/peer.js';
 import type { Session } from '../session/session.js';
 import type { ClientOptions } from '../settings/options.js';
-import type { Receiver, Transport } from '../transports/transport.js';
+import type { TransportEnd } from '../transports/transport.js';
+import type { Connection } from './connection.js';
 import type { Inbox } from './inbox.js';
 
 /** Close code of a client that will reconnect, so that the server keeps its presence. */
@@ -25,6 +25,8 @@ interface Recovered {
   readonly inboxes: ReadonlyMap<number, Inbox>;
   readonly over: AbortSignal;
   readonly peer: Peer | undefined;
+  readonly _connection: Connection | undefined;
+  dropped(end: TransportEnd): void;
 }
 
 interface Kept {
@@ -54,7 +56,6 @@ const page: Page = globalThis;
 export class Recovery {
   private readonly _key: string;
   private readonly _kept: Kept | undefined;
-  private _link: { readonly transport: Transport; readonly receiver: Receiver } | undefined;
 
   /** @param _client Its options, and its positions when the page is left. */
   constructor(private readonly _client: Recovered) {
@@ -63,6 +64,7 @@ export class Recovery {
     const kept = this._take();
     const isFresh = kept && Math.abs(_client.clock.wallMs() - kept.at) <= suspendAfter;
     this._kept = isFresh ? kept : undefined;
+    _client.session.lifecycle._clientId = this._kept?.clientId;
     page.addEventListener?.('pagehide', () => this._leave());
     page.addEventListener?.('pageshow', ({ persisted }) => {
       if (persisted) this._return();
@@ -72,31 +74,6 @@ export class Recovery {
   /** The positions of the previous page for a subscription to these patterns. */
   place(patterns: readonly string[]): Place {
     return this._kept?.places[keyOf(patterns)] ?? {};
-  }
-
-  /** A transport that sends the client id of the previous page, until it has a new id. */
-  async wrap(made: Transport | Promise<Transport>): Promise<Transport> {
-    const transport = await made;
-    const client_id = this._kept?.clientId;
-    const introduce = (frame: ClientFrame): ClientFrame =>
-      frame.type === 'auth' && client_id
-        ? { ...frame, client_id: frame.client_id ?? client_id }
-        : frame;
-    return {
-      incremental: transport.incremental,
-      get lastHeard() {
-        return transport.lastHeard;
-      },
-      open: (receiver) => {
-        this._link = { transport, receiver };
-        transport.open(receiver);
-      },
-      send: (frames) => transport.send(frames.map(introduce)),
-      close: (code) => {
-        this._link = undefined;
-        transport.close(code);
-      },
-    };
   }
 
   /** The page is left: store all positions, and keep the presence. */
@@ -118,15 +95,14 @@ export class Recovery {
     } catch {
       // The storage is full or not allowed: the next page starts as another client.
     }
-    this._link?.transport.close(RECONNECTS);
+    this._client._connection?.close(RECONNECTS);
   }
 
   /** The page is restored from the browser's cache. */
   private _return(): void {
     this._take();
-    const link = this._link;
-    this._link = undefined;
-    link?.receiver.ended({ reason: 'The page was put away.', code: undefined, again: true });
+    if (!this._client._connection) return;
+    this._client.dropped({ reason: 'The page was put away.', code: undefined, again: true });
   }
 
   private _take(): Kept | undefined {

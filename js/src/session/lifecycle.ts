@@ -63,7 +63,8 @@ export class Lifecycle implements Steps<Occasion> {
   private _retryIn: number | undefined;
   /** Timeout of the awaited pong in milliseconds. */
   private _pongLimit: number;
-  private _clientId: string | undefined;
+  /** The id under which the server knows this client, or knew the page before it. */
+  _clientId: string | undefined;
 
   constructor(
     private readonly _context: Context,
