@@ -7,7 +7,7 @@ import { checkCall, checkFunction, checkNumber, invalid, kind } from '../setting
 import { checkReceiveQueue } from '../settings/option_checks.js';
 import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
-import { checkData, checkPublication } from '../wire/payloads.js';
+import { checkData, checkPublication, inWords } from '../wire/payloads.js';
 import { HISTORY_MAX, PATTERNS_MAX } from './bounds.js';
 import { unixMs } from './times.js';
 
@@ -180,10 +180,6 @@ function checkPatterns(topics: unknown): void {
     );
   }
   for (const topic of topics) checkName(topic, 'pattern');
-}
-
-function inWords(count: number): string {
-  return count.toLocaleString('en-US');
 }
 
 function checkPositions(after: unknown): void {

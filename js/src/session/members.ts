@@ -9,13 +9,6 @@ import {
 import type { PresenceChange as Change, PresenceChangeKind } from '../values.js';
 import { isObject } from '../wire/guard.js';
 
-/** The effect of a message of each presence type. */
-export const KINDS: ReadonlyMap<string, 'join' | 'update' | 'leave'> = new Map([
-  ['presence.join', 'join'],
-  ['presence.update', 'update'],
-  ['presence.leave', 'leave'],
-]);
-
 /** Maximum topics with members; beyond that, the topic that was idle longest is dropped. */
 const MAX_TOPICS = 10_000;
 
@@ -84,15 +77,14 @@ export class PresenceMembers {
 
   /** Take a join, update or leave from a message. */
   apply(message: Envelope): Change[] {
-    const kind = KINDS.get(message.type);
+    const { topic, type } = message;
+    const isLeave = type === 'presence.leave';
     const data = memberData(message.data);
-    if (!kind || !data) return [];
-    const { topic } = message;
+    if (!data || (isLeave && !this._rooms.has(topic))) return [];
     const clientId = data.client_id;
-    if (kind === 'leave' && !this._rooms.has(topic)) return [];
     const room = this._open(topic);
     const before = room.members.get(clientId);
-    if (kind === 'leave') return before ? [take(topic, room, before)] : [];
+    if (isLeave) return before ? [take(topic, room, before)] : [];
     if (!before && room.members.size - room.awaited.size >= MAX_MEMBERS) return [];
     const member = merge(before, data, message.timestamp);
     if (!member) return [];

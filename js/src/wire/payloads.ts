@@ -48,7 +48,8 @@ export function checkData(data: unknown, limit: number, topic?: string, path = '
   return size;
 }
 
-function inWords(count: number): string {
+/** A number as texts show it. */
+export function inWords(count: number): string {
   return count.toLocaleString('en-US');
 }
 
