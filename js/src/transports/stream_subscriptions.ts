@@ -11,6 +11,7 @@ import type {
   SubscribedFrame,
   SubscribeFrame,
 } from '../generated/wire.js';
+import type { Request } from '../http/request.js';
 import { matches } from '../topics.js';
 import { compact } from '../wire/compact.js';
 
@@ -23,13 +24,6 @@ interface Wanted {
   answered: boolean;
   /** Server time of that answer. */
   began: number | undefined;
-}
-
-/** The HTTP request that opens a stream. */
-export interface StreamRequest {
-  readonly method: 'GET' | 'POST';
-  readonly path: string;
-  readonly body: string | undefined;
 }
 
 /** The set of subscriptions for the next stream. */
@@ -87,7 +81,7 @@ export class StreamSubscriptions {
    *
    * @param client_id The client that the stream belongs to, for presence.
    */
-  request(client_id: string | undefined): StreamRequest {
+  request(client_id: string | undefined): Request {
     this._openedAt ||= this._wallMs();
     if (this.plain) return this._get();
     const request = compact<SubscribeRequest>({
@@ -111,7 +105,7 @@ export class StreamSubscriptions {
     });
   }
 
-  private _get(): StreamRequest {
+  private _get(): Request {
     const topics = new Set(this._wanted.flatMap(({ frame }) => frame.topics));
     const resume = Math.max(0, (this._newest || this._openedAt) - this._overlap);
     const starts = this._wanted
@@ -119,7 +113,7 @@ export class StreamSubscriptions {
       .filter((start) => start !== undefined);
     const query = new URLSearchParams({ topics: [...topics].join(',') });
     if (starts.length) query.set('since', String(Math.min(...starts)));
-    return { method: 'GET', path: `/v1/subscribe?${query}`, body: undefined };
+    return { method: 'GET', path: `/v1/subscribe?${query}` };
   }
 
   /**

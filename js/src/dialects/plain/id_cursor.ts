@@ -180,19 +180,11 @@ export class IdCursor implements Cursor {
 
   private _remember(message: Envelope, _passed = false): void {
     const { topic, timestamp: _at, ttl } = message;
-    let near = this._near.get(topic);
-    if (near) {
-      this._near.delete(topic);
-    } else {
-      if (this._near.size >= this._kept) {
-        for (const idle of this._near.keys()) {
-          this._near.delete(idle);
-          break;
-        }
-      }
-      near = new Map();
-    }
+    const near = this._near.get(topic) ?? new Map<string, Trace>();
+    this._near.delete(topic);
     this._near.set(topic, near);
+    const [idle] = this._near.keys();
+    if (this._near.size > this._kept) this._near.delete(idle as string);
     if (this._newest === undefined || _at > this._newest) this._newest = _at;
     const edge = Math.max(this._newest, this._start ?? 0) - this._overlap;
     // Clocks differ by more than `overlap`: a replay may not contain others like it.
