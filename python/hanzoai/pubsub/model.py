@@ -82,9 +82,9 @@ class Payload(Model):
         return fields
 
 
-_new: Final = object.__new__
+new_model: Final = object.__new__
 # Fill the slots of a pydantic model like `BaseModel.model_construct`.
-_put_fields, _put_fields_set, _put_extra, _put_private = (
+put_fields, _put_fields_set, _put_extra, _put_private = (
     BaseModel.__dict__[name].__set__
     for name in (
         "__dict__",
@@ -93,29 +93,30 @@ _put_fields, _put_fields_set, _put_extra, _put_private = (
         "__pydantic_private__",
     )
 )
+"""`put_fields` alone is enough for a new model from valid values: the model adds what else it has
+when that is first used. Then the required fields and those that are not None are set.
+"""
 
 
-def trusted(model: type[M], fields: dict[str, Any], fields_set: set[str] | None = None) -> M:
+def trusted(model: type[M], fields: dict[str, Any], fields_set: set[str]) -> M:
     """Create a model from valid values without validation, which takes ten times as long.
 
     Args:
         model: The model.
         fields: The values of all fields, by name, in order; the model keeps this dict.
         fields_set: Names of those that are not defaults; kept too. Models copy these sets, so many
-            may share one. Without them, the model adds what else it has when that is first used:
-            then the required fields and those that are not None are set.
+            may share one.
     """
-    made = _new(model)
-    _put_fields(made, fields)
-    if fields_set is not None:
-        _put_fields_set(made, fields_set)
-        _put_extra(made, {})
-        _put_private(made, None)
+    made = new_model(model)
+    put_fields(made, fields)
+    _put_fields_set(made, fields_set)
+    _put_extra(made, {})
+    _put_private(made, None)
     return made
 
 
 def _fill(value: BaseModel, slot: str) -> bool:
-    """Fill a slot that `trusted` has left empty; whether it is one."""
+    """Fill a slot that `put_fields` has left empty; whether it is one."""
     if slot == "__pydantic_fields_set__":
         given = {
             name

@@ -189,9 +189,10 @@ class Inbox:
             seq = entry.seq
             if seq is not None:
                 topic, positions = entry.topic, self.positions
-                if len(positions) >= _POSITIONS and topic not in positions:
-                    del positions[next(iter(positions))]
-                positions[topic] = seq
+                if topic in positions:
+                    positions[topic] = seq
+                else:
+                    self._stand(topic, seq)
         else:
             self._others -= 1
             self._passed(entry)

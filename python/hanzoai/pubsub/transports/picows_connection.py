@@ -100,6 +100,8 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
         raise
     if not isinstance(connection, PicowsConnection):
         raise no_websocket(host, EOFError())  # closed before the handshake was done
+    # `read` does not count frames that arrived with the handshake.
+    connection.arrived_bytes = sum(map(len, connection.arrived))
     return connection
 
 
@@ -116,8 +118,6 @@ class PicowsConnection(WSListener):
         self.at_once = False
         self.paused = False
         self.ended = False
-        # Whether `read` will count the bytes: not yet for frames that arrive with the handshake.
-        self.reading = False
         self._unwanted = False
         self._leaving = False
         self._parts: list[bytes] = []
@@ -155,8 +155,6 @@ class PicowsConnection(WSListener):
             and not self.ended
         ):
             self.arrived.append(data)
-            if not self.reading:
-                self.arrived_bytes += len(data)
         else:
             self._other(transport, frame)
 
@@ -215,10 +213,7 @@ class PicowsConnection(WSListener):
         if self._parts_bytes > self._owner.max_frame:
             raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, "")
         if frame.fin:
-            data = b"".join(self._parts)
-            self.arrived.append(data)
-            if not self.reading:
-                self.arrived_bytes += len(data)
+            self.arrived.append(b"".join(self._parts))
             self._parts.clear()
             self._parts_bytes = 0
 
@@ -314,7 +309,6 @@ class _Reads(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         connection = self._connection
-        connection.reading = True
         waiting = len(connection.arrived)
         self._inner.buffer_updated(nbytes)
         connection.read(waiting)

@@ -9,9 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import suppress
-from itertools import takewhile
-from operator import methodcaller
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import MessageFrame, PublishedFrame
 from hanzoai.pubsub.transports import BURST, TransportClosed, ignore
@@ -29,8 +27,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.transports.connection import Connection
 
 logger = logging.getLogger("hanzoai.pubsub")
-
-_is_message: Final = methodcaller("startswith", MESSAGE)
 
 
 class WebSocketTransport:
@@ -120,7 +116,7 @@ class WebSocketTransport:
                 if data[at].startswith(MESSAGE):
                     messages: list[Envelope] = []
                     with suppress(*invalid):
-                        messages.extend(read_messages(takewhile(_is_message, data[at:])))
+                        messages.extend(read_messages(data[at:] if at else data))
                     if messages:
                         frames.append(messages)
                         end = at + len(messages)

@@ -75,8 +75,8 @@ class Codec:
     """Reads and writes the frames of a socket, with one of two libraries.
 
     Attributes:
-        read_messages: Reads frames that begin with ``MESSAGE``, like nearly every frame.
-        invalid: Its errors, if only `decode` may be able to read a frame.
+        read_messages: Reads messages, like nearly every frame, up to a frame that is not one.
+        invalid: Its errors, if only `decode` may be able to read the next frame.
         encode: Writes a frame; see `encode`.
     """
 

@@ -16,7 +16,7 @@ from pydantic_core import to_json as plain_json
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.generated.wire import Envelope, Sender
-from hanzoai.pubsub.model import trusted
+from hanzoai.pubsub.model import new_model, put_fields
 from hanzoai.pubsub.topics import valid_topics, validate_topic
 from hanzoai.pubsub.wire.codec import Codec, encode
 
@@ -71,7 +71,7 @@ _senders: Final = _Senders()
 
 
 def read_messages(frames: Iterable[bytes]) -> Iterator[Envelope]:
-    """Read frames that begin with ``MESSAGE``, up to one that `codec.decode` has to read.
+    """Read messages, up to a frame that `codec.decode` has to read.
 
     Raises:
         msgspec.DecodeError: `codec.decode` may be able to read the next frame.
@@ -96,7 +96,9 @@ def read_messages(frames: Iterable[bytes]) -> Iterator[Envelope]:
             "seq": message.seq,
             "meta": message.meta,
         }
-        yield trusted(Envelope, fields)
+        envelope = new_model(Envelope)
+        put_fields(envelope, fields)
+        yield envelope
 
 
 def _write(fields: object) -> bytes:
