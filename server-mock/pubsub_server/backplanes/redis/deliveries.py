@@ -233,7 +233,7 @@ class CatchingUp:
         self._next_sweep = 0.0
 
     def sweep(self) -> None:
-        """Search all shards, unless a search began less than `SWEEP_EVERY` seconds ago."""
+        """Search all shards in the next `SWEEP_EVERY` seconds, unless a search is under way."""
         if self._loop.time() >= self._next_sweep:
             self._next_sweep = self._loop.time() + SWEEP_EVERY
             self._tasks.spawn(self._sweep())
@@ -308,13 +308,29 @@ class CatchingUp:
             await asyncio.sleep(AGAIN_AFTER)
 
     async def _sweep(self) -> None:
-        await self._catch_up(range(len(self._layout.bases)))
+        """Search one shard at a time: messages have to wait for a search of all at once."""
+        shards = range(len(self._layout.bases))
+        await self._roster.catch_up()
+        searches: list[asyncio.Task[str | None]] = []
+        for shard in shards:
+            searching = self._tasks.spawn(self._catch_up_shard(shard), expected=(Exception,))
+            searches.append(searching)
+            await asyncio.sleep(SWEEP_EVERY / len(shards))
+            if self._doubted:
+                # The other shards of this server have probably lost data, too.
+                await self._catch_up(shards)
+                return
+        self._report(await asyncio.gather(*searches))
 
     async def _catch_up(self, shards: Iterable[int]) -> bool:
         """Search for missed messages; whether the search succeeded."""
         members, found = await asyncio.gather(
             self._roster.catch_up(), asyncio.gather(*map(self._catch_up_shard, shards))
         )
+        return self._report(found) and members
+
+    def _report(self, found: Iterable[str | None]) -> bool:
+        """Log the results of `_catch_up_shard`; whether all searches succeeded."""
         errors = {error for error in found if error is not None}
         if errors:
             logger.warning("cannot read missed messages from Redis: %s", ", ".join(sorted(errors)))
@@ -326,7 +342,7 @@ class CatchingUp:
             self._doubted.clear()
             # Members and counts may also be missing.
             self._lease.lose()
-        return members and not errors
+        return not errors
 
     async def _catch_up_shard(self, shard: int) -> str | None:
         """The kind of error that prevented the search; None on success."""

@@ -1,0 +1,92 @@
+"""The periodic search for missed messages: it must not delay the messages that arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from pubsub_server.backplanes.redis import deliveries
+from pubsub_server.backplanes.redis.deliveries import CatchingUp
+from pubsub_server.backplanes.redis.layout import Layout
+from pubsub_server.backplanes.redis.reader import Sweep
+from pubsub_server.backplanes.redis.tracks import Tracks
+from pubsub_server.tasks import Tasks
+from tests.cluster.waiting import until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Mapping, Sequence
+
+    import pytest
+
+SHARDS = 4
+
+
+class Store:
+    """Replaces reader, deliveries, roster and lease.
+
+    Attributes:
+        asked: The shards that were searched, in order.
+        unbroken: Time since which every shard has lost nothing.
+        lost: Number of times that the lease was told of a loss.
+    """
+
+    unproven: Sequence[str] = ()
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.unbroken = 1
+        self.lost = 0
+
+    async def sweep(self, shard: int, since: int) -> Sweep:
+        self.asked.append(shard)
+        return Sweep(10, self.unbroken, ())
+
+    async def heads(self, known: Mapping[str, int], silence: int) -> dict[str, int]:
+        return {}
+
+    async def catch_up(self) -> bool:
+        return True
+
+    def interrupted(self, shards: Sequence[int]) -> None:
+        pass
+
+    def lose(self) -> None:
+        self.lost += 1
+
+
+@asynccontextmanager
+async def searching(store: Any) -> AsyncGenerator[CatchingUp]:
+    tasks = Tasks(asyncio.get_running_loop(), logging.getLogger(__name__), "test")
+    catching_up = CatchingUp(
+        Layout("t", SHARDS), store, Tracks(10), store, lambda topic: True, lambda topic: None,
+        roster=store, lease=store, silence=1, tasks=tasks,
+    )  # fmt: skip
+    yield catching_up
+    await tasks.stop()
+
+
+async def test_a_sweep_searches_one_shard_at_a_time() -> None:
+    store = Store()
+    async with searching(store) as catching_up:
+        catching_up.sweep()
+        await until(lambda: bool(store.asked), True)
+        assert store.asked == [0]
+
+
+async def test_a_sweep_that_finds_a_loss_searches_all_shards_at_once(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(deliveries, "SWEEP_EVERY", 0.0)
+    store = Store()
+    async with searching(store) as catching_up:
+        await catching_up.restored(range(SHARDS))
+        store.asked.clear()
+        store.unbroken = 2
+        catching_up.sweep()
+        await until(lambda: store.lost, 1)
+        assert store.asked == [0, *range(SHARDS)]
+    assert [record.getMessage() for record in caplog.records] == [
+        "Redis may have lost its last acknowledged writes in 4 of 4 shards"
+    ]
