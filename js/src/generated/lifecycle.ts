@@ -90,7 +90,6 @@ export interface Steps<E> {
   _accept(event: E): void;
   _check(event: E): void;
   _countFailure(event: E): void;
-  _countShortLife(event: E): void;
   _dial(event: E): void;
   _fail(event: E): void;
   _fetchToken(event: E): void;
@@ -281,7 +280,7 @@ export function onDropped<E>(m: Steps<E>, e: E): void {
         m._planRetry(e);
         m._enter('waiting', e);
         m._leave(e);
-        m._countShortLife(e);
+        m._countFailure(e);
         m._attempts._schedule();
       }
       break;

@@ -283,17 +283,13 @@ export class Lifecycle implements Steps<Occasion> {
     this._context.ports.probe();
   }
 
-  /** One opening failed (LIFE-6); an event stream gives way at once. */
+  /** A connection ended before it was of any use (LIFE-6); an event stream gives way at once. */
   _countFailure(occasion: Occasion): void {
     const choice = this._choice;
+    if (this._works) return;
     if (choice._name === 'sse') choice._change();
     else if ((occasion.kind === 'open' || unexplained(occasion)) && choice._failed())
       this._probeHttp();
-  }
-
-  /** One connection died: before it was of any use, that counts as an opening that failed. */
-  _countShortLife(occasion: Occasion): void {
-    if (!this._works) this._countFailure(occasion);
   }
 
   /** See whether an event stream would serve where the WebSocket does not. */

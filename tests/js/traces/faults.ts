@@ -139,7 +139,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'lifecycle.ts',
     'this._pongLimit = this._context.options.checkTimeout;',
   ),
-  'a useful connection counts as short': replaced('lifecycle.ts', 'if (!this._works) this', 'this'),
+  'a useful connection counts as short': replaced('lifecycle.ts', 'if (this._works) return;'),
   'two HTTP probes run at once': replaced('lifecycle.ts', 'choice._asking || ', ''),
   'a long client id is sent back': replaced('lifecycle.ts', '.slice(0, 64)', ''),
   'a token does not expire during sleep': replaced('lifecycle.ts', 'this._forgetToken({});'),

@@ -105,7 +105,6 @@ Action: TypeAlias = Literal[
     "change_transport",
     "check",
     "count_failure",
-    "count_short_life",
     "cut_wait",
     "dial",
     "fail",
@@ -240,9 +239,6 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def count_failure(self, event: E, /) -> None: ...
-
-    @abstractmethod
-    def count_short_life(self, event: E, /) -> None: ...
 
     @abstractmethod
     def cut_wait(self, event: E, /) -> None: ...
@@ -550,7 +546,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
                 "waiting",
                 ("leave", "forget_token", "start_retry"),
             ),
-            Row((), ("plan_retry",), "waiting", ("leave", "count_short_life", "start_retry")),
+            Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
         ),
         "probed": (
             Row(("reachable",), (), "dialing", ("leave", "upgrade", "dial")),

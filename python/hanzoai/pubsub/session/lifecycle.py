@@ -392,18 +392,15 @@ class Lifecycle(Steps[Event]):
         self._ports.probe()
 
     def count_failure(self, event: Event, /) -> None:
-        """An opening failed (LIFE-6); an event stream is replaced immediately."""
+        """A connection ended before it was useful (LIFE-6); an event stream is replaced at once."""
+        if self._works:
+            return
         if self._choice.name == "sse":
             self.change_transport(event)
         elif (
             isinstance(event, TimerFired) or (isinstance(event, Dropped) and unexplained(event))
         ) and self._choice.failed():
             self.probe_http(event)
-
-    def count_short_life(self, event: Event, /) -> None:
-        """A connection died: if it was not useful yet, this counts as a failed opening."""
-        if not self._works:
-            self.count_failure(event)
 
     def probe_http(self, event: Event, /) -> None:
         """Check whether an event stream would work instead of the WebSocket."""
