@@ -3,10 +3,11 @@
 import type { Clock } from '../clock.js';
 import { NotFound, PermissionDenied } from '../errors.js';
 import type { HistoryPage, Occupancy, TopicInfo } from '../generated/http.js';
-import type { Envelope, PresenceMember, Publication, PublishResult } from '../generated/wire.js';
+import type { Envelope, PresenceMember, Publication } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
 import { type Limits, Rest } from '../http/rest.js';
 import type { Peer } from '../session/peer.js';
+import type { Acked } from '../session/ports.js';
 import type { ClientOptions } from '../settings/options.js';
 import { checkName } from '../topic_names.js';
 import type { Message, Since } from '../values.js';
@@ -61,20 +62,20 @@ export class HttpApi {
    * Publish after earlier publishes over HTTP.
    *
    * @param certain The program requested HTTP; otherwise, first check that the API exists.
-   * @returns One result per message, in order; undefined if there is no API and nothing was
-   * published.
+   * @returns Undefined if there is no API and nothing was published.
    */
   async publish(
     items: readonly { readonly publication: Publication }[],
     options: Waiting,
     certain: boolean,
-  ): Promise<PublishResult[] | undefined> {
+  ): Promise<Acked | undefined> {
     const messages = items.map(({ publication }) => publication);
     const turn = this._order.then(async () => {
       const there = certain || (await this._isThere(messages[0]?.topic ?? '', options));
       if (!there) return undefined;
       if (!this._client.options.echo) this._client.rememberOwn(messages);
-      return this._api.publish(messages, this._limits(options));
+      const results = await this._api.publish(messages, this._limits(options));
+      return { kind: 'acked', results } as const;
     });
     this._order = turn.catch(() => {});
     return turn;

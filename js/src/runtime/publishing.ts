@@ -187,10 +187,9 @@ export function enter(
     return driver
       .part(driver.http(), options)
       .then((api) => api.publish(items, options, certain))
-      .then((results) =>
-        results
-          ? { kind: 'acked', results }
-          : enter(driver, items, { ...options, via: 'socket' }, end, batch, hasTurn),
+      .then(
+        (outcome) =>
+          outcome ?? enter(driver, items, { ...options, via: 'socket' }, end, batch, hasTurn),
       );
   }
   driver.connect();
