@@ -35,7 +35,7 @@ export interface Filter {
 }
 
 /** A gap or a presence change. */
-type Other = Exclude<SubscriptionEvent, { readonly kind: 'message' }>;
+export type Other = Exclude<SubscriptionEvent, { readonly kind: 'message' }>;
 
 /** What waits in the queue: a message itself, or an event. */
 export type Entry<Data = AnyPayload> = Message<Data> | Other;

@@ -6,7 +6,7 @@ import { UsageError } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
 import type { AnyPayload, Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
 import { call, type Handler, type Handlers } from './handlers.js';
-import type { Entry, Inbox } from './inbox.js';
+import type { Entry, Inbox, Other } from './inbox.js';
 import type { Listeners } from './listeners.js';
 import { PARTS } from './parts.js';
 
@@ -73,14 +73,14 @@ export class Subscription<Data = AnyPayload>
    * Presence changes arrive here unless `onPresence` receives them.
    */
   events(): AsyncIterableIterator<SubscriptionEvent<Data>> {
-    return this._read(
-      (entry) => ('id' in entry ? { kind: 'message', message: entry } : entry),
-      true,
+    return this._read<SubscriptionEvent<Data>>(
+      (message) => ({ kind: 'message', message }),
+      (event) => event,
     );
   }
 
   [Symbol.asyncIterator](): AsyncIterableIterator<Message<Data>> {
-    return this._read((entry) => ('id' in entry ? entry : undefined));
+    return this._read((message) => message);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -106,32 +106,40 @@ export class Subscription<Data = AnyPayload>
     }
   }
 
+  /** Iterate over messages and, with `show`, all other events. */
   private _read<T>(
-    pick: (entry: Entry<Data>) => T | undefined,
-    seesGaps?: boolean,
+    pick: (message: Message<Data>) => T,
+    show?: (event: Other) => T,
   ): AsyncIterableIterator<T> {
+    type Result = IteratorResult<T, undefined>;
     const { _inbox: inbox, _handlers: handlers } = this;
     if (handlers.onMessage) {
       throw new UsageError('This subscription hands its messages to `onMessage`.', {
         remedy: 'Iterate it, or pass `onMessage`, not both.',
       });
     }
+    // Not `async`: that would cost more for each message in the queue.
+    const next = (): Promise<Result> => {
+      const entry = inbox.take() as Entry<Data> | undefined;
+      if (entry && 'id' in entry) return Promise.resolve({ done: false, value: pick(entry) });
+      return entry ? pass(entry) : wait();
+    };
+    const pass = async (event: Other): Promise<Result> => {
+      if (event.kind === 'gap') await this._report(event.gap, show !== undefined);
+      return show ? { done: false, value: show(event) } : next();
+    };
+    const wait = async (): Promise<Result> => {
+      // Another iteration may take what this one was woken for.
+      while (inbox.empty) {
+        if (inbox.error) throw inbox.error;
+        if (inbox.finished) return { done: true, value: undefined };
+        await inbox.wait();
+      }
+      return next();
+    };
     const iterator: AsyncIterableIterator<T> = {
       [Symbol.asyncIterator]: () => iterator,
-      next: async () => {
-        while (true) {
-          const entry = inbox.take();
-          if (!entry) {
-            if (inbox.error) throw inbox.error;
-            if (inbox.finished) return { done: true, value: undefined };
-            await inbox.wait();
-            continue;
-          }
-          if (!('id' in entry) && entry.kind === 'gap') await this._report(entry.gap, seesGaps);
-          const value = pick(entry);
-          if (value !== undefined) return { done: false, value };
-        }
-      },
+      next,
       return: async () => {
         await this.unsubscribe();
         return { done: true, value: undefined };
