@@ -70,20 +70,26 @@ export class WebSocketTransport implements Transport {
       queueMicrotask(() => this._end(undefined, unreached(error)));
       return;
     }
+    let heard = false;
+    // Read the clock once per turn: `ws` passes all messages of one read of the socket in one turn.
     const hear = (): void => {
+      if (heard) return;
+      heard = true;
       this.lastHeard = this._clock.now();
+      Promise.resolve().then(() => {
+        heard = false;
+      });
+    };
+    const message = (data: string | Uint8Array): void => {
+      hear();
+      if (data.length > this._options.maxFrame) this._refuseFrame();
+      else this._receiver?.frame(decode(data));
     };
     const events = {
       open: () => {
         hear();
         failure = LOST;
         this._receiver?.opened();
-      },
-      message: ({ data }: { readonly data: unknown }) => {
-        this.lastHeard = this._clock.now();
-        const raw = typeof data === 'string' ? data : new Uint8Array(data as ArrayBuffer);
-        if (raw.length > this._options.maxFrame) this._refuseFrame();
-        else this._receiver?.frame(decode(raw));
       },
       // A `close` event follows. Node and `ws` give the reason; browsers hide it from the page.
       error: (event: unknown) => {
@@ -97,16 +103,20 @@ export class WebSocketTransport implements Transport {
     };
     this._socket = socket;
     socket.binaryType = 'arraybuffer';
-    const { message, ...others } = events;
-    for (const [name, listener] of Object.entries(others)) socket.addEventListener(name, listener);
+    for (const [name, listener] of Object.entries(events)) socket.addEventListener(name, listener);
     if (!DEVELOPMENT || !socket.on) {
-      socket.addEventListener('message', message); // browsers answer pings without an event
+      // Browsers answer pings without an event.
+      socket.addEventListener('message', ({ data }: { readonly data: string | ArrayBuffer }) =>
+        message(typeof data === 'string' ? data : new Uint8Array(data)),
+      );
       return;
     }
     socket.on('ping', hear);
     socket.on('pong', hear);
     // `ws` creates an event object per message only for `addEventListener`; `on` avoids it.
-    socket.on('message', (data, isBinary) => message({ data: isBinary ? data : data.toString() }));
+    socket.on('message', (data, isBinary) =>
+      message(isBinary ? new Uint8Array(data) : data.toString()),
+    );
   }
 
   send(frames: readonly ClientFrame[]): void {
