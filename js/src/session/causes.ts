@@ -1,20 +1,15 @@
 /** The cause of a change: code, text, and requested wait. */
 
 import { type CloseAction, CODES, closeAction } from '../generated/errors.js';
-import type { ErrorFrame } from '../generated/wire.js';
+import type { ErrorFrame, ErrorInfo } from '../generated/wire.js';
+import type { Loose } from '../wire/compact.js';
 import type { Peer } from './peer.js';
 import type { TimerName } from './ports.js';
 
 /** A cause; an error frame is one. */
-export interface Cause {
+export interface Cause extends Partial<Omit<Loose<ErrorInfo>, 'code'>> {
   /** An error code or close code. */
   readonly code?: string | number | undefined;
-  /** The reason in words. */
-  readonly message?: string | undefined;
-  /** What to do about it, if the server sent a remedy. */
-  readonly remedy?: string | undefined;
-  /** Milliseconds that the server requested to wait. */
-  readonly retry_after_ms?: number | undefined;
 }
 
 /** Input of the lifecycle: the cause, and the fields of the event. */

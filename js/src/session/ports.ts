@@ -10,7 +10,7 @@ import type {
   ErrorInfo,
   PublishResult,
 } from '../generated/wire.js';
-import type { PresenceChange, TokenReason } from '../values.js';
+import type { PresenceChange, StateChange, TokenReason } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import type { Peer } from './peer.js';
 
@@ -48,21 +48,12 @@ export interface Unknown {
 export type Outcome = Acked | Rejected | Unknown;
 
 /** @internal The session entered another state of the table. */
-export interface StateChanged {
-  /** The previous state. */
+export interface StateChanged extends Omit<StateChange, 'from' | 'to' | 'reason'> {
   readonly from: State;
-  /** The new state. */
   readonly to: State;
   /** The state that users see for `to`; several states map to the same one. */
   readonly public: PublicState;
-  /** The error code or close code that caused it, if any. */
-  readonly code: string | number | undefined;
-  /** The reason, as text. */
   readonly reason: string | undefined;
-  /** Milliseconds until the next attempt. */
-  readonly retryIn: number | undefined;
-  /** Number of failed attempts in a row. */
-  readonly attempt: number;
 }
 
 /**
