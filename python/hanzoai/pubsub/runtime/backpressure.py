@@ -17,7 +17,6 @@ class Backpressure:
 
     Args:
         has_room: Whether this many messages of this many bytes fit.
-        clock: Clock of the timeout.
 
     Attributes:
         waiting: Waiting calls: messages, bytes, and the future that admits them.

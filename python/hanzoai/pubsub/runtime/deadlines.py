@@ -19,10 +19,6 @@ class Deadlines:
     A timer per publish would cost as much as the whole session for it. This one runs until the
     earliest known deadline, even if that publish is already settled.
 
-    Args:
-        clock: Clock of the timer.
-        expire: Called with the number of an expired publish.
-
     Attributes:
         pending: Deadlines by number, `EXPIRED` after they have passed. A call adds its deadline,
             calls `arm` if it is before `next`, and removes it when the publish is settled.

@@ -72,9 +72,6 @@ class Driver:
     """Runs one session in one event loop.
 
     Args:
-        options: Options of the client.
-        around: Clock, randomness, transports.
-        tokens: Gets tokens from the program.
         on_state: Called with each change of the public state.
         on_error: Called with errors that no call can raise, and the topic.
         make_session: Creates the session, with the driver as its ports.

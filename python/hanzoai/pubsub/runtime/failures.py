@@ -33,10 +33,6 @@ _TOKEN_REMEDY: Final = (
 class Failures:
     """The failures of one client.
 
-    Args:
-        options: Options of its connection.
-        clock: Measures the duration of an outage.
-
     Attributes:
         last: Failure of the last connection or attempt, until there is a connection again.
         cause: The exception of ``get_token``, if that caused the failure.

@@ -20,11 +20,7 @@ _STUBBORN: Final = 1.0
 
 
 class TaskKeeper:
-    """The tasks of one client.
-
-    Args:
-        clock: For the timeout of the close.
-    """
+    """The tasks of one client."""
 
     def __init__(self, clock: Clock) -> None:
         self._loop = asyncio.get_running_loop()

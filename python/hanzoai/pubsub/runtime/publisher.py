@@ -51,8 +51,6 @@ class Publisher:
     """Publishes messages and the presence of one client.
 
     Args:
-        driver: Driver of the connection.
-        http: HTTP operations.
         report: Receives errors that no call can raise, and the topic.
     """
 

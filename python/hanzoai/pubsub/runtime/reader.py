@@ -84,15 +84,7 @@ class _Link:
 
 
 class Reader:
-    """Owns the transport of the current connection.
-
-    Args:
-        receiver: Processes received data.
-        deliveries: The inboxes, for which the reading waits.
-        dial: Creates a transport that is not open yet.
-        keeper: References the tasks.
-        clock: Clock of the client.
-    """
+    """Owns the transport of the current connection; waits for full inboxes before it reads on."""
 
     def __init__(
         self,

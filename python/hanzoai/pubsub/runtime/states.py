@@ -16,11 +16,7 @@ _KEPT: Final = 256
 
 
 class StateStream:
-    """An async iterator over state changes; ends when the client has ended.
-
-    Args:
-        ended: Called when the reader has ended.
-    """
+    """An async iterator over state changes; `ended`: called when it ends, as with the client."""
 
     def __init__(self, ended: Callable[[StateStream], None]) -> None:
         self._changes: deque[StateChange] = deque(maxlen=_KEPT)

@@ -22,12 +22,7 @@ if TYPE_CHECKING:
 
 
 class TokenSource:
-    """Tokens for socket and HTTP: one callback at a time, whose result both share (AUTH-1).
-
-    Args:
-        options: ``token`` or ``get_token``.
-        clock: Determines whether a token has expired.
-    """
+    """Tokens for socket and HTTP: one callback at a time, whose result both share (AUTH-1)."""
 
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
         self._fixed = None if options.token is None else Token(options.token)

@@ -20,12 +20,7 @@ _SLEPT: Final = 5.0
 
 
 class Watch:
-    """Compares the two readings of time.
-
-    Args:
-        clock: Provides both readings.
-        woke: Called after a suspension of the machine.
-    """
+    """Compares the two readings of time; `woke`: called after a suspension of the machine."""
 
     def __init__(self, clock: Clock, woke: Callable[[], None]) -> None:
         self._clock = clock
