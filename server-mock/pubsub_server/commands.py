@@ -138,9 +138,6 @@ def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> int:
     # Freeze imported objects: a full collection of them would delay every delivery by 50 ms.
     gc.collect()
     gc.freeze()
-    # The objects of publishes in progress are not garbage. With the default threshold of 700, each
-    # burst of publishes causes collections, which find nothing and delay deliveries by up to 40 ms.
-    gc.set_threshold(10_000)
     try:
         with asyncio.Runner(loop_factory=new_event_loop) as runner:
             runner.run(run(settings, worker=worker))
