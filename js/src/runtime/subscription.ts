@@ -118,11 +118,12 @@ export class Subscription<Data = AnyPayload>
         remedy: 'Iterate it, or pass `onMessage`, not both.',
       });
     }
+    const give = (entry: Entry<Data>): Result | Promise<Result> =>
+      'id' in entry ? { done: false, value: pick(entry) } : pass(entry);
     // Not `async`: that would cost more for each message in the queue.
     const next = (): Promise<Result> => {
       const entry = inbox.take() as Entry<Data> | undefined;
-      if (entry && 'id' in entry) return Promise.resolve({ done: false, value: pick(entry) });
-      return entry ? pass(entry) : wait();
+      return entry ? Promise.resolve(give(entry)) : wait();
     };
     const pass = async (event: Other): Promise<Result> => {
       if (event.kind === 'gap') await this._report(event.gap, show !== undefined);
@@ -135,7 +136,7 @@ export class Subscription<Data = AnyPayload>
         if (inbox.finished) return { done: true, value: undefined };
         await inbox.wait();
       }
-      return next();
+      return give(inbox.take() as Entry<Data>);
     };
     const iterator: AsyncIterableIterator<T> = {
       [Symbol.asyncIterator]: () => iterator,

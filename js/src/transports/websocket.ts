@@ -70,18 +70,10 @@ export class WebSocketTransport implements Transport {
       queueMicrotask(() => this._end(undefined, unreached(error)));
       return;
     }
-    let heard = false;
-    // Read the clock once per turn: `ws` passes all messages of one read of the socket in one turn.
     const hear = (): void => {
-      if (heard) return;
-      heard = true;
       this.lastHeard = this._clock.now();
-      Promise.resolve().then(() => {
-        heard = false;
-      });
     };
     const message = (data: string | Uint8Array): void => {
-      hear();
       if (data.length > this._options.maxFrame) this._refuseFrame();
       else this._receiver?.frame(decode(data));
     };
@@ -106,17 +98,29 @@ export class WebSocketTransport implements Transport {
     for (const [name, listener] of Object.entries(events)) socket.addEventListener(name, listener);
     if (!DEVELOPMENT || !socket.on) {
       // Browsers answer pings without an event.
-      socket.addEventListener('message', ({ data }: { readonly data: string | ArrayBuffer }) =>
-        message(typeof data === 'string' ? data : new Uint8Array(data)),
-      );
+      socket.addEventListener('message', ({ data }: { readonly data: string | ArrayBuffer }) => {
+        hear();
+        message(typeof data === 'string' ? data : new Uint8Array(data));
+      });
       return;
     }
+    let heard = false;
+    // Read the clock once per turn: `ws` passes all messages of one read of the socket in one turn.
+    const hearOnce = (): void => {
+      if (heard) return;
+      heard = true;
+      hear();
+      Promise.resolve().then(() => {
+        heard = false;
+      });
+    };
     socket.on('ping', hear);
     socket.on('pong', hear);
     // `ws` creates an event object per message only for `addEventListener`; `on` avoids it.
-    socket.on('message', (data, isBinary) =>
-      message(isBinary ? new Uint8Array(data) : data.toString()),
-    );
+    socket.on('message', (data, isBinary) => {
+      hearOnce();
+      message(isBinary ? new Uint8Array(data) : data.toString());
+    });
   }
 
   send(frames: readonly ClientFrame[]): void {
