@@ -20,15 +20,13 @@ from hanzoai.pubsub.cli.arguments import (
 from hanzoai.pubsub.cli.exits import Exit, exit_for
 from hanzoai.pubsub.cli.lines import binary_input, is_terminal, read_lines
 from hanzoai.pubsub.cli.output import Output
-from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, report, run
 from hanzoai.pubsub.errors import InvalidPayload, PubSubError
 
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Sequence
 
-    from hanzoai.pubsub.client import PubSubClient
-    from hanzoai.pubsub.values import Published
 
 IN_FLIGHT: Final = 256
 """Maximum messages that wait for their answer."""
@@ -145,93 +143,102 @@ async def _publish_one(args: Namespace, output: Output, message: dict[str, Any])
     return Exit.OK
 
 
-class _Tally:
-    """The results of the lines so far."""
+class _Hopeless(Exception):
+    """Ends the lines that are waiting: their error would be the same."""
 
-    def __init__(self, output: Output, *, stop: bool) -> None:
+
+class _Lines:
+    """Publishes the lines of standard input in order, and counts their results.
+
+    Attributes:
+        worst: The exit code of an error that also the next line would get.
+    """
+
+    def __init__(self, args: Namespace, output: Output) -> None:
+        from hanzoai.pubsub.settings.options import SendQueue
+
         self.published = self.duplicates = self.failed = 0
         self.worst: Exit | None = None
+        self._args, self._output = args, output
+        self._timeout: float = args.timeout or DEFAULT_TIMEOUT
         self._over = False
-        self._output, self._stop = output, stop
+        self._slots = asyncio.Semaphore(IN_FLIGHT)
+        self._reading: asyncio.Task[None] | None = None
+        queue = SendQueue(policy="block")
+        self._ps = build_client(args, output, send_queue=queue, on_error=self._report)
 
-    def settle(self, published: Published) -> None:
-        if published.duplicate:
-            self.duplicates += 1
-        else:
-            self.published += 1
+    async def run(self) -> None:
+        """Publish all lines.
 
-    def fail(self, line: int, error: PubSubError) -> None:
+        Raises:
+            PubSubError: There is no connection.
+        """
+        try:
+            await self._ps.connect(self._timeout)
+            async with asyncio.TaskGroup() as group:
+                self._reading = group.create_task(self._read(group))
+        except* _Hopeless:
+            pass
+        finally:
+            await self._ps.close()
+
+    async def _read(self, group: asyncio.TaskGroup) -> None:
+        number = 0
+        async for line in read_lines(binary_input(sys.stdin)):
+            number += 1
+            if not line.strip():
+                continue
+            await self._slots.acquire()
+            if self._over:
+                return
+            try:
+                message = parse_line(line, self._args)
+            except InvalidPayload as error:
+                self._slots.release()
+                self._fail(number, error)
+                continue
+            group.create_task(self._publish(number, message))
+
+    async def _publish(self, number: int, message: dict[str, Any]) -> None:
+        try:
+            published = await self._ps.publish(self._args.topic, message, timeout=self._timeout)
+            if published.duplicate:
+                self.duplicates += 1
+            else:
+                self.published += 1
+        except PubSubError as error:
+            self._fail(number, error)
+        except asyncio.CancelledError:
+            self.failed += 1
+            raise
+        finally:
+            self._slots.release()
+
+    def _fail(self, number: int, error: PubSubError) -> None:
         self.failed += 1
+        self._report(error, line=number)
         code = exit_for(error)
-        if not self._over:
-            self._output.error(error, line=line)
         if code in _HOPELESS:
-            self.worst = code
-        if self._stop or code in _HOPELESS:
+            self._over, self.worst = True, code
+            raise _Hopeless
+        if self._args.on_error == "stop" and self._reading is not None:
             self._over = True
+            self._reading.cancel()
 
-    def over(self) -> bool:
-        """Whether to stop reading lines."""
-        return self._over
-
-    @property
-    def exit(self) -> Exit:
-        return self.worst or (Exit.FAILED if self.failed else Exit.OK)
+    def _report(self, error: Exception, **fields: Any) -> None:
+        """Print an error, unless an earlier one has ended the command."""
+        if not self._over:
+            report(self._output, error, **fields)
 
 
 async def _publish_lines(args: Namespace, output: Output) -> int:
-    from hanzoai.pubsub.settings.options import SendQueue
-
-    ps = build_client(args, output, send_queue=SendQueue(policy="block"))
-    tally = _Tally(output, stop=args.on_error == "stop")
-    slots = asyncio.Semaphore(IN_FLIGHT)
-    timeout = args.timeout or DEFAULT_TIMEOUT
+    lines = _Lines(args, output)
     try:
-        await ps.connect(timeout)
-        async with asyncio.TaskGroup() as group:
-            line_number = 0
-            async for line in read_lines(binary_input(sys.stdin)):
-                line_number += 1
-                if not line.strip():
-                    continue
-                await slots.acquire()
-                if tally.over():
-                    break
-                try:
-                    message = parse_line(line, args)
-                except InvalidPayload as error:
-                    slots.release()
-                    tally.fail(line_number, error)
-                    continue
-                group.create_task(
-                    _publish_line(ps, args.topic, message, timeout, line_number, tally, slots)
-                )
+        await lines.run()
     finally:
-        await ps.close()
-        counts = {
-            "published": tally.published,
-            "duplicates": tally.duplicates,
-            "failed": tally.failed,
-        }
+        counts = {name: getattr(lines, name) for name in ("published", "duplicates", "failed")}
         if output.pretty:
             output.line("  ".join(f"{name} {value:,}" for name, value in counts.items()))
         else:
             output.record(counts)
-    return tally.exit
-
-
-async def _publish_line(
-    ps: PubSubClient,
-    topic: str,
-    message: dict[str, Any],
-    timeout: float,
-    line: int,
-    tally: _Tally,
-    slots: asyncio.Semaphore,
-) -> None:
-    try:
-        tally.settle(await ps.publish(topic, message, timeout=timeout))
-    except PubSubError as error:
-        tally.fail(line, error)
-    finally:
-        slots.release()
+    return lines.worst or (Exit.FAILED if lines.failed else Exit.OK)

@@ -124,10 +124,10 @@ def build_client(
     )
 
 
-def report(output: Output, error: Exception) -> None:
-    """Print an error that no call can raise."""
+def report(output: Output, error: Exception, **fields: Any) -> None:
+    """Print an error, with further fields of its JSON output."""
     if isinstance(error, PubSubError):
-        output.error(error)
+        output.error(error, **fields)
     else:
         output.note("error", type(error).__name__, style="red")
 
