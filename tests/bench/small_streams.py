@@ -60,7 +60,7 @@ return seq"""
 
 
 def measure(*, quick: bool) -> Json:
-    seconds, rounds = (3, 1) if quick else (8, 3)
+    seconds, rounds = (3, 1) if quick else (8, 5)
     names = peers.present(CONTENDERS)
     if peers.OURS_ON_REDIS in names:
         names.append(BARE)

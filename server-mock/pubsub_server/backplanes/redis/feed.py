@@ -258,14 +258,14 @@ class Feed:
         return self._probe.silences
 
     def start(self) -> None:
-        """Begin, unless it has."""
+        """Start, unless it has started."""
         if not self._started:
             self._started = True
             self._tasks.keep(self._run)
             self._tasks.keep(self._probe.run)
 
     async def close(self) -> None:
-        """End."""
+        """Stop listening."""
         await self._tasks.stop()
         for futures in self._waiters.values():
             for future in futures:
@@ -453,11 +453,11 @@ class Feeds:
     Args:
         link: To Redis.
         layout: Names of channels.
-        take: Given each payload.
-        restored: Awaited with the shards whenever a connection stands and all its channels are
+        take: Called with each payload.
+        restored: Awaited with the shards each time a connection is open and all its channels are
             confirmed.
-        timeout: Seconds without hearing its own node after which a connection counts as silent.
-        begun: Called with the shards before a new connection hears the first of their messages.
+        timeout: Seconds without a probe of its own node after which a connection counts as silent.
+        begun: Called with the shards before a new connection receives the first of their messages.
     """
 
     def __init__(
@@ -488,44 +488,44 @@ class Feeds:
         ]
 
     def start(self) -> None:
-        """Begin, unless it has."""
+        """Start, unless it has started."""
         for feed in self._lanes:
             feed.start()
 
     async def close(self) -> None:
-        """End."""
+        """Stop listening."""
         await asyncio.gather(*(feed.close() for feed in self._lanes))
 
     def watch(self, changed: Callable[[bool], None]) -> None:
-        """Call this with `hears` whenever it changes."""
+        """Call this with `hears` each time it changes."""
         self._watcher = changed
 
     @property
     def up(self) -> bool:
-        """Whether every connection stands."""
+        """Whether every connection is open and all its channels are confirmed."""
         return all(feed.up for feed in self._lanes)
 
     @property
     def hears(self) -> bool:
-        """Whether every connection has heard its node within the timeout."""
+        """Whether every connection has received a probe of its node within the timeout."""
         return all(feed.hears for feed in self._lanes)
 
     @property
     def silences(self) -> int:
-        """Times that a connection had not."""
+        """Number of times that a connection received no probe within the timeout."""
         return sum(feed.silences for feed in self._lanes)
 
     @property
     def losses(self) -> int:
-        """Times that a connection was lost or not made."""
+        """Number of times that a connection was lost or could not be opened."""
         return sum(feed.losses for feed in self._lanes)
 
     def join(self, topic: str) -> None:
-        """Listen to a topic."""
+        """Listen to the channel of a topic."""
         self._of(topic).join(self._channel(topic))
 
     def leave(self, topic: str) -> None:
-        """Stop listening to a topic."""
+        """Stop listening to the channel of a topic."""
         self._of(topic).leave(self._channel(topic))
 
     def join_pattern(self) -> None:
@@ -539,7 +539,7 @@ class Feeds:
             feed.leave_pattern()
 
     def ready(self, patterns: Iterable[str]) -> list[asyncio.Future[None]]:
-        """What to await until messages of these topics and patterns come."""
+        """Awaitables until the channels of these topics and patterns are confirmed."""
         waiting: list[asyncio.Future[None]] = []
         for pattern in patterns:
             if is_wildcard(pattern):

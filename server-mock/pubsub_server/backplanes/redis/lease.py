@@ -88,7 +88,7 @@ class Lease:
         self.sound = 0
 
     def start(self, *tenants: Tenant) -> None:
-        """Begin, unless it has."""
+        """Start, unless it has started."""
         if self._started:
             return
         self._started = True
