@@ -1,10 +1,7 @@
 // Clients for Node that read a blaster's messages.
 // Usage: node receivers.mjs NAME PORT COUNT; prints {cpu_us, per_second}.
 
-import { connect } from '@nats-io/transport-node';
-import { Centrifuge } from 'centrifuge';
 import WebSocket from 'ws';
-import { PubSub } from '../../../js/dist/index.js';
 import { run, TOPIC } from './meter.mjs';
 
 /** Connect with `ws`, authenticate and subscribe; then pass each message to `take`. */
@@ -18,23 +15,34 @@ function bare(port, take) {
   socket.on('message', () => answers.shift()());
 }
 
-const ours = (port) =>
-  new PubSub({ url: `ws://127.0.0.1:${port}/ws`, token: 't', transport: 'websocket', WebSocket });
+// Each process loads only its own client: others may take optimizations away from it.
 
-const nats = async (port) => connect({ servers: `127.0.0.1:${port}`, reconnect: false });
+const ours = async (port) => {
+  const { PubSub } = await import('../../../js/dist/index.js');
+  const url = `ws://127.0.0.1:${port}/ws`;
+  return new PubSub({ url, token: 't', transport: 'websocket', WebSocket });
+};
+
+const nats = async (port) => {
+  const { connect } = await import('@nats-io/transport-node');
+  return connect({ servers: `127.0.0.1:${port}`, reconnect: false });
+};
 
 run({
   'ws, counting only': (port, meter) => bare(port, () => meter.tick(meter.seen)),
   'ws + JSON.parse': (port, meter) =>
     bare(port, (text) => meter.tick(JSON.parse(text).message.data.index)),
   '@hanzoai/pubsub, for await': async (port, meter) => {
-    for await (const { data } of await ours(port).subscribe(TOPIC)) {
+    for await (const { data } of await (await ours(port)).subscribe(TOPIC)) {
       if (meter.tick(data.index)) break;
     }
   },
-  '@hanzoai/pubsub, onMessage': (port, meter) =>
-    ours(port).subscribe(TOPIC, { onMessage: ({ data }) => void meter.tick(data.index) }),
-  'centrifuge-js': (port, meter) => {
+  '@hanzoai/pubsub, onMessage': async (port, meter) => {
+    const onMessage = ({ data }) => void meter.tick(data.index);
+    (await ours(port)).subscribe(TOPIC, { onMessage });
+  },
+  'centrifuge-js': async (port, meter) => {
+    const { Centrifuge } = await import('centrifuge');
     const client = new Centrifuge(`ws://127.0.0.1:${port}/connection/websocket`, {
       websocket: WebSocket,
     });
