@@ -147,9 +147,8 @@ class World:
 
     async def _join(self, flags: list[str]) -> None:
         durable = self._plan.topology == "redis-aof"
-        folder = self._folder / "store"
-        folder.mkdir()
-        self._store = Store(self._plan.store, folder, *(DURABLE if durable else ()))
+        options = DURABLE if durable else ()
+        self._store = Store(self._plan.store, self._folder / "store", *options)
         await self._store.start()
         for number in range(self._plan.nodes):
             link = Network(self._store.port)

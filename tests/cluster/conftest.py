@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.store import Store
+from tests.cluster.store import Store, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -14,9 +14,6 @@ if TYPE_CHECKING:
 @pytest.fixture(params=["valkey", "redis"])
 async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncGenerator[Store]:
     """A separate store for the test, which writes each change to disk."""
-    folder = tmp_path / "store"
-    folder.mkdir()
-    store = Store(request.param, folder, "--appendonly", "yes", "--appendfsync", "always")
-    await store.start()
-    yield store
-    await store.end()
+    options = ("--appendonly", "yes", "--appendfsync", "always")
+    async with running(request.param, tmp_path / "store", *options) as store:
+        yield store

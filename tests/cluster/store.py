@@ -56,6 +56,7 @@ class Store:
 
     async def start(self) -> None:
         """Start it, and wait until it answers."""
+        self.folder.mkdir(exist_ok=True)
         self._process = await asyncio.create_subprocess_exec(
             program(self.kind),
             *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
@@ -114,3 +115,14 @@ class Store:
             yield client
         finally:
             await client.aclose()
+
+
+@asynccontextmanager
+async def running(kind: str, folder: Path, *options: str) -> AsyncGenerator[Store]:
+    """Run a server; see `Store`."""
+    store = Store(kind, folder, *options)
+    await store.start()
+    try:
+        yield store
+    finally:
+        await store.end()

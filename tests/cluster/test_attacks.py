@@ -18,7 +18,7 @@ import httpx
 import pytest
 
 from tests.cluster.fleet import nodes, peer, present
-from tests.cluster.store import Store
+from tests.cluster.store import Store, running
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -35,12 +35,8 @@ MANY: Final = 3_000 if SOAK else 300
 
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[Store]:
-    folder = tmp_path / "store"
-    folder.mkdir()
-    store = Store("redis", folder)
-    await store.start()
-    yield store
-    await store.end()
+    async with running("redis", tmp_path / "store") as store:
+        yield store
 
 
 def resident() -> int:

@@ -3,36 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pubsub_server.backplanes.redis.link import Link
 from tests.cluster.fleet import nodes, peer
-from tests.cluster.store import Store
+from tests.cluster.store import running
 from tests.cluster.test_backplane import collect
 from tests.cluster.test_failover import history, publish
 from tests.cluster.test_redis_cluster import client
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from contextlib import AbstractAsyncContextManager
     from pathlib import Path
+
+    from tests.cluster.store import Store
 
 BOUND = 60
 NODES: dict[str, Any] = {"publish_rate_service": 10_000, "history_max_messages": 100}
 
 
-@asynccontextmanager
-async def small(folder: Path, memory: str, policy: str) -> AsyncGenerator[Store]:
-    store = Store("redis", folder / "store", "--maxmemory", memory, "--maxmemory-policy", policy)
-    store.folder.mkdir()
-    await store.start()
-    try:
-        yield store
-    finally:
-        await store.end()
+def small(folder: Path, memory: str, policy: str) -> AbstractAsyncContextManager[Store]:
+    options = ("--maxmemory", memory, "--maxmemory-policy", policy)
+    return running("redis", folder / "store", *options)
 
 
 async def evict(store: Store, key: str) -> None:

@@ -21,7 +21,7 @@ from pubsub_server.shared.requests import Draft
 from tests.cluster.fleet import nodes, peer
 from tests.cluster.front import front
 from tests.cluster.redis_cluster import redis_cluster
-from tests.cluster.store import Store
+from tests.cluster.store import Store, running
 from tests.cluster.test_backplane import Traffic, collect, differences, settled
 from tests.cluster.test_redis_cluster import base, client, on, topics
 from tests.cluster.waiting import until
@@ -42,11 +42,8 @@ LOSSY: dict[str, Any] = {"redis_durable": False, "publish_rate_service": 10_000}
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[Store]:
     """A store that writes to disk only on request, so that a restart loses messages."""
-    store = Store("redis", tmp_path / "store")
-    store.folder.mkdir()
-    await store.start()
-    yield store
-    await store.end()
+    async with running("redis", tmp_path / "store") as store:
+        yield store
 
 
 @asynccontextmanager
@@ -56,7 +53,6 @@ async def pair(kind: str, folder: Path) -> AsyncGenerator[tuple[Front, Store, St
     replica = Store(kind, folder / "replica", "--replicaof", f"127.0.0.1 {primary.port}")
     try:
         for store in (primary, replica):
-            store.folder.mkdir()
             await store.start()
         async with front(primary) as address:
             yield address, primary, replica

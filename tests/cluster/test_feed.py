@@ -22,7 +22,7 @@ from tests.cluster.fleet import node_process, peer, settings, stream
 from tests.cluster.front import front
 from tests.cluster.nodes import Node
 from tests.cluster.processes import children
-from tests.cluster.store import Store
+from tests.cluster.store import Store, running
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -47,12 +47,8 @@ STALL = 1.2
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[Store]:
     """One kind of store is enough: the tested code is not in the store."""
-    folder = tmp_path / "store"
-    folder.mkdir()
-    store = Store("valkey", folder)
-    await store.start()
-    yield store
-    await store.end()
+    async with running("valkey", tmp_path / "store") as store:
+        yield store
 
 
 async def follow(node: RunningServer | Process | Node, token: str, ready: list[str]) -> list[Any]:

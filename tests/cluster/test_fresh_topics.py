@@ -17,7 +17,7 @@ from pubsub_server.auth import dev_tokens
 from tests.cluster.fleet import peer
 from tests.cluster.nodes import Node
 from tests.cluster.processes import bus_of
-from tests.cluster.store import Store
+from tests.cluster.store import Store, running
 from tests.cluster.test_backplane import collect
 from tests.cluster.test_failed_replays import replayed
 from tests.cluster.waiting import until
@@ -82,9 +82,7 @@ async def place(kind: str, folder: Path) -> AsyncGenerator[Place]:
         await stack.enter_async_context(asyncio.timeout(BOUND))
         store: Store | None = None
         if kind == "redis":
-            store = Store("redis", folder)
-            await store.start()
-            stack.push_async_callback(store.end)
+            store = await stack.enter_async_context(running("redis", folder))
             flags += ["--redis-url", store.url]
         elif kind == "bus":
             flags += ["--workers", "2"]

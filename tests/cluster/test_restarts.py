@@ -25,7 +25,7 @@ from pubsub_server.auth import dev_tokens
 from tests.chaos.peers import Peer, bundled
 from tests.cluster.ledger import Publisher
 from tests.cluster.nodes import Node
-from tests.cluster.store import Store
+from tests.cluster.store import running
 from tests.cluster.waiting import until
 from tests.conformance.peer_process import LANGUAGES
 
@@ -134,18 +134,16 @@ class Crowd:
 async def crowd(folder: Path) -> AsyncGenerator[tuple[Crowd, Node, httpx.AsyncClient]]:
     """Run a node on a Redis that keeps running, with listening clients."""
     key = dev_tokens.load_key(folder / "dev.key")
-    files = folder / "store"
-    files.mkdir()
-    store = Store("redis", files, "--appendonly", "yes")
-    flags = (
-        *("--redis-url", store.url, "--dev-key-file", str(folder / "dev.key")),
-        *("--publish-rate-service", "10000", "--history-max-messages", "5000"),
-        *("--connections-per-user", "10000", "--log-level", "warning"),
-    )
-    node = Node("node", folder, *flags)
     async with AsyncExitStack() as stack:
-        await store.start()
-        stack.push_async_callback(store.end)
+        store = await stack.enter_async_context(
+            running("redis", folder / "store", "--appendonly", "yes")
+        )
+        flags = (
+            *("--redis-url", store.url, "--dev-key-file", str(folder / "dev.key")),
+            *("--publish-rate-service", "10000", "--history-max-messages", "5000"),
+            *("--connections-per-user", "10000", "--log-level", "warning"),
+        )
+        node = Node("node", folder, *flags)
         await node.start()
         built = stack.enter_context(bundled())
         peers = [await Peer.start(language, built) for language in LANGUAGES]

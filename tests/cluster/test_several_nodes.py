@@ -15,7 +15,7 @@ from pubsub_server.testing import running_server
 from tests.cluster.balancers import Balancer
 from tests.cluster.fleet import nodes, peer, settings
 from tests.cluster.nodes import Node
-from tests.cluster.store import Store
+from tests.cluster.store import Store, running
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -31,11 +31,8 @@ TOPIC = "demo.x"
 @pytest.fixture
 async def store(tmp_path: Path) -> AsyncGenerator[Store]:
     """A separate Redis for the test."""
-    store = Store("redis", tmp_path / "store")
-    store.folder.mkdir()
-    await store.start()
-    yield store
-    await store.end()
+    async with running("redis", tmp_path / "store") as store:
+        yield store
 
 
 async def publish(node: RunningServer, n: int) -> None:

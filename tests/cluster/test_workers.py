@@ -36,7 +36,7 @@ from pubsub_server.workers.pool import WorkerPool, together
 from tests.cluster.fleet import peer
 from tests.cluster.nodes import Node
 from tests.cluster.processes import alive, bus_of, children, descendants
-from tests.cluster.store import Store, program
+from tests.cluster.store import program, running
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -68,13 +68,11 @@ async def workers(folder: Path, *flags: str) -> AsyncGenerator[Node]:
 @asynccontextmanager
 async def workers_on_redis(folder: Path) -> AsyncGenerator[Node]:
     """Run such a server on a separate store."""
-    store = Store("valkey", folder)
-    await store.start()
-    try:
-        async with workers(folder, "--redis-url", store.url) as node:
-            yield node
-    finally:
-        await store.end()
+    async with (
+        running("valkey", folder) as store,
+        workers(folder, "--redis-url", store.url) as node,
+    ):
+        yield node
 
 
 def client(node: Node, folder: Path, name: str) -> PubSubClient:
@@ -461,17 +459,15 @@ async def test_what_workers_have_counted_stays_when_they_die(tmp_path: Path) -> 
 
 
 async def test_whatever_is_1_or_0_is_known_as_such(tmp_path: Path) -> None:
-    store = Store("valkey", tmp_path)
-    await store.start()
-    try:
-        async with running_server(redis_url=store.url) as server:
-            names = {
-                each.name
-                for each in server.server.instruments()
-                if re.fullmatch(r"1 if .*, otherwise 0\.", each.help)
-            }
-    finally:
-        await store.end()
+    async with (
+        running("valkey", tmp_path) as store,
+        running_server(redis_url=store.url) as server,
+    ):
+        names = {
+            each.name
+            for each in server.server.instruments()
+            if re.fullmatch(r"1 if .*, otherwise 0\.", each.help)
+        }
     assert names == SWITCHES
 
 

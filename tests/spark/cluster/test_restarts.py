@@ -6,17 +6,16 @@ Set HANZO_PUBSUB_SOAK to test with 100,000 rows and more restarts.
 from __future__ import annotations
 
 import signal
-from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.cluster.store import Store
+from tests.cluster.store import running
 from tests.spark.cluster.marks import Mark
 from tests.spark.cluster.scene import BATCH, PARTITIONS, ROWS, SOAK, scene
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Mapping
+    from collections.abc import Callable, Mapping
     from pathlib import Path
 
     from tests.spark.cluster.driver import Driver, Plan
@@ -61,21 +60,11 @@ async def test_a_server_in_memory_loses_and_repeats_at_most_what_is_under_way(
     assert account.gaps
 
 
-@asynccontextmanager
-async def store(folder: Path) -> AsyncGenerator[Store]:
-    made = Store("redis", folder)
-    await made.start()
-    try:
-        yield made
-    finally:
-        await made.end()
-
-
 async def test_servers_on_redis_lose_and_repeat_nothing_when_they_are_killed(
     drivers: Drivers, tmp_path: Path
 ) -> None:
     async with (
-        store(tmp_path) as redis,
+        running("redis", tmp_path) as redis,
         scene(tmp_path, "redis", "--redis-url", redis.url) as server,
     ):
         marks = at(server, signal.SIGKILL)
