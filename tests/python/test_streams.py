@@ -743,6 +743,10 @@ def test_arguments_are_checked(pubsub_server: ThreadedServer) -> None:
     with PubSub(token=pubsub_server.admin_token(), **pubsub_server.options) as ps:
         with pytest.raises(InvalidOption):
             stream_writer(ps, TOPIC, epoch=-1)
+        for id in ("", "latest", "next", "x" * 101):
+            with pytest.raises(InvalidOption, match="id of a stream") as error:
+                stream_writer(ps, TOPIC, id=id)
+            assert error.value.field == "id"
         with pytest.raises(UsageError):
             stream_writer(ps, TOPIC, take_over=True)
 

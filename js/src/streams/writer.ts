@@ -9,7 +9,7 @@ import { fromCode, PubSubError, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import type { Subscription } from '../runtime/subscription.js';
 import type { Message } from '../values.js';
-import { copyOf, type Part, type Piece, textOf } from './parts.js';
+import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
 import { type Client, clockOf, incoming } from './reader.js';
 import { type Incoming, Reading } from './reading.js';
 import { type EndKind, type PublishFrame, type WriterEffect, Writing } from './writing.js';
@@ -31,9 +31,16 @@ const WISHES = new Set(['stream.cancel', 'stream.steer']);
 /** Clients for which the warning that readers cannot cancel was logged. */
 const warned = new WeakSet<Client>();
 
+/** Whether this is the id of a stream; a reader chooses streams with the two words. */
+const isStreamId = (id: unknown) =>
+  isString(id) && id.length > 0 && id.length <= 100 && id !== 'latest' && id !== 'next';
+
 /** Options of `writeStream`. */
 export interface WriteStreamOptions {
-  /** Id of the stream, for example that of the response, at most 100 characters; default random. */
+  /**
+   * Id of the stream, for example that of the response: 1 to 100 characters, except `latest` and
+   * `next`. Default: random.
+   */
   readonly id?: string | undefined;
   /** Number of the attempt, higher than that of any earlier writer of the stream; default 0. */
   readonly epoch?: number | undefined;
@@ -87,6 +94,16 @@ export class StreamWriter implements AsyncDisposable {
     if (takeOver && !id) throw new UsageError('`takeOver` needs the `id` of the stream.');
     if (!Number.isSafeInteger(epoch) || epoch < 0)
       throw fromCode('invalid_option', '`epoch` is not a whole number.', { field: 'epoch' });
+    if (id !== undefined && !isStreamId(id)) {
+      throw fromCode(
+        'invalid_option',
+        '`id` is not the id of a stream: 1 to 100 characters, except `latest` and `next`, with which a reader chooses.',
+        {
+          field: 'id',
+          remedy: 'Pass such an id, for example that of the response, or leave it out.',
+        },
+      );
+    }
     this.id = id ?? `st_${word()}${word()}`;
     this._clock = clockOf(_client);
   }

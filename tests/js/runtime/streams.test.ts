@@ -179,6 +179,15 @@ test('a failed writer is taken over where it stopped, and stops if it is still r
   await server.stop();
 });
 
+test('a writer rejects an id that no stream can have', async () => {
+  const server = await started();
+  for (const id of ['', 'latest', 'next', 'x'.repeat(101)]) {
+    const rejected = { code: 'invalid_option', field: 'id', message: /id of a stream/ };
+    await assert.rejects(writeStream(server.client(), TOPIC, { id }), rejected);
+  }
+  await server.stop();
+});
+
 test('a cancel that no writer received ends the stream at the takeover', async () => {
   const server = await started();
   const reader = readStream(server.client(), TOPIC);

@@ -84,8 +84,8 @@ def stream_writer(
         client: Publishes it: a ``PubSubClient`` or a ``PubSub``. Any number of streams may share
             one client and its rate.
         topic: A topic without wildcards.
-        id: Id of the stream, for example that of the response, at most 100 characters; default
-            ``st_`` and a ULID.
+        id: Id of the stream, for example that of the response: 1 to 100 characters, except
+            ``latest`` and ``next``. Default: ``st_`` and a ULID.
         epoch: Number of the attempt: higher than that of any earlier writer of the stream.
         take_over: Continue where an earlier writer of ``id`` stopped: the writer reads the history,
             takes the next epoch, and begins with a snapshot. ``writer.text`` is the text so far.
@@ -103,7 +103,7 @@ def stream_writer(
 
     Raises:
         UsageError: ``take_over`` without ``id``.
-        InvalidOption: An option has a wrong type.
+        InvalidOption: An option has a wrong type, or ``id`` is not valid.
     """
     return StreamWriter(
         client,

@@ -13,7 +13,14 @@ from collections.abc import AsyncIterable, AsyncIterator
 from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from hanzoai.pubsub.durations import seconds_of
-from hanzoai.pubsub.errors import Conflict, InvalidPayload, PayloadTooLarge, PubSubError, UsageError
+from hanzoai.pubsub.errors import (
+    Conflict,
+    InvalidOption,
+    InvalidPayload,
+    PayloadTooLarge,
+    PubSubError,
+    UsageError,
+)
 from hanzoai.pubsub.settings.checks import check_function, check_whole
 from hanzoai.pubsub.streams.messages import incoming, sender_of
 from hanzoai.pubsub.streams.parts import Part, Piece, text_of
@@ -52,6 +59,19 @@ _warned: Final[weakref.WeakSet[PubSubClient]] = weakref.WeakSet()
 
 _PARTING: Final = 5.0
 """Seconds that an interrupted program waits until the abort is published."""
+
+_ID_MAX: Final = 100
+"""Maximum characters of the id of a stream: the ids of its messages begin with it."""
+
+
+def _check_id(id: object) -> None:
+    if not isinstance(id, str) or not 0 < len(id) <= _ID_MAX or id in {"latest", "next"}:
+        raise InvalidOption(
+            f"`id` is not the id of a stream: 1 to {_ID_MAX} characters, except `latest` and "
+            "`next`, with which a reader chooses.",
+            remedy="Pass such an id, for example that of the response, or leave it out.",
+            field="id",
+        )
 
 
 class StreamCancelled(PubSubError):
@@ -108,6 +128,8 @@ class StreamWriter:
         check_function("on_steer", on_steer, arguments=2)
         if take_over and id is None:
             raise UsageError("`take_over` needs the `id` of the stream.")
+        if id is not None:
+            _check_id(id)
         self._client = client
         self._topic = topic
         self._id = id or message_id().replace("msg_", "st_")
