@@ -119,7 +119,7 @@ def judge(
         ledger: The words that were written.
         words: Number of words that had to be written.
         readings: The reader that is cut, then the others.
-        reconnects: Expected reconnections of the first reader.
+        reconnects: Minimum reconnections of the first reader: a slow machine may cause more.
         rotations: Expected token rotations of the first reader.
     """
     wrong: list[str] = []
@@ -138,8 +138,9 @@ def judge(
         if not reading.finished:
             wrong.append(f"{reading.name}: did not receive the end of the stream")
     first = readings[0]
-    if first.reconnects != reconnects:
-        wrong.append(f"{first.name}: {_times(first.reconnects, 'reconnect')}, not {reconnects}")
+    if first.reconnects < reconnects:
+        made = _times(first.reconnects, "reconnect")
+        wrong.append(f"{first.name}: {made}, not {reconnects} or more")
     if first.rotations != rotations:
         wrong.append(f"{first.name}: {_times(first.rotations, 'rotation')}, not {rotations}")
     return wrong

@@ -23,6 +23,8 @@ STABLE: Final = 10.0
 """Seconds of running after which a kept task's restart wait is reset."""
 CANCEL_EVERY: Final = 0.5
 """Seconds for a cancelled task to end before it is cancelled again."""
+TURNS: Final = 10
+"""Minimum turns of the event loop for a cancelled task to end before it is cancelled again."""
 END_WITHIN: Final = 5.0
 """Seconds after which a task that does not end is abandoned."""
 
@@ -147,7 +149,13 @@ class Tasks:
         last = self._loop.time() + seconds
         while late and self._loop.time() < last:
             self._cancel(late)
-            _, late = await asyncio.wait(late, timeout=CANCEL_EVERY)
+            await asyncio.wait(late, timeout=CANCEL_EVERY)
+            # If the process was suspended, the time has passed and the tasks have not run.
+            for _ in range(TURNS):
+                late = {task for task in late if task in self._running}
+                if not late:
+                    break
+                await asyncio.sleep(0)
         for task in late:
             self._fail(
                 task, f"it ignores its cancellation for {seconds:g} s and the server abandons it"

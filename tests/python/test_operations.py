@@ -76,7 +76,7 @@ async def test_a_publish_that_could_not_be_sent_in_time_says_why(
 async def test_a_client_without_a_token_reports_the_exception_of_the_callback(
     pubsub_memory: MemoryServer,
 ) -> None:
-    def broken(_: TokenContext) -> str:
+    async def broken(_: TokenContext) -> str:
         raise OSError("a secret")
 
     ps = pubsub_memory.client(get_token=broken)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -175,6 +176,26 @@ async def test_a_race_that_is_cancelled_ends_all_of_its_tasks() -> None:
     task = tasks.spawn(tasks.race(wait_for_ever(), wait_for_ever()))
     await asyncio.sleep(0)
     assert len(tasks) == 3
+    await tasks.end(task)
+    assert len(tasks) == 0
+
+
+@pytest.mark.parametrize("turn", range(6))
+async def test_a_race_ends_all_of_its_tasks_if_the_process_is_suspended_meanwhile(
+    turn: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pubsub_server.tasks.CANCEL_EVERY", 0.01)
+    tasks = made()
+    task = tasks.spawn(tasks.race(wait_for_ever(), wait_for_ever()))
+    await asyncio.sleep(0)
+
+    def suspend_at(turns: int) -> None:
+        if turns:
+            asyncio.get_running_loop().call_soon(suspend_at, turns - 1)
+        else:
+            time.sleep(0.02)
+
+    suspend_at(turn)
     await tasks.end(task)
     assert len(tasks) == 0
 
