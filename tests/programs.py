@@ -14,19 +14,24 @@ if TYPE_CHECKING:
 
 @asynccontextmanager
 async def started(
-    *command: str, within: float, out: int = asyncio.subprocess.PIPE, **more: Any
+    *command: str,
+    within: float,
+    stdin: int = asyncio.subprocess.DEVNULL,
+    out: int = asyncio.subprocess.PIPE,
+    **more: Any,
 ) -> AsyncGenerator[asyncio.subprocess.Process]:
-    """Run a process with empty input and a pipe for errors; kill it and its children at the end.
+    """Run a process with a pipe for errors; kill it and its children at the end.
 
     Args:
         *command: Program and arguments.
         within: Maximum seconds of the context.
+        stdin: Source of its input; empty by default.
         out: Destination of its output.
         **more: Arguments of `asyncio.create_subprocess_exec`.
     """
     process = await asyncio.create_subprocess_exec(
         *command,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=stdin,
         stdout=out,
         stderr=asyncio.subprocess.PIPE,
         start_new_session=True,

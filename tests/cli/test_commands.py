@@ -16,8 +16,10 @@ import pytest
 from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.main import main
+from hanzoai.pubsub.cli.publish import IN_FLIGHT
 from hanzoai.pubsub.streams import stream_writer
 from pubsub_server.testing import RunningServer, running_server
+from tests.cli.processes import hold_answers
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -112,7 +114,7 @@ async def test_publish_takes_one_json_per_line_in_order(
 ) -> None:
     lines = "".join(f"{n}\n" for n in range(80))
     outcome = await run("publish", "demo.a", "--data", "-", "--type", "n", stdin=lines)
-    assert outcome.records == [{"published": 80, "duplicates": 0, "failed": 0}]
+    assert outcome.records == [{"published": 80, "duplicates": 0, "failed": 0, "unknown": 0}]
     history = await run("history", "demo.a", "--limit", "500")
     assert [m["data"] for m in history.records] == list(range(80))
 
@@ -124,7 +126,7 @@ async def test_a_bad_line_is_reported_with_its_number_and_the_next_one_is_read(
     lines += '{"data": 1, "id": "a"}\n{"data": 3}\n'
     outcome = await run("publish", "demo.a", "--data", "-", stdin=lines)
     assert outcome.code == Exit.FAILED
-    assert outcome.records == [{"published": 2, "duplicates": 1, "failed": 3}]
+    assert outcome.records == [{"published": 2, "duplicates": 1, "failed": 3, "unknown": 0}]
     assert [note["line"] for note in outcome.notes] == [3, 4, 5]
     assert all(note["remedy"] for note in outcome.notes)
     assert "not json" not in outcome.err, "the line itself is not repeated"
@@ -136,7 +138,7 @@ async def test_publish_stops_at_a_bad_line_when_asked_to(
     with open_input('{"data": 1}\nx\n{"data": 2}\n') as stdin:
         outcome = await run("publish", "demo.a", "--data", "-", "--on-error", "stop", stdin=stdin)
     assert outcome.code == Exit.FAILED
-    assert outcome.records == [{"published": 1, "duplicates": 0, "failed": 1}]
+    assert outcome.records == [{"published": 1, "duplicates": 0, "failed": 1, "unknown": 0}]
 
 
 async def test_publish_ends_at_once_where_every_line_would_be_forbidden(
@@ -148,9 +150,26 @@ async def test_publish_ends_at_once_where_every_line_would_be_forbidden(
     with open_input("1\n" * 2000) as stdin:
         outcome = await run("publish", "system.x", "--data", "-", "--type", "n", stdin=stdin)
     assert outcome.code == Exit.FORBIDDEN
-    assert outcome.records[0]["published"] == 0
-    assert 0 < outcome.records[0]["failed"] < 1000
+    counts = outcome.records[0]
+    assert counts["published"] == 0
+    assert counts["failed"] >= 1
+    # The program does not wait for the answers to the lines that it has already sent.
+    assert counts["unknown"] >= 1
+    assert counts["failed"] + counts["unknown"] <= IN_FLIGHT
     assert [note["code"] for note in outcome.notes] == ["forbidden"], "reported once"
+
+
+async def test_publish_counts_a_line_without_an_answer_in_time_as_unknown(
+    server: RunningServer,
+    run: Callable[..., Awaitable[Outcome]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hold_answers(server, monkeypatch)
+    command = ("publish", "demo.a", "--data", "-", "--type", "n", "--timeout", "2s")
+    outcome = await run(*command, stdin="1\n")
+    assert outcome.code == Exit.FAILED
+    assert outcome.records == [{"published": 0, "duplicates": 0, "failed": 0, "unknown": 1}]
+    assert "may have been published" in outcome.note("error")["message"]
 
 
 async def test_subscribe_with_count_prints_one_array(

@@ -20,7 +20,7 @@ from hanzoai.pubsub.cli.exits import MEANINGS, Exit
 from hanzoai.pubsub.cli.main import COMMANDS, SERVER_COMMANDS, main
 from pubsub_server.testing import RunningServer, running_server
 from tests import programs
-from tests.cli.processes import LIMIT, started, until_subscribed, variables
+from tests.cli.processes import LIMIT, hold_answers, started, until_subscribed, variables
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
@@ -130,7 +130,30 @@ async def test_publish_ends_where_standard_input_has_nothing(
     async with programs.started(*command, within=LIMIT, env=variables(server)) as process:
         out, err = await process.communicate()
     assert (process.returncode, err) == (Exit.OK, b"")
-    assert json.loads(out) == {"published": 0, "duplicates": 0, "failed": 0}
+    assert json.loads(out) == {"published": 0, "duplicates": 0, "failed": 0, "unknown": 0}
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGINT", Exit.INTERRUPTED), ("SIGTERM", Exit.TERMINATED)]
+)
+async def test_publish_counts_lines_as_unknown_whose_answers_a_signal_cuts_off(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch, name: str, code: Exit
+) -> None:
+    hold_answers(server, monkeypatch)
+    client = PubSubClient(server.ws, server.token(), rest_url=server.http)
+    lines = ("publish", "demo.a", "--data", "-", "--type", "n")
+    async with (
+        client as ps,
+        ps.subscribe("demo.a") as messages,
+        started(*lines, env=variables(server), stdin=asyncio.subprocess.PIPE) as process,
+    ):
+        assert process.stdin is not None
+        process.stdin.write(b"1\nnot json\n2\n3\n")
+        assert [(await anext(messages)).data for _ in range(3)] == [1, 2, 3]
+        process.send_signal(getattr(signal, name))
+        out, _ = await process.communicate()
+    assert process.returncode == code
+    assert json.loads(out) == {"published": 0, "duplicates": 0, "failed": 1, "unknown": 3}
 
 
 @pytest.mark.parametrize(

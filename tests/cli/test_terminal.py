@@ -139,6 +139,14 @@ def test_a_user_joins_with_the_first_connection_and_leaves_with_the_last(
     assert [(change, each.client_id) for change, each in found] == changes
 
 
+async def test_the_summary_of_published_lines_is_one_line_of_text(
+    shell: Shell, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"1\n2\n")))
+    code, text = await shell.run("publish", "demo.a", "--data", "-", "--type", "n")
+    assert (code, text) == (Exit.OK, "published 2  duplicates 0  failed 0  unknown 0\n")
+
+
 async def test_doctor_marks_each_check_and_names_no_cause_for_a_healthy_server(
     shell: Shell, server: RunningServer
 ) -> None:

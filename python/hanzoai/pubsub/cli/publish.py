@@ -21,7 +21,7 @@ from hanzoai.pubsub.cli.exits import Exit, exit_for
 from hanzoai.pubsub.cli.lines import binary_input, is_terminal, read_lines
 from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, report, run
-from hanzoai.pubsub.errors import InvalidPayload, PubSubError
+from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
 
 if TYPE_CHECKING:
     from argparse import Namespace
@@ -151,13 +151,16 @@ class _Lines:
     """Publishes the lines of standard input in order, and counts their results.
 
     Attributes:
+        unknown: Lines that may have been published: the program did not receive their answers.
         worst: The exit code of an error that also the next line would get.
     """
+
+    COUNTS: Final = ("published", "duplicates", "failed", "unknown")
 
     def __init__(self, args: Namespace, output: Output) -> None:
         from hanzoai.pubsub.settings.options import SendQueue
 
-        self.published = self.duplicates = self.failed = 0
+        self.published = self.duplicates = self.failed = self.unknown = 0
         self.worst: Exit | None = None
         self._args, self._output = args, output
         self._timeout: float = args.timeout or DEFAULT_TIMEOUT
@@ -209,13 +212,16 @@ class _Lines:
         except PubSubError as error:
             self._fail(number, error)
         except asyncio.CancelledError:
-            self.failed += 1
+            self.unknown += 1
             raise
         finally:
             self._slots.release()
 
     def _fail(self, number: int, error: PubSubError) -> None:
-        self.failed += 1
+        if isinstance(error, OperationTimeout) and error.outcome_unknown:
+            self.unknown += 1
+        else:
+            self.failed += 1
         self._report(error, line=number)
         code = exit_for(error)
         if code in _HOPELESS:
@@ -236,9 +242,9 @@ async def _publish_lines(args: Namespace, output: Output) -> int:
     try:
         await lines.run()
     finally:
-        counts = {name: getattr(lines, name) for name in ("published", "duplicates", "failed")}
+        counts = {name: getattr(lines, name) for name in lines.COUNTS}
         if output.pretty:
             output.line("  ".join(f"{name} {value:,}" for name, value in counts.items()))
         else:
             output.record(counts)
-    return lines.worst or (Exit.FAILED if lines.failed else Exit.OK)
+    return lines.worst or (Exit.FAILED if lines.failed or lines.unknown else Exit.OK)
