@@ -41,6 +41,18 @@ def test_an_exception_comes_back_a_timeout_of_the_coroutine_too(portal: Portal) 
             portal.call(lambda error=error: fail(error))  # type: ignore[misc]
 
 
+def test_a_handler_that_raises_stop_iteration_ends_with_an_error(portal: Portal) -> None:
+    def take_from_nothing() -> object:
+        return next(iter(()))
+
+    async def handled() -> None:
+        async with asyncio.timeout(5):
+            await portal.run_handler(take_from_nothing, ())
+
+    with pytest.raises(RuntimeError, match="raised StopIteration"):
+        portal.call(handled)
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_cancels_the_coroutine(portal: Portal) -> None:
     cancelled = threading.Event()

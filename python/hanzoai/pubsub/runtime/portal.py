@@ -149,6 +149,9 @@ class Portal:
             self._inside.release = lambda: loop.call_soon_threadsafe(release)
             try:
                 return function(*arguments)
+            except StopIteration as error:
+                # A future cannot hold it: the call would never end.
+                raise RuntimeError("A handler raised StopIteration") from error
             finally:
                 self._inside.release = None
 
