@@ -24,6 +24,7 @@ from hanzoai.pubsub import (
     ReceiveQueue,
     UsageError,
 )
+from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 T = TypeVar("T")
@@ -95,6 +96,25 @@ async def test_leaving_a_loop_by_break_unsubscribes_with_a_hint_when_nothing_hol
     await clock_of(pubsub_memory).settle()
     assert pubsub_memory.received[-1]["type"] == "unsubscribe"
     await ps.close()
+
+
+async def test_a_subscription_that_is_collected_while_the_client_ends_disturbs_nothing(
+    pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ps = pubsub_memory.client()
+    kept = await soon(ps.subscribe("a"))
+    cycle: list[object] = [await soon(ps.subscribe("b"))]
+    cycle.append(cycle)
+    finish = Inbox.finish
+
+    def finish_and_collect(inbox: Inbox, error: PubSubError | None = None) -> None:
+        gc.collect()
+        finish(inbox, error)
+
+    monkeypatch.setattr(Inbox, "finish", finish_and_collect)
+    del cycle
+    await soon(ps.close())
+    assert not kept.active
 
 
 async def test_a_subscription_with_handlers_stays_active_without_a_reference(

@@ -133,14 +133,14 @@ class Operations:
 
     # ------------------------------------------------------------ subscriptions
 
-    def remove(self, sub: int) -> None:
-        """End a subscription; from any thread."""
+    def remove(self, sub: int, *, collected: bool) -> None:
+        """End a subscription; from any thread. The garbage collector may interrupt anything."""
         driver = self.driver
         try:
             here = asyncio.get_running_loop() is driver.loop
         except RuntimeError:
             here = False
-        if here:
+        if here and not collected:
             driver.unsubscribe(sub)
         elif not driver.loop.is_closed():
             driver.loop.call_soon_threadsafe(driver.unsubscribe, sub)

@@ -100,11 +100,11 @@ class Feed:
         if self.handlers.on_message is not None or self._presence is not self.inbox:
             driver.spawn(self._run_handlers(operations), "handlers")
 
-    def leave(self) -> None:
-        """End the subscription; from any thread."""
+    def leave(self, *, collected: bool = False) -> None:
+        """End the subscription; from any thread. A collected one ends in the next turn."""
         self._presence.finish()
         if self._operations is not None:
-            self._operations.remove(self._request.sub)
+            self._operations.remove(self._request.sub, collected=collected)
 
     async def joined(self) -> None:
         """Wait until the server has answered, or the subscription has ended."""

@@ -153,7 +153,7 @@ class Subscription(Generic[Data]):
         return f"<Subscription {' '.join(self.topics[:3])} {state}>"
 
     def __del__(self) -> None:
-        # Runs in any thread and at any time: `leave` only schedules a call in the loop.
+        # Runs in any thread and at any time, so it only schedules a call in the loop.
         feed: Feed | None = getattr(self, "_feed", None)
         if feed is None or not feed.begun:
             return
@@ -168,7 +168,7 @@ class Subscription(Generic[Data]):
                 source=self,
             )
         self._inbox.finish()
-        feed.leave()
+        feed.leave(collected=True)
 
     # ------------------------------------------------------------ inside
 
