@@ -152,7 +152,10 @@ export async function subscribe<Data>(
     throw late(driver, patience, request.topics[0], Boolean(onMessage));
   }
   signal?.throwIfAborted();
-  if (inbox.error) throw inbox.error;
+  if (inbox.error) {
+    end();
+    throw inbox.error;
+  }
   if (history) {
     PARTS.background().then(
       ({ checkHistory }) => checkHistory(driver, request),

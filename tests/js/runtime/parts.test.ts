@@ -3,7 +3,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { ConnectionFailed } from '../../../js/src/errors.js';
+import { ConnectionFailed, PermissionDenied } from '../../../js/src/errors.js';
+import type { Driver } from '../../../js/src/runtime/driver.js';
 import { PARTS } from '../../../js/src/runtime/parts.js';
 import { deferred } from './server.js';
 import { type FakePeer, turns, virtualClient } from './virtual.js';
@@ -253,5 +254,19 @@ test('calls time out even if the part with the error texts does not load', async
     await clock.advance(2_000);
     await failed;
   });
+  await ps.close();
+});
+
+test('the client keeps nothing of a denied subscription', async () => {
+  const { ps, peer } = virtualClient();
+  await ps.connect();
+  peer.silent.add('subscribe');
+  const subscribing = ps.subscribe('a.b');
+  await turns();
+  const { ref } = peer.socket.frames('subscribe')[0] as { readonly ref: string };
+  peer.socket.receive({ type: 'error', code: 'forbidden', message: 'No.', ref });
+  await assert.rejects(subscribing, PermissionDenied);
+  const { _driver: driver } = ps as unknown as { readonly _driver: Driver };
+  assert.equal(driver.inboxes.size, 0);
   await ps.close();
 });
