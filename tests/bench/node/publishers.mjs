@@ -1,10 +1,7 @@
 // Clients for Node that publish with a limited number of unanswered publishes.
 // Usage: node publishers.mjs NAME PORT COUNT WINDOW; prints {cpu_us, per_second}.
 
-import { connect } from '@nats-io/transport-node';
-import { Centrifuge } from 'centrifuge';
-import WebSocket from 'ws';
-import { PubSub } from '../../../js/dist/index.js';
+import { centrifuge, nats, ours, ws } from './clients.mjs';
 import { run, TOPIC } from './meter.mjs';
 
 /** Unanswered publishes at a time. */
@@ -27,8 +24,8 @@ async function publishAll(meter, publish) {
 }
 
 run({
-  'ws + JSON, answers by ref': (port, meter) => {
-    const socket = new WebSocket(`ws://127.0.0.1:${port}/ws`);
+  'ws + JSON, answers by ref': async (port, meter) => {
+    const socket = await ws(port);
     const waiting = new Map();
     let refs = 0;
     const publish = (data) =>
@@ -38,7 +35,6 @@ run({
         waiting.set(`p${refs}`, resolve);
         socket.send(JSON.stringify({ type: 'publish', message, ref: `p${refs}` }));
       });
-    socket.on('open', () => socket.send(JSON.stringify({ type: 'auth', token: 't' })));
     socket.on('message', (text) => {
       const { type, ref } = JSON.parse(text);
       if (type === 'auth.ok') publishAll(meter, publish);
@@ -47,20 +43,18 @@ run({
     });
   },
   '@hanzoai/pubsub': async (port, meter) => {
-    const url = `ws://127.0.0.1:${port}/ws`;
-    const ps = new PubSub({ url, token: 't', transport: 'websocket', WebSocket });
+    const ps = await ours(port);
     await ps.connect();
     await publishAll(meter, (data) => ps.publish(TOPIC, { type: 'token', data }));
   },
   'centrifuge-js': async (port, meter) => {
-    const url = `ws://127.0.0.1:${port}/connection/websocket`;
-    const client = new Centrifuge(url, { websocket: WebSocket });
+    const client = await centrifuge(port);
     client.connect();
     await client.ready();
     await publishAll(meter, (data) => client.publish(TOPIC, { type: 'token', data }));
   },
   'nats.js, request': async (port, meter) => {
-    const connection = await connect({ servers: `127.0.0.1:${port}`, reconnect: false });
+    const connection = await nats(port);
     const timeout = { timeout: 60_000 };
     await publishAll(meter, (data) =>
       connection.request(TOPIC, JSON.stringify({ type: 'token', data }), timeout),

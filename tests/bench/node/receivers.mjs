@@ -1,32 +1,18 @@
 // Clients for Node that read a blaster's messages.
 // Usage: node receivers.mjs NAME PORT COUNT; prints {cpu_us, per_second}.
 
-import WebSocket from 'ws';
+import { centrifuge, nats, ours, ws } from './clients.mjs';
 import { run, TOPIC } from './meter.mjs';
 
-/** Connect with `ws`, authenticate and subscribe; then pass each message to `take`. */
-function bare(port, take) {
-  const socket = new WebSocket(`ws://127.0.0.1:${port}/ws`);
+/** Subscribe with `ws`; then pass each message to `take`. */
+async function bare(port, take) {
+  const socket = await ws(port);
   const answers = [
     () => socket.send(JSON.stringify({ type: 'subscribe', topics: [TOPIC] })),
     () => socket.removeAllListeners('message').on('message', take),
   ];
-  socket.on('open', () => socket.send(JSON.stringify({ type: 'auth', token: 't' })));
   socket.on('message', () => answers.shift()());
 }
-
-// Each process loads only its own client: others may take optimizations away from it.
-
-const ours = async (port) => {
-  const { PubSub } = await import('../../../js/dist/index.js');
-  const url = `ws://127.0.0.1:${port}/ws`;
-  return new PubSub({ url, token: 't', transport: 'websocket', WebSocket });
-};
-
-const nats = async (port) => {
-  const { connect } = await import('@nats-io/transport-node');
-  return connect({ servers: `127.0.0.1:${port}`, reconnect: false });
-};
 
 run({
   'ws, counting only': (port, meter) => bare(port, () => meter.tick(meter.seen)),
@@ -42,10 +28,7 @@ run({
     (await ours(port)).subscribe(TOPIC, { onMessage });
   },
   'centrifuge-js': async (port, meter) => {
-    const { Centrifuge } = await import('centrifuge');
-    const client = new Centrifuge(`ws://127.0.0.1:${port}/connection/websocket`, {
-      websocket: WebSocket,
-    });
+    const client = await centrifuge(port);
     const subscription = client.newSubscription(TOPIC);
     subscription.on('publication', ({ data }) => meter.tick(data.data.index));
     subscription.subscribe();
