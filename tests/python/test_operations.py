@@ -73,6 +73,34 @@ async def test_a_publish_that_could_not_be_sent_in_time_says_why(
     assert not caught.value.outcome_unknown
 
 
+async def test_publishes_with_different_timeouts_end_each_at_its_own_time(
+    pubsub_memory: MemoryServer,
+) -> None:
+    clock = clock_of(pubsub_memory)
+    ps = pubsub_memory.client()
+    await ps.publish("a.b", {"data": 0}, timeout=5)  # its timer fires for the next ones
+    pubsub_memory.lose_next("published", 3)
+    publishes = [
+        asyncio.create_task(ps.publish("a.b", {"data": 1}, timeout=seconds))
+        for seconds in (30, 10, 20)
+    ]
+    await clock.settle()
+    ended: list[list[bool]] = []
+    for seconds in (9.9, 0.1, 9.9, 0.1, 9.9, 0.1):
+        await clock.advance(seconds)
+        ended.append([publish.done() for publish in publishes])
+    assert ended == [
+        [False, False, False],
+        [False, True, False],
+        [False, True, False],
+        [False, True, True],
+        [False, True, True],
+        [True, True, True],
+    ]
+    assert {type(publish.exception()) for publish in publishes} == {OperationTimeout}
+    await ps.close()
+
+
 async def test_a_client_without_a_token_reports_the_exception_of_the_callback(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
+import math
 from collections import deque
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, ParamSpec
@@ -18,7 +19,6 @@ from hanzoai.pubsub.errors import AuthRefused, ClosedError, ProtocolError, PubSu
 from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import AuthOkFrame, Limits
 from hanzoai.pubsub.runtime.backpressure import Backpressure
-from hanzoai.pubsub.runtime.deadlines import Deadlines
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure
 from hanzoai.pubsub.runtime.keeper import TaskKeeper
@@ -32,7 +32,7 @@ from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Mapping
+    from collections.abc import Callable, Mapping
 
     from hanzoai.pubsub.clock import TimerHandle
     from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
@@ -113,7 +113,10 @@ class Driver:
         self._is_slowed = False
         self.number: Callable[[], int] = itertools.count(1).__next__
         """A number that is unique among the publishes and updates of this client."""
-        self._settles: dict[int, asyncio.Future[Outcome]] = {}
+        self._unsettled: dict[int, tuple[asyncio.Future[Outcome], float]] = {}
+        """Publishes and updates of presence without an outcome, and their deadlines."""
+        self._next_deadline = math.inf
+        self._deadline_timer: TimerHandle | None = None
         self._keeper = TaskKeeper(clock)
         self.spawn = self._keeper.spawn
         deliveries = self.deliveries = Deliveries(echo=options.echo)
@@ -132,7 +135,6 @@ class Driver:
         self.messages = session.messages
         self.published: Callable[[PublishedFrame], None] = session.published
         self.backpressure = Backpressure(session.publishes.has_room, clock)
-        self.deadlines = Deadlines(clock, self.expire)
         self._dialect: PlainDialect | None = None
         self._watch = Watch(clock, lambda: self.call(session.woke))
 
@@ -208,9 +210,12 @@ class Driver:
             self.call(self.session.unsubscribe, sub)
             self._waiters.notify()
 
-    def publish(self, request: Publish) -> asyncio.Future[Outcome]:
-        """Publish; the future receives the outcome."""
-        settled = self._settles[request.ref] = self.loop.create_future()
+    def publish(self, request: Publish, deadline: float) -> asyncio.Future[Outcome]:
+        """Publish, or give up at the deadline; the future receives the outcome."""
+        settled: asyncio.Future[Outcome] = self.loop.create_future()
+        self._unsettled[request.ref] = settled, deadline
+        if deadline < self._next_deadline:
+            self._expire_at(deadline)
         if self.busy:
             self.waiting.append(partial(self.session.publish, request))
             return settled
@@ -224,16 +229,34 @@ class Driver:
             self.run_waiting()
         return settled
 
-    def expire(self, ref: int) -> None:
-        """The deadline of a publish has passed."""
-        self.call(self.session.expire, ref)
+    def _expire_at(self, deadline: float) -> None:
+        """Start the only timer of all deadlines: one per publish would be as slow as the session.
+
+        It also fires if the publish with this deadline is settled before.
+        """
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
+        self._next_deadline = deadline
+        wait = max(0.0, deadline - self.clock.now())
+        self._deadline_timer = self.clock.call_later(wait, self._expire_due)
+
+    def _expire_due(self) -> None:
+        self._next_deadline, now, later = math.inf, self.clock.now(), math.inf
+        for ref, (_, deadline) in list(self._unsettled.items()):
+            if deadline <= now:
+                self.call(self.session.expire, ref)
+            else:
+                later = min(later, deadline)
+        if later < math.inf:
+            self._expire_at(later)
 
     def update_presence(
         self, topic: str | None, data: Mapping[str, Any]
     ) -> asyncio.Future[Outcome]:
         """Change the user's own presence; the future receives the outcome."""
         ref = self.number()
-        settled = self._settles[ref] = self.loop.create_future()
+        settled: asyncio.Future[Outcome] = self.loop.create_future()
+        self._unsettled[ref] = settled, math.inf
         self.call(self.session.update_presence, topic, data, ref)
         return settled
 
@@ -342,24 +365,19 @@ class Driver:
 
     def probe(self) -> None:
         """See ``Ports``."""
-        self._probe(self._run_probe())
+        self._probe(self.session.probed, None)
 
     def probe_http(self, auth: AuthFrame, /) -> None:
         """See ``Ports``."""
-        self._probe(self._run_probe_http(auth))
+        self._probe(self.session.answered, auth)
 
-    def _probe(self, probing: Coroutine[Any, Any, None]) -> None:
-        task = self.spawn(probing, "probe")
+    def _probe(self, answer: Callable[..., None], auth: AuthFrame | None) -> None:
+        async def run() -> None:
+            self.call(answer, ok=await self._reader.probe(auth, self.options.open_timeout))
+
+        task = self.spawn(run(), "probe")
         self._probes.add(task)
         task.add_done_callback(self._probes.discard)
-
-    async def _run_probe(self) -> None:
-        ok = await self._reader.probe(self.options.open_timeout)
-        self.call(self.session.probed, ok=ok)
-
-    async def _run_probe_http(self, auth: AuthFrame) -> None:
-        ok = await self._reader.probe_http(auth, self.options.open_timeout)
-        self.call(self.session.answered, ok=ok)
 
     # ------------------------------------------------------------ tokens
 
@@ -450,9 +468,9 @@ class Driver:
 
     def settle(self, ref: int, outcome: Outcome, /) -> None:
         """See ``Ports``."""
-        settled = self._settles.pop(ref, None)
-        if settled is not None and not settled.done():
-            settled.set_result(outcome)
+        found = self._unsettled.pop(ref, None)
+        if found is not None and not found[0].done():
+            found[0].set_result(outcome)
         if self.backpressure.waiting:
             self.backpressure.check()
 
@@ -492,7 +510,8 @@ class Driver:
         for name in list(self._timers):
             self.cancel_timer(name)
         self._watch.stop()
-        self.deadlines.stop()
+        if self._deadline_timer is not None:
+            self._deadline_timer.cancel()
         for task in (*self._fetches.values(), *self._probes):
             task.cancel()
         self._fetches.clear()

@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
-from hanzoai.pubsub.runtime.deadlines import EXPIRED
 from hanzoai.pubsub.runtime.http_operations import failure, published
 from hanzoai.pubsub.runtime.publishing import (
     PRESENCE_UPDATE,
@@ -63,7 +62,6 @@ class Publisher:
         self._options = driver.options
         self._clock = driver.clock
         self._backpressure = driver.backpressure
-        self._deadlines = driver.deadlines
         policy = self._options.send_queue.policy
         self._blocks = policy == "block"
         self._policy: SendPolicy = "error" if policy == "block" else policy
@@ -118,16 +116,14 @@ class Publisher:
         try:
             outcome = await settled
         except asyncio.CancelledError:
-            driver.expire(ref)
+            driver.call(driver.session.expire, ref)
             raise
-        finally:
-            expired = self._deadlines.pending.pop(ref) == EXPIRED
         if isinstance(outcome, Acked) and outcome.results[0].error is None:
             answer = outcome.results[0]
             return Published(
                 answer.id or one.id, answer.timestamp, answer.seq, bool(answer.duplicate)
             )
-        return _only(self._results(outcome, [one], seconds, expired=expired))
+        return _only(self._results(outcome, [one], seconds, deadline))
 
     async def publish_many(
         self, items: Sequence[Prepared], *, timeout: Duration | None, via: Via
@@ -167,11 +163,9 @@ class Publisher:
         try:
             outcome = await settled
         except asyncio.CancelledError:
-            self._driver.expire(ref)
+            self._driver.call(self._driver.session.expire, ref)
             raise
-        finally:
-            expired = self._deadlines.pending.pop(ref) == EXPIRED
-        return self._results(outcome, items, seconds, expired=expired)
+        return self._results(outcome, items, seconds, deadline)
 
     async def _over_http(
         self, items: Sequence[Prepared], seconds: float, via: Via, *, batch: bool
@@ -196,7 +190,7 @@ class Publisher:
         background: bool,
     ) -> tuple[int, asyncio.Future[Outcome]]:
         """Publish over the connection; returns the publish's number and a future of its outcome."""
-        driver, deadlines = self._driver, self._deadlines
+        driver = self._driver
         if driver.is_finished:
             driver.refuse_ended()
         if driver.state == "initialized":
@@ -209,11 +203,8 @@ class Publisher:
         if not self._options.echo:
             driver.deliveries.remember_own(item.id for item in items)
         ref = driver.number()
-        deadlines.pending[ref] = deadline
-        if deadline < deadlines.next:
-            deadlines.arm(deadline)
         settled = driver.publish(
-            Publish(ref, tuple(publications), size, self._policy, key, batch, background)
+            Publish(ref, tuple(publications), size, self._policy, key, batch, background), deadline
         )
         if self._blocks:
             self._backpressure.check()
@@ -235,7 +226,7 @@ class Publisher:
         self._driver.refuse_ended()
 
     def _results(
-        self, outcome: Outcome, items: Sequence[Prepared], seconds: float, *, expired: bool
+        self, outcome: Outcome, items: Sequence[Prepared], seconds: float, deadline: float
     ) -> list[Published | PubSubError]:
         if isinstance(outcome, Acked):
             return [
@@ -244,12 +235,13 @@ class Publisher:
         if isinstance(outcome, Rejected) and outcome.code == "timeout":
             message = f"The message could not be sent within {seconds:g} s. {self._standing()}"
             outcome = replace(outcome, message=message)
-        return [self._failure(outcome, item, expired=expired) for item in items]
+        late = self._clock.now() >= deadline
+        return [self._failure(outcome, item, late=late) for item in items]
 
-    def _failure(self, outcome: Outcome, item: Prepared, *, expired: bool) -> PubSubError:
+    def _failure(self, outcome: Outcome, item: Prepared, *, late: bool) -> PubSubError:
         topic, id = item.publication.topic, item.id
         if isinstance(outcome, Unknown):
-            if expired:
+            if late:
                 return OperationTimeout(
                     "No answer arrived in time. The message may have been published.",
                     topic=topic,

@@ -136,24 +136,20 @@ class Reader:
             task.cancel()
         self._keeper.spawn(link.transport.close(code), "closing transport")
 
-    async def probe(self, seconds: float) -> bool:
-        """Whether a WebSocket can be opened in addition to the current transport."""
-        transport = self._dial("websocket")
-        try:
-            async with asyncio.timeout(seconds):
-                await transport.open()
-        except (TransportFailed, TimeoutError):
-            return False
-        finally:
-            await transport.close()
-        return True
+    async def probe(self, auth: AuthFrame | None, seconds: float) -> bool:
+        """Whether a WebSocket can be opened in addition to the current transport.
 
-    async def probe_http(self, auth: AuthFrame, seconds: float) -> bool:
-        """Whether the HTTP address answers as a PubSub service, even if it rejects the token."""
-        transport = self._dial("sse")
+        Args:
+            auth: Instead, send this to the HTTP address: whether it answers as a PubSub service,
+                even if it rejects the token.
+            seconds: Timeout.
+        """
+        transport = self._dial("websocket" if auth is None else "sse")
         try:
             async with asyncio.timeout(seconds):
                 await transport.open()
+                if auth is None:
+                    return True
                 transport.send(auth)
                 return any(map(_is_answer, await transport.receive()))
         except (TransportFailed, TransportClosed, TimeoutError):
