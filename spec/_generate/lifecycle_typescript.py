@@ -22,7 +22,7 @@ _Way: TypeAlias = "tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...], tupl
 _PARTS: dict[str, tuple[str, str]] = {
     "abandon_fetch": ("_credentials", "_abandon"),
     "change_transport": ("_choice", "_change"),
-    "cut_wait": ("_attempts", "_cut"),
+    "shorten_wait": ("_attempts", "_shorten"),
     "start_retry": ("_attempts", "_schedule"),
     "start_upgrade": ("_choice", "_startUpgrade"),
     "upgrade": ("_choice", "_upgrade"),

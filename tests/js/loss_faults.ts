@@ -24,7 +24,7 @@ export const FAULTS: readonly LossFault[] = [
     tests: ['an-address-that-does-not-answer-says-nothing-of-websockets'],
     source: 'js/src/session/transport_choice.ts',
     text: 'if (!ok) this._failures = 0;',
-    becomes: 'this._answered = true;',
+    becomes: 'this._httpWorks = true;',
   },
   {
     breaks: 'A stream that is cut often is never replaced by a WebSocket.',

@@ -33,8 +33,8 @@ class Rig:
         self.publishes.connected(peer)
 
     def lose(self) -> None:
-        peer, self.context.peer = self.context.peer, None
-        self.publishes.lost(peer)
+        self.publishes.lost()
+        self.context.peer = None
 
 
 def publish(ref: int, size: int = 1, policy: SendPolicy = "error", **more: Any) -> Publish:

@@ -34,8 +34,8 @@ from hanzoai.pubsub.generated.wire import (
     SubscribeFrame,
     UnsubscribedFrame,
 )
-from hanzoai.pubsub.session import events as session_events
-from hanzoai.pubsub.session import lifecycle, session
+from hanzoai.pubsub.session import lifecycle, requests, session
+from hanzoai.pubsub.session.events import SessionEvent
 from hanzoai.pubsub.session.ports import StateChanged
 from hanzoai.pubsub.session.routes import KNOWN_TOPICS
 from hanzoai.pubsub.settings.session import SessionOptions
@@ -392,17 +392,18 @@ def test_routes_are_bounded_and_forgotten_with_their_subscription() -> None:
     for n in range(10_000):
         message = Envelope(id="m", topic=f"x.{n}", type="t", data=1, timestamp=1)
         session.handle(events.Received(MessageFrame(message=message), 1))
-    assert 0 < len(session.subscriptions._routes.known) <= KNOWN_TOPICS
+    assert 0 < len(session.subscriptions.routes.known) <= KNOWN_TOPICS
     session.handle(events.Unsubscribe(1))
-    assert not session.subscriptions._routes.known
-    assert len(session.subscriptions._routes) == 0
+    assert not session.subscriptions.routes.known
+    assert len(session.subscriptions.routes) == 0
 
 
 def test_no_token_shows_in_repr() -> None:
     session = connected()
     session.handle(events.Received(AuthExpiringFrame(), 1))
     produced = session.handle(events.Token(2, "very-secret"))
-    shown = repr((produced, events.Token(2, "very-secret"), session.lifecycle._credentials))
+    event = SessionEvent(token="very-secret")
+    shown = repr((produced, event, session.lifecycle.credentials))
     assert "very-secret" not in shown
     assert any(isinstance(effect, effects.Send) for effect in produced)
 
@@ -415,9 +416,9 @@ def test_every_kind_of_event_and_effect_is_listed() -> None:
             if isinstance(v, type) and v.__module__ == module.__name__
         }
 
-    own = set(EVENTS) - classes(session_events)
+    own = set(EVENTS) - classes(requests)
     assert classes(events) == own
-    assert classes(session_events) <= set(EVENTS)
+    assert classes(requests) <= set(EVENTS)
     assert classes(effects) == set(effects.EFFECTS) - {StateChanged}
 
 

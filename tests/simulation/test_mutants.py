@@ -210,10 +210,10 @@ def a_plain_gap_is_kept_secret(patch: Patch) -> None:
 def in_flight_is_forgotten_on_a_drop(patch: Patch) -> None:
     lost = Publishes.lost
 
-    def broken(self: Publishes, peer: Any) -> None:
+    def broken(self: Publishes) -> None:
         for entry in list(self._flight.values()):
             self._drop(entry)
-        lost(self, peer)
+        lost(self)
 
     patch.setattr(Publishes, "lost", broken)
 
@@ -263,9 +263,9 @@ def rate_limited_is_taken_for_an_answer(patch: Patch) -> None:
 def two_callbacks_at_a_time(patch: Patch) -> None:
     fetch = Credentials.fetch
 
-    def broken(self: Credentials, ports: Any, *, expiring: bool) -> bool:
-        self._awaited = None
-        return fetch(self, ports, expiring=expiring)
+    def broken(self: Credentials, at: int | None, *, expiring: bool) -> None:
+        self._call = None
+        fetch(self, at, expiring=expiring)
 
     patch.setattr(Credentials, "fetch", broken)
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
         Envelope,
         PresenceMember,
     )
-    from hanzoai.pubsub.session.events import TimerName
     from hanzoai.pubsub.session.ports import (
         FetchReason,
+        TimerName,
         TransportName,
     )
     from hanzoai.pubsub.values import PresenceChangeKind

@@ -5,24 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from hanzoai.pubsub.session.events import (
-    Answered,
-    Dropped,
-    Probed,
-    Publish,
-    Received,
-    SendPolicy,
-    SessionTimer,
-    Subscribe,
-    TimerFired,
-    TimerName,
-    Token,
-    TokenFailed,
-)
+from hanzoai.pubsub.session.ports import SessionTimer, TimerName
+from hanzoai.pubsub.session.requests import Publish, SendPolicy, Subscribe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hanzoai.pubsub.generated.wire import ServerFrame
     from hanzoai.pubsub.session.session import Session
 
 
@@ -44,10 +33,51 @@ class Abort:
 
 
 @dataclass(frozen=True, slots=True)
+class Token:
+    """The token callback answers a call."""
+
+    fetch: int
+    value: str
+    expires_in: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TokenFailed:
+    """The token callback raises."""
+
+    fetch: int
+    refused: bool
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
 class Opened:
     """The transport is open."""
 
     incremental: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """The transport is closed, or cannot be opened."""
+
+    code: int | None
+    reason: str
+    retry_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Probed:
+    """A WebSocket can be opened in addition to the fallback, or not."""
+
+    ok: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The HTTP address answers as a PubSub service, or not."""
+
+    ok: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +88,22 @@ class Woke:
 @dataclass(frozen=True, slots=True)
 class Offline:
     """The platform reports that the network is down."""
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """A frame arrives."""
+
+    frame: ServerFrame
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    """A timer runs out; `idle`: milliseconds since the last byte of the transport."""
+
+    name: TimerName
+    idle: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -113,7 +113,7 @@ export interface Steps<E> {
   _startDrain(event: E): void;
   _startFallback(event: E): void;
   _startSuspend(event: E): void;
-  readonly _attempts: { _cut(): void; _schedule(): void };
+  readonly _attempts: { _schedule(): void; _shorten(): void };
   readonly _choice: { _change(): void; _startUpgrade(): void; _upgrade(): void };
   readonly _credentials: { _abandon(): void };
 }
@@ -465,12 +465,12 @@ export function onCalled<E>(m: Steps<E>, e: E): void {
     if (m._hasToken) {
       m._enter('dialing', e);
       m._stop('retry');
-      m._attempts._cut();
+      m._attempts._shorten();
       m._dial(e);
     } else {
       m._enter('resolving', e);
       m._stop('retry');
-      m._attempts._cut();
+      m._attempts._shorten();
       m._fetchToken(e);
     }
   }

@@ -4,7 +4,7 @@ import type { PubSub } from '../client.js';
 import { AuthError, fromCode } from '../errors.js';
 import type { SubscribeOptions } from '../runtime/subscribing.js';
 import type { Subscription } from '../runtime/subscription.js';
-import { codeOf } from '../session/causes.js';
+import { codeOf } from '../session/events.js';
 import type {
   AnyPayload,
   Gap,

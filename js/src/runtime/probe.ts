@@ -2,7 +2,7 @@
 
 import type { Clock } from '../clock.js';
 import type { AuthErrorFrame, AuthFrame } from '../generated/wire.js';
-import { actionOf } from '../session/causes.js';
+import { actionOf } from '../session/events.js';
 import type { TransportName } from '../session/ports.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Transport } from '../transports/transport.js';

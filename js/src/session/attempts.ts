@@ -18,16 +18,16 @@ export class Attempts {
   _failed = 0;
   /** Milliseconds of waits and failed openings since the last useful connection. */
   _outage = 0;
-  /** Milliseconds that the server requested before it ended the connection, or will end it. */
-  _stayAway = 0;
-  /** Whether a call of the program starts the next attempt early. */
-  _sleeping = false;
-  /** Whether a call of the program arrived too early for that. */
-  _called = false;
+  /** Milliseconds that the server requested before it ended the connection. */
+  _requestedWait = 0;
+  /** Whether a call of the program ends the running wait early. */
+  _canShorten = false;
+  /** Whether one will end it when the timer `hold` fires. */
+  _shortenLater = false;
   /** Milliseconds of the planned wait. */
   _wait = 0;
   /** Milliseconds of the wait that no call of the program saves. */
-  private _firm = 0;
+  private _minimum = 0;
 
   constructor(private readonly _context: Context) {}
 
@@ -50,9 +50,9 @@ export class Attempts {
   _plan(retryAfter: number, unsettled: boolean): number {
     const { callInterval, retryBase } = this._context.options;
     const grown = unsettled ? 0 : Math.floor(this._outage ** 2 / UNHURRIED);
-    const asked = Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._stayAway));
-    this._wait = Math.max(this._delay(this._failed, Math.max(2 * retryBase, grown)), asked);
-    this._firm = Math.max(callInterval, asked);
+    const requested = Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._requestedWait));
+    this._wait = Math.max(this._delay(this._failed, Math.max(2 * retryBase, grown)), requested);
+    this._minimum = Math.max(callInterval, requested);
     this._failed += 1;
     this._outage += this._wait;
     return this._wait;
@@ -62,13 +62,13 @@ export class Attempts {
   _schedule(): void {
     const { timers } = this._context;
     timers.start('retry', this._wait);
-    this._called = false;
-    this._sleeping = this._wait > this._firm;
-    if (this._sleeping) timers.start('hold', this._firm);
+    this._shortenLater = false;
+    this._canShorten = this._wait > this._minimum;
+    if (this._canShorten) timers.start('hold', this._minimum);
   }
 
   /** A call of the program ends the wait early. */
-  _cut(): void {
-    this._outage -= this._wait - this._firm;
+  _shorten(): void {
+    this._outage -= this._wait - this._minimum;
   }
 }

@@ -61,7 +61,7 @@ export class Credentials {
   }
 
   /** The callback answered; false if the answer is not awaited. */
-  _answered(call: number): boolean {
+  _endCall(call: number): boolean {
     if (call !== this._call) return false;
     this._call = 0;
     this._context.timers.stop('fetch');
@@ -98,7 +98,7 @@ export class Credentials {
    *
    * @param left Milliseconds that it has left, if the server sent that.
    */
-  _taken(left: number | undefined): void {
+  _accepted(left: number | undefined): void {
     const { options, timers } = this._context;
     const life = left ?? this._life;
     if (left !== undefined) timers.limit('expiry', left);

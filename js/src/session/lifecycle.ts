@@ -15,9 +15,9 @@ import {
 import type { AuthFrame } from '../generated/wire.js';
 import type { Loose } from '../wire/compact.js';
 import { Attempts } from './attempts.js';
-import { actionOf, codeOf, type Occasion, unexplained } from './causes.js';
 import type { Context } from './context.js';
 import { Credentials } from './credentials.js';
+import { actionOf, codeOf, type SessionEvent, unexplained } from './events.js';
 import type { OwnPresence } from './own_presence.js';
 import type { Peer } from './peer.js';
 import type { Rejected } from './ports.js';
@@ -41,7 +41,7 @@ const AFTER = {
 } as const;
 
 /** The state of a session. */
-export class Lifecycle implements Steps<Occasion> {
+export class Lifecycle implements Steps<SessionEvent> {
   state: State = INITIAL;
   /** The session has ended. */
   over = false;
@@ -57,7 +57,7 @@ export class Lifecycle implements Steps<Occasion> {
   _draining = false;
   _overdue = false;
   /** Whether the current connection has been useful. */
-  private _works = false;
+  private _useful = false;
   private _replaced = false;
   /** Milliseconds until the next attempt, for the current state change. */
   private _retryIn: number | undefined;
@@ -78,11 +78,11 @@ export class Lifecycle implements Steps<Occasion> {
   }
 
   /** The connection is useful: earlier failures no longer count. */
-  _provesWell(always = false): void {
-    if (this._works && !always) return;
-    this._works = true;
+  _noteUseful(always = false): void {
+    if (this._useful && !always) return;
+    this._useful = true;
     this._attempts._outage = 0;
-    this._choice._provesWell();
+    this._choice._noteUseful();
   }
 
   /**
@@ -97,7 +97,7 @@ export class Lifecycle implements Steps<Occasion> {
 
   /** A timer fired; some show the duration of an outage. */
   _noteLate(timer: Timer): void {
-    if (timer === 'fallback') this._choice._late = true;
+    if (timer === 'fallback') this._choice._isLate = true;
     if (timer !== 'suspend') return;
     this._overdue = true;
     this._attempts._outage = Math.max(this._attempts._outage, this._context.options.suspendAfter);
@@ -105,7 +105,7 @@ export class Lifecycle implements Steps<Occasion> {
 
   // ---------------------------------------------------------------- states and timers
 
-  _enter(to: State, { code, message: reason }: Occasion): void {
+  _enter(to: State, { code, message: reason }: SessionEvent): void {
     const { state: from, _retryIn: retryIn } = this;
     this.state = to;
     this._retryIn = undefined;
@@ -123,31 +123,30 @@ export class Lifecycle implements Steps<Occasion> {
 
   // ---------------------------------------------------------------- guards
 
-  _authFault(occasion: Occasion): boolean {
-    return actionOf(occasion) === 'reauth';
+  _authFault(event: SessionEvent): boolean {
+    return actionOf(event) === 'reauth';
   }
 
   /** After an error of a fixed token, another attempt is also useless (AUTH-4, LIFE-9). */
-  _finalError(occasion: Occasion): boolean {
+  _finalError(event: SessionEvent): boolean {
     return (
-      actionOf(occasion) === 'stop' ||
-      (this._authFault(occasion) && !this._context.options.renewable)
+      actionOf(event) === 'stop' || (this._authFault(event) && !this._context.options.renewable)
     );
   }
 
   /** Another connection replaced ours, which we did not open: once may be a mistake. */
-  _firstReplaced({ code }: Occasion): boolean {
+  _firstReplaced({ code }: SessionEvent): boolean {
     return code === REPLACED && !this._replaced;
   }
 
   /** A new token might be rejected as soon. */
-  _fresh({ left }: Occasion): boolean {
+  _fresh({ left }: SessionEvent): boolean {
     return Number(left) > Number(this._credentials._span) / 2;
   }
 
   get _givesWay(): boolean {
     const choice = this._choice;
-    return choice._late && choice._mayFallBack && choice._answered;
+    return choice._isLate && choice._mayFallBack && choice._httpWorks;
   }
 
   get _hasToken(): boolean {
@@ -159,17 +158,17 @@ export class Lifecycle implements Steps<Occasion> {
    *
    * Without a subscription there is no stream that could deliver data.
    */
-  _heard({ idle = 0 }: Occasion): boolean {
+  _heard({ idle = 0 }: SessionEvent): boolean {
     if (this._hasPings) return idle < this._pongLimit;
     return !this._subscriptions.size || idle < this._pongLimit + this._context.options.pingInterval;
   }
 
-  _reachable({ ok = false }: Occasion): boolean {
+  _reachable({ ok = false }: SessionEvent): boolean {
     return ok;
   }
 
   /** The token callback refuses permanently (AUTH-3). */
-  _refused({ refused = false }: Occasion): boolean {
+  _refused({ refused = false }: SessionEvent): boolean {
     return refused;
   }
 
@@ -179,23 +178,23 @@ export class Lifecycle implements Steps<Occasion> {
 
   // ---------------------------------------------------------------- actions: token
 
-  _fetchToken({ at }: Occasion): void {
+  _fetchToken({ at }: SessionEvent): void {
     this._credentials._fetch(this.state === 'connected', at);
   }
 
   /** Call again after a while; until it ends, the token at hand is good. */
-  _scheduleRefetch(occasion: Occasion): void {
-    this._countCall(occasion);
+  _scheduleRefetch(event: SessionEvent): void {
+    this._countCall(event);
     const wait = this._attempts._delay(this._credentials._failed - 1);
     this._context.timers.start('refresh', wait);
   }
 
-  _keepToken({ token, expiresIn }: Occasion): void {
+  _keepToken({ token, expiresIn }: SessionEvent): void {
     this._credentials._keep(token, expiresIn);
   }
 
   /** Hold no token; if the server refused it, tell the callback. */
-  _forgetToken({ kind }: Occasion): void {
+  _forgetToken({ kind }: SessionEvent): void {
     this._credentials._forget();
     if (kind === 'dropped' || kind === 'frame') this._credentials._rejected = true;
     this._stop('expiry', 'refresh');
@@ -213,30 +212,30 @@ export class Lifecycle implements Steps<Occasion> {
     const { ports, timers, options } = this._context;
     timers.start('open', options.openTimeout);
     this.linked = true;
-    this._attempts._stayAway = 0;
-    this._attempts._sleeping = this._works = false;
+    this._attempts._requestedWait = 0;
+    this._attempts._canShorten = this._useful = false;
     timers.stop('hold');
     ports.dial(this._choice._name);
   }
 
   /** The server knows us; learn what it can do. */
-  _accept(occasion: Occasion): void {
+  _accept(event: SessionEvent): void {
     this._stop('open', 'suspend', 'fallback');
-    this._overdue = this._choice._late = false;
+    this._overdue = this._choice._isLate = false;
     if (this._hasPings) this._choice._hasOpened = true;
-    this._renew(occasion);
+    this._renew(event);
   }
 
   /** The server took the token. */
-  _renew(occasion: Occasion): void {
+  _renew(event: SessionEvent): void {
     const { _context: context } = this;
-    const peer = occasion.peer as Peer;
+    const peer = event.peer as Peer;
     const isNew = !context.peer;
     this._clientId = [...peer.client_id].slice(0, 64).join('');
     context.peer = peer;
     context.ports.welcomed(peer);
     if (isNew) this._publishes.connected();
-    this._credentials._taken(peer.tokenLife);
+    this._credentials._accepted(peer.tokenLife);
   }
 
   /** Request every subscription, and send the own presence again. */
@@ -284,19 +283,19 @@ export class Lifecycle implements Steps<Occasion> {
   }
 
   /** A connection ended before it was of any use (LIFE-6); an event stream gives way at once. */
-  _countFailure(occasion: Occasion): void {
+  _countFailure(event: SessionEvent): void {
     const choice = this._choice;
-    if (this._works) return;
+    if (this._useful) return;
     if (choice._name === 'sse') choice._change();
-    else if ((occasion.kind === 'open' || unexplained(occasion)) && choice._failed())
+    else if ((event.kind === 'open' || unexplained(event)) && choice._countFailure())
       this._probeHttp();
   }
 
   /** See whether an event stream would serve where the WebSocket does not. */
   _probeHttp(): void {
     const choice = this._choice;
-    if (choice._asking || !choice._mayFallBack || !this._hasToken) return;
-    choice._asking = true;
+    if (choice._isProbingHttp || !choice._mayFallBack || !this._hasToken) return;
+    choice._isProbingHttp = true;
     this._context.ports.probeHttp(this._auth());
   }
 
@@ -308,9 +307,9 @@ export class Lifecycle implements Steps<Occasion> {
   // ---------------------------------------------------------------- actions: attempts
 
   /** Wait before the next attempt, longer each time, never less than the server asked. */
-  _planRetry(occasion: Occasion): void {
-    const { retry_after_ms: retryAfter = 0, kind } = occasion;
-    this._countCall(occasion);
+  _planRetry(event: SessionEvent): void {
+    const { retry_after_ms: retryAfter = 0, kind } = event;
+    this._countCall(event);
     if (kind === 'open') this._attempts._outage += this._context.options.openTimeout;
     this._retryIn = this._attempts._plan(retryAfter, this._publishes.outlasts);
   }
@@ -328,7 +327,7 @@ export class Lifecycle implements Steps<Occasion> {
   /** The connection is stable: what failed before does not count any more. */
   _noteStable(): void {
     this._replaced = false;
-    this._provesWell(true);
+    this._noteUseful(true);
   }
 
   /** Give what is published some time to be settled. */
@@ -357,7 +356,7 @@ export class Lifecycle implements Steps<Occasion> {
   // ---------------------------------------------------------------- actions: the end
 
   /** End with an error that a retry cannot fix. */
-  _fail({ code, message = '', remedy }: Occasion): void {
+  _fail({ code, message = '', remedy }: SessionEvent): void {
     this._end({ kind: 'rejected', code: codeOf(code), message, remedy });
   }
 
@@ -394,7 +393,7 @@ export class Lifecycle implements Steps<Occasion> {
     this._context.ports.finished(error);
   }
 
-  private _countCall({ kind }: Occasion): void {
+  private _countCall({ kind }: SessionEvent): void {
     if (kind === 'tokenFailed') this._credentials._failed += 1;
   }
 

@@ -29,8 +29,8 @@ import {
 } from '../generated/lifecycle.js';
 import type { ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
-import { actionOf, endsConnection, type Occasion, TIMEOUTS } from './causes.js';
 import { Context } from './context.js';
+import { actionOf, endsConnection, type SessionEvent, TIMEOUTS } from './events.js';
 import { Lifecycle } from './lifecycle.js';
 import { readPeer } from './peer.js';
 import type { Ports, Rejected, TimerName } from './ports.js';
@@ -135,13 +135,13 @@ export class Session {
 
   /** The token callback returned; `expiresIn` in milliseconds, if given. */
   token(call: number, token: string, expiresIn?: number): void {
-    if (this.lifecycle._credentials._answered(call)) this._fire(onToken, { token, expiresIn });
+    if (this.lifecycle._credentials._endCall(call)) this._fire(onToken, { token, expiresIn });
   }
 
   /** The token callback failed; `refused`: another call would not help. */
   tokenFailed(call: number, refused: boolean, message: string): void {
     const code = refused ? 'auth_refused' : 'token_unavailable';
-    if (this.lifecycle._credentials._answered(call)) {
+    if (this.lifecycle._credentials._endCall(call)) {
       this._fire(onTokenFailed, { kind: 'tokenFailed', code, message, refused });
     }
   }
@@ -188,7 +188,7 @@ export class Session {
   timerFired(timer: TimerName, idle: number): void {
     if (!this.context.timers.fired(timer)) return;
     const { lifecycle } = this;
-    const occasion: Occasion = { ...TIMEOUTS[timer], kind: timer, idle };
+    const event: SessionEvent = { ...TIMEOUTS[timer], kind: timer, idle };
     if (timer === 'pace') {
       this.publishes.paced();
       lifecycle.ownPresence?.flush();
@@ -197,12 +197,12 @@ export class Session {
     } else if (timer === 'grace') {
       this.subscriptions.presence?.expire();
     } else if (timer === 'hold') {
-      if (lifecycle._attempts._called) onCalled(lifecycle, occasion);
+      if (lifecycle._attempts._shortenLater) onCalled(lifecycle, event);
     } else {
       lifecycle._noteLate(timer);
-      ON_TIMER[timer](lifecycle, occasion);
+      ON_TIMER[timer](lifecycle, event);
     }
-    this._end(occasion);
+    this._end(event);
   }
 
   /**
@@ -216,7 +216,7 @@ export class Session {
     else this._end(this._take(frame, at));
   }
 
-  private _take(frame: Exclude<ServerFrame, { type: 'message' }>, at: number): Occasion {
+  private _take(frame: Exclude<ServerFrame, { type: 'message' }>, at: number): SessionEvent {
     const { lifecycle, subscriptions } = this;
     switch (frame.type) {
       case 'auth.ok':
@@ -243,7 +243,7 @@ export class Session {
         return frame;
       default:
         // `unsubscribed` carries no news.
-        if (this.context.peer) lifecycle._provesWell();
+        if (this.context.peer) lifecycle._noteUseful();
         if (frame.type === 'subscribed') {
           subscriptions.subscribed(frame, at);
         } else if (frame.type === 'published') {
@@ -259,7 +259,7 @@ export class Session {
   private _error(frame: ErrorFrame): void {
     const { lifecycle, publishes, subscriptions, context } = this;
     const { code, ref, retry_after_ms: retryAfter } = frame;
-    if (endsConnection(frame)) lifecycle._attempts._stayAway = retryAfter ?? 0;
+    if (endsConnection(frame)) lifecycle._attempts._requestedWait = retryAfter ?? 0;
     if (publishes.refused(frame)) return;
     if (code === RATE_LIMITED && lifecycle.ownPresence?.postponed(ref)) {
       publishes.pause(retryAfter);
@@ -275,9 +275,9 @@ export class Session {
   private _called(): void {
     const { lifecycle, context } = this;
     const { _attempts: attempts } = lifecycle;
-    if (!attempts._sleeping) return;
-    attempts._called = context.timers.has('hold');
-    if (!attempts._called) onCalled(lifecycle, {});
+    if (!attempts._canShorten) return;
+    attempts._shortenLater = context.timers.has('hold');
+    if (!attempts._shortenLater) onCalled(lifecycle, {});
   }
 
   private get _ended(): boolean {
@@ -285,17 +285,17 @@ export class Session {
   }
 
   private _fire(
-    event: (steps: Steps<Occasion>, occasion: Occasion) => void,
-    occasion: Occasion = {},
+    fire: (steps: Steps<SessionEvent>, event: SessionEvent) => void,
+    event: SessionEvent = {},
   ): void {
-    event(this.lifecycle, occasion);
-    this._end(occasion);
+    fire(this.lifecycle, event);
+    this._end(event);
   }
 
   /** End a call: finish a session that has settled everything, and start timers. */
-  _end(occasion: Occasion = {}): void {
+  _end(event: SessionEvent = {}): void {
     const { lifecycle, publishes, context } = this;
-    if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, occasion);
+    if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, event);
     if (context.timers._due.size) context.timers.startDue();
   }
 }

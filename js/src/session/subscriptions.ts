@@ -5,9 +5,9 @@
  */
 
 import type { Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
-import { forNow } from './causes.js';
 import type { Context } from './context.js';
 import { BY_SEQ, type Cursor, type Cursors, gap, isGap, type Replay, type Step } from './cursor.js';
+import { isRetryable } from './events.js';
 import type { Peer } from './peer.js';
 import type { Presence } from './presence.js';
 import type { Subscribe } from './requests.js';
@@ -149,7 +149,7 @@ export class Subscriptions {
     if (!one) return false;
     this.requests.delete(ref);
     one.forget();
-    if (forNow({ code })) {
+    if (isRetryable(code)) {
       this._askLater(retryAfter);
       return true;
     }
@@ -308,8 +308,10 @@ export class Subscriptions {
 
   /** Patterns were denied, permanently or for now; returns whether any is in force. */
   private _deny(one: SubscriptionState): boolean {
-    const denied = one.denied.filter((denial) => !forNow(denial));
-    const later = new Set(one.denied.filter(forNow).map(({ topic }) => topic));
+    const denied = one.denied.filter(({ code }) => !isRetryable(code));
+    const later = new Set(
+      one.denied.filter(({ code }) => isRetryable(code)).map(({ topic }) => topic),
+    );
     one.denied = [];
     this._drop(
       one,

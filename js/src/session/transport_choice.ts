@@ -7,13 +7,13 @@ import type { TransportName } from './ports.js';
 export class TransportChoice {
   _name: TransportName;
   /** HTTP has answered since the last failure of a WebSocket. */
-  _answered = false;
+  _httpWorks = false;
   /** An HTTP check is running. */
-  _asking = false;
+  _isProbingHttp = false;
   /** A WebSocket has opened in this process. */
   _hasOpened = false;
   /** The timeout of the first WebSocket has passed. */
-  _late = false;
+  _isLate = false;
   /** WebSocket failures in a row with an HTTP answer between them. */
   private _failures = 0;
   /** WebSocket probes since the last useful connection. */
@@ -36,20 +36,21 @@ export class TransportChoice {
    * does not answer at all, the WebSocket is not to blame. If it has no event streams, there is no
    * alternative.
    */
-  _failed(): boolean {
-    const answered = this._answered;
-    this._answered = false;
-    if (answered || !this._failures) this._failures += 1;
+  _countFailure(): boolean {
+    const httpWorks = this._httpWorks;
+    this._httpWorks = false;
+    if (httpWorks || !this._failures) this._failures += 1;
     const { shortLife, fallbackFailures } = this._context.options;
-    if (!answered || this._failures < (this._hasOpened ? shortLife : fallbackFailures)) return true;
+    if (!httpWorks || this._failures < (this._hasOpened ? shortLife : fallbackFailures))
+      return true;
     this._change();
     return false;
   }
 
   /** The result of the check whether the HTTP address answers as a PubSub service. */
   _httpAnswered(ok: boolean): void {
-    this._asking = false;
-    this._answered = ok;
+    this._isProbingHttp = false;
+    this._httpWorks = ok;
     if (!ok) this._failures = 0;
   }
 
@@ -58,7 +59,7 @@ export class TransportChoice {
     const { options, timers } = this._context;
     timers.stop('upgrade');
     this._failures = 0;
-    this._answered = this._hasOpened = false;
+    this._httpWorks = this._hasOpened = false;
     if (options.transport === 'auto') this._name = this._mayFallBack ? 'sse' : 'websocket';
   }
 
@@ -66,7 +67,7 @@ export class TransportChoice {
   _upgrade(): void {
     this._change();
     this._failures = this._context.options.fallbackFailures - 1;
-    this._answered = true;
+    this._httpWorks = true;
   }
 
   /**
@@ -81,9 +82,9 @@ export class TransportChoice {
   }
 
   /** The connection is useful: earlier failures no longer count. */
-  _provesWell(): void {
+  _noteUseful(): void {
     if (this._name === 'sse') return;
     this._failures = this._probes = 0;
-    this._answered = false;
+    this._httpWorks = false;
   }
 }

@@ -88,7 +88,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a temporary denial is permanent': {
     file: 'session/subscriptions.ts',
-    from: 'if (forNow({ code })) {',
+    from: 'if (isRetryable(code)) {',
     to: 'if (false) {',
   },
   'a temporarily denied pattern is forgotten': {

@@ -15,7 +15,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   // ---------------------------------------------------------------- attempts
   'the wait that the server asks for is ignored': replaced(
     'attempts.ts',
-    'Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._stayAway))',
+    'Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._requestedWait))',
     '0',
   ),
   'a wait that the server asks for has no maximum': replaced(
@@ -36,16 +36,16 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'a call of the program shortens any wait': replaced(
     'attempts.ts',
-    'this._sleeping = this._wait > this._firm;',
-    'this._sleeping = true;',
+    'this._canShorten = this._wait > this._minimum;',
+    'this._canShorten = true;',
   ),
   'a call of the program never shortens a wait': replaced(
     'attempts.ts',
-    'this._sleeping = this._wait > this._firm;',
+    'this._canShorten = this._wait > this._minimum;',
   ),
   'a call counts for the next wait': replaced(
     'attempts.ts',
-    'this._called = false;\n    this',
+    'this._shortenLater = false;\n    this',
     'this',
   ),
 
@@ -91,7 +91,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'this._hasOpened ? shortLife : fallbackFailures',
     'fallbackFailures',
   ),
-  'the stream comes without an answer': replaced('transport_choice.ts', '!answered || ', ''),
+  'the stream comes without an answer': replaced('transport_choice.ts', '!httpWorks || ', ''),
   'an address that is down counts': replaced('transport_choice.ts', 'if (!ok) this._failures = 0;'),
   'a program that wants the stream loses it': replaced(
     'transport_choice.ts',
@@ -105,23 +105,23 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   'probes do not become rare': replaced('transport_choice.ts', '* 2 ** this._probes', ''),
   'an old failure counts': replaced(
     'transport_choice.ts',
-    'this._failures = this._probes = 0;\n    this._answered = false;',
+    'this._failures = this._probes = 0;\n    this._httpWorks = false;',
   ),
 
   // ---------------------------------------------------------------- timers, causes, the server
   'a timer may be too long': replaced('timers.ts', ' && after <= MAX_TIMER', ''),
   'a stopped timer fires': replaced('timers.ts', 'if (this._running.delete(name)) this', 'this'),
   'every end is attributed to a proxy': replaced(
-    'causes.ts',
+    'events.ts',
     'retry_after_ms === undefined && UNEXPLAINED.includes(code)',
     'true',
   ),
   'an error that ends the connection is not recognized': replaced(
-    'causes.ts',
+    'events.ts',
     'ref === undefined && CODES.get(code)?.close !== undefined',
     'false',
   ),
-  'a close code has no name': replaced('causes.ts', 'close && close === given', 'false'),
+  'a close code has no name': replaced('events.ts', 'close && close === given', 'false'),
   'the expiry of a token is read with the wrong clock': replaced('peer.ts', 'end - now', 'end'),
   'the publish budget leaves no reserve': replaced(
     'peer.ts',
@@ -139,8 +139,8 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
     'lifecycle.ts',
     'this._pongLimit = this._context.options.checkTimeout;',
   ),
-  'a useful connection counts as short': replaced('lifecycle.ts', 'if (this._works) return;'),
-  'two HTTP probes run at once': replaced('lifecycle.ts', 'choice._asking || ', ''),
+  'a useful connection counts as short': replaced('lifecycle.ts', 'if (this._useful) return;'),
+  'two HTTP probes run at once': replaced('lifecycle.ts', 'choice._isProbingHttp || ', ''),
   'a long client id is sent back': replaced('lifecycle.ts', '.slice(0, 64)', ''),
   'a token does not expire during sleep': replaced('lifecycle.ts', 'this._forgetToken({});'),
   'a suspended session forgets its outage': replaced(
@@ -160,11 +160,11 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'closing does not wait for publishes': replaced(
     'session.ts',
-    'if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, occasion);',
+    'if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, event);',
   ),
   'an early call is forgotten': replaced(
     'session.ts',
-    'if (lifecycle._attempts._called) onCalled(lifecycle, occasion);',
+    'if (lifecycle._attempts._shortenLater) onCalled(lifecycle, event);',
   ),
   'an error during authentication is treated as any other': replaced(
     'session.ts',
@@ -177,7 +177,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'the wait in an error before the end is forgotten': replaced(
     'session.ts',
-    'lifecycle._attempts._stayAway = retryAfter ?? 0',
+    'lifecycle._attempts._requestedWait = retryAfter ?? 0',
     'undefined',
   ),
   'a `rate_limited` without a ref does not pause': replaced(

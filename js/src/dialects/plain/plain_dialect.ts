@@ -198,7 +198,7 @@ export class PlainDialect {
     const left = this._batches.get(ref);
     left?.delete(slot);
     const isError = frame.type === 'error';
-    if (!isError) lifecycle._provesWell();
+    if (!isError) lifecycle._noteUseful();
     const pause = publishes._fill(entry, slot, isError ? refusal(frame) : (frame as PublishResult));
     if (left?.size) {
       if (pause) publishes.pause(pause);

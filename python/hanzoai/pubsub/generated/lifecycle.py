@@ -105,7 +105,6 @@ Action: TypeAlias = Literal[
     "change_transport",
     "check",
     "count_failure",
-    "cut_wait",
     "dial",
     "fail",
     "fetch_token",
@@ -126,6 +125,7 @@ Action: TypeAlias = Literal[
     "schedule_refetch",
     "send_auth",
     "send_ping",
+    "shorten_wait",
     "start_drain",
     "start_fallback",
     "start_retry",
@@ -241,9 +241,6 @@ class Steps(ABC, Generic[E]):
     def count_failure(self, event: E, /) -> None: ...
 
     @abstractmethod
-    def cut_wait(self, event: E, /) -> None: ...
-
-    @abstractmethod
     def dial(self, event: E, /) -> None: ...
 
     @abstractmethod
@@ -302,6 +299,9 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def send_ping(self, event: E, /) -> None: ...
+
+    @abstractmethod
+    def shorten_wait(self, event: E, /) -> None: ...
 
     @abstractmethod
     def start_drain(self, event: E, /) -> None: ...
@@ -608,8 +608,8 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "pong": (),
         "drained": (Row((), (), "closed", ("finish",)),),
         "called": (
-            Row(("has_token",), (), "dialing", ("-retry", "cut_wait", "dial")),
-            Row((), (), "resolving", ("-retry", "cut_wait", "fetch_token")),
+            Row(("has_token",), (), "dialing", ("-retry", "shorten_wait", "dial")),
+            Row((), (), "resolving", ("-retry", "shorten_wait", "fetch_token")),
         ),
         "fetch_timeout": (Row((), (), "waiting", ("abandon_fetch",)),),
         "retry_due": (
@@ -646,8 +646,8 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "pong": (),
         "drained": (Row((), (), "closed", ("finish",)),),
         "called": (
-            Row(("has_token",), (), "dialing", ("-retry", "cut_wait", "dial")),
-            Row((), (), "resolving", ("-retry", "cut_wait", "fetch_token")),
+            Row(("has_token",), (), "dialing", ("-retry", "shorten_wait", "dial")),
+            Row((), (), "resolving", ("-retry", "shorten_wait", "fetch_token")),
         ),
         "fetch_timeout": (Row((), (), "suspended", ("abandon_fetch",)),),
         "retry_due": (

@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.surroundings import Surroundings
     from hanzoai.pubsub.runtime.tokens import TokenSource
-    from hanzoai.pubsub.session.events import Publish, Subscribe, TimerName
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import (
         FetchReason,
@@ -54,8 +53,10 @@ if TYPE_CHECKING:
         Ports,
         Rejected,
         StateChanged,
+        TimerName,
         TransportName,
     )
+    from hanzoai.pubsub.session.requests import Publish, Subscribe
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.settings.session import SessionOptions
     from hanzoai.pubsub.values import Duration

@@ -20,9 +20,9 @@ from hanzoai.pubsub.runtime.publishing import (
     split_item,
 )
 from hanzoai.pubsub.runtime.rejected import rejected
-from hanzoai.pubsub.session.events import Publish
 from hanzoai.pubsub.session.peer import burst_of
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
+from hanzoai.pubsub.session.requests import Publish
 from hanzoai.pubsub.settings.checks import check_choice
 from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.values import Published, Via
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Publication
     from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.http_operations import HttpApi
-    from hanzoai.pubsub.session.events import SendPolicy
     from hanzoai.pubsub.session.ports import Outcome
+    from hanzoai.pubsub.session.requests import SendPolicy
     from hanzoai.pubsub.values import (
         Duration,
         Outgoing,

@@ -12,7 +12,7 @@ from hanzoai.pubsub.generated.wire import (
     MessageFrame,
     PublishedFrame,
 )
-from hanzoai.pubsub.session.causes import action_of
+from hanzoai.pubsub.session.events import action_of
 from hanzoai.pubsub.transports import BURST, TransportClosed, TransportFailed
 
 if TYPE_CHECKING:

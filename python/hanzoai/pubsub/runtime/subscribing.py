@@ -13,7 +13,7 @@ from hanzoai.pubsub.runtime.handlers import Handlers
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.runtime.times import unix_ms
 from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
-from hanzoai.pubsub.session.events import Subscribe
+from hanzoai.pubsub.session.requests import Subscribe
 from hanzoai.pubsub.settings.checks import check_function, check_instance, check_whole, kind
 from hanzoai.pubsub.settings.options import ReceiveQueue
 from hanzoai.pubsub.topics import is_wildcard

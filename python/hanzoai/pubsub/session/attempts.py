@@ -23,33 +23,32 @@ class Attempts:
     Attributes:
         failed: Number of consecutive failed attempts.
         outage: Milliseconds of waits and failed openings since the last useful connection.
-        stay_away: Milliseconds that the server requested before it ended the connection.
-        sleeping: Whether a call of the program starts the next attempt early.
-        called: Whether a call arrived too early for that.
+        requested_wait: Milliseconds that the server requested before it ended the connection.
+        wait: Milliseconds of the planned wait.
+        can_shorten: Whether a call of the program ends the running wait early.
+        shorten_later: Whether one will end it when the timer `hold` fires.
     """
 
     __slots__ = (
         "_context",
-        "_delay",
-        "_hold",
-        "_saved",
-        "called",
+        "_minimum",
+        "can_shorten",
         "failed",
         "outage",
-        "sleeping",
-        "stay_away",
+        "requested_wait",
+        "shorten_later",
+        "wait",
     )
 
     def __init__(self, context: Context) -> None:
         self._context = context
-        self._delay = 0
-        self._hold = 0
-        self._saved = 0  # milliseconds of the current wait that a call of the program saves
+        self._minimum = 0  # milliseconds of the wait that no call of the program saves
         self.failed = 0
         self.outage = 0
-        self.stay_away = 0
-        self.sleeping = False
-        self.called = False
+        self.requested_wait = 0
+        self.wait = 0
+        self.can_shorten = False
+        self.shorten_later = False
 
     def delay(self, attempt: int, bound: int | None = None) -> int:
         """Draw a wait with full jitter, in milliseconds (LIFE-2)."""
@@ -74,32 +73,22 @@ class Attempts:
         bound = 2 * options.retry_base
         if not unsettled:
             bound = max(bound, self.outage * self.outage // _UNHURRIED)
-        asked = min(MAX_RETRY_AFTER, max(retry_after, self.stay_away))
-        self._delay = max(self.delay(self.failed, bound), asked)
-        self._hold = max(options.call_interval, asked)
+        requested = min(MAX_RETRY_AFTER, max(retry_after, self.requested_wait))
+        self.wait = max(self.delay(self.failed, bound), requested)
+        self._minimum = max(options.call_interval, requested)
         self.failed += 1
-        self.outage += self._delay
-        return self._delay
-
-    def skip(self) -> int:
-        """Plan an immediate attempt; returns 0 milliseconds."""
-        self._delay = 0
-        return 0
+        self.outage += self.wait
+        return self.wait
 
     def schedule(self) -> None:
         """Start the planned wait."""
         timers = self._context.timers
-        timers.start("retry", self._delay)
-        self.called = False
-        self.sleeping = self._delay > self._hold
-        if self.sleeping:
-            self._saved = self._delay - self._hold
-            timers.start("hold", self._hold)
+        timers.start("retry", self.wait)
+        self.shorten_later = False
+        self.can_shorten = self.wait > self._minimum
+        if self.can_shorten:
+            timers.start("hold", self._minimum)
 
-    def cut(self) -> None:
+    def shorten(self) -> None:
         """A call of the program ends the wait early."""
-        self.outage -= self._saved
-
-    def reset(self) -> None:
-        """Reset the count."""
-        self.failed = self.outage = 0
+        self.outage -= self.wait - self._minimum

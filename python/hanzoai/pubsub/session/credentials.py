@@ -5,17 +5,13 @@ At most one call is in flight; answers to other calls are ignored (AUTH-1, AUTH-
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.session.events import Token
-    from hanzoai.pubsub.session.ports import FetchReason, Ports
+    from hanzoai.pubsub.session.context import Context
+    from hanzoai.pubsub.session.ports import FetchReason
 
-MAX_TIMER = 2**31 - 1
-"""Maximum timer that every platform supports, milliseconds: 24.8 days."""
-
-
-NOTICE_INTERVAL = 1_000
+NOTICE_INTERVAL: Final = 1_000
 """Minimum milliseconds between two calls for a token that the server's notices cause."""
 
 
@@ -24,78 +20,98 @@ class Credentials:
 
     Attributes:
         token: The current token, or None.
-        renewable: Whether another call may return another token.
-        attempt: Number of consecutive failed calls.
-        rejected: Whether the server rejected the last token.
         life: Stated lifetime of the token in milliseconds when it arrived, or None.
         span: Milliseconds that it had left when a server first accepted it, or None.
+        failed: Number of consecutive failed calls.
+        rejected: Whether the server rejected the last token.
     """
 
-    def __init__(self, *, renewable: bool) -> None:
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self.token: str | None = None
-        self.renewable = renewable
-        self.attempt = 0
-        self.rejected = False
         self.life: int | None = None
         self.span: int | None = None
-        self._awaited: int | None = None
+        self.failed = 0
+        self.rejected = False
         self._calls = 0
-        self._noticed: int | None = None  # when a notice last caused a call, or will cause one
+        self._call: int | None = None  # the number of the call in flight
+        self._noticed = -NOTICE_INTERVAL  # when a notice last caused a call, or will cause one
 
     def __repr__(self) -> str:
         return f"Credentials(token={'...' if self.token else None})"
 
-    def fetch(self, ports: Ports, *, expiring: bool) -> bool:
-        """Call the callback; False if a call is in flight, or the token is fixed."""
-        if self._awaited is not None or (expiring and not self.renewable):
-            return False
-        self._calls += 1
-        self._awaited = self._calls
-        reason: FetchReason = "expiring" if expiring else "rejected" if self.rejected else "connect"
-        ports.fetch_token(self._calls, reason, self.attempt)
-        return True
+    def fetch(self, at: int | None, *, expiring: bool) -> None:
+        """Call the callback, unless a call is in flight or the token is fixed.
 
-    def hold_off(self, at: int) -> int:
-        """Milliseconds until a notice that the token expires may cause a call; 0 for now.
-
-        A server may send many notices; one call handles all that arrive too soon.
+        A server may send many notices that the token expires; one call handles all that arrive too
+        soon.
 
         Args:
-            at: When the notice arrived, Unix milliseconds.
+            at: When the notice arrived, Unix milliseconds; None without one.
+            expiring: Whether the current token is valid.
         """
-        if self._awaited is not None or not self.renewable:
-            return 0
-        last = at - NOTICE_INTERVAL if self._noticed is None else self._noticed
-        due = last if last > at else last + NOTICE_INTERVAL
-        if not 0 < due - at <= NOTICE_INTERVAL:
-            due = at
-        self._noticed = due
-        return due - at
+        options, timers = self._context.options, self._context.timers
+        if self._call is not None or (expiring and not options.renewable):
+            return
+        if at is not None:
+            wait = self._noticed - at
+            if wait <= 0:
+                wait += NOTICE_INTERVAL
+            if not 0 < wait <= NOTICE_INTERVAL:
+                wait = 0
+            self._noticed = at + wait
+            if wait:
+                timers.start("refresh", wait)
+                return
+        self._calls += 1
+        self._call = self._calls
+        reason: FetchReason = "expiring" if expiring else "rejected" if self.rejected else "connect"
+        self._context.ports.fetch_token(self._call, reason, self.failed)
+        timers.start("fetch", options.fetch_timeout)
 
-    def answered(self, fetch: int) -> bool:
+    def end_call(self, call: int) -> bool:
         """The callback answered; False if the answer is not awaited."""
-        if fetch != self._awaited:
+        if call != self._call:
             return False
-        self._awaited = None
+        self._call = None
+        self._context.timers.stop("fetch")
         return True
 
-    def abandon(self, ports: Ports) -> bool:
-        """Give up the call in flight; False if there is none."""
-        call, self._awaited = self._awaited, None
-        if call is None:
-            return False
-        ports.abandon_fetch(call)
-        return True
+    def abandon(self) -> None:
+        """Cancel the call in flight, if there is one."""
+        if self._call is not None:
+            self.failed += 1
+            self._context.ports.abandon_fetch(self._call)
+            self._call = None
 
-    def keep(self, event: Token) -> None:
-        """Set the token."""
-        self.token = event.value
-        self.life = event.expires_in
+    def keep(self, token: str | None, life: int | None) -> None:
+        """Use a token until it expires, after `life` milliseconds."""
+        self.token = token
+        self.life = life
         self.span = None
-        self.attempt = 0
+        self.failed = 0
         self.rejected = False
+        self._context.timers.limit("expiry", life)
 
     def forget(self) -> None:
         """Drop the token."""
         self.token = None
         self.life = None
+
+    def accepted(self, left: int | None) -> None:
+        """A server accepted the token: start the timers to renew it, and to drop it afterwards.
+
+        Args:
+            left: Milliseconds until it expires, if the server stated it.
+        """
+        options, timers = self._context.options, self._context.timers
+        life = self.life
+        if left is not None:
+            life = left
+            timers.limit("expiry", left)
+        if self.span is None:
+            self.span = life
+        early: int | None = None
+        if life is not None and options.renewable:
+            early = max(life - options.refresh_margin, life * 4 // 5)
+        timers.limit("refresh", early)

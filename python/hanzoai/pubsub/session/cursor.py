@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import Envelope
-    from hanzoai.pubsub.session.events import Subscribe
+    from hanzoai.pubsub.session.requests import Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
 MissingReason: TypeAlias = Literal["history_trimmed", "log_reset", "unproven"]

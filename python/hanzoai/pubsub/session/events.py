@@ -1,157 +1,103 @@
-"""Inputs of a session that have fields: events of the connection, and requests of the user."""
+"""The events of the lifecycle, and what the codes in them mean."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal
 
-from hanzoai.pubsub.generated.lifecycle import Timer
+from hanzoai.pubsub.generated.errors import CODES, close_action
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hanzoai.pubsub.generated.wire import Publication, ServerFrame
+    from hanzoai.pubsub.generated.errors import CloseAction
+    from hanzoai.pubsub.generated.wire import ErrorFrame
+    from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.ports import TimerName
 
-SendPolicy: TypeAlias = Literal["error", "drop_oldest", "latest"]
-"""Policy for a publish if the send queue is full; the client handles the policy `block`."""
+_UNEXPLAINED: Final = frozenset({None, 1000, 1002, 1005, 1006, 1011, 1015})
+"""Close codes that a middlebox may have caused; other codes are from the server."""
 
 
-@dataclass(frozen=True, slots=True)
-class Token:
-    """The token callback answered.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionEvent:
+    """Input of the guards and actions of the lifecycle; an event sets the fields that it has.
 
     Attributes:
-        fetch: The call of `fetch_token` that this answers; answers to other calls are ignored.
-        value: The token, with or without `Bearer `.
+        kind: The kind of event, if relevant; the timer that fired.
+        code: The error code or close code of the cause.
+        message: The cause in words, without secrets.
+        remedy: What to do about it, if the server stated it.
+        retry_after_ms: Milliseconds that the server requested to wait.
+        at: When a frame arrived, by this machine's clock, Unix milliseconds.
+        peer: The content of `auth.ok`.
+        left: Milliseconds until the token expires, from `auth.expiring`.
+        token: The token, with or without `Bearer `.
         expires_in: Milliseconds until it expires, if the callback returned it.
-    """
-
-    fetch: int
-    value: str = field(repr=False)
-    expires_in: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class TokenFailed:
-    """The token callback raised.
-
-    Attributes:
-        fetch: The call of `fetch_token` that this answers.
-        refused: It raised `AuthRefused`, so another call is useless.
-        message: The error text, without secrets.
-    """
-
-    fetch: int
-    refused: bool
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class Dropped:
-    """The transport was closed, or could not be opened.
-
-    Attributes:
-        code: WebSocket close code, or the code for an HTTP status; None without one.
-        reason: The reason in words.
-        retry_after: Milliseconds that the server requested to wait.
-    """
-
-    code: int | None
-    reason: str
-    retry_after: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Probed:
-    """Whether a WebSocket could be opened in addition to the fallback."""
-
-    ok: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """Whether the HTTP address answers as a PubSub service."""
-
-    ok: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Received:
-    """A frame that concerns the lifecycle.
-
-    Attributes:
-        frame: The decoded frame.
-        at: Wall clock, Unix milliseconds.
-    """
-
-    frame: ServerFrame
-    at: int
-
-
-@dataclass(frozen=True, slots=True)
-class TimerFired:
-    """A timer has run out.
-
-    Attributes:
-        name: The timer.
+        refused: The token callback refuses permanently.
+        ok: The result of a probe.
         idle: Milliseconds since the last byte of the transport.
     """
 
-    name: TimerName
-    idle: int
+    kind: Literal["dropped", "frame", "token_failed"] | TimerName | None = None
+    code: str | int | None = None
+    message: str | None = None
+    remedy: str | None = None
+    retry_after_ms: int | None = None
+    at: int | None = None
+    peer: Peer | None = None
+    left: int | None = None
+    token: str | None = field(default=None, repr=False)
+    expires_in: int | None = None
+    refused: bool = False
+    ok: bool = False
+    idle: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Subscribe:
-    """The user wants messages.
+NO_DETAILS: Final = SessionEvent()
+"""An event without fields."""
 
-    Attributes:
-        sub: Unique number from the caller; identifies the subscription in ports.
-        topics: Valid patterns, at least one, none twice.
-        since: Replay messages newer than this, Unix milliseconds.
-        history: Replay at most this many of the newest messages per topic.
-        after: Replay the messages after these positions, by concrete topic.
-        presence: Whether presence is wanted.
-    """
-
-    sub: int
-    topics: tuple[str, ...]
-    since: int | None = None
-    history: int | None = None
-    after: Mapping[str, int] = field(default_factory=dict[str, int])
-    presence: bool = False
+TIMEOUTS: Final[Mapping[TimerName, SessionEvent]] = {
+    "fetch": SessionEvent(code="timeout", message="The token callback did not answer in time."),
+    "open": SessionEvent(code="timeout", message="The connection could not be opened in time."),
+    "pong": SessionEvent(code="idle_timeout", message="The server sent nothing."),
+    "suspend": SessionEvent(message="The client has not been connected for a long time."),
+    "fallback": SessionEvent(
+        message="The WebSocket does not open; the client tries the event stream."
+    ),
+    "drain": SessionEvent(code="timeout", message="Some publishes were not settled in time."),
+}
+"""The cause for a timer that fired."""
 
 
-@dataclass(slots=True)  # not frozen: that makes it four times as slow to create
-class Publish:
-    """The user publishes.
-
-    Attributes:
-        ref: Unique number from the caller; identifies the publish in `settle`.
-        messages: Valid publications in order, each with an id; one, unless `batch`.
-        size: Their size on the wire in bytes, for the limit of the queue.
-        policy: What to do if the queue is full.
-        key: With the policy `latest`, this publish replaces an unsent one with the same key.
-        batch: Sent as one frame with one answer per item.
-        background: Sent after the others when the rate is used up.
-    """
-
-    ref: int
-    messages: tuple[Publication, ...]
-    size: int
-    policy: SendPolicy = "error"
-    key: str | None = None
-    batch: bool = False
-    background: bool = False
+def action_of(code: str | int | None) -> CloseAction:
+    """What an error code or close code means for a connection: `retry`, `reauth` or `stop`."""
+    if not isinstance(code, str):
+        return close_action(code)
+    known = CODES.get(code)
+    return "retry" if known is None else known.action
 
 
-SessionTimer: TypeAlias = Literal["pace", "rejoin", "hold", "grace"]
-"""Timers of the session that are not in the table: the publish budget, the retry of a subscription,
-the time in which calls of the program do not start an early attempt, and the time for members to
-return to a server that has lost them.
-"""
+def unexplained(event: SessionEvent) -> bool:
+    """Whether a middlebox may have ended the connection, and not the server."""
+    return event.kind == "dropped" and event.retry_after_ms is None and event.code in _UNEXPLAINED
 
-TimerName: TypeAlias = Timer | SessionTimer
 
-Event: TypeAlias = Token | TokenFailed | Dropped | Probed | Answered | Received | TimerFired | None
-"""Input of the guards and actions of the lifecycle; None for a plain call."""
+def ends_connection(frame: ErrorFrame) -> bool:
+    """Whether this is the server's reason for closing the connection."""
+    known = CODES.get(frame.code)
+    return frame.ref is None and known is not None and known.close is not None
+
+
+def is_retryable(code: str) -> bool:
+    """Whether to retry after a rejection automatically."""
+    known = CODES.get(code)
+    return known is not None and known.retryable
+
+
+def code_of(given: str | int | None) -> str:
+    """The error code itself, or that of a close code."""
+    if isinstance(given, str):
+        return given
+    by_close = (known.code for known in CODES.values() if known.close and known.close == given)
+    return next(by_close, "connection_failed")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.ports import Outcome, Rejected
     from hanzoai.pubsub.session.publishes import Publishes
+    from hanzoai.pubsub.session.routes import Routes
 
 MAX_TOPICS: Final = 10_000
 """Maximum topics with own presence; the oldest is dropped."""
@@ -99,11 +100,11 @@ class Words:
 class OwnPresence:
     """The user's own presence on each topic, until the server has it."""
 
-    def __init__(self, context: Context, publishes: Publishes) -> None:
+    def __init__(self, context: Context, publishes: Publishes, routes: Routes) -> None:
         self._context = context
         self._ports = context.ports
         self._publishes = publishes
-        self._open = False  # the connection accepts updates
+        self._routes = routes
         self._own = Words()
         self._later = Words()
         self._waiting: dict[str | None, list[int]] = {}
@@ -122,7 +123,6 @@ class OwnPresence:
 
     def connected(self) -> None:
         """Send the own presence again on a new connection."""
-        self._open = True
         self._later = Words()
         for topic, data in self._own.items():
             self._later.update(topic, data)
@@ -132,7 +132,7 @@ class OwnPresence:
     def flush(self) -> None:
         """Send waiting updates, if allowed now."""
         peer = self._context.peer
-        if peer is None or not self._open:
+        if peer is None:
             return
         answers = peer.ref and peer.ack
         for topic, data in list(self._later.items()):
@@ -190,7 +190,6 @@ class OwnPresence:
 
     def lost(self) -> None:
         """The connection is lost: unanswered updates are sent again."""
-        self._open = False
         for update in self._asked.values():
             self._wait(update.topic, update.refs)
         self._asked.clear()
@@ -203,9 +202,9 @@ class OwnPresence:
             self._settle(refs, error)
         self._waiting.clear()
 
-    def keep(self, wanted: Callable[[str], bool]) -> None:
+    def keep_topics(self) -> None:
         """Drop updates of topics that no subscription matches."""
-        self._own.keep(wanted)
+        self._own.keep(lambda topic: bool(self._routes.find(topic)))
 
     def _take(self, ref: str | None) -> _Update | None:
         update = None if ref is None else self._asked.pop(ref, None)

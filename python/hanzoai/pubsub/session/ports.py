@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
+from hanzoai.pubsub.generated.lifecycle import Timer
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -22,12 +24,19 @@ if TYPE_CHECKING:
         PresenceMember,
         PublishResult,
     )
-    from hanzoai.pubsub.session.events import TimerName
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.values import PresenceChangeKind
 
 TransportName: TypeAlias = Literal["websocket", "sse"]
 FetchReason: TypeAlias = Literal["connect", "expiring", "rejected"]
+
+SessionTimer: TypeAlias = Literal["pace", "rejoin", "hold", "grace"]
+"""Timers of the session that are not in the table: the publish budget, the retry of a subscription,
+the time in which calls of the program do not start an early attempt, and the time for members to
+return to a server that has lost them.
+"""
+
+TimerName: TypeAlias = Timer | SessionTimer
 
 
 @dataclass(slots=True)  # not frozen, as `Publish`

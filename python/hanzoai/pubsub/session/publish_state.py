@@ -10,7 +10,7 @@ from hanzoai.pubsub.session.ports import Rejected
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ErrorFrame, PublishedFrame
-    from hanzoai.pubsub.session.events import Publish
+    from hanzoai.pubsub.session.requests import Publish
 
 
 @dataclass(slots=True, eq=False)

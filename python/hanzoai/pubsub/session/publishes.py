@@ -26,9 +26,9 @@ from hanzoai.pubsub.session.turns import fairest
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Publication, PublishedFrame
     from hanzoai.pubsub.session.context import Context
-    from hanzoai.pubsub.session.events import Publish
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Outcome
+    from hanzoai.pubsub.session.requests import Publish
     from hanzoai.pubsub.session.turns import Lane
 
 RATE_LIMITED: Final = "rate_limited"
@@ -220,14 +220,15 @@ class Publishes:
         self._budget = peer.burst * 1000
         self._paused = self._pacing = False
 
-    def lost(self, peer: Peer | None) -> None:
-        """The connection to `peer` is lost: publishes in flight are repeated, or unknown."""
+    def lost(self) -> None:
+        """The connection is lost: publishes in flight are repeated, or unknown."""
         self._paused = self._pacing = False
         for entry in reversed(self._flight.values()):
             entry.doubted = True
             self._requeue(entry)
         self._flight.clear()
         self._flying = [0, 0]
+        peer = self._context.peer
         if peer is not None and not peer.idempotent:
             self._doubt()
 

@@ -6,42 +6,35 @@ Its parts share a context: `lifecycle` follows the table; `subscriptions`, `publ
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.generated import wire
-from hanzoai.pubsub.generated.lifecycle import FINAL
-from hanzoai.pubsub.generated.wire import (
-    AuthErrorFrame,
-    AuthOkFrame,
-    ErrorFrame,
-    MessageFrame,
-    PublishedFrame,
-)
-from hanzoai.pubsub.session.causes import action_of, ends_connection
+from hanzoai.pubsub.generated.lifecycle import FINAL, TIMERS
+from hanzoai.pubsub.generated.wire import ErrorFrame, MessageFrame, PublishedFrame
 from hanzoai.pubsub.session.context import Context
 from hanzoai.pubsub.session.events import (
-    Answered,
-    Dropped,
-    Event,
-    Probed,
-    Received,
-    TimerFired,
-    Token,
-    TokenFailed,
+    NO_DETAILS,
+    TIMEOUTS,
+    SessionEvent,
+    action_of,
+    ends_connection,
 )
 from hanzoai.pubsub.session.lifecycle import Lifecycle
 from hanzoai.pubsub.session.own_presence import OwnPresence
+from hanzoai.pubsub.session.peer import read_peer
 from hanzoai.pubsub.session.ports import Rejected
-from hanzoai.pubsub.session.publishes import Publishes
+from hanzoai.pubsub.session.publishes import RATE_LIMITED, Publishes
 from hanzoai.pubsub.session.subscriptions import Subscriptions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from hanzoai.pubsub.generated.lifecycle import Event as Name
     from hanzoai.pubsub.generated.lifecycle import State
-    from hanzoai.pubsub.session.events import Publish, Subscribe, TimerName
     from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.session.ports import Ports
+    from hanzoai.pubsub.session.ports import Ports, TimerName
+    from hanzoai.pubsub.session.requests import Publish, Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
 _CLOSED: Final = Rejected("closed", "The client is closed.")
@@ -67,7 +60,7 @@ class Session:
         self.messages: Callable[[Sequence[wire.Envelope]], None] = self.subscriptions.messages
         """Like `receive`, for consecutive live messages: nearly every frame is one."""
         self.publishes: Final = Publishes(context)
-        self.own_presence: Final = OwnPresence(context, self.publishes)
+        self.own_presence: Final = OwnPresence(context, self.publishes, self.subscriptions.routes)
         self.lifecycle: Final = Lifecycle(
             context, self.subscriptions, self.publishes, self.own_presence
         )
@@ -92,18 +85,18 @@ class Session:
 
     def connect(self, *, opened: bool = False) -> None:
         """Connect; `opened`: a WebSocket to this address has worked in this process before."""
-        self.lifecycle.connect(opened=opened)
-        self._end_step(None)
+        self.lifecycle.choice.has_opened |= opened
+        self.lifecycle.fire("connect")
+        self._called()
+        self._end_step()
 
     def close(self) -> None:
         """End after the publishes are settled."""
-        self.lifecycle.fire("close")
-        self._end_step(None)
+        self._fire("close")
 
     def abort(self) -> None:
         """End now; settle open publishes as unknown or rejected."""
-        self.lifecycle.fire("abort")
-        self._end_step(None)
+        self._fire("abort")
 
     def subscribe(self, request: Subscribe) -> None:
         """Add a subscription."""
@@ -115,14 +108,14 @@ class Session:
             self._ports.joined(request.sub, (), denied)
         else:
             self.subscriptions.subscribe(request)
-            self.lifecycle.hurry()
-        self._end_step(None)
+            self._called()
+        self._end_step()
 
     def unsubscribe(self, sub: int) -> None:
         """End a subscription."""
         self.subscriptions.unsubscribe(sub)
-        self.own_presence.keep(self.subscriptions.wants)
-        self._end_step(None)
+        self.own_presence.keep_topics()
+        self._end_step()
 
     def publish(self, request: Publish) -> None:
         """Publish; the port `settle` receives the outcome."""
@@ -132,15 +125,15 @@ class Session:
         else:
             self.publishes.publish(request)
             if lifecycle.state != "connected":
-                lifecycle.hurry()
+                self._called()
             elif not self._timers.due:
                 return  # fast path: usually there is nothing to do at the end of the step
-        self._end_step(None)
+        self._end_step()
 
     def expire(self, ref: int) -> None:
         """The timeout of a publish has passed. It is not sent afterwards."""
         self.publishes.expire(ref)
-        self._end_step(None)
+        self._end_step()
 
     def update_presence(
         self, topic: str | None, data: Mapping[str, Any], ref: int | None = None
@@ -155,155 +148,191 @@ class Session:
         """
         if self.state not in FINAL:
             self.own_presence.update(topic, data, ref)
-            self.lifecycle.hurry()
+            self._called()
         elif ref is not None:
             self._ports.settle(ref, _CLOSED)
-        self._end_step(None)
+        self._end_step()
 
     # ---------------------------------------------------------------- from the runtime
 
-    def token(self, call: int, value: str, expires_in: int | None = None) -> None:
+    def token(self, call: int, token: str, expires_in: int | None = None) -> None:
         """The token callback answered; milliseconds until the token expires, if stated."""
-        self._token(Token(call, value, expires_in))
+        if self.lifecycle.credentials.end_call(call):
+            self._fire("token", SessionEvent(token=token, expires_in=expires_in))
 
     def token_failed(self, call: int, message: str, *, refused: bool) -> None:
         """The token callback raised; `refused`: another call is useless."""
-        self._token(TokenFailed(call, refused, message))
+        code = "auth_refused" if refused else "token_unavailable"
+        if self.lifecycle.credentials.end_call(call):
+            event = SessionEvent(kind="token_failed", code=code, message=message, refused=refused)
+            self._fire("token_failed", event)
 
     def opened(self, *, incremental: bool) -> None:
         """The transport is open; `incremental`: see `Peer`."""
-        self.lifecycle.opened(incremental=incremental)
-        self._end_step(None)
+        if self.lifecycle.is_linked:
+            self.lifecycle.incremental = incremental
+            self._fire("opened")
 
-    def dropped(self, code: int | None, reason: str, retry_after: int | None = None) -> None:
-        """The transport was closed, or could not be opened; see `Dropped`."""
-        event = Dropped(code, reason, retry_after)
-        self.lifecycle.dropped(event)
-        self._end_step(event)
+    def dropped(self, code: int | None, message: str, retry_after_ms: int | None = None) -> None:
+        """The transport was closed, or could not be opened.
+
+        Args:
+            code: WebSocket close code, or the code for an HTTP status; None without one.
+            message: The reason in words.
+            retry_after_ms: Milliseconds that the server requested to wait.
+        """
+        if self.lifecycle.is_linked:
+            self.lifecycle.is_linked = False
+            event = SessionEvent(
+                kind="dropped", code=code, message=message, retry_after_ms=retry_after_ms
+            )
+            self._fire("dropped", event)
 
     def probed(self, *, ok: bool) -> None:
         """Whether a WebSocket could be opened in addition to the fallback."""
-        event = Probed(ok)
-        self.lifecycle.fire("probed", event)
-        self._end_step(event)
+        self._fire("probed", SessionEvent(ok=ok))
 
     def answered(self, *, ok: bool) -> None:
         """Whether the HTTP address answered as a PubSub service."""
-        event = Answered(ok)
-        self.lifecycle.answered(event, ok=ok)
-        self._end_step(event)
+        self.lifecycle.choice.http_answered(ok=ok)
+        self._fire("answered", TIMEOUTS["fallback"])
 
     def woke(self) -> None:
         """The machine slept, or the network is back."""
-        self.lifecycle.woke()
-        self._end_step(None)
+        self.lifecycle.doubt_token()
+        self._fire("woke")
 
     def offline(self) -> None:
         """The platform reports that the network is offline; this connection may still work."""
-        self.lifecycle.fire("offline")
-        self._end_step(None)
+        self._fire("offline")
 
     def timer_fired(self, name: TimerName, idle: int) -> None:
-        """A timer has run out; see `TimerFired`."""
-        event = TimerFired(name, idle)
-        if self._timers.fired(name):
-            if name == "pace":
-                self.publishes.paced()
-                self.own_presence.flush()
-            elif name == "rejoin":
-                self.subscriptions.rejoin()
-            elif name == "grace":
-                self.subscriptions.presence.expire()
-            else:
-                self.lifecycle.timer_fired(event)
+        """A timer has run out; `idle`: milliseconds since the last byte of the transport."""
+        if not self._timers.fired(name):
+            return
+        lifecycle = self.lifecycle
+        event = replace(TIMEOUTS.get(name, NO_DETAILS), kind=name, idle=idle)
+        if name == "pace":
+            self.publishes.paced()
+            self.own_presence.flush()
+        elif name == "rejoin":
+            self.subscriptions.rejoin()
+        elif name == "grace":
+            self.subscriptions.presence.expire()
+        elif name == "hold":
+            if lifecycle.attempts.shorten_later:
+                lifecycle.fire("called", event)
+        else:
+            lifecycle.note_late(name)
+            lifecycle.fire(TIMERS[name], event)
         self._end_step(event)
 
     def receive(self, frame: wire.ServerFrame, at: int) -> None:
-        """A frame has arrived; see `Received`."""
+        """A frame has arrived.
+
+        Args:
+            frame: The decoded frame.
+            at: When it arrived, by this machine's clock, Unix milliseconds.
+        """
         if type(frame) is MessageFrame:
             self.messages((frame.message,))
-            return
-        if type(frame) is PublishedFrame:
+        elif type(frame) is PublishedFrame:
             self.published(frame)
-            return
-        event = Received(frame, at)
-        match frame:
-            case AuthOkFrame():
-                self.lifecycle.fire("auth.ok", event)
-            case AuthErrorFrame():
-                self.lifecycle.fire("auth.error", event)
-            case wire.AuthExpiringFrame():
-                self.lifecycle.fire("auth.expiring", event)
-            case wire.PongFrame():
-                self.lifecycle.fire("pong", event)
-            case ErrorFrame():
-                self._error(frame, event)
-            case _ if self._context.peer is None:
-                pass
-            case _:
-                self.lifecycle.proves_well()
-                self._answer(frame, at)
-        self._end_step(event)
+        else:
+            self._end_step(self._take(frame, at))
 
     def published(self, frame: PublishedFrame) -> None:
         """Like `receive`, for the answer to a publish: most other frames are one."""
         if self._context.peer is not None:
-            self.lifecycle.proves_well()
+            self.lifecycle.note_useful()
             if not self.publishes.published(frame):
                 self.own_presence.answered(frame.ref)
-        self._end_step(None)
+        self._end_step()
 
     def answered_one(
         self, frame: PublishedFrame | ErrorFrame, ref: str, slot: int, *, last: bool
     ) -> None:
         """The server answered one message of a publish; see `Publishes.answered_one`."""
         if isinstance(frame, PublishedFrame):
-            self.lifecycle.proves_well()
+            self.lifecycle.note_useful()
         self.publishes.answered_one(frame, ref, slot, last=last)
-        self._end_step(Received(frame, 0) if isinstance(frame, ErrorFrame) else None)
+        self._end_step(_event_of(frame) if isinstance(frame, ErrorFrame) else NO_DETAILS)
 
     # ---------------------------------------------------------------- inside
 
-    def _answer(self, frame: wire.ServerFrame, at: int) -> None:
-        match frame:
-            case wire.SubscribedFrame():
-                self.subscriptions.subscribed(frame, at)
-            case wire.PresenceSnapshotFrame():
-                self.subscriptions.presence.snapshot(frame)
-            case _:
-                pass  # `unsubscribed` contains no new information
-
-    def _error(self, frame: ErrorFrame, event: Received) -> None:
+    def _take(self, frame: wire.ServerFrame, at: int) -> SessionEvent:
+        """Process a frame; returns its event if it is an error."""
         lifecycle = self.lifecycle
-        if lifecycle.is_linked and ends_connection(frame):
-            lifecycle.stay_away(frame.retry_after_ms or 0)
-        if lifecycle.state == "authenticating" and action_of(frame.code) != "retry":
-            lifecycle.fire("auth.error", event)
-        elif self.peer is None:
-            if lifecycle.is_linked:
-                self._problem(frame)
-        elif frame.code == "rate_limited" and self.own_presence.postponed(frame.ref):
+        match frame:
+            case wire.AuthOkFrame():
+                peer = read_peer(frame, at, incremental=lifecycle.incremental)
+                lifecycle.fire("auth.ok", SessionEvent(peer=peer))
+            case wire.AuthExpiringFrame(expires_in=left, expires_at=end):
+                if left is None and end is not None:
+                    left = end - at
+                lifecycle.fire("auth.expiring", SessionEvent(at=at, left=left))
+            case wire.PongFrame():
+                lifecycle.fire("pong")
+            case wire.AuthErrorFrame():
+                event = _event_of(frame)
+                lifecycle.fire("auth.error", event)
+                return event
+            case ErrorFrame():
+                event = _event_of(frame)
+                if lifecycle.state == "authenticating" and action_of(frame.code) != "retry":
+                    lifecycle.fire("auth.error", event)
+                elif lifecycle.is_linked:
+                    self._error(frame)
+                return event
+            case _ if self._context.peer is not None:
+                lifecycle.note_useful()
+                if isinstance(frame, wire.SubscribedFrame):
+                    self.subscriptions.subscribed(frame, at)
+                elif isinstance(frame, wire.PresenceSnapshotFrame):
+                    self.subscriptions.presence.snapshot(frame)
+            case _:
+                pass
+        return NO_DETAILS
+
+    def _error(self, frame: ErrorFrame) -> None:
+        """The server rejected a request, or sent an error of its own."""
+        if ends_connection(frame):
+            self.lifecycle.attempts.requested_wait = frame.retry_after_ms or 0
+        if self.publishes.failed(frame):
+            return
+        if frame.code == RATE_LIMITED and self.own_presence.postponed(frame.ref):
             self.publishes.pause(frame.retry_after_ms)
-        elif not (
-            self.own_presence.refused(frame)
-            or self.publishes.failed(frame)
-            or self.subscriptions.failed(frame)
-        ):
-            if frame.code == "rate_limited":
+        elif not (self.own_presence.refused(frame) or self.subscriptions.failed(frame)):
+            if frame.code == RATE_LIMITED and self._context.peer is not None:
                 self.publishes.pause(frame.retry_after_ms)
-            self._problem(frame)
+            self._ports.problem(frame.code, frame.message, frame.topic, frame.retry_after_ms)
 
-    def _problem(self, frame: ErrorFrame) -> None:
-        self._ports.problem(frame.code, frame.message, frame.topic, frame.retry_after_ms)
+    def _called(self) -> None:
+        """The program made a call: end a long wait for the next attempt."""
+        attempts = self.lifecycle.attempts
+        if attempts.can_shorten:
+            attempts.shorten_later = "hold" in self._timers
+            if not attempts.shorten_later:
+                self.lifecycle.fire("called")
 
-    def _token(self, event: Token | TokenFailed) -> None:
-        self.lifecycle.token(event)
+    def _fire(self, name: Name, event: SessionEvent = NO_DETAILS) -> None:
+        self.lifecycle.fire(name, event)
         self._end_step(event)
 
-    def _end_step(self, event: Event) -> None:
+    def _end_step(self, event: SessionEvent = NO_DETAILS) -> None:
         """End the session if it waits for that, and start the timers that are due."""
         lifecycle, timers = self.lifecycle, self._timers
         if lifecycle.is_draining and not len(self.publishes) and lifecycle.state not in FINAL:
             lifecycle.fire("drained", event)
         if timers.due:
             timers.start_due()
+
+
+def _event_of(frame: wire.AuthErrorFrame | ErrorFrame) -> SessionEvent:
+    return SessionEvent(
+        kind="frame",
+        code=frame.code,
+        message=frame.message,
+        remedy=frame.remedy,
+        retry_after_ms=frame.retry_after_ms,
+    )

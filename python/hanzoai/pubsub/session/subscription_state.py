@@ -13,7 +13,7 @@ from hanzoai.pubsub.topics import matches
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Denial, Envelope
     from hanzoai.pubsub.session.cursor import Cursor
-    from hanzoai.pubsub.session.events import Subscribe
+    from hanzoai.pubsub.session.requests import Subscribe
 
 PENDING: Final = 0
 JOINING: Final = 1

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.generated.wire import Denial, SubscribeFrame, UnsubscribeFrame
 from hanzoai.pubsub.session.cursor import Missing, Replay, by_seq
+from hanzoai.pubsub.session.events import is_retryable
 from hanzoai.pubsub.session.members import KINDS
 from hanzoai.pubsub.session.presence import Presence
 from hanzoai.pubsub.session.routes import Routes
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Envelope, ErrorFrame, SubscribedFrame
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.cursor import Cursors
-    from hanzoai.pubsub.session.events import Subscribe
     from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.requests import Subscribe
 
 MAX_WAIT: Final = 60_000
 """Maximum wait before the next request that a server can impose, milliseconds."""
@@ -38,6 +38,7 @@ class Subscriptions:
     """All subscriptions of a session.
 
     Attributes:
+        routes: The subscriptions of each topic.
         requests: Subscriptions with an unanswered request, by its `ref`.
         cursors: Creates cursors for the peer.
     """
@@ -48,11 +49,11 @@ class Subscriptions:
         self._timers = context.timers
         self._deliver = context.ports.deliver
         self._states: dict[int, SubscriptionState] = {}
-        self._routes: Final = Routes()
+        self.routes: Final = Routes()
         self.requests: Final[dict[str, SubscriptionState]] = {}
         self.cursors: Cursors = by_seq
         self._number = 0
-        self.presence: Final = Presence(context, self._routes)
+        self.presence: Final = Presence(context, self.routes)
         # The peer of the previous connection.
         self._last: Peer | None = None
 
@@ -68,10 +69,6 @@ class Subscriptions:
         state = self._states.get(sub)
         return {} if state is None else state.cursor.positions
 
-    def wants(self, topic: str) -> bool:
-        """Whether any subscription matches the topic."""
-        return bool(self._routes.find(topic))
-
     # ---------------------------------------------------------------- from the user
 
     def subscribe(self, request: Subscribe) -> None:
@@ -81,7 +78,7 @@ class Subscriptions:
         peer = self._context.peer
         state = SubscriptionState(request, self.cursors(request, self._context.options))
         self._states[request.sub] = state
-        self._routes.add(state)
+        self.routes.add(state)
         self.presence.show(state)
         if peer is not None:
             self._request(state)
@@ -158,9 +155,9 @@ class Subscriptions:
                 stop += 1
             run = messages[start:stop]
             start = stop
-            states = self._routes.known.get(topic)
+            states = self.routes.known.get(topic)
             if states is None:
-                states = self._routes.find(topic)
+                states = self.routes.find(topic)
             if shown or first.seq is not None:
                 for state in states:
                     if state.phase == LIVE:
@@ -202,7 +199,7 @@ class Subscriptions:
         if state is None:
             return False
         state.forget()
-        if _for_now(frame.code):
+        if is_retryable(frame.code):
             self._later(max(REFUSED_FOR_NOW, frame.retry_after_ms or 0))
             return True
         refused = list(state.patterns)
@@ -242,7 +239,7 @@ class Subscriptions:
         self.requests.pop(state.ref, None)
         if state.unrouted:
             state.unrouted = False
-            self._routes.add(state)
+            self.routes.add(state)
             self.presence.show(state)
         ref = state.ref = self._next_ref("s")
         self.requests[ref] = state
@@ -356,8 +353,8 @@ class Subscriptions:
 
     def _take_denied(self, state: SubscriptionState) -> bool:
         """Process denied and granted patterns of an answer; whether any pattern is active."""
-        denied = [d for d in state.denied if not _for_now(d.code)]
-        later = {d.topic for d in state.denied if _for_now(d.code)}
+        denied = [d for d in state.denied if not is_retryable(d.code)]
+        later = {d.topic for d in state.denied if is_retryable(d.code)}
         state.denied = []
         self._deny(state, [denial.topic for denial in denied])
         granted = tuple(pattern for pattern in state.patterns if pattern not in later)
@@ -370,7 +367,7 @@ class Subscriptions:
             # Messages of the others that arrive by other subscriptions will be replayed.
             state.unrouted = True
             for pattern in later:
-                self._routes.remove(pattern, state)
+                self.routes.remove(pattern, state)
             if state.request.presence:
                 self.presence.hide(state, granted)
             state.held = [
@@ -384,7 +381,7 @@ class Subscriptions:
         for pattern in patterns:
             if pattern in state.patterns:
                 state.patterns.remove(pattern)
-                self._routes.remove(pattern, state)
+                self.routes.remove(pattern, state)
         if patterns and not state.patterns:
             self._remove(state)
 
@@ -414,7 +411,7 @@ class Subscriptions:
     def _remove(self, state: SubscriptionState) -> None:
         self._states.pop(state.sub, None)
         for pattern in state.patterns:
-            self._routes.remove(pattern, state)
+            self.routes.remove(pattern, state)
         self.requests.pop(state.ref, None)
         state.ref = ""
         if state.request.presence:
@@ -435,9 +432,3 @@ class Subscriptions:
             other.request.presence and not set(other.patterns).isdisjoint(state.patterns)
             for other in self._states.values()
         )
-
-
-def _for_now(code: str) -> bool:
-    """Whether to retry after a rejection automatically."""
-    known = CODES.get(code)
-    return known is not None and known.retryable

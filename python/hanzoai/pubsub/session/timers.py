@@ -1,12 +1,14 @@
-"""The running timers of a session."""
+"""Timers of a session: which are running, and which start at the end of the current step."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.session.events import TimerName
-    from hanzoai.pubsub.session.ports import Ports
+    from hanzoai.pubsub.session.ports import Ports, TimerName
+
+MAX_TIMER: Final = 2**31 - 1
+"""Maximum timer that every platform supports, milliseconds: 24.8 days."""
 
 _POSTPONED: Final[tuple[TimerName, ...]] = ("pace", "rejoin")
 """Timers that start at the end of a step, in this order."""
@@ -39,25 +41,27 @@ class Timers:
         self._running[name] = after
         self._ports.start_timer(name, after)
 
-    def stop(self, name: TimerName) -> None:
-        """Stop a timer, if it is running or due."""
-        self.due.pop(name, None)
-        if name in self._running:
-            del self._running[name]
-            self._ports.cancel_timer(name)
+    def stop(self, *names: TimerName) -> None:
+        """Stop the timers that are running or due."""
+        for name in names:
+            self.due.pop(name, None)
+            if self._running.pop(name, None) is not None:
+                self._ports.cancel_timer(name)
 
     def stop_all(self) -> None:
         """Stop every timer, oldest first."""
         self.due.clear()
-        for name in list(self._running):
-            self.stop(name)
+        self.stop(*self._running)
+
+    def limit(self, name: TimerName, after: int | None) -> None:
+        """Let a timer fire after this time, if it is in the future and a timer can be that long."""
+        self.stop(name)
+        if after is not None and 0 < after <= MAX_TIMER:
+            self.start(name, after)
 
     def fired(self, name: TimerName) -> bool:
         """Record that a timer has fired; False if it was not running."""
-        if name not in self._running:
-            return False
-        del self._running[name]
-        return True
+        return self._running.pop(name, None) is not None
 
     def start_due(self) -> None:
         """Start the timers that the queue and the subscriptions requested during the step."""

@@ -5,51 +5,49 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.ports import TransportName
-    from hanzoai.pubsub.settings.session import SessionOptions
 
 
 class TransportChoice:
     """The transport of the next attempt, and the reasons for the other one.
 
-    Args:
-        options: `transport`, `short_life`, `fallback_failures` and `upgrade_after` are used.
-
     Attributes:
         name: The transport.
-        answered: HTTP has answered since the last failure.
-        asking: An HTTP check is in progress.
+        http_works: HTTP has answered since the last failure of a WebSocket.
+        is_probing_http: An HTTP check is in progress.
         has_opened: A WebSocket has worked in this process.
-        late: The first WebSocket has not opened in time.
+        is_late: The first WebSocket has not opened in time.
+        probes: WebSocket probes since the last useful connection.
     """
 
     __slots__ = (
+        "_context",
         "_failures",
-        "_options",
-        "_probes",
-        "answered",
-        "asking",
         "has_opened",
-        "late",
+        "http_works",
+        "is_late",
+        "is_probing_http",
         "name",
+        "probes",
     )
 
-    def __init__(self, options: SessionOptions) -> None:
-        self._options = options
+    def __init__(self, context: Context) -> None:
+        self._context = context
         self._failures = 0  # consecutive failed WebSockets, between which HTTP answered
-        self._probes = 0
-        self.name: TransportName = "sse" if options.transport == "sse" else "websocket"
-        self.answered = False
-        self.asking = False
+        self.name: TransportName = "sse" if context.options.transport == "sse" else "websocket"
+        self.http_works = False
+        self.is_probing_http = False
         self.has_opened = False
-        self.late = False
+        self.is_late = False
+        self.probes = 0
 
     @property
     def may_fall_back(self) -> bool:
         """Whether the transport is a WebSocket, and the user leaves the choice open."""
-        return self._options.transport == "auto" and self.name == "websocket"
+        return self._context.options.transport == "auto" and self.name == "websocket"
 
-    def failed(self) -> bool:
+    def count_failure(self) -> bool:
         """Count a WebSocket that failed without an error of the server.
 
         The client falls back after some failures between which the HTTP address answered: an
@@ -59,48 +57,47 @@ class TransportChoice:
         Returns:
             Whether to check the HTTP address now.
         """
-        answered, self.answered = self.answered, False
-        if answered or not self._failures:
+        options = self._context.options
+        http_works, self.http_works = self.http_works, False
+        if http_works or not self._failures:
             self._failures += 1
-        needed = self._options.short_life if self.has_opened else self._options.fallback_failures
-        if answered and self._failures >= needed:
-            self.change()
-            return False
-        return True
+        needed = options.short_life if self.has_opened else options.fallback_failures
+        if not http_works or self._failures < needed:
+            return True
+        self.change()
+        return False
 
     def http_answered(self, *, ok: bool) -> None:
         """The HTTP address answered as a PubSub service, or it did not."""
-        self.asking = False
-        self.answered = ok
+        self.is_probing_http = False
+        self.http_works = ok
         if not ok:
             self._failures = 0
 
     def change(self) -> None:
         """Switch to the event stream; or from it to the WebSocket."""
+        self._context.timers.stop("upgrade")
         self._failures = 0
-        self.answered = self.has_opened = False
-        if self._options.transport == "auto":
+        self.http_works = self.has_opened = False
+        if self._context.options.transport == "auto":
             self.name = "sse" if self.name == "websocket" else "websocket"
 
     def upgrade(self) -> None:
         """Switch to the WebSocket while the event stream works; one failure switches back."""
         self.change()
-        self._failures = self._options.fallback_failures - 1
-        self.answered = True
+        self._failures = self._context.options.fallback_failures - 1
+        self.http_works = True
 
-    def probed(self) -> None:
-        """Count a WebSocket probe, so that the next one is later."""
-        self._probes += 1
+    def start_upgrade(self) -> None:
+        """Start the timer of the next WebSocket probe; cuts of the fallback do not reset it."""
+        options, timers = self._context.options, self._context.timers
+        if self.name == "sse" and options.transport == "auto" and "upgrade" not in timers:
+            first = options.upgrade_after
+            after = min(first << min(self.probes, 30), max(first, options.upgrade_cap))
+            timers.start("upgrade", after)
 
-    def upgrade_delay(self) -> int | None:
-        """Milliseconds until a WebSocket is probed again; None without a choice."""
-        if self.name != "sse" or self._options.transport != "auto":
-            return None
-        first = self._options.upgrade_after
-        return min(first << min(self._probes, 30), max(first, self._options.upgrade_cap))
-
-    def proves_well(self) -> None:
-        """A connection is useful: earlier failures no longer count against the transport."""
+    def note_useful(self) -> None:
+        """The connection is useful: earlier failures no longer count."""
         if self.name == "websocket":
-            self._failures = self._probes = 0
-            self.answered = False
+            self._failures = self.probes = 0
+            self.http_works = False

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
     from hanzoai.pubsub.session.cursor import Cursor
-    from hanzoai.pubsub.session.events import Subscribe
     from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.requests import Subscribe
     from hanzoai.pubsub.session.session import Session
     from hanzoai.pubsub.session.subscription_state import SubscriptionState
     from hanzoai.pubsub.settings.session import SessionOptions

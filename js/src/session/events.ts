@@ -1,4 +1,4 @@
-/** The cause of a change: code, text, and requested wait. */
+/** The events of the lifecycle, and what the codes in them mean. */
 
 import { type CloseAction, CODES, closeAction } from '../generated/errors.js';
 import type { ErrorFrame, ErrorInfo } from '../generated/wire.js';
@@ -6,14 +6,13 @@ import type { Loose } from '../wire/compact.js';
 import type { Peer } from './peer.js';
 import type { TimerName } from './ports.js';
 
-/** A cause; an error frame is one. */
-export interface Cause extends Partial<Omit<Loose<ErrorInfo>, 'code'>> {
-  /** An error code or close code. */
+/**
+ * Input of the guards and actions of the lifecycle; an event sets the fields that it has. An error
+ * frame is such an event.
+ */
+export interface SessionEvent extends Partial<Omit<Loose<ErrorInfo>, 'code'>> {
+  /** The error code or close code of the cause. */
   readonly code?: string | number | undefined;
-}
-
-/** Input of the lifecycle: the cause, and the fields of the event. */
-export interface Occasion extends Cause {
   /** The kind of event, if relevant; the timer that fired. */
   readonly kind?: 'dropped' | 'frame' | 'tokenFailed' | TimerName | undefined;
   /** When a frame arrived, by this machine's clock, Unix milliseconds. */
@@ -34,7 +33,7 @@ export interface Occasion extends Cause {
 }
 
 /** The cause for a timer that fired. */
-export const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
+export const TIMEOUTS: Readonly<Partial<Record<TimerName, SessionEvent>>> = {
   fetch: { code: 'timeout', message: 'The token callback did not answer in time.' },
   open: { code: 'timeout', message: 'The connection could not be opened in time.' },
   pong: { code: 'idle_timeout', message: 'The server sent nothing.' },
@@ -47,12 +46,12 @@ export const TIMEOUTS: Readonly<Partial<Record<TimerName, Cause>>> = {
 const UNEXPLAINED: readonly unknown[] = [undefined, 1000, 1002, 1005, 1006, 1011, 1015];
 
 /** Whether a middlebox may have ended the connection, and not the server. */
-export function unexplained({ kind, code, retry_after_ms }: Occasion): boolean {
+export function unexplained({ kind, code, retry_after_ms }: SessionEvent): boolean {
   return kind === 'dropped' && retry_after_ms === undefined && UNEXPLAINED.includes(code);
 }
 
 /** What an error code or close code means for a connection. */
-export function actionOf({ code }: Cause): CloseAction {
+export function actionOf({ code }: SessionEvent): CloseAction {
   return typeof code === 'string' ? (CODES.get(code)?.action ?? 'retry') : closeAction(code);
 }
 
@@ -62,12 +61,12 @@ export function endsConnection({ code, ref }: ErrorFrame): boolean {
 }
 
 /** Whether to retry after a rejection automatically. */
-export function forNow({ code }: { readonly code: string }): boolean {
+export function isRetryable(code: string): boolean {
   return CODES.get(code)?.retryable ?? false;
 }
 
 /** The error code itself, or that of a close code. */
-export function codeOf(given: Cause['code']): string {
+export function codeOf(given: SessionEvent['code']): string {
   if (typeof given === 'string') return given;
   for (const { code, close } of CODES.values()) if (close && close === given) return code;
   return 'connection_failed';
