@@ -24,6 +24,7 @@ from hanzoai.pubsub.generated.wire import (
 )
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.inbox import Inbox
+from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session.peer import read_peer
 from hanzoai.pubsub.session.session import Session
@@ -222,16 +223,24 @@ class Rig:
         around: Any = SimpleNamespace(
             clock=self.clock, random=lambda: 0.5, dial=self.dial, opened=self.opened
         )
+        listeners: Any = SimpleNamespace(
+            notify=self.changes.append,
+            report=self.report,
+            finish=lambda: None,
+        )
         self.driver = Driver(
             read,
             around,
             TokenSource(read, self.clock),
-            on_state=self.changes.append,
-            on_error=lambda error, topic: self.errors.append((error, topic)),
+            Tasks(self.clock),
+            listeners,
             make_session=ScriptedSession,
         )
         assert isinstance(self.driver.session, ScriptedSession)
         self.session = self.driver.session
+
+    def report(self, error: Exception, topic: str | None) -> None:
+        self.errors.append((error, topic))
 
     def dial(self, name: str, options: object) -> ScriptedTransport:
         made = self.prepared.popleft() if self.prepared else ScriptedTransport(self.clock)

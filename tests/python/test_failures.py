@@ -17,9 +17,11 @@ from hanzoai.pubsub import (
     PubSub,
     PubSubClient,
     PubSubError,
+    StateChange,
     TokenContext,
     UsageError,
 )
+from hanzoai.pubsub.runtime.failures import reason_of
 from hanzoai.pubsub.testing import MemoryServer
 
 if TYPE_CHECKING:
@@ -299,3 +301,15 @@ async def test_a_callback_that_returns_no_token_is_named(pubsub_memory: MemorySe
     with pytest.raises(AuthError, match="`get_token` returned int") as caught:
         await task
     assert isinstance(caught.value.__cause__, InvalidOption)
+
+
+def change(reason: str = "", code: int | None = None) -> StateChange:
+    return StateChange("connecting", "reconnecting", code, reason)
+
+
+def test_the_reason_for_a_missing_connection_is_stated_in_words() -> None:
+    assert reason_of(None, "connecting") == "no attempt has failed yet; the state is connecting."
+    assert reason_of(change("The host is gone.", 1006), "connecting") == "The host is gone."
+    assert reason_of(change("Busy.", 1013), "connecting") == "Busy (1013)."
+    assert reason_of(change("refused"), "connecting") == "refused."
+    assert reason_of(change(), "connecting") == "the state is reconnecting."

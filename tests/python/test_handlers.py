@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from hanzoai.pubsub.generated.wire import Envelope
-from hanzoai.pubsub.runtime.handlers import Handlers, Listener, call
+from hanzoai.pubsub.runtime.handlers import Handlers, call
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.settings.options import ReceiveQueue
 from hanzoai.pubsub.values import Gap, Message, PresenceChange
@@ -66,46 +66,6 @@ async def test_the_loader_gets_its_own_copy_of_the_positions_and_may_fail() -> N
     assert handled == [GAP]
     ((error, topic),) = reported
     assert (type(error), topic) == (ZeroDivisionError, "a")
-
-
-async def test_a_listener_is_called_in_order_by_a_task_that_ends_after_the_last_value() -> None:
-    heard: list[object] = []
-    tasks: list[asyncio.Task[None]] = []
-
-    def spawn(coroutine: Any, name: str) -> asyncio.Task[None]:
-        tasks.append(asyncio.create_task(coroutine, name=name))
-        return tasks[-1]
-
-    async def listen(value: object) -> None:
-        await asyncio.sleep(0)
-        heard.append(value)
-        if value == 1:
-            raise ZeroDivisionError
-
-    listener = Listener(listen, "on_state", spawn)
-    for number in range(3):
-        listener.notify(number)
-    async with asyncio.timeout(60):
-        await tasks[0]
-        listener.notify(3)
-        await tasks[1]
-    assert heard == [0, 1, 2, 3]
-    assert len(tasks) == 2
-
-
-async def test_a_listener_that_is_behind_keeps_the_newest() -> None:
-    heard: list[object] = []
-    tasks: list[asyncio.Task[None]] = []
-
-    def spawn(coroutine: Any, name: str) -> asyncio.Task[None]:
-        tasks.append(asyncio.create_task(coroutine))
-        return tasks[-1]
-
-    listener = Listener(heard.append, "on_error", spawn)
-    for number in range(1_000):
-        listener.notify(number)
-    await tasks[0]
-    assert heard == list(range(744, 1_000))
 
 
 async def test_a_handler_that_lets_a_cancellation_through_gets_the_next_message() -> None:

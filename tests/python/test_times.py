@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hanzoai.pubsub.errors import InvalidOption
-from hanzoai.pubsub.runtime.times import unix_ms
+from hanzoai.pubsub.runtime.arguments import unix_ms
 
 NOW = 1_740_307_200_000
 

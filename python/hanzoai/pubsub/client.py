@@ -530,7 +530,7 @@ class PubSubClient:
             type=type,
             concurrency=concurrency,
             allow=allow,
-            report=self._ready().report,
+            report=self._ready().listeners.report,
         )
 
     def history(
@@ -746,7 +746,7 @@ class PubSubClient:
 
     def _report(self, error: Exception, topic: str | None) -> None:
         """Pass an error that no call can raise to ``on_error``, or log it."""
-        self._ready().report(error, topic)
+        self._ready().listeners.report(error, topic)
 
     def _ended(self) -> PubSubError:
         failed = None if self._operations is None else self._operations.driver.error

@@ -20,10 +20,8 @@ from hanzoai.pubsub.generated.lifecycle import PUBLIC
 from hanzoai.pubsub.generated.wire import AuthOkFrame, Limits
 from hanzoai.pubsub.runtime.backpressure import Backpressure
 from hanzoai.pubsub.runtime.deliveries import Deliveries
-from hanzoai.pubsub.runtime.failures import Failures, describe_failure
-from hanzoai.pubsub.runtime.keeper import TaskKeeper
+from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected
 from hanzoai.pubsub.runtime.reader import Reader
-from hanzoai.pubsub.runtime.rejected import rejected
 from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.runtime.watch import Watch
 from hanzoai.pubsub.session.cursor import by_seq
@@ -44,7 +42,9 @@ if TYPE_CHECKING:
         ServerFrame,
     )
     from hanzoai.pubsub.runtime.inbox import Inbox
+    from hanzoai.pubsub.runtime.listeners import Listeners
     from hanzoai.pubsub.runtime.surroundings import Surroundings
+    from hanzoai.pubsub.runtime.tasks import Tasks
     from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import (
@@ -73,8 +73,6 @@ class Driver:
     """Runs one session in one event loop.
 
     Args:
-        on_state: Called with each change of the public state.
-        on_error: Called with errors that no call can raise, and the topic.
         make_session: Creates the session, with the driver as its ports.
 
     Attributes:
@@ -86,9 +84,9 @@ class Driver:
         options: ClientOptions,
         around: Surroundings,
         tokens: TokenSource,
+        tasks: Tasks,
+        listeners: Listeners,
         *,
-        on_state: Callable[[StateChange], None],
-        on_error: Callable[[Exception, str | None], None],
         make_session: Callable[[SessionOptions, Ports, Callable[[], float]], Session] = Session,
     ) -> None:
         clock = around.clock
@@ -103,8 +101,7 @@ class Driver:
         self.peer: Peer | None = None
         self.max_payload = options.max_payload
         self._opened = around.opened
-        self._on_state = on_state
-        self._on_error = on_error
+        self.listeners = listeners
         self.busy = False
         self.waiting: deque[Callable[[], None]] = deque()
         self._timers: dict[str, TimerHandle] = {}
@@ -118,11 +115,11 @@ class Driver:
         """Publishes and updates of presence without an outcome, and their deadlines."""
         self._next_deadline = math.inf
         self._deadline_timer: TimerHandle | None = None
-        self._keeper = TaskKeeper(clock)
-        self.spawn = self._keeper.spawn
+        self._tasks = tasks
+        self.spawn = tasks.spawn
         deliveries = self.deliveries = Deliveries(echo=options.echo)
         reader = self._reader = Reader(
-            self, deliveries, lambda name: around.dial(name, options), self._keeper, clock
+            self, deliveries, lambda name: around.dial(name, options), tasks, clock
         )
         self._waiters = Waiters()
         # Ports that do not use the driver's state.
@@ -313,17 +310,6 @@ class Driver:
             self._watch.start()
             self.call(self.session.connect, opened=self.options.socket_url in self._opened)
 
-    def hurry(self) -> None:
-        """Connect; after a lost connection, start the next attempt early."""
-        if self.state == "initialized":
-            self.connect()
-        else:
-            self.call(self.session.connect)
-
-    def abort(self) -> None:
-        """End now, without waiting."""
-        self.call(self.session.abort)
-
     async def close(self, timeout: float | None) -> None:
         """Settle the publishes, close, and wait for every task, within one timeout."""
         ends = self.clock.now() + (self.options.close_timeout if timeout is None else timeout)
@@ -332,13 +318,13 @@ class Driver:
                 self._drain_ms = round(timeout * 1000)
             self.call(self.session.abort if timeout == 0 else self.session.close)
         await self.until(lambda: self.is_finished)
-        await self._keeper.see_out(max(0.0, ends - self.clock.now()))
+        await self._tasks.join(max(0.0, ends - self.clock.now()))
 
     # ------------------------------------------------------------ the transport
 
     def malformed(self, reason: str) -> None:
         """The server sent an invalid frame: report it, skip it and continue."""
-        self._on_error(ProtocolError(f"A frame of the server was skipped: {reason}."), None)
+        self.listeners.report(ProtocolError(f"A frame of the server was skipped: {reason}."), None)
 
     def opened(self, *, incremental: bool) -> None:
         """See ``Receiver``."""
@@ -399,7 +385,8 @@ class Driver:
             words = describe_failure(error)
             if not refused:
                 self.failures.token_failed(error)
-                self._on_error(from_code("token_unavailable", f"{words}.", cause=error), None)
+                unavailable = from_code("token_unavailable", f"{words}.", cause=error)
+                self.listeners.report(unavailable, None)
             self.call(self.session.token_failed, call, words, refused=refused)
             return
         self._fetches.pop(call, None)
@@ -431,11 +418,9 @@ class Driver:
     def _fire(self, name: TimerName) -> None:
         self._timers.pop(name, None)
         self.call(self.session.timer_fired, name, self._reader.idle)
-        if name == "pace" and self.slowed and not self._is_slowed:
-            self._is_slowed = True
-            self._warn_slowed()
-
-    def _warn_slowed(self) -> None:
+        if name != "pace" or not self.slowed or self._is_slowed:
+            return
+        self._is_slowed = True
         rate = self.limits.publish_rate
         logger.warning(
             "A publish waited a second or more: the server accepts %s with this token. Publish "
@@ -491,7 +476,7 @@ class Driver:
         )
         self.failures.changed(shown)
         logger.debug("%s -> %s %s", before, change.public, change.code or "")
-        self._on_state(shown)
+        self.listeners.notify(shown)
         self._waiters.notify()
 
     def problem(
@@ -501,7 +486,7 @@ class Driver:
         if code == "going_away":
             self.failures.announced()
         wait = None if retry_after is None else retry_after / 1000
-        self._on_error(from_code(code, message, topic=topic, retry_after=wait), topic)
+        self.listeners.report(from_code(code, message, topic=topic, retry_after=wait), topic)
 
     def finished(self, error: Rejected | None, /) -> None:
         """See ``Ports``."""
@@ -518,4 +503,5 @@ class Driver:
         self._fetches.clear()
         self.deliveries.finish(self.error)
         self.backpressure.open()
+        self.listeners.finish()
         self._waiters.notify()

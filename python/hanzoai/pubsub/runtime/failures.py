@@ -1,4 +1,4 @@
-"""The last failure of a client, and its log lines.
+"""The failures of a client: its last one, its log lines, and the errors of its calls.
 
 The session decides how to react to a failure. This module logs it: the reason of an outage once per
 outage, and the reason for another transport than requested once.
@@ -12,12 +12,13 @@ from datetime import datetime
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.errors import ConnectionFailed, PubSubError, from_code
+from hanzoai.pubsub.errors import ConnectionFailed, OperationTimeout, PubSubError, from_code
 from hanzoai.pubsub.generated.errors import CODES
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.session.ports import TransportName
+    from hanzoai.pubsub.generated.wire import ErrorInfo
+    from hanzoai.pubsub.session.ports import Rejected, TransportName
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import StateChange, StateName
 
@@ -148,6 +149,24 @@ class Failures:
                 self._socket_failed,
             )
         self._told_fallback = fallen_back
+
+
+def rejected(
+    outcome: Rejected | ErrorInfo, topic: str | None = None, id: str | None = None
+) -> PubSubError:
+    """The error of a rejected operation; `topic`: its topic, `id`: the id of its message."""
+    wait = outcome.retry_after_ms
+    error = from_code(
+        outcome.code,
+        outcome.message,
+        remedy=outcome.remedy,
+        topic=outcome.topic or topic,
+        field=outcome.field,
+        retry_after=None if wait is None else wait / 1000,
+    )
+    if isinstance(error, OperationTimeout):
+        error.id = id
+    return error
 
 
 def reason_of(failure: StateChange | None, state: StateName) -> str:

@@ -48,23 +48,16 @@ def missed(gap: Gap) -> MessagesMissed:
     return MessagesMissed(describe_gap(gap), topic=gap.topic, gap=gap)
 
 
-class UnseenGaps:
-    """Logs the gaps of one subscription that the program does not receive, once per topic."""
-
-    def __init__(self) -> None:
-        self._topics: dict[str, None] = {}
-
-    def log(self, gap: Gap) -> None:
-        """Warn about a gap, unless one of the same topic was logged before."""
-        topics = self._topics
-        if gap.topic in topics:
-            return
-        topics[gap.topic] = None
-        if len(topics) > _LOGGED:
-            del topics[next(iter(topics))]
-        logger.warning(
-            '%s To handle gaps, pass `on_gap` (a function, or "raise") or `state_loader` to '
-            "subscribe(), or iterate `sub.events()`. Further gaps of this topic are not logged for "
-            "this subscription; `sub.stats` counts them.",
-            describe_gap(gap),
-        )
+def warn(gap: Gap, logged: dict[str, None]) -> None:
+    """Log the first gap of each topic that no handler receives."""
+    if gap.topic in logged:
+        return
+    logged[gap.topic] = None
+    if len(logged) > _LOGGED:
+        del logged[next(iter(logged))]
+    logger.warning(
+        '%s To handle gaps, pass `on_gap` (a function, or "raise") or `state_loader` to '
+        "subscribe(), or iterate `sub.events()`. Further gaps of this topic are not logged for "
+        "this subscription; `sub.stats` counts them.",
+        describe_gap(gap),
+    )

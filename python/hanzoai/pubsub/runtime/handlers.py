@@ -4,23 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import logging
-from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar
 
-from hanzoai.pubsub.runtime.gaps import UnseenGaps, missed
+from hanzoai.pubsub.runtime.gaps import missed, warn
 from hanzoai.pubsub.values import Gap, Message, PresenceChange
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.values import Event
-
-logger = logging.getLogger("hanzoai.pubsub")
-
-_BACKLOG: Final = 256
-"""Maximum state changes or errors that wait for a slow listener; the oldest are dropped."""
 
 Value = TypeVar("Value")
 Handler: TypeAlias = Callable[[Value], Awaitable[Any] | Any]
@@ -78,7 +71,7 @@ class Handlers:
     on_gap: GapHandler | None
     state_loader: StateLoader | None
     report: Report
-    _unseen: UnseenGaps = field(default_factory=UnseenGaps)
+    _logged: dict[str, None] = field(default_factory=dict[str, None])
 
     async def gap(self, gap: Gap, positions: Mapping[str, int], *, seen: bool = False) -> None:
         """Report a gap: load the state, then call ``on_gap``. Log it if neither is given.
@@ -98,7 +91,7 @@ class Handlers:
         if self.on_gap is not None:
             await self._guard(gap.topic, self.on_gap, gap)
         elif self.state_loader is None and not seen:
-            self._unseen.log(gap)
+            warn(gap, self._logged)
 
     async def run(self, inbox: Inbox) -> None:
         """Pass all entries of the inbox to the handlers until it has ended.
@@ -130,38 +123,3 @@ class Handlers:
             await call(handler, *arguments)
         except Exception as error:
             self.report(error, topic)
-
-
-class Listener:
-    """Calls one function with values, in order, from a separate task.
-
-    Args:
-        function: A function or a coroutine function.
-        what: Its name, for the log.
-        spawn: Starts a task and keeps it.
-    """
-
-    def __init__(
-        self,
-        function: Callable[..., Awaitable[Any] | Any],
-        what: str,
-        spawn: Callable[[Any, str], asyncio.Task[None]],
-    ) -> None:
-        self._function = function
-        self._what = what
-        self._spawn = spawn
-        self._waiting: deque[object] = deque(maxlen=_BACKLOG)
-        self._task: asyncio.Task[None] | None = None
-
-    def notify(self, value: object) -> None:
-        """Schedule a call of the function with a value."""
-        self._waiting.append(value)
-        if self._task is None or self._task.done():
-            self._task = self._spawn(self._run(), self._what)
-
-    async def _run(self) -> None:
-        while self._waiting:
-            try:
-                await call(self._function, self._waiting.popleft())
-            except Exception:
-                logger.exception("%s raised an exception", self._what)

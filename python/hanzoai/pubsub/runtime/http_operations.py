@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import ClosedError, NotFound, PermissionDenied, PubSubError
 from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.http import calls as rest_calls
-from hanzoai.pubsub.runtime.rejected import rejected
-from hanzoai.pubsub.runtime.times import unix_ms
-from hanzoai.pubsub.runtime.topic_arguments import one_topic, pattern_list, position_map
+from hanzoai.pubsub.runtime.arguments import one_topic, pattern_list, position_map, unix_ms
+from hanzoai.pubsub.runtime.failures import rejected
 from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import Published, occupancy_of
 
@@ -189,65 +189,42 @@ class HttpApi:
         one_topic(topic)
         seconds = self._driver.patience(timeout)
         start = None if since is None else unix_ms(since, self._clock.wall_ms())
-        if after is not None:
-            return self._forward(topic, start, before, after, limit, seconds)
-        return self._backward(topic, start, before, limit, seconds)
+        return self._pages(topic, start, before, after, limit, seconds)
 
-    async def _forward(
+    async def _pages(
         self,
         topic: str,
         since: int | None,
         before: str | None,
-        after: int,
+        after: int | None,
         limit: int | None,
         seconds: float,
     ) -> AsyncIterator[Message]:
-        """Messages after a position; each page is yielded before the next is requested."""
-        left = limit
-        while left is None or left > 0:
-            size = self._page if left is None else min(left, self._page)
-            page = await self.rest.history(
-                topic, since=since, before=before, after=after, limit=size, timeout=seconds
-            )
-            for message in page.messages:
-                yield message
-                if message.seq is not None:
-                    after = max(after, message.seq)
-            if left is not None:
-                left -= len(page.messages)
-            if not page.has_more or not page.messages:
-                return
+        """Messages after a position; or the newest, read backwards and then yielded in order.
 
-    async def _backward(
-        self,
-        topic: str,
-        since: int | None,
-        before: str | None,
-        limit: int | None,
-        seconds: float,
-    ) -> AsyncIterator[Message]:
-        """The newest messages: read backwards page by page, then yielded in order.
-
-        The log of a topic is limited, and so is this. A message that is trimmed in the meantime is
-        the oldest and ends the reading.
+        The log of a topic is limited, and so are the pages kept. A message that is trimmed in the
+        meantime is the oldest and ends the reading.
         """
-        pages: list[list[Message]] = []
-        left = limit
-        while left is None or left > 0:
-            size = self._page if left is None else min(left, self._page)
+        pages: list[Sequence[Message]] = []
+        left = sys.maxsize if limit is None else limit
+        while left > 0:
+            size = min(left, self._page)
             try:
                 page = await self.rest.history(
-                    topic, since=since, before=before, limit=size, timeout=seconds
+                    topic, since=since, before=before, after=after, limit=size, timeout=seconds
                 )
             except NotFound:
                 if not pages:
                     raise
                 break
-            if page.messages:
-                pages.append(list(page.messages))
-                before = page.messages[0].id
-            if left is not None:
-                left -= len(page.messages)
+            left -= len(page.messages)
+            if after is None:
+                pages.append(page.messages)
+                before = page.messages[0].id if page.messages else None
+            else:
+                for message in page.messages:
+                    yield message
+                    after = max(after, message.seq or 0)
             if not page.has_more or not page.messages:
                 break
         for messages in reversed(pages):

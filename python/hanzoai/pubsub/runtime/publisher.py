@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
+from hanzoai.pubsub.runtime.failures import rejected
 from hanzoai.pubsub.runtime.http_operations import failure, published
 from hanzoai.pubsub.runtime.publishing import (
     PRESENCE_UPDATE,
@@ -19,7 +20,6 @@ from hanzoai.pubsub.runtime.publishing import (
     prepare,
     split_item,
 )
-from hanzoai.pubsub.runtime.rejected import rejected
 from hanzoai.pubsub.session.peer import burst_of
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.requests import Publish
@@ -29,7 +29,7 @@ from hanzoai.pubsub.values import Published, Via
 from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable, Sequence
 
     from hanzoai.pubsub.generated.wire import Publication
     from hanzoai.pubsub.runtime.driver import Driver
@@ -47,18 +47,11 @@ _CHUNK_BYTES: Final = 1 << 20
 
 
 class Publisher:
-    """Publishes messages and the presence of one client.
+    """Publishes messages and the presence of one client."""
 
-    Args:
-        report: Receives errors that no call can raise, and the topic.
-    """
-
-    def __init__(
-        self, driver: Driver, http: HttpApi, report: Callable[[Exception, str | None], None]
-    ) -> None:
+    def __init__(self, driver: Driver, http: HttpApi) -> None:
         self._driver = driver
         self._http = http
-        self._report = report
         self._options = driver.options
         self._clock = driver.clock
         self._backpressure = driver.backpressure
@@ -281,8 +274,8 @@ class Publisher:
             )
         check_data(data, driver.max_payload, topic=topic)
         driver.refuse_ended()
-        driver.connect()
         seconds = driver.patience(timeout)
+        driver.connect()
         settled = driver.update_presence(topic, dict(data))
 
         def give_up() -> None:
@@ -319,7 +312,7 @@ class Publisher:
             if settled.cancelled() or not isinstance(outcome := settled.result(), Rejected):
                 return
             if outcome.code != "closed":
-                self._report(rejected(outcome, topic), topic)
+                self._driver.listeners.report(rejected(outcome, topic), topic)
 
         self._driver.update_presence(topic, dict(data)).add_done_callback(report)
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Envelope, ServerFrame
     from hanzoai.pubsub.runtime.deliveries import Deliveries
-    from hanzoai.pubsub.runtime.keeper import TaskKeeper
+    from hanzoai.pubsub.runtime.tasks import Tasks
     from hanzoai.pubsub.session.ports import TransportName
     from hanzoai.pubsub.transports import Incoming, Transport
 
@@ -91,13 +91,13 @@ class Reader:
         receiver: Receiver,
         deliveries: Deliveries,
         dial: Callable[[TransportName], Transport],
-        keeper: TaskKeeper,
+        tasks: Tasks,
         clock: Clock,
     ) -> None:
         self._receiver = receiver
         self._deliveries = deliveries
         self._dial = dial
-        self._keeper = keeper
+        self._tasks = tasks
         self._clock = clock
         self._link: _Link | None = None
         self._turn = 0
@@ -124,7 +124,7 @@ class Reader:
         """Open a transport and read it."""
         link = self._link = _Link(self._dial(name))
         link.transport.malformed = self._receiver.malformed
-        link.task = self._keeper.spawn(self._serve(link), f"reader ({name})")
+        link.task = self._tasks.spawn(self._serve(link), f"reader ({name})")
 
     def hang_up(self, code: int) -> None:
         """Close the transport, or stop opening it; it reports nothing afterwards."""
@@ -134,7 +134,7 @@ class Reader:
         task = link.task
         if task is not None and task is not asyncio.current_task():
             task.cancel()
-        self._keeper.spawn(link.transport.close(code), "closing transport")
+        self._tasks.spawn(link.transport.close(code), "closing transport")
 
     async def probe(self, auth: AuthFrame | None, seconds: float) -> bool:
         """Whether a WebSocket can be opened in addition to the current transport.
@@ -220,5 +220,5 @@ class Reader:
         if self._link is not link:
             return
         self._link = None
-        self._keeper.spawn(link.transport.close(), "closing transport")
+        self._tasks.spawn(link.transport.close(), "closing transport")
         self._receiver.dropped(code, reason, retry_after)

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanzoai.pubsub.errors import InvalidOption, OperationTimeout, PubSubError
 from hanzoai.pubsub.generated.defaults import LIMITS
+from hanzoai.pubsub.runtime.arguments import pattern_list, position_map, unix_ms
 from hanzoai.pubsub.runtime.handlers import Handlers
 from hanzoai.pubsub.runtime.inbox import Inbox
-from hanzoai.pubsub.runtime.times import unix_ms
-from hanzoai.pubsub.runtime.topic_arguments import pattern_list, position_map
 from hanzoai.pubsub.session.requests import Subscribe
 from hanzoai.pubsub.settings.checks import check_function, check_instance, check_whole, kind
 from hanzoai.pubsub.settings.options import ReceiveQueue
@@ -131,7 +130,7 @@ class Feed:
 
     def _report(self, error: Exception, topic: str | None) -> None:
         if self._operations is not None:
-            self._operations.report(error, topic)
+            self._operations.listeners.report(error, topic)
 
 
 def read_feed(

@@ -260,6 +260,3 @@ class _Events(Generic[Data]):
 
     async def __anext__(self) -> Event[Data]:
         return await self._following()
-
-
-__all__ = ["Subscription"]

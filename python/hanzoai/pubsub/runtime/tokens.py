@@ -25,10 +25,11 @@ class TokenSource:
     """Tokens for socket and HTTP: one callback at a time, whose result both share (AUTH-1)."""
 
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
-        self._fixed = None if options.token is None else Token(options.token)
+        self.fixed = None if options.token is None else Token(options.token)
+        """The fixed token, if the program passed one."""
         self._callback = options.get_token
         self._clock = clock
-        self._current = self._fixed
+        self._current = self.fixed
         self._task: asyncio.Task[Token] | None = None
         self._given_up: set[asyncio.Task[Token]] = set()
         self._waiting = 0
@@ -36,11 +37,6 @@ class TokenSource:
         self._rejections = 0
         self._fetched_at = 0.0
         self._life: float | None = None
-
-    @property
-    def fixed(self) -> Token | None:
-        """The fixed token, if the program passed one."""
-        return self._fixed
 
     async def fetch(self, reason: TokenReason, attempt: int) -> Token:
         """Get a token from the program. Concurrent calls share the result.
@@ -51,8 +47,8 @@ class TokenSource:
             Exception: Any exception of the callback.
         """
         if self._callback is None:
-            assert self._fixed is not None  # read_options requires one of the two
-            return self._fixed
+            assert self.fixed is not None  # read_options requires one of the two
+            return self.fixed
         task = self._task
         if task is None or task.done():
             context = TokenContext(reason, attempt)
@@ -203,6 +199,3 @@ async def _in_thread(callback: Callable[..., object], context: TokenContext) -> 
 
     threading.Thread(target=run, name="hanzoai.pubsub get_token", daemon=True).start()
     return await answer
-
-
-__all__ = ["TokenSource", "fetch_token"]

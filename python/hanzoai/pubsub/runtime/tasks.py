@@ -1,4 +1,4 @@
-"""References every task of a client until it has ended, and ends all of them at its close."""
+"""The tasks of a client: referenced until they have ended, and ended when it closes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hanzoai.pubsub")
 
-_STUBBORN: Final = 1.0
+_CANCEL_TIMEOUT: Final = 1.0
 """Seconds for a cancelled task of user code to end."""
 
 
-class TaskKeeper:
+class Tasks:
     """The tasks of one client."""
 
     def __init__(self, clock: Clock) -> None:
@@ -27,7 +27,7 @@ class TaskKeeper:
         self._clock = clock
         self._tasks: set[asyncio.Task[Any]] = set()
         self._waiters = Waiters()
-        self._giving_up: asyncio.TimerHandle | None = None
+        self._abandon_timer: asyncio.TimerHandle | None = None
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Start a task and reference it until it has ended."""
@@ -36,7 +36,7 @@ class TaskKeeper:
         task.add_done_callback(self._ended)
         return task
 
-    async def see_out(self, seconds: float) -> None:
+    async def join(self, seconds: float) -> None:
         """Wait until every task has ended; slower tasks are cancelled.
 
         A handler that closes its client calls this from one of these tasks, for which it does not
@@ -45,22 +45,22 @@ class TaskKeeper:
         me = asyncio.current_task()
         if me is not None:
             self._tasks.discard(me)
-        patience = self._clock.call_later(seconds, self._cancel)
+        timer = self._clock.call_later(seconds, self._cancel)
         try:
             while self._tasks:
                 await self._waiters.wait()
         finally:
-            patience.cancel()
-            if self._giving_up is not None:
-                self._giving_up.cancel()
-                self._giving_up = None
+            timer.cancel()
+            if self._abandon_timer is not None:
+                self._abandon_timer.cancel()
+                self._abandon_timer = None
 
     def _cancel(self) -> None:
         for task in self._tasks:
             task.cancel()
-        self._giving_up = self._loop.call_later(_STUBBORN, self._leave_behind)
+        self._abandon_timer = self._loop.call_later(_CANCEL_TIMEOUT, self._abandon)
 
-    def _leave_behind(self) -> None:
+    def _abandon(self) -> None:
         for task in list(self._tasks):
             logger.error("%s ignores its cancellation; the client abandons it", task.get_name())
             self._discard(task)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.runtime.keeper import TaskKeeper
+from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.testing import VirtualClock
 
 if TYPE_CHECKING:
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 async def test_all_tasks_are_awaited_and_slow_ones_are_cancelled() -> None:
     clock = VirtualClock()
-    keeper = TaskKeeper(clock)
+    tasks = Tasks(clock)
     ended: list[str] = []
 
     async def work(name: str, seconds: float) -> None:
@@ -23,8 +23,8 @@ async def test_all_tasks_are_awaited_and_slow_ones_are_cancelled() -> None:
         finally:
             ended.append(name)
 
-    quick, slow = keeper.spawn(work("quick", 1), "quick"), keeper.spawn(work("slow", 9), "slow")
-    leaving = [asyncio.create_task(keeper.see_out(5)) for _ in range(2)]
+    quick, slow = tasks.spawn(work("quick", 1), "quick"), tasks.spawn(work("slow", 9), "slow")
+    leaving = [asyncio.create_task(tasks.join(5)) for _ in range(2)]
     await clock.advance(4)
     assert ended == ["quick"]
     await clock.advance(1)
@@ -37,22 +37,22 @@ async def test_all_tasks_are_awaited_and_slow_ones_are_cancelled() -> None:
 
 async def test_a_task_that_sees_the_others_out_is_not_waited_for() -> None:
     clock = VirtualClock()
-    keeper = TaskKeeper(clock)
+    tasks = Tasks(clock)
 
     async def leave() -> None:
-        await keeper.see_out(60)
+        await tasks.join(60)
 
     async with asyncio.timeout(60):
-        await asyncio.gather(keeper.spawn(leave(), "one"), keeper.spawn(leave(), "two"))
+        await asyncio.gather(tasks.spawn(leave(), "one"), tasks.spawn(leave(), "two"))
 
 
 async def test_a_failed_task_is_logged(caplog: pytest.LogCaptureFixture) -> None:
-    keeper = TaskKeeper(VirtualClock())
+    tasks = Tasks(VirtualClock())
 
     async def fail() -> None:
         raise ZeroDivisionError
 
-    task = keeper.spawn(fail(), "probe")
+    task = tasks.spawn(fail(), "probe")
     await asyncio.wait({task})
-    await keeper.see_out(0)
+    await tasks.join(0)
     assert "probe failed" in caplog.text

@@ -1,0 +1,139 @@
+"""Listeners of a client: state changes, and errors that no call can raise."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from typing import TYPE_CHECKING, Any, Final, Self
+
+from hanzoai.pubsub.errors import PubSubError
+from hanzoai.pubsub.runtime.handlers import call
+from hanzoai.pubsub.runtime.waiters import Waiters
+
+if TYPE_CHECKING:
+    import asyncio
+    from collections.abc import Awaitable, Callable
+
+    from hanzoai.pubsub.runtime.handlers import Handler
+    from hanzoai.pubsub.values import StateChange
+
+logger = logging.getLogger("hanzoai.pubsub")
+
+_RECENT: Final = 256
+"""Maximum state changes or errors that wait for a slow listener; the oldest are dropped."""
+
+
+class StateStream:
+    """An async iterator over state changes; `ended`: called when it ends, as with the client."""
+
+    def __init__(self, ended: Callable[[StateStream], None]) -> None:
+        self._changes: deque[StateChange] = deque(maxlen=_RECENT)
+        self._waiters = Waiters()
+        self._finished = False
+        self._ended = ended
+
+    def put(self, change: StateChange) -> None:
+        """Add a change; drop the oldest if there are too many."""
+        self._changes.append(change)
+        self._waiters.notify()
+
+    def finish(self) -> None:
+        """End after the waiting changes."""
+        self._finished = True
+        self._ended(self)
+        self._waiters.notify()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StateChange:
+        while not self._changes:
+            if self._finished:
+                raise StopAsyncIteration
+            await self._waiters.wait()
+        return self._changes.popleft()
+
+    async def aclose(self) -> None:
+        """Stop reading."""
+        self._changes.clear()
+        self.finish()
+
+
+class Listener:
+    """Calls one function with values, in order, from a separate task.
+
+    Args:
+        function: A function or a coroutine function.
+        what: Its name, for the log.
+        spawn: Starts a task and keeps it.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Awaitable[Any] | Any],
+        what: str,
+        spawn: Callable[[Any, str], asyncio.Task[None]],
+    ) -> None:
+        self._function = function
+        self._what = what
+        self._spawn = spawn
+        self._waiting: deque[object] = deque(maxlen=_RECENT)
+        self._task: asyncio.Task[None] | None = None
+
+    def notify(self, value: object) -> None:
+        """Schedule a call of the function with a value."""
+        self._waiting.append(value)
+        if self._task is None or self._task.done():
+            self._task = self._spawn(self._run(), self._what)
+
+    async def _run(self) -> None:
+        while self._waiting:
+            try:
+                await call(self._function, self._waiting.popleft())
+            except Exception:
+                logger.exception("%s raised an exception", self._what)
+
+
+class Listeners:
+    """The listeners of one client, and its iterations over state changes."""
+
+    def __init__(
+        self,
+        on_state: Handler[StateChange] | None,
+        on_error: Handler[Exception] | None,
+        spawn: Callable[[Any, str], asyncio.Task[None]],
+    ) -> None:
+        self._on_state = None if on_state is None else Listener(on_state, "on_state", spawn)
+        self._on_error = None if on_error is None else Listener(on_error, "on_error", spawn)
+        self._streams: set[StateStream] = set()
+
+    def open(self) -> StateStream:
+        """State changes from now on."""
+        stream = StateStream(self._streams.discard)
+        self._streams.add(stream)
+        return stream
+
+    def notify(self, change: StateChange) -> None:
+        """Report a state change."""
+        if self._on_state is not None:
+            self._on_state.notify(change)
+        for stream in self._streams:
+            stream.put(change)
+
+    def report(self, error: Exception, topic: str | None) -> None:
+        """Report an error that no call can raise to the program (ERR-1)."""
+        if self._on_error is not None:
+            if topic is not None and not isinstance(error, PubSubError):
+                error.add_note(f"topic: {topic}")
+            self._on_error.notify(error)
+        elif isinstance(error, PubSubError):
+            # A restarting server sends this; no action is needed.
+            level = logging.WARNING if error.code == "going_away" else logging.ERROR
+            logger.log(level, "%s: %s (topic %s)", error.code, error, topic)
+        else:
+            logger.error("A handler of topic %s raised an exception", topic, exc_info=error)
+
+    def finish(self) -> None:
+        """End the iterations over state changes."""
+        for stream in list(self._streams):
+            stream.finish()

@@ -1,0 +1,88 @@
+"""State changes that a program reads, and listeners."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from hanzoai.pubsub.runtime.listeners import Listener, StateStream
+from hanzoai.pubsub.values import StateChange
+
+
+def change(reason: str = "", code: str | int | None = None) -> StateChange:
+    return StateChange("connecting", "reconnecting", code, reason)
+
+
+async def test_a_stream_gives_what_comes_and_ends() -> None:
+    ended: list[StateStream] = []
+    stream = StateStream(ended.append)
+    reading = asyncio.create_task(_all(stream))
+    await asyncio.sleep(0)
+    stream.put(change("one"))
+    stream.put(change("two"))
+    stream.finish()
+    async with asyncio.timeout(60):
+        assert await reading == ["one", "two"]
+    assert ended == [stream]
+
+
+async def _all(stream: StateStream) -> list[str]:
+    return [found.reason async for found in stream]
+
+
+async def test_an_unread_iteration_keeps_the_newest_changes() -> None:
+    stream = StateStream(lambda stream: None)
+    for number in range(1_000):
+        stream.put(change(str(number)))
+    stream.finish()
+    seen = await _all(stream)
+    assert (len(seen), seen[-1]) == (256, "999")
+
+
+async def test_it_can_be_left_early() -> None:
+    ended: list[StateStream] = []
+    stream = StateStream(ended.append)
+    stream.put(change())
+    await stream.aclose()
+    assert await _all(stream) == []
+    assert ended == [stream]
+
+
+async def test_a_listener_is_called_in_order_by_a_task_that_ends_after_the_last_value() -> None:
+    heard: list[object] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    def spawn(coroutine: Any, name: str) -> asyncio.Task[None]:
+        tasks.append(asyncio.create_task(coroutine, name=name))
+        return tasks[-1]
+
+    async def listen(value: object) -> None:
+        await asyncio.sleep(0)
+        heard.append(value)
+        if value == 1:
+            raise ZeroDivisionError
+
+    listener = Listener(listen, "on_state", spawn)
+    for number in range(3):
+        listener.notify(number)
+    async with asyncio.timeout(60):
+        await tasks[0]
+        listener.notify(3)
+        await tasks[1]
+    assert heard == [0, 1, 2, 3]
+    assert len(tasks) == 2
+
+
+async def test_a_listener_that_is_behind_keeps_the_newest() -> None:
+    heard: list[object] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    def spawn(coroutine: Any, name: str) -> asyncio.Task[None]:
+        tasks.append(asyncio.create_task(coroutine))
+        return tasks[-1]
+
+    listener = Listener(heard.append, "on_error", spawn)
+    for number in range(1_000):
+        listener.notify(number)
+    await tasks[0]
+    assert heard == list(range(744, 1_000))
