@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ from pubsub_server.testing import running_server
 from tests.cluster.fleet import peer
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Callable
 
 TOPIC = "demo.x"
 START = 9_000_000
@@ -34,13 +35,24 @@ class Shelf:
 
     def __init__(self) -> None:
         self.log: Log | None = None
+        self.since = 0
+        self.read_on: Callable[[], None] = lambda: None
 
-    def put(self, first: int, last: int, *, lost: int = 0) -> None:
+    def put(self, first: int, last: int, *, lost: int = 0, since: int = 0) -> None:
+        """Store messages; those from the position `since` are as new as a discovery requires."""
         found = [entry(seq) for seq in range(first, last + 1)]
         self.log = Log(START, last, 10, lost, len(found), found)
+        self.since = since
 
     async def one(self, topic: str, mode: str, mark: int = 0, limit: int = 0) -> Log | None:
-        return self.log
+        await asyncio.sleep(0)
+        if mode == "after":
+            self.read_on()
+        first = self.since if mode == "since" else mark + 1
+        log = self.log
+        if log is None:
+            return None
+        return replace(log, entries=[each for each in log.entries if (each.seq or 0) >= first])
 
 
 class Room:
@@ -214,6 +226,65 @@ async def test_a_replay_takes_from_the_log_what_a_node_does_not_deliver_of_it() 
         assert node.tracks.stood(journal, TOPIC) == START + 2
         assert node.tracks.unread(journal, {TOPIC: START + 1}) == {TOPIC}
         assert node.tracks.unread(journal, {TOPIC: START + 2, "demo.y": 0}) == set()
+
+
+async def test_a_replay_takes_from_the_log_what_is_skipped_before_a_held_message() -> None:
+    async with room() as node:
+        journal = node.tracks.begin()
+        track = node.deliveries.doubt(TOPIC)
+        node.deliveries.catch_up([entry(START + 3)])
+        node.deliveries.settle(track, START + 2)
+        assert node.seen == [START + 3]
+        assert node.tracks.unread(journal, {TOPIC: START + 1}) == {TOPIC}
+        assert node.tracks.stood(journal, TOPIC) == START + 2
+
+
+@pytest.mark.parametrize("since", [START, START + 2, START + 4])
+async def test_a_topic_that_is_discovered_delivers_what_follows_the_replays_of_the_meantime(
+    since: int,
+) -> None:
+    async with room() as node:
+        node.shelf.put(START, START + 3, since=since)
+        track = node.deliveries.doubt(TOPIC)
+        for position in (START + 2, START + 1, START + 2):
+            track.replay(position)
+        await node.deliveries.discover(TOPIC, SINCE)
+        assert node.seen == list(range(min(since, START + 2), START + 4))
+
+
+async def test_a_replay_that_is_answered_while_more_of_the_log_is_read_is_waited_for() -> None:
+    async with room() as node:
+        node.shelf.put(START, START + 3, since=START + 4)
+        track = node.deliveries.doubt(TOPIC)
+        track.replay(START + 2)
+        node.shelf.read_on = lambda: track.replay(START)
+        await node.deliveries.discover(TOPIC, SINCE)
+        assert node.seen == [START + 1, START + 2, START + 3]
+
+
+async def test_a_hole_between_held_messages_is_filled_while_a_topic_is_discovered() -> None:
+    async with room() as node:
+        node.shelf.put(START, START + 4, since=START + 4)
+        node.deliveries.catch_up([entry(START + 1), entry(START + 3)])
+        await node.deliveries.discover(TOPIC, SINCE)
+        assert node.seen == [START + 1, START + 2, START + 3, START + 4]
+
+
+async def test_the_discovery_of_a_track_that_has_ended_leaves_that_of_the_next_one_alone() -> None:
+    async with room() as node:
+        node.shelf.put(START, START)
+        node.tracks.join(TOPIC)
+        former = node.deliveries.discover(TOPIC, SINCE)
+        former.send(None)
+        node.tracks.leave(TOPIC, keep=False)
+        node.tracks.join(TOPIC)
+        track = node.deliveries.doubt(TOPIC)
+        with pytest.raises(StopIteration):
+            former.send(None)
+        assert node.deliveries.unproven == [TOPIC]
+        await node.deliveries.discover(TOPIC, SINCE)
+        assert node.seen == [START]
+        assert not track.unproven
 
 
 async def test_a_hole_is_not_filled_for_subscribers_that_came_after_all_others_had_left() -> None:

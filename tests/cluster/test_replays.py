@@ -350,6 +350,47 @@ async def test_a_sweep_finds_what_patterns_lack_of_a_topic_that_is_being_opened(
         assert await heard(named, last) == [last]
 
 
+async def test_a_topic_that_is_opened_and_discovered_at_once_loses_nothing_behind_a_replay(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as named,
+        peer(node, node.token("bob")) as matching,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        first = await publish(publisher, 1)
+        backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+        await until(lambda: len(backplane._catching_up._caught_up), SHARDS)
+        # The pattern is so new that it is owed nothing that the log has.
+        monkeypatch.setattr(backplane._catching_up, "_awaited", {TOPIC: 0}.get)
+        replay = SlowRead(node, monkeypatch)
+        replay.may_read.set()
+        await named.send({"type": "subscribe", "topics": [TOPIC]})
+        await replay.read.wait()
+        with deaf(node) as gone:
+            missed = [await publish(publisher, 2), await publish(publisher, 3)]
+            await until(lambda: len(gone), 2)
+        other_replay = SlowRead(node, monkeypatch)
+        await matching.send({"type": "subscribe", "topics": ["demo.*"]})
+        await other_replay.asked.wait()
+        slow = SlowLog(node, monkeypatch)
+        finding = asyncio.create_task(find(node))
+        await slow.read.wait()
+        replay.may_end.set()
+        assert (await named.until("subscribed"))["positions"] == {TOPIC: first}
+        slow.may_end.set()
+        await finding
+        other_replay.may_read.set()
+        other_replay.may_end.set()
+        assert (await matching.until("subscribed"))["positions"] == {TOPIC: missed[1]}
+        last = await publish(publisher, 4)
+        assert await heard(named, last) == [*missed, last]
+        assert await heard(matching, last) == [last]
+        assert node.hub.core.floors.idle
+
+
 async def test_a_subscriber_receives_nothing_that_was_published_before_it_connected(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -335,10 +335,12 @@ class RedisBackplane:
     def _opened(self, topic: str, last: int | None, now: int) -> None:
         """The log of a topic has been read; if the topic was opening, it is now open."""
         track = self._tracks.get(topic)
-        if track is None or track.last is not None:
+        if track is None:
             return
-        if not (last and self._catching_up.opened(topic, now)):
+        if track.last is None and not (last and self._catching_up.opened(topic, now)):
             self._deliveries.settle(track, last or None)
+        else:
+            track.replay(last or 0)
 
     async def _search(
         self, patterns: Sequence[str], known: set[str], allowed: Callable[[str], bool]

@@ -118,12 +118,23 @@ class Deliveries:
             return
         track = self.doubt(topic)
         log = await self._reader.one(topic, "since", since)
-        if self._unproven.pop(topic, None) is not track or self._tracks.get(topic) is not track:
+        lacks = False
+        if log is not None:
+            first = log.entries[0].seq if log.entries else None
+            lacks = log.lost > since and first != log.start
+            complete_after = log.last if first is None else first - 1
+            # Subscribers may be owed older messages, too.
+            while log is not None and track.owed is not None and track.owed < complete_after:
+                complete_after = track.owed
+                log = await self._reader.one(topic, "after", complete_after)
+        if self._unproven.get(topic) is not track:
             return
-        found = () if log is None else log.entries
-        if log is not None and log.lost > since and not (found and found[0].seq == log.start):
+        del self._unproven[topic]
+        if self._tracks.get(topic) is not track:
+            return
+        if lacks:
             self._lack(topic)
-        self.settle(track, None if log is None else log.last, found)
+        self.settle(track, None if log is None else log.last, () if log is None else log.entries)
 
     def doubt(self, topic: str) -> Track:
         """Hold the messages of a topic until `discover`: patterns may miss earlier messages."""

@@ -29,9 +29,11 @@ class Track:
             None otherwise.
         overflow: Whether waiting messages were dropped, because the log has them.
         unproven: Whether the log has not been read yet for messages before the first one.
+        replayed: Lowest position of the replays that were answered while it is unproven; None
+            without one.
     """
 
-    __slots__ = ("held", "last", "overflow", "topic", "unproven")
+    __slots__ = ("held", "last", "overflow", "replayed", "topic", "unproven")
 
     def __init__(self, topic: str) -> None:
         self.topic = topic
@@ -39,6 +41,20 @@ class Track:
         self.held: list[Entry] | None = None
         self.overflow = False
         self.unproven = False
+        self.replayed: int | None = None
+
+    @property
+    def owed(self) -> int | None:
+        """The position after which an unproven track must deliver everything; None for none."""
+        if not self.held:
+            return self.replayed
+        before = (self.held[0].seq or 0) - 1
+        return before if self.replayed is None else min(before, self.replayed)
+
+    def replay(self, position: int) -> None:
+        """A subscriber gets a replay that ends at this position, and all messages after it."""
+        if self.unproven:
+            self.replayed = position if self.replayed is None else min(self.replayed, position)
 
     def hold(self, entry: Entry) -> None:
         """Hold a message."""
@@ -184,19 +200,15 @@ class Tracks:
             if last is not None and seq > last:
                 # Messages up to this position that the log does not have are gone; later ones are
                 # not.
-                if track.last < last:
-                    self._advance(track, last)
+                self._skip(track, last)
                 if seq > track.last + 1:
                     track.held = [waiting[each] for each in order[index:]]
                     track.overflow = overflow
                     return ready, True
             self._advance(track, seq)
             ready.append(waiting[seq])
-        if last is not None and track.last < last:
-            if not track.last:
-                # Deliver nothing of this log: it is for replays.
-                self._note(track.topic, last)
-            self._advance(track, last)
+        if last is not None:
+            self._skip(track, last)
         if overflow:
             track.held = []
         return ready, overflow
@@ -250,6 +262,14 @@ class Tracks:
         return track is None or track.unproven or (track.last or 0) < position
 
     # ------------------------------------------------------------ inside
+
+    def _skip(self, track: Track, last: int) -> None:
+        """The log has no more messages to deliver up to this position."""
+        if (track.last or 0) < last:
+            if not track.last:
+                # Nothing of this log is delivered: it is for replays.
+                self._note(track.topic, last)
+            self._advance(track, last)
 
     def _advance(self, track: Track, seq: int) -> None:
         if self._journals:
