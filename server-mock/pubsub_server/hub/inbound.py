@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.subscriptions import not_yet
-from pubsub_server.shared.codec import decode_object, error_frame, parse, ref_of
+from pubsub_server.interfaces import Published
+from pubsub_server.shared.codec import decode_object, error_frame, parse, publish_result, ref_of
 from pubsub_server.shared.connection import about
 from pubsub_server.shared.requests import (
     AuthRequest,
@@ -317,16 +318,8 @@ class Inbound:
             )
         id, timestamp = self._attendance.update(connection, request.topic, dict(request.data))
         if request.ref is not None:
-            core.send(
-                connection,
-                {
-                    "type": "published",
-                    "id": id,
-                    "timestamp": timestamp,
-                    "duplicate": False,
-                    "ref": request.ref,
-                },
-            )
+            done = publish_result(Published(id, timestamp, None, False))
+            core.send(connection, {"type": "published", **done, "ref": request.ref})
 
     def _ping(self, connection: Connection, request: PingRequest) -> None:
         frame: dict[str, object] = {"type": "pong", "server_time": self._core.wall()}

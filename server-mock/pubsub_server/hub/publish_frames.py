@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.draining import Unanswered
-from pubsub_server.shared.codec import error_frame, error_info
+from pubsub_server.shared.codec import error_frame, publish_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,7 +63,7 @@ class PublishFrames:
         if asked.batch and ref is not None:
             frame = {
                 "type": "published",
-                "results": [_result(result) for result in results],
+                "results": [publish_result(result) for result in results],
                 "ref": ref,
             }
             self._core.send(connection, frame)
@@ -78,7 +78,7 @@ class PublishFrames:
             # It is counted at its rejection.
             self._core.send(connection, error_frame(result, ref))
         elif ref is not None:
-            frame = {"type": "published", **_result(result), "ref": ref}
+            frame = {"type": "published", **publish_result(result), "ref": ref}
             self._core.send(connection, frame)
 
 
@@ -105,14 +105,3 @@ class _Answer:
         if self.waiting:
             self._frames.unanswered.end(self)
         self._frames.answer(self._connection, self._asked, results)
-
-
-def _result(result: Published | ServiceError) -> dict[str, object]:
-    """`PublishResult` of the schema."""
-    if isinstance(result, ServiceError):
-        return {"error": error_info(result)}
-    fields: dict[str, object] = {"id": result.id, "timestamp": result.timestamp}
-    if result.seq is not None:
-        fields["seq"] = result.seq
-    fields["duplicate"] = result.duplicate
-    return fields

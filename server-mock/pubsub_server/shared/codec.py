@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
+    from pubsub_server.interfaces import Published
+
 MAX_NAMED: Final = 1_000
 """Maximum topics of one subscribe frame; its ``after`` may have ten times as many positions."""
 
@@ -238,6 +240,17 @@ def error_frame(error: ServiceError, ref: Ref = None, *, type: str = "error") ->
     if ref is not None:
         frame["ref"] = ref
     return frame
+
+
+def publish_result(result: Published | ServiceError) -> dict[str, object]:
+    """`PublishResult` of the schema."""
+    if isinstance(result, ServiceError):
+        return {"error": error_info(result)}
+    fields: dict[str, object] = {"id": result.id, "timestamp": result.timestamp}
+    if result.seq is not None:
+        fields["seq"] = result.seq
+    fields["duplicate"] = result.duplicate
+    return fields
 
 
 def error_info(error: ServiceError) -> dict[str, object]:

@@ -85,7 +85,7 @@ class RestApi:
         (result,) = await self._service.publish(identity, [draft])
         if isinstance(result, ServiceError):
             raise result
-        return _json(_published(result), 200 if result.duplicate else 201)
+        return _json(codec.publish_result(result), 200 if result.duplicate else 201)
 
     async def batch(self, request: web.Request) -> web.Response:
         """`POST /v1/messages:batch`: one result per item, in order."""
@@ -108,7 +108,8 @@ class RestApi:
             raise self._wait_for(identity, done)
         outcomes = iter(done)
         results = [
-            _result(item if isinstance(item, ServiceError) else next(outcomes)) for item in items
+            codec.publish_result(item if isinstance(item, ServiceError) else next(outcomes))
+            for item in items
         ]
         return _json({"results": results})
 
@@ -295,20 +296,6 @@ def _json(body: Mapping[str, object], status: int = 200) -> web.Response:
 
 def _present(**fields: object) -> dict[str, object]:
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _published(result: Published) -> dict[str, object]:
-    fields: dict[str, object] = {"id": result.id, "timestamp": result.timestamp}
-    if result.seq is not None:
-        fields["seq"] = result.seq
-    fields["duplicate"] = result.duplicate
-    return fields
-
-
-def _result(result: Published | ServiceError) -> dict[str, object]:
-    if isinstance(result, ServiceError):
-        return {"error": codec.error_info(result)}
-    return _published(result)
 
 
 def _page(page: Page) -> dict[str, object]:
