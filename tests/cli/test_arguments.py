@@ -18,6 +18,7 @@ from hanzoai.pubsub.cli.arguments import (
     number,
     parse_json,
     position,
+    whole_seconds,
 )
 
 
@@ -43,6 +44,13 @@ def test_a_wrong_duration_is_refused(text: str) -> None:
         duration(text)
 
 
+def test_a_ttl_is_a_duration_of_whole_seconds() -> None:
+    assert [whole_seconds(text) for text in ("0", "90", "5m", "1h")] == [0, 90, 300, 3600]
+    for wrong in ("500ms", "1.5", "-1", "1 hour"):
+        with pytest.raises(argparse.ArgumentTypeError):
+            whole_seconds(wrong)
+
+
 def test_a_time_is_a_span_back_or_unix_milliseconds_or_iso_8601() -> None:
     assert moment("5m") == timedelta(minutes=5)
     assert moment("1740307200000") == 1740307200000
@@ -55,7 +63,7 @@ def test_a_time_is_a_span_back_or_unix_milliseconds_or_iso_8601() -> None:
 
 @given(st.text(max_size=20))
 def test_no_text_breaks_the_parsers(text: str) -> None:
-    for parser in (duration, moment, count, number, position):
+    for parser in (duration, whole_seconds, moment, count, number, position):
         with contextlib.suppress(argparse.ArgumentTypeError):
             parser(text)
 

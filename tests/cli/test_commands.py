@@ -101,6 +101,14 @@ async def test_publish_prints_what_the_server_answered(
     assert [(m["id"], m["type"], m["data"]) for m in history.records] == [("msg_1", "t", {"x": 1})]
 
 
+async def test_publish_rejects_an_empty_type(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    outcome = await run("publish", "demo.a", "--data", "1", "--type", "")
+    assert outcome.code == Exit.USAGE
+    assert outcome.note("error")["field"] == "type"
+
+
 async def test_publish_reads_its_data_from_a_file(
     server: RunningServer, run: Callable[..., Awaitable[Outcome]], tmp_path: Path
 ) -> None:

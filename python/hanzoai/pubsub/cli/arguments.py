@@ -112,6 +112,16 @@ def duration(text: str) -> float:
     return seconds
 
 
+def whole_seconds(text: str) -> int:
+    """Parse a duration of whole seconds to seconds; 0 is allowed."""
+    if text.strip() == "0":
+        return 0
+    seconds = duration(text)
+    if not seconds.is_integer():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of seconds")
+    return int(seconds)
+
+
 def moment(text: str) -> int | datetime | timedelta:
     """A time: `5m` ago, Unix milliseconds, or ISO 8601 (local time if it has no zone)."""
     text = text.strip()
@@ -167,11 +177,12 @@ def json_argument(text: str, name: str) -> Any:
     try:
         return parse_json(text)
     except ValueError as error:
-        example = """'"hello"'"""
+        option = f"{name} " if name.startswith("-") else ""
+        examples = (f"{option}'{each}'" for each in ('"hello"', '{"text": "hello"}'))
         usage_error(
             f"{name} is {error}.",
-            remedy="Put a string in double quotes, inside the quotes of the shell: "
-            + (f"{name} {example}." if name.startswith("-") else f"{example}."),
+            remedy="Use double quotes in JSON, and single quotes of the shell around it: "
+            f"{' or '.join(examples)}.",
         )
 
 

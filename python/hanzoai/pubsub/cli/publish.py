@@ -12,10 +12,10 @@ from hanzoai.pubsub.cli.arguments import (
     Parser,
     connection_arguments,
     json_argument,
-    number,
     parse_json,
     usage_error,
     via_argument,
+    whole_seconds,
 )
 from hanzoai.pubsub.cli.exits import Exit, exit_for
 from hanzoai.pubsub.cli.lines import binary_input, is_terminal, read_lines
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> int:
     args = _parser().parse_args(argv)
     output = Output(as_json=args.json)
     if args.bare is not None:
-        usage_error("The data is not after --data.", remedy=_DATA)
+        usage_error("Data must follow --data.", remedy=_DATA)
     if args.data is None and not is_terminal(sys.stdin):
         args.data = "-"
     if args.data is None:
@@ -74,7 +74,10 @@ def _parser() -> Parser:
     parser.add_argument("--type", help="type of the message [default: message]")
     parser.add_argument("--id", help="message id; the server publishes an id once")
     parser.add_argument(
-        "--ttl", type=number, metavar="SECONDS", help="time in history; 0 stores nothing"
+        "--ttl",
+        type=whole_seconds,
+        metavar="TIME",
+        help="time in history, in whole seconds; 0 stores nothing",
     )
     parser.add_argument(
         "--on-error",
@@ -92,7 +95,8 @@ def _single(args: Namespace) -> dict[str, Any]:
 
 
 def _message(found: dict[str, Any], args: Namespace) -> dict[str, Any]:
-    defaults = {"type": args.type or "message", "ttl": args.ttl, "id": args.id}
+    type_ = "message" if args.type is None else args.type
+    defaults = {"type": type_, "ttl": args.ttl, "id": args.id}
     return {name: value for name, value in defaults.items() if value is not None} | found
 
 
