@@ -54,11 +54,24 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert "HANZO_PUBSUB_URL" in told
 
 
+def test_help_of_a_command_is_the_help_that_the_command_prints(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    printed: list[str] = []
+    for argv in (["help", "publish"], ["publish", "--help"]):
+        assert main(argv) == Exit.OK
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
+    assert "--on-error" in printed[0]
+
+
 @pytest.mark.parametrize(
     ("argv", "says"),
     [
         ([], "usage"),
         (["subscrbe"], "subscribe"),
+        (["sub"], "`subscribe`"),
+        (["help", "subscrbe"], "subscribe"),
         (["--url", "ws://x"], "Options follow the command"),
         (["publish"], "TOPIC"),
         (["publish", "a.b", "--data", "{"], "JSON"),

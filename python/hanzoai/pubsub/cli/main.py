@@ -50,6 +50,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments else "--help"
     try:
+        if name == "help" and len(arguments) > 1:
+            return _find(arguments[1])(["--help"])
         if name in {"-h", "--help", "help"}:
             print(_help())
             return Exit.OK if arguments else Exit.USAGE
@@ -91,7 +93,10 @@ def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
             f"The first argument is a command, not {name}.",
             remedy="Options follow the command: hanzo-pubsub subscribe TOPIC --url URL",
         )
-    near = difflib.get_close_matches(name, {*COMMANDS, *SERVER_COMMANDS, *plugins}, 1)
+    known = (*COMMANDS, *SERVER_COMMANDS, *plugins)
+    near = [each for each in known if each.startswith(name)] or (
+        difflib.get_close_matches(name, known, 1)
+    )
     usage_error(
         f"There is no command {name!r}.",
         remedy=f"Did you mean `{near[0]}`?" if near else "See `hanzo-pubsub --help`.",
