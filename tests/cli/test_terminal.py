@@ -99,6 +99,10 @@ async def test_members_are_a_table(shell: Shell, other: PubSubClient) -> None:
     assert row.split()[0] == "other"
 
 
+async def test_an_empty_history_says_so(shell: Shell, server: RunningServer) -> None:
+    assert await shell.run("history", "demo.a") == (Exit.OK, "no messages\n")
+
+
 async def test_watched_members_are_a_line_for_each_change(
     shell: Shell, other: PubSubClient
 ) -> None:

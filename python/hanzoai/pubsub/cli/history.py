@@ -51,6 +51,7 @@ def _parser() -> Parser:
 async def _print(args: Namespace, output: Output) -> int:
     ps = build_client(args, output)
     writer = Writer(output)
+    empty = True
     try:
         async for message in ps.history(
             args.topic,
@@ -60,10 +61,13 @@ async def _print(args: Namespace, output: Output) -> int:
             limit=args.limit,
             timeout=args.timeout or DEFAULT_TIMEOUT,
         ):
+            empty = False
             if output.pretty:
                 output.line(*parts(message))
             else:
                 await writer.write(encode(to_json(message)) + "\n")
     finally:
         await ps.close(0)
+    if empty and output.pretty:
+        output.line("no messages")
     return Exit.OK
