@@ -109,6 +109,7 @@ async def test_a_closed_port_is_named(closed_port: int) -> None:
     assert cause(report) == "port_closed"
     assert str(closed_port) in found(report, "tcp").message
     assert found(report, "auth").status is Status.SKIPPED
+    assert found(report, "clock").message == "not tried"
 
 
 async def test_a_host_without_address_is_named() -> None:

@@ -161,7 +161,7 @@ async def _service(
         yield await web.check_stream(None, wait_keepalive=patient.wait_keepalive)
     else:
         yield skipped("sse", "not tried")
-    yield judge_clock(welcome, health.offset)
+    yield judge_clock(welcome, health.offset) if reachable else skipped("clock", "not tried")
     yield (
         skipped("token", "there is none")
         if patient.token is None
