@@ -238,7 +238,10 @@ def _api_key(
     entry |= {"bulk": True} if bulk else {}
     entry |= {field: values for field, values in fields.items() if values}
     print(json.dumps({"key": key, "entry": entry}, indent=2 if sys.stdout.isatty() else None))
-    print("the key is shown this once; put `entry` under `keys:` of the file", file=sys.stderr)
+    print(
+        "The key is not shown again. Put `entry` under `keys:` in the file of --api-keys-file.",
+        file=sys.stderr,
+    )
     return OK
 
 

@@ -51,8 +51,9 @@ def _parser() -> Parser:
     parser = Parser(
         "stream",
         "Print a token stream while it grows: the text on a terminal and with --raw, otherwise one"
-        "\nJSON event per line. With --write, publish standard input as a stream. The exit code is"
-        "\n1 if the stream ends before the answer is complete.",
+        "\nJSON event per line. If the topic has no stream, wait for the next one. With --write,"
+        "\npublish standard input as a stream. The exit code is 1 if the stream ends before the"
+        "\nanswer is complete.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
     parser.add_argument("--write", action="store_true", help="publish standard input as a stream")
@@ -113,7 +114,7 @@ async def _read(ps: PubSubClient, args: Namespace, output: Output) -> int:
             elif isinstance(event, Gap):
                 output.note("gap", f"tokens {event.first} to {event.last} are missing")
             elif isinstance(event, Stalled):
-                output.note("stalled", f"no tokens for {event.seconds:g} s")
+                output.note("stalled", f"no tokens for {event.seconds:.3g} s")
             await out.write(text if args.raw else _CONTROL.sub("", text))
         final = await reader.final()
     if bare:
