@@ -69,6 +69,17 @@ def test_a_terminal_gets_lines_and_tables_with_rich_and_without(
     assert "Do better." in err.getvalue()
 
 
+def test_a_full_stop_separates_an_error_from_its_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "dumb")
+    err = Terminal()
+    output = Output(out=io.StringIO(), err=err)
+    for message in ("--ttl is not a number", "--ttl is not a number."):
+        output.error(PubSubError("usage", message, remedy="See --help."))
+    first, second = err.getvalue().splitlines()
+    assert first == second
+    assert "not a number. See --help." in first
+
+
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setenv("NO_COLOR", "1")

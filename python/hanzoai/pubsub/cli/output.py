@@ -133,9 +133,10 @@ class Output:
         remedy = _REMEDIES.get(error.code, error.remedy)
         if self.pretty_errors:
             where = f" (line {fields['line']})" if "line" in fields else ""
+            stop = "" if error.message.endswith((".", "!", "?")) else "."
             self.item(
                 [(f"{error.code}{where}: ", "bold red")],
-                error.message,
+                f"{error.message}{stop}",
                 (f" {remedy}", "dim"),
                 (f" See {error.docs}" if error.docs else "", "dim"),
                 error=True,
