@@ -329,6 +329,10 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
         try:
             await work
+        except Exception:
+            # The protocol cannot report that the server failed.
+            self.break_off("internal")
+            raise
         finally:
             self._working = False
         self._advance()

@@ -198,6 +198,24 @@ async def test_garbage_closes_only_the_connection_that_sent_it() -> None:
         assert not any(listener.unread for listener in server.server._byte_listeners)
 
 
+async def test_a_request_that_fails_unexpectedly_closes_its_connection(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with relay() as (server, url), hub(url) as good, hub(url) as bad:
+
+        def fail(*given: object) -> None:
+            raise ZeroDivisionError
+
+        await good.subscribe(b"demo.a")
+        with monkeypatch.context() as patch:
+            patch.setattr(server.hub, "put", fail)
+            bad.request(2, names(b"demo.a") + b"\0\0\0\x01x")
+            assert await bad.ended() == b""
+        assert server.stats.broken == {"hub.internal": 1}
+        assert [record.exc_info is not None for record in caplog.records] == [True]
+        assert await good.publish(b"x", b"demo.b") == 0
+
+
 async def test_a_client_that_leaves_in_the_middle_of_a_publish_leaves_nothing_behind() -> None:
     async with relay(publish_rate_service=10, publish_burst=1) as (server, url):
         async with hub(url) as peer:
