@@ -1,18 +1,9 @@
 /** Backpressure: admits publishes one by one, in order, as the queue has room (policy `block`). */
 
-import type { Clock } from '../clock.js';
 import type { Outcome } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
-import type { Session } from '../session/session.js';
+import type { Client } from './client.js';
 import { onAbort } from './waiting.js';
-
-/** The client that publishes. */
-export interface Publisher {
-  readonly clock: Clock;
-  readonly session: Session;
-  readonly over: AbortSignal;
-  publish(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome>;
-}
 
 interface Turn {
   readonly publish: Publish;
@@ -24,8 +15,8 @@ export class Backpressure {
   private readonly _waiting: Turn[] = [];
   private _checking = false;
 
-  /** @param _publisher Calls `admit` after each call into its session. */
-  constructor(private readonly _publisher: Publisher) {}
+  /** @param _client Calls `admit` after each call into its session. */
+  constructor(private readonly _client: Client) {}
 
   /**
    * Publish as soon as there is room.
@@ -35,7 +26,7 @@ export class Backpressure {
    */
   publish(publish: Publish, end: number, signal: AbortSignal | undefined): Promise<Outcome> {
     return new Promise((resolve, reject) => {
-      const { clock } = this._publisher;
+      const { clock } = this._client;
       const message = 'The queue of publishes had no room in time.';
       const leave = (): void => {
         this._waiting.splice(this._waiting.indexOf(turn), 1);
@@ -58,7 +49,7 @@ export class Backpressure {
         admit: () => {
           if (signal?.aborted) return abort();
           leave();
-          resolve(this._publisher.publish(publish, end, signal));
+          resolve(this._client.publish(publish, end, signal));
         },
       };
       this._waiting.push(turn);
@@ -72,10 +63,10 @@ export class Backpressure {
   admit(): void {
     if (this._checking) return;
     this._checking = true;
-    const { session } = this._publisher;
+    const { session } = this._client;
     for (let turn = this._waiting[0]; turn; turn = this._waiting[0]) {
       const { messages, size } = turn.publish;
-      if (!this._publisher.over.aborted && !session.publishes.hasRoom(messages.length, size)) break;
+      if (!this._client.over.aborted && !session.publishes.hasRoom(messages.length, size)) break;
       turn.admit();
     }
     this._checking = false;

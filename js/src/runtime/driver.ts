@@ -34,6 +34,7 @@ import type { Transport, TransportEnd } from '../transports/transport.js';
 import type { Gap, PresenceChange, StateChange, StateName, TokenReason } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import type { Backpressure } from './backpressure.js';
+import type { Client } from './client.js';
 import { Connection, NOT_LOADED, type Owner } from './connection.js';
 import type { HttpApi } from './http_operations.js';
 import type { Entry, Inbox } from './inbox.js';
@@ -61,7 +62,7 @@ interface Unsettled {
 }
 
 /** Runs the session of a client. */
-export class Driver implements Ports, Owner {
+export class Driver implements Client, Ports, Owner {
   readonly clock: Clock;
   readonly listeners: Listeners;
   readonly tokens: TokenSource;

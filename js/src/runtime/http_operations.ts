@@ -1,19 +1,16 @@
-/** Operations over HTTP: history, presence, topics, publishes. */
+/** Operations over HTTP: history, presence, topics, publishes; and their tokens. */
 
-import type { Clock } from '../clock.js';
-import { NotFound, PermissionDenied } from '../errors.js';
+import { fromCode, NotFound, PermissionDenied, PubSubError } from '../errors.js';
 import type { HistoryPage, Occupancy, TopicInfo } from '../generated/http.js';
 import type { Envelope, PresenceMember, Publication } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
-import { type Limits, Rest } from '../http/rest.js';
-import type { Peer } from '../session/peer.js';
+import { type Limits, Rest, type Tokens } from '../http/rest.js';
 import type { Acked } from '../session/ports.js';
-import type { ClientOptions } from '../settings/options.js';
 import { checkName } from '../topic_names.js';
-import type { Message, Since } from '../values.js';
-import { HttpTokens } from './http_tokens.js';
+import type { Message, Since, Token, TokenReason } from '../values.js';
+import type { Client } from './client.js';
 import { unixMs } from './times.js';
-import type { TokenSource } from './tokens.js';
+import { tokenProblem } from './tokens.js';
 import type { Waiting } from './waiting.js';
 
 /** Milliseconds after which a missing HTTP API is tried again. */
@@ -34,17 +31,6 @@ export interface HistoryOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** The client that calls. */
-interface HttpClient {
-  readonly options: ClientOptions;
-  readonly around: { random(): number };
-  readonly clock: Clock;
-  readonly tokens: TokenSource;
-  readonly peer: Peer | undefined;
-  patience(timeout?: number): number;
-  rememberOwn(messages: readonly Publication[]): void;
-}
-
 /** @internal The HTTP side of a client. */
 export class HttpApi {
   private readonly _rest: Rest;
@@ -52,10 +38,9 @@ export class HttpApi {
   private _found = false;
   private _askAgain = 0;
 
-  /** @param _client Options, time, tokens, and the peer's features. */
-  constructor(private readonly _client: HttpClient) {
-    const { options, around, clock, tokens } = _client;
-    this._rest = new Rest(options, new HttpTokens(tokens, clock), clock, () => around.random());
+  constructor(private readonly _client: Client) {
+    const { options, around, clock } = _client;
+    this._rest = new Rest(options, new HttpTokens(_client), clock, () => around.random());
   }
 
   /**
@@ -187,5 +172,44 @@ export class HttpApi {
     const { peer } = this._client;
     if (peer) this._rest.features = peer.features;
     return this._rest;
+  }
+}
+
+/** Tokens for HTTP requests: those of the socket until they expire. */
+class HttpTokens implements Tokens {
+  private _rejections = 0;
+
+  constructor(private readonly _client: Client) {}
+
+  async current(signal?: AbortSignal): Promise<string> {
+    const { clock, tokens } = this._client;
+    const { last } = tokens;
+    const ended = last?.expiresAt !== undefined && last.expiresAt <= clock.wallMs();
+    const token = last && !ended ? last : await this._ask(last ? 'expiring' : 'connect', signal);
+    this._rejections = 0;
+    return token.value;
+  }
+
+  async replace(rejected: string, signal?: AbortSignal): Promise<string | undefined> {
+    const { tokens } = this._client;
+    if (!tokens.renewable) return undefined;
+    if (!tokens.last || tokens.last.value === rejected) {
+      await this._ask('rejected', signal);
+      this._rejections += 1;
+    }
+    return tokens.last?.value === rejected ? undefined : tokens.last?.value;
+  }
+
+  private async _ask(reason: TokenReason, signal: AbortSignal | undefined): Promise<Token> {
+    try {
+      return await this._client.tokens.fetch(
+        reason,
+        reason === 'rejected' ? this._rejections : 0,
+        signal,
+      );
+    } catch (error) {
+      if (error instanceof PubSubError || signal?.aborted) throw error;
+      throw fromCode('token_unavailable', tokenProblem(error), { cause: error });
+    }
   }
 }

@@ -1,7 +1,6 @@
 /** Operations that the first connection does not need: waiting, own presence, and failures. */
 
 import { DEVELOPMENT } from '../build.js';
-import type { Clock } from '../clock.js';
 import {
   type CodedDetails,
   ConnectionFailed,
@@ -11,55 +10,35 @@ import {
 } from '../errors.js';
 import { CODES } from '../generated/errors.js';
 import type { JsonObject } from '../generated/wire.js';
-import type { Outcome, Rejected, Unknown } from '../session/ports.js';
-import type { Session } from '../session/session.js';
+import type { Rejected, Unknown } from '../session/ports.js';
 import { isTopic } from '../topics.js';
 import type { StateChange, StateName } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import { sizeOf } from '../wire/plain.js';
+import type { Client } from './client.js';
 import type { checkPresence } from './refusals.js';
 import { rejected } from './rejected.js';
-import type { Recent } from './stream.js';
 import { type Waiting, within } from './waiting.js';
 
 const LATE = 'No answer arrived in time. The message may have been published.';
 
-/** The client, as its operations use it. */
-interface Client {
-  readonly clock: Clock;
-  readonly state: StateName;
-  readonly apartSince: number;
-  readonly lastFailure: StateChange | undefined;
-  readonly tokenFailure: PubSubError | undefined;
-  readonly maxPayload: number;
-  states(): Recent<StateChange>;
-  patience(timeout?: number): number;
-  number(): number;
-  connect(): void;
-  refuseEnded(): void;
-  addPresence(options: Waiting): Promise<void>;
-  part<Part>(loading: Promise<Part>, options: Waiting): Promise<Part>;
-  settled(ref: number, call: (session: Session) => void): Promise<Outcome>;
-  perform(call: (session: Session) => void): void;
-}
-
 /** Wait until the client is connected; see `PubSub.connect`. */
 export async function connected(
-  driver: Client,
+  client: Client,
   { timeout, signal }: Waiting,
   about?: CodedDetails,
 ): Promise<void> {
-  const { clock } = driver;
-  const patience = driver.patience(timeout);
+  const { clock } = client;
+  const patience = client.patience(timeout);
   const end = clock.now() + patience;
   signal?.throwIfAborted();
-  driver.perform((session) => session.connect());
-  const states = driver.states();
+  client.perform((session) => session.connect());
+  const states = client.states();
   try {
-    while (driver.state !== 'connected') {
-      driver.refuseEnded();
+    while (client.state !== 'connected') {
+      client.refuseEnded();
       if (!(await within(states.next(), signal, clock, end - clock.now()))) {
-        throw notConnected(driver, `Not connected within ${patience} ms: `, about);
+        throw notConnected(client, `Not connected within ${patience} ms: `, about);
       }
     }
   } finally {
@@ -73,32 +52,32 @@ export async function connected(
  * @param refusals Loads the part that describes invalid arguments.
  */
 export async function updatePresence(
-  driver: Client,
+  client: Client,
   topic: string | undefined,
   data: JsonObject,
   options: Waiting,
   refusals: () => Promise<{ readonly checkPresence: typeof checkPresence }>,
 ): Promise<void> {
   const isFit = (topic === undefined || isTopic(topic)) && isObject(data);
-  if (!isFit || !(sizeOf(data) <= driver.maxPayload)) {
-    (await driver.part(refusals(), options)).checkPresence(topic, data, driver.maxPayload);
+  if (!isFit || !(sizeOf(data) <= client.maxPayload)) {
+    (await client.part(refusals(), options)).checkPresence(topic, data, client.maxPayload);
   }
   options.signal?.throwIfAborted();
-  driver.connect();
-  await driver.addPresence(options);
-  const ref = driver.number();
-  const settled = driver.settled(ref, (session) => session.updatePresence(topic, data, ref));
-  const patience = driver.patience(options.timeout);
-  const outcome = await within(settled, options.signal, driver.clock, patience);
+  client.connect();
+  await client.addPresence(options);
+  const ref = client.number();
+  const settled = client.settled(ref, (session) => session.updatePresence(topic, data, ref));
+  const patience = client.patience(options.timeout);
+  const outcome = await within(settled, options.signal, client.clock, patience);
   if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
   if (outcome) return;
-  if (driver.state !== 'connected') {
+  if (client.state !== 'connected') {
     const about = { code: 'not_connected', topic };
-    throw notConnected(driver, `Not connected within ${patience} ms: `, about);
+    throw notConnected(client, `Not connected within ${patience} ms: `, about);
   }
   throw new OperationTimeout(
     DEVELOPMENT
-      ? `The server did not answer the update of presence within ${patience} ms. ${standing(driver)}`
+      ? `The server did not answer the update of presence within ${patience} ms. ${standing(client)}`
       : undefined,
     {
       topic,
@@ -137,14 +116,14 @@ function standing({ apartSince, clock, lastFailure, state }: Client): string {
  * @param isLate Their timeout has passed.
  */
 export function failed(
-  driver: Client,
+  client: Client,
   items: readonly { readonly id: string; readonly publication: { readonly topic: string } }[],
   { timeout }: Waiting,
   outcome: Rejected | Unknown,
   isLate: boolean,
 ): PubSubError[] {
   const unsent = () =>
-    `The message could not be sent within ${driver.patience(timeout)} ms. ${standing(driver)}`;
+    `The message could not be sent within ${client.patience(timeout)} ms. ${standing(client)}`;
   return items.map(({ id, publication: { topic } }) => {
     if (outcome.kind === 'rejected') {
       const message = outcome.code === 'timeout' ? unsent() : outcome.message;
@@ -158,7 +137,7 @@ export function failed(
 
 /** The text about a subscription without an answer, and whether it stays active. */
 export function late(
-  driver: Client,
+  client: Client,
   patience: number,
   topic: string | undefined,
   stays: boolean,
@@ -166,7 +145,7 @@ export function late(
   return new OperationTimeout(
     DEVELOPMENT
       ? `The server did not answer the subscription within ${patience} ms` +
-          `${stays ? '; it stays active and may still be answered' : ''}. ${standing(driver)}`
+          `${stays ? '; it stays active and may still be answered' : ''}. ${standing(client)}`
       : undefined,
     {
       topic,

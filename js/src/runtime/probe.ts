@@ -1,27 +1,9 @@
 /** Probes the other transport. */
 
-import type { Clock } from '../clock.js';
 import type { AuthErrorFrame, AuthFrame } from '../generated/wire.js';
 import { actionOf } from '../session/events.js';
-import type { TransportName } from '../session/ports.js';
-import type { ClientOptions } from '../settings/options.js';
-import type { Transport } from '../transports/transport.js';
 import type { Decoded } from '../wire/decoded.js';
-
-/** The client that probes. */
-interface Probing {
-  readonly around: {
-    dial(
-      name: TransportName,
-      options: ClientOptions,
-      alone: boolean,
-    ): Transport | Promise<Transport>;
-  };
-  readonly clock: Clock;
-  readonly options: ClientOptions;
-  /** Aborted when the client has ended. */
-  readonly over: AbortSignal;
-}
+import type { Client } from './client.js';
 
 /**
  * Open a WebSocket in addition to the current transport and close it; whether this succeeded in
@@ -31,7 +13,7 @@ interface Probing {
  * if it rejects the token.
  */
 export async function probe(
-  { around, clock, options, over }: Probing,
+  { around, clock, options, over }: Client,
   auth?: AuthFrame,
 ): Promise<boolean> {
   const transport = await around.dial(auth ? 'sse' : 'websocket', options, true);

@@ -1,10 +1,7 @@
 /** State that survives a reload of the page: the client id, and the positions of subscriptions. */
 
-import type { Clock } from '../clock.js';
-import type { Peer } from '../session/peer.js';
-import type { Session } from '../session/session.js';
-import type { ClientOptions } from '../settings/options.js';
 import type { TransportEnd } from '../transports/transport.js';
+import type { Client } from './client.js';
 import type { Connection } from './connection.js';
 import type { Inbox } from './inbox.js';
 
@@ -18,13 +15,8 @@ export interface Place {
 }
 
 /** The client of the page. */
-interface Recovered {
-  readonly options: ClientOptions;
-  readonly clock: Clock;
-  readonly session: Session;
+interface Recovered extends Client {
   readonly inboxes: ReadonlyMap<number, Inbox>;
-  readonly over: AbortSignal;
-  readonly peer: Peer | undefined;
   readonly _connection: Connection | undefined;
   dropped(end: TransportEnd): void;
 }

@@ -1,27 +1,17 @@
 /** Subscriptions with `types` or own presence: loaded with the first of them. */
 
-import type { Outcome } from '../session/ports.js';
-import type { Session } from '../session/session.js';
 import { checkFlag, invalid, kind } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
 import type { JsonObject, Message } from '../values.js';
 import { isObject, isSome, isText } from '../wire/guard.js';
 import { PATTERNS_MAX } from './bounds.js';
+import type { Client } from './client.js';
 import type { Filter, Inbox } from './inbox.js';
-import type { Listeners } from './listeners.js';
 import { checkPresence } from './refusals.js';
 import { rejected } from './rejected.js';
 
 /** Maximum topics with a position while messages wait. */
 const SKIPPED = 100_000;
-
-/** The client of a subscription. */
-interface Client {
-  readonly listeners: Listeners;
-  readonly maxPayload: number;
-  number(): number;
-  settled(ref: number, call: (session: Session) => void): Promise<Outcome>;
-}
 
 /**
  * Check `types` and `presence` of a subscription, and let its inbox keep the types.
@@ -31,7 +21,7 @@ interface Client {
  * @throws InvalidPayload The presence is not plain JSON.
  */
 export function prepareInbox(
-  driver: Client,
+  client: Client,
   inbox: Inbox,
   { types, presence }: { readonly types?: unknown; readonly presence?: unknown },
 ): () => void {
@@ -41,11 +31,11 @@ export function prepareInbox(
     return () => {};
   }
   const own = checkOwn(presence, inbox.topics);
-  checkPresence(undefined, own, driver.maxPayload);
+  checkPresence(undefined, own, client.maxPayload);
   return () => {
     if (inbox.finished) return;
     for (const topic of inbox.topics) {
-      if (!isWildcard(topic)) appear(driver, topic, own);
+      if (!isWildcard(topic)) appear(client, topic, own);
     }
   };
 }
@@ -108,12 +98,12 @@ function checkOwn(presence: object | null, topics: readonly string[]): JsonObjec
   return presence;
 }
 
-function appear(driver: Client, topic: string, own: JsonObject): void {
-  const ref = driver.number();
-  void driver
+function appear(client: Client, topic: string, own: JsonObject): void {
+  const ref = client.number();
+  void client
     .settled(ref, (session) => session.updatePresence(topic, own, ref))
     .then((outcome) => {
       if (outcome.kind !== 'rejected' || outcome.code === 'closed') return;
-      driver.listeners.report(rejected(outcome, topic));
+      client.listeners.report(rejected(outcome, topic));
     });
 }

@@ -6,8 +6,8 @@ import type { TransportName } from '../session/ports.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Transport } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
+import type { Client } from './client.js';
 import { PARTS } from './parts.js';
-import type { Watched } from './watch.js';
 
 /** Time, randomness, transports and the platform. */
 export interface Surroundings {
@@ -29,7 +29,7 @@ export interface Surroundings {
    *
    * @param client Notified unless its connection is open, until it has ended.
    */
-  watch(client: Watched): void;
+  watch(client: Client): void;
 }
 
 /**

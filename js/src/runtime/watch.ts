@@ -1,9 +1,6 @@
 /** Detects a restored network, a page that is visible again, and the end of a suspension. */
 
-import type { Clock } from '../clock.js';
-import type { Session } from '../session/session.js';
-import type { ClientOptions } from '../settings/options.js';
-import type { StateName } from '../values.js';
+import type { Client } from './client.js';
 
 /** Milliseconds between two checks of the clocks (LIFE-5). */
 const EVERY = 5_000;
@@ -17,19 +14,6 @@ const SLEPT = 5_000;
  * Delay of a timer that shows a suspension if both clocks continue; hidden pages are a minute late.
  */
 const LATE = 90_000;
-
-/** The client that is notified. */
-export interface Watched {
-  readonly clock: Clock;
-  /** Aborted when the client has ended. */
-  readonly over: AbortSignal;
-  readonly options: ClientOptions;
-  readonly state: StateName;
-  /** Milliseconds since the last byte of the server; 0 without a connection. */
-  readonly idle: number;
-  /** Call into the session, then perform its effects. */
-  perform(call: (session: Session) => void): void;
-}
 
 /** The used part of a browser's window and document. */
 interface Target {
@@ -48,7 +32,7 @@ interface Happened {
  *
  * @param client Receives `woke` until it has ended. An open connection that can be trusted stays open.
  */
-export function watch(client: Watched): void {
+export function watch(client: Client): void {
   const { clock, over: signal } = client;
   const { pingInterval, pongTimeout } = client.options;
   if (signal.aborted) return;

@@ -10,7 +10,8 @@ import {
   type PubSub,
   type PubSubError,
 } from '../../../js/src/index.js';
-import { Backpressure, type Publisher } from '../../../js/src/runtime/backpressure.js';
+import { Backpressure } from '../../../js/src/runtime/backpressure.js';
+import type { Client } from '../../../js/src/runtime/client.js';
 import type { Session } from '../../../js/src/session/session.js';
 import { take } from './server.js';
 import { turns, VirtualClock, virtualClient } from './virtual.js';
@@ -333,7 +334,7 @@ test('the answer of an aborted publish is ignored, and the next publish gets its
 test('a signal of several publishes cancels these and no other', async () => {
   let room = 0;
   const sent: number[] = [];
-  const publisher: Publisher = {
+  const client: Partial<Client> = {
     clock: new VirtualClock(),
     session: { publishes: { hasRoom: (_: number, size: number) => size <= room } } as Session,
     over: new AbortController().signal,
@@ -342,7 +343,7 @@ test('a signal of several publishes cancels these and no other', async () => {
       return { kind: 'acked', results: [] };
     },
   };
-  const waiting = new Backpressure(publisher);
+  const waiting = new Backpressure(client as Client);
   const abort = new AbortController();
   const publish = (ref: number, size: number, signal?: AbortSignal): Promise<unknown> =>
     waiting.publish({ ref, messages: [], size, policy: 'error' }, 1_000, signal);
