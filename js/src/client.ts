@@ -7,6 +7,7 @@ import type { PubSubError } from './errors.js';
 import type { TopicInfo } from './generated/http.js';
 import type { JsonObject, Limits, PresenceMember } from './generated/wire.js';
 import { Driver } from './runtime/driver.js';
+import { type Environment, platform } from './runtime/environment.js';
 import type { Handler } from './runtime/handlers.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
 import { lazily, PARTS } from './runtime/parts.js';
@@ -19,7 +20,6 @@ import {
 } from './runtime/publishing.js';
 import { type SubscribeOptions, subscribe } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
-import { platform, type Surroundings } from './runtime/surroundings.js';
 import type { Waiting } from './runtime/waiting.js';
 import { checkCall, checkChoice, checkFunction } from './settings/checks.js';
 import type { PubSubOptions } from './settings/options.js';
@@ -58,10 +58,10 @@ export class PubSub<Topics extends object = AnyTopics> {
    */
   constructor(options?: PubSubOptions);
   /** @internal With a clock and transports of a test. */
-  constructor(options: PubSubOptions, around: Surroundings);
-  constructor(options: PubSubOptions = {}, around: Surroundings = platform) {
+  constructor(options: PubSubOptions, environment: Environment);
+  constructor(options: PubSubOptions = {}, environment: Environment = platform) {
     // It contains the token: hide it from inspectors, serializers and copies of the object.
-    const value = new Driver(readOptions(options), around);
+    const value = new Driver(readOptions(options), environment);
     Object.defineProperties(this, { _driver: { value } });
   }
 
@@ -334,7 +334,7 @@ export class PubSub<Topics extends object = AnyTopics> {
 
   /** The driver of a client that has not ended. */
   private get _live(): Driver {
-    this._driver.refuseEnded();
+    this._driver.checkOpen();
     return this._driver;
   }
 }

@@ -220,7 +220,7 @@ class Rig:
         self.errors: list[tuple[Exception, str | None]] = []
         given = {"token": "secret", **options}
         read = read_options("ws://127.0.0.1/ws", **given)  # type: ignore[arg-type]
-        around: Any = SimpleNamespace(
+        environment: Any = SimpleNamespace(
             clock=self.clock, random=lambda: 0.5, dial=self.dial, opened=self.opened
         )
         listeners: Any = SimpleNamespace(
@@ -230,7 +230,7 @@ class Rig:
         )
         self.driver = Driver(
             read,
-            around,
+            environment,
             TokenSource(read, self.clock),
             Tasks(self.clock),
             listeners,

@@ -11,9 +11,9 @@ import httpx
 import pytest
 
 from hanzoai.pubsub.errors import ClosedError, NotFound, OperationTimeout, Unavailable
+from hanzoai.pubsub.runtime.environment import Environment
 from hanzoai.pubsub.runtime.http_operations import HttpApi
 from hanzoai.pubsub.runtime.publishing import prepare
-from hanzoai.pubsub.runtime.surroundings import Surroundings
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session.peer import Peer as ServerPeer
 from hanzoai.pubsub.settings.options import RetryOptions, read_options
@@ -57,7 +57,7 @@ def peer() -> Peer:
 async def api(peer: Peer) -> AsyncGenerator[HttpApi]:
     settings: Any = {"retry": RetryOptions(base=0.001, cap=0.001), "history_page": 3}
     options = read_options("ws://127.0.0.1/ws", "t", settings=settings)
-    around = Surroundings(peer.clock, peer.random, peer)
+    environment = Environment(peer.clock, peer.random, peer)
 
     def patience(timeout: float) -> float:
         return timeout
@@ -67,9 +67,9 @@ async def api(peer: Peer) -> AsyncGenerator[HttpApi]:
         tokens=TokenSource(options, peer.clock),
         peer=None,
         patience=patience,
-        refuse_ended=lambda: None,
+        check_open=lambda: None,
     )
-    api = HttpApi(driver, around)
+    api = HttpApi(driver, environment)
     yield api
     await api.close(0)
 

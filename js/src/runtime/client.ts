@@ -17,7 +17,7 @@ import type { Waiting } from './waiting.js';
 /** State and operations of a client. */
 export interface Client {
   readonly options: ClientOptions;
-  readonly around: {
+  readonly environment: {
     random(): number;
     dial(
       name: TransportName,
@@ -31,7 +31,7 @@ export interface Client {
   readonly session: Session;
   readonly peer: Peer | undefined;
   readonly state: StateName;
-  readonly apartSince: number;
+  readonly disconnectedSince: number;
   readonly lastFailure: StateChange | undefined;
   readonly tokenFailure: PubSubError | undefined;
   readonly over: AbortSignal;
@@ -39,7 +39,7 @@ export interface Client {
   readonly maxPayload: number;
   number(): number;
   patience(timeout?: number): number;
-  refuseEnded(): void;
+  checkOpen(): void;
   part<Part>(loading: Promise<Part>, options: Waiting): Promise<Part>;
   addPresence(options: Waiting): Promise<void>;
   connect(): void;

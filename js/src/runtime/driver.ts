@@ -36,6 +36,7 @@ import type { Loose } from '../wire/compact.js';
 import type { Backpressure } from './backpressure.js';
 import type { Client } from './client.js';
 import { Connection, NOT_LOADED, type Owner } from './connection.js';
+import { checkPlatform, type Environment } from './environment.js';
 import type { HttpApi } from './http_operations.js';
 import type { Entry, Inbox } from './inbox.js';
 import { Listeners } from './listeners.js';
@@ -43,7 +44,6 @@ import { lazily, PARTS } from './parts.js';
 import type { Recovery } from './recovery.js';
 import { rejected } from './rejected.js';
 import type { Recent } from './stream.js';
-import { checkPlatform, type Surroundings } from './surroundings.js';
 import { TokenSource, tokenProblem } from './tokens.js';
 import { onAbort, type Waiting, within } from './waiting.js';
 
@@ -68,7 +68,7 @@ export class Driver implements Client, Ports, Owner {
   readonly tokens: TokenSource;
   state: StateName = 'initialized';
   /** Since when there has been no connection, by the clock. */
-  apartSince: number;
+  disconnectedSince: number;
   /** Failure of the last connection or attempt, until there is a connection again. */
   lastFailure: StateChange | undefined;
   /** The reason why there is no token, until there is one. */
@@ -108,14 +108,14 @@ export class Driver implements Client, Ports, Owner {
 
   /**
    * @param options Options of the client.
-   * @param around Clock, randomness, transports.
+   * @param environment Clock, randomness, transports.
    */
   constructor(
     readonly options: ClientOptions,
-    readonly around: Surroundings,
+    readonly environment: Environment,
   ) {
-    this.clock = around.clock;
-    this.apartSince = this.clock.now();
+    this.clock = environment.clock;
+    this.disconnectedSince = this.clock.now();
     this.listeners = new Listeners(options.logger);
     this.tokens = new TokenSource(options, this.clock);
   }
@@ -123,10 +123,10 @@ export class Driver implements Client, Ports, Owner {
   /** Created at the first use, because the platform may not support it. */
   get session(): Session {
     if (this._session) return this._session;
-    const { options, around } = this;
-    const isBare = options.transport === 'auto' && around.hasWebSocket?.(options) === false;
+    const { options, environment } = this;
+    const isBare = options.transport === 'auto' && environment.hasWebSocket?.(options) === false;
     const settings: ClientOptions = isBare ? { ...options, transport: 'sse' } : options;
-    this._session = new Session(settings, this, around.random);
+    this._session = new Session(settings, this, environment.random);
     return this._session;
   }
 
@@ -171,7 +171,7 @@ export class Driver implements Client, Ports, Owner {
     if (from === to) return;
     const change = { from, to, code, reason, retryIn, attempt };
     this.state = to;
-    if (from === 'connected' || from === 'initialized') this.apartSince = this.clock.now();
+    if (from === 'connected' || from === 'initialized') this.disconnectedSince = this.clock.now();
     if (to === 'connected') this.lastFailure = undefined;
     else if (code !== undefined || reason) this.lastFailure = change;
     this.options.logger.debug?.(`${from} -> ${to} ${code ?? ''}`);
@@ -180,7 +180,7 @@ export class Driver implements Client, Ports, Owner {
 
   welcomed(peer: Peer): void {
     this.peer = peer;
-    if (peer.incremental) this.around.opened?.add(this.options.socketUrl);
+    if (peer.incremental) this.environment.opened?.add(this.options.socketUrl);
     if (peer.tokenLife !== undefined) this.tokens.learn(peer.tokenLife);
   }
 
@@ -355,7 +355,7 @@ export class Driver implements Client, Ports, Owner {
   }
 
   /** @throws ClosedError The client is closed; if it failed, its error. */
-  refuseEnded(): void {
+  checkOpen(): void {
     const { _error: cause } = this;
     if (!this._closing && !this.over.aborted) return;
     if (!cause) throw new ClosedError();
@@ -370,9 +370,11 @@ export class Driver implements Client, Ports, Owner {
    */
   connect(): void {
     if (this.state !== 'initialized') return;
-    if (DEVELOPMENT) checkPlatform(this.options, this.around);
-    this.around.watch(this);
-    this.perform((session) => session.connect(this.around.opened?.has(this.options.socketUrl)));
+    if (DEVELOPMENT) checkPlatform(this.options, this.environment);
+    this.environment.watch(this);
+    this.perform((session) =>
+      session.connect(this.environment.opened?.has(this.options.socketUrl)),
+    );
   }
 
   /** Settle the publishes and end. */
@@ -452,7 +454,7 @@ export class Driver implements Client, Ports, Owner {
   private _open(name: TransportName): void {
     const number = ++this._dials;
     this._next = undefined;
-    const dialed = this.around.dial(name, this.options);
+    const dialed = this.environment.dial(name, this.options);
     const open = (transport: Transport): void => {
       if (number !== this._dials) return;
       this._connection = new Connection(this, transport);

@@ -39,8 +39,8 @@ export class HttpApi {
   private _askAgain = 0;
 
   constructor(private readonly _client: Client) {
-    const { options, around, clock } = _client;
-    this._rest = new Rest(options, new HttpTokens(_client), clock, () => around.random());
+    const { options, environment, clock } = _client;
+    this._rest = new Rest(options, new HttpTokens(_client), clock, () => environment.random());
   }
 
   /**

@@ -36,7 +36,7 @@ export async function connected(
   const states = client.states();
   try {
     while (client.state !== 'connected') {
-      client.refuseEnded();
+      client.checkOpen();
       if (!(await within(states.next(), signal, clock, end - clock.now()))) {
         throw notConnected(client, `Not connected within ${patience} ms: `, about);
       }
@@ -77,7 +77,7 @@ export async function updatePresence(
   }
   throw new OperationTimeout(
     DEVELOPMENT
-      ? `The server did not answer the update of presence within ${patience} ms. ${standing(client)}`
+      ? `The server did not answer the update of presence within ${patience} ms. ${describeState(client)}`
       : undefined,
     {
       topic,
@@ -103,11 +103,11 @@ function notConnected(
 }
 
 /** The state, the duration of the outage, and the last failure, in words. */
-function standing({ apartSince, clock, lastFailure, state }: Client): string {
-  const time = Math.round(clock.now() - apartSince);
-  const apart = state === 'connected' ? '' : `, no connection for ${time} ms`;
+function describeState({ disconnectedSince, clock, lastFailure, state }: Client): string {
+  const time = Math.round(clock.now() - disconnectedSince);
+  const outage = state === 'connected' ? '' : `, no connection for ${time} ms`;
   const why = lastFailure ? ` Last failure: ${reasonOf(lastFailure, state)}` : '';
-  return `State: ${state}${apart}.${why}`;
+  return `State: ${state}${outage}.${why}`;
 }
 
 /**
@@ -123,7 +123,7 @@ export function failed(
   isLate: boolean,
 ): PubSubError[] {
   const unsent = () =>
-    `The message could not be sent within ${client.patience(timeout)} ms. ${standing(client)}`;
+    `The message could not be sent within ${client.patience(timeout)} ms. ${describeState(client)}`;
   return items.map(({ id, publication: { topic } }) => {
     if (outcome.kind === 'rejected') {
       const message = outcome.code === 'timeout' ? unsent() : outcome.message;
@@ -145,7 +145,7 @@ export function late(
   return new OperationTimeout(
     DEVELOPMENT
       ? `The server did not answer the subscription within ${patience} ms` +
-          `${stays ? '; it stays active and may still be answered' : ''}. ${standing(client)}`
+          `${stays ? '; it stays active and may still be answered' : ''}. ${describeState(client)}`
       : undefined,
     {
       topic,

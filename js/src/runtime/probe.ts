@@ -13,10 +13,10 @@ import type { Client } from './client.js';
  * if it rejects the token.
  */
 export async function probe(
-  { around, clock, options, over }: Client,
+  { environment, clock, options, over }: Client,
   auth?: AuthFrame,
 ): Promise<boolean> {
-  const transport = await around.dial(auth ? 'sse' : 'websocket', options, true);
+  const transport = await environment.dial(auth ? 'sse' : 'websocket', options, true);
   if (over.aborted) return false;
   const ok = await new Promise<boolean>((resolve) => {
     const timer = clock.callLater(options.openTimeout, () => resolve(false));

@@ -105,7 +105,7 @@ export async function publish(
   message: unknown,
   options: PublishOptions,
 ): Promise<Published> {
-  driver.refuseEnded();
+  driver.checkOpen();
   checkPublishing(options);
   const { maxPayload } = driver;
   const one = prepare(topic, message, maxPayload, options);

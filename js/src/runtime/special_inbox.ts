@@ -35,7 +35,7 @@ export function prepareInbox(
   return () => {
     if (inbox.finished) return;
     for (const topic of inbox.topics) {
-      if (!isWildcard(topic)) appear(client, topic, own);
+      if (!isWildcard(topic)) setPresence(client, topic, own);
     }
   };
 }
@@ -98,7 +98,7 @@ function checkOwn(presence: object | null, topics: readonly string[]): JsonObjec
   return presence;
 }
 
-function appear(client: Client, topic: string, own: JsonObject): void {
+function setPresence(client: Client, topic: string, own: JsonObject): void {
   const ref = client.number();
   void client
     .settled(ref, (session) => session.updatePresence(topic, own, ref))

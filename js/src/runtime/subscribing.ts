@@ -122,11 +122,11 @@ export async function subscribe<Data>(
   signal?.throwIfAborted();
   if (request.presence) {
     await driver.addPresence(options);
-    driver.refuseEnded();
+    driver.checkOpen();
   }
   const inbox = new Inbox(request.topics, bounds, request.after);
   const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
-  const appear =
+  const setPresence =
     special === undefined
       ? special
       : (await driver.part(PARTS.arguments(), options)).prepareInbox(driver, inbox, options);
@@ -142,7 +142,7 @@ export async function subscribe<Data>(
     inbox.presence = new Inbox(request.topics, bounds);
   }
   driver.add(request, inbox);
-  if (appear) void inbox.answered.then(appear);
+  if (setPresence) void inbox.answered.then(setPresence);
   if (onMessage || onPresence) void subscription.run(inbox.presence);
   const { clock } = driver;
   if (!(await within(inbox.answered, signal, clock, patience))) {

@@ -3,12 +3,12 @@
 import type { Client } from './client.js';
 
 /** Milliseconds between two checks of the clocks (LIFE-5). */
-const EVERY = 5_000;
+const INTERVAL = 5_000;
 
 /**
  * Milliseconds by which the wall clock must be ahead of the steady clock to detect a suspension.
  */
-const SLEPT = 5_000;
+const SUSPENDED = 5_000;
 
 /**
  * Delay of a timer that shows a suspension if both clocks continue; hidden pages are a minute late.
@@ -62,14 +62,14 @@ export function watch(client: Client): void {
   });
   let wall = clock.wallMs();
   let steady = clock.now();
-  const look = (): void => {
+  const check = (): void => {
     const passed = clock.wallMs() - wall;
     const counted = clock.now() - steady;
     wall += passed;
     steady += counted;
-    timer = clock.callLater(EVERY, look, true);
-    if (passed - counted > SLEPT || counted - EVERY > LATE) woke();
+    timer = clock.callLater(INTERVAL, check, true);
+    if (passed - counted > SUSPENDED || counted - INTERVAL > LATE) woke();
   };
-  let timer = clock.callLater(EVERY, look, true);
+  let timer = clock.callLater(INTERVAL, check, true);
   signal.addEventListener('abort', () => timer.cancel());
 }

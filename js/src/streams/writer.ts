@@ -162,7 +162,7 @@ export class StreamWriter implements AsyncDisposable {
    * @throws PayloadTooLarge The answer exceeds 192 KB as JSON; the stream is aborted.
    */
   async write(piece: Piece): Promise<void> {
-    this._refuseEnded();
+    this._checkOpen();
     this._perform(this._core.write(piece, this._now));
     while (this._core.full && !this._error) await this._wait();
     if (this._error) throw this._error;
@@ -189,7 +189,7 @@ export class StreamWriter implements AsyncDisposable {
     cancelled.catch(() => {});
     try {
       while (true) {
-        this._refuseEnded();
+        this._checkOpen();
         const { done, value } = await Promise.race([iterator.next(), cancelled]);
         if (done) break;
         await this.write(value);
@@ -246,7 +246,7 @@ export class StreamWriter implements AsyncDisposable {
     options.logger.warn(text);
   }
 
-  private _refuseEnded(): void {
+  private _checkOpen(): void {
     if (this._error) throw this._error;
     if (this._isFinished) throw new UsageError('The stream has ended.');
   }
@@ -289,7 +289,7 @@ export class StreamWriter implements AsyncDisposable {
   }
 
   private async _finish(kind: EndKind, fields: JsonObject): Promise<void> {
-    this._refuseEnded();
+    this._checkOpen();
     this._isFinished = true;
     this._perform(this._core.finish(kind, fields, this._now));
     await this._drain();

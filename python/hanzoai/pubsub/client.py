@@ -11,7 +11,7 @@ import warnings
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
-from hanzoai.pubsub.runtime.surroundings import surroundings
+from hanzoai.pubsub.runtime.environment import environment_for
 from hanzoai.pubsub.settings.checks import check_function, check_seconds
 from hanzoai.pubsub.settings.options import read_options
 
@@ -117,8 +117,8 @@ class PubSubClient:
     ) -> None:
         check_function("on_state", on_state)
         check_function("on_error", on_error)
-        self._around = surroundings(url)
-        from_url, from_rest_url = self._around.urls(url, rest_url)
+        self._environment = environment_for(url)
+        from_url, from_rest_url = self._environment.urls(url, rest_url)
         self._options = read_options(
             from_url,
             token,
@@ -189,7 +189,7 @@ class PubSubClient:
     @property
     def clock(self) -> Clock:
         """The clock of the client: that of the machine, or one that a test moves."""
-        return self._around.clock
+        return self._environment.clock
 
     async def connect(self, timeout: Duration | None = None) -> None:
         """Connect, and wait until the client is connected.
@@ -317,7 +317,7 @@ class PubSubClient:
             presence=presence,
             state_loader=state_loader,
             queue=queue or self._options.receive_queue,
-            now_ms=self._around.clock.wall_ms(),
+            now_ms=self._environment.clock.wall_ms(),
             ready=self._ready,
         )
         subscription: Subscription[Any] = Subscription(feed, warns=self._warns)
@@ -736,7 +736,7 @@ class PubSubClient:
             from hanzoai.pubsub.runtime.operations import Operations
 
             operations = self._operations = Operations(
-                self._options, self._around, on_state=self._on_state, on_error=self._on_error
+                self._options, self._environment, on_state=self._on_state, on_error=self._on_error
             )
         else:
             self._check_loop(operations)

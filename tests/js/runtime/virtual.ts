@@ -4,7 +4,7 @@
 
 import type { Clock, TimerHandle } from '../../../js/src/clock.js';
 import { PubSub, type PubSubOptions, type WebSocketConstructor } from '../../../js/src/index.js';
-import { platform, type Surroundings } from '../../../js/src/runtime/surroundings.js';
+import { type Environment, platform } from '../../../js/src/runtime/environment.js';
 import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 
 // Load these now, so that `import()` in the client takes one turn and reads no file.
@@ -205,22 +205,22 @@ export class FakePeer {
 /** A client whose clock and server are controlled by the test. */
 export function virtualClient(
   options: PubSubOptions = {},
-  surroundings: Partial<Surroundings> = {},
+  changes: Partial<Environment> = {},
 ): { readonly ps: PubSub; readonly peer: FakePeer; readonly clock: VirtualClock } {
   const peer = new FakePeer();
   const clock = new VirtualClock();
   const Socket = function makeSocket() {
     return new FakeSocket(peer);
   } as unknown as WebSocketConstructor;
-  const around: Surroundings = {
+  const environment: Environment = {
     ...platform,
     clock,
     random: () => 0.5,
     dial: (_, all) => new WebSocketTransport(all, clock),
-    ...surroundings,
+    ...changes,
   };
   const quiet = { warn: () => {}, error: () => {} };
   const given = { url: 'ws://localhost/ws', WebSocket: Socket, logger: quiet, ...options };
   const token = options.getToken ? {} : { token: 'x' };
-  return { ps: new PubSub({ ...token, ...given }, around), peer, clock };
+  return { ps: new PubSub({ ...token, ...given }, environment), peer, clock };
 }

@@ -6,7 +6,7 @@
 import assert from 'node:assert/strict';
 import { afterEach, beforeEach, test } from 'node:test';
 
-import { platform, type Surroundings } from '../../../js/src/runtime/surroundings.js';
+import { type Environment, platform } from '../../../js/src/runtime/environment.js';
 import type { Receiver, Transport } from '../../../js/src/transports/transport.js';
 import { CURRENT, turns, VirtualClock, virtualClient } from './virtual.js';
 
@@ -178,12 +178,12 @@ test('a WebSocket that works again replaces the event stream', async () => {
   const clock = new VirtualClock();
   const dialed: string[] = [];
   let blocked = true;
-  const dial: Surroundings['dial'] = (name) => {
+  const dial: Environment['dial'] = (name) => {
     dialed.push(name);
     return new FakeTransport(clock, name === 'websocket', name === 'websocket' && blocked);
   };
-  const around = { ...platform, opened: new Set<string>(), clock, random: () => 0.5, dial };
-  const { ps } = virtualClient({ upgradeAfter: 60_000 }, around);
+  const environment = { ...platform, opened: new Set<string>(), clock, random: () => 0.5, dial };
+  const { ps } = virtualClient({ upgradeAfter: 60_000 }, environment);
   const connecting = ps.connect();
   await clock.advance(3_000);
   await connecting;

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
         PublishedFrame,
         ServerFrame,
     )
+    from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.runtime.listeners import Listeners
-    from hanzoai.pubsub.runtime.surroundings import Surroundings
     from hanzoai.pubsub.runtime.tasks import Tasks
     from hanzoai.pubsub.runtime.tokens import TokenSource
     from hanzoai.pubsub.session.peer import Peer
@@ -82,14 +82,14 @@ class Driver:
     def __init__(
         self,
         options: ClientOptions,
-        around: Surroundings,
+        environment: Environment,
         tokens: TokenSource,
         tasks: Tasks,
         listeners: Listeners,
         *,
         make_session: Callable[[SessionOptions, Ports, Callable[[], float]], Session] = Session,
     ) -> None:
-        clock = around.clock
+        clock = environment.clock
         self.options = options
         self.clock = clock
         self.tokens = tokens
@@ -100,7 +100,7 @@ class Driver:
         self.error: PubSubError | None = None
         self.peer: Peer | None = None
         self.max_payload = options.max_payload
-        self._opened = around.opened
+        self._opened = environment.opened
         self.listeners = listeners
         self.busy = False
         self.waiting: deque[Callable[[], None]] = deque()
@@ -119,7 +119,7 @@ class Driver:
         self.spawn = tasks.spawn
         deliveries = self.deliveries = Deliveries(echo=options.echo)
         reader = self._reader = Reader(
-            self, deliveries, lambda name: around.dial(name, options), tasks, clock
+            self, deliveries, lambda name: environment.dial(name, options), tasks, clock
         )
         self._waiters = Waiters()
         # Ports that do not use the driver's state.
@@ -129,7 +129,7 @@ class Driver:
         self.deliver_replay = deliveries.deliver_replay
         self.gap = deliveries.gap
         self.presence_changed = deliveries.presence_changed
-        session = self.session = make_session(options.session(), self, around.random)
+        session = self.session = make_session(options.session(), self, environment.random)
         self.messages = session.messages
         self.published: Callable[[PublishedFrame], None] = session.published
         self.backpressure = Backpressure(session.publishes.has_room, clock)
@@ -258,7 +258,7 @@ class Driver:
         self.call(self.session.update_presence, topic, data, ref)
         return settled
 
-    def refuse_ended(self) -> None:
+    def check_open(self) -> None:
         """Raise the error that ended the client, if it has ended.
 
         Raises:

@@ -42,36 +42,36 @@ class Failures:
     def __init__(self, options: ClientOptions, clock: Clock) -> None:
         self._clock = clock
         # Unix milliseconds and monotonic seconds since when there has been no connection.
-        self._apart = (clock.wall_ms(), clock.now())
+        self._disconnected_since = (clock.wall_ms(), clock.now())
         self.last: StateChange | None = None
         self.cause: Exception | None = None
         self._url = options.socket_url
         self._auto = options.transport == "auto"
-        self._way: TransportName | None = None
+        self._dialed: TransportName | None = None
         self._connected = False
         self._socket_failed = "it did not open in time"
-        self._reported = False
-        self._told_fallback = False
+        self._logged_outage = False
+        self._logged_fallback = False
 
     @property
     def transport(self) -> TransportName | None:
         """The transport of the current connection; None without a connection."""
-        return self._way if self._connected else None
+        return self._dialed if self._connected else None
 
     # ------------------------------------------------------------ events
 
-    def dialed(self, way: TransportName) -> None:
+    def dialed(self, transport: TransportName) -> None:
         """A transport is being opened."""
-        self._way = way
+        self._dialed = transport
 
     def dropped(self, reason: str) -> None:
         """The transport has closed, or did not open."""
-        if self._way == "websocket":
+        if self._dialed == "websocket":
             self._socket_failed = reason.rstrip(".") or "it ended without a reason"
 
     def announced(self) -> None:
         """The server announced its restart, which has been reported."""
-        self._reported = True
+        self._logged_outage = True
 
     def token_failed(self, error: Exception) -> None:
         """``get_token`` raised."""
@@ -80,22 +80,22 @@ class Failures:
     def changed(self, change: StateChange) -> None:
         """The public state has changed."""
         if change.from_ in ("initialized", "connected"):
-            self._apart = (self._clock.wall_ms(), self._clock.now())
+            self._disconnected_since = (self._clock.wall_ms(), self._clock.now())
         self._connected = change.to == "connected"
         if self._connected:
             self.last = self.cause = None
-            self._reported = False
-            self._tell_fallback()
+            self._logged_outage = False
+            self._log_fallback()
         elif change.code is not None or change.reason:
             self.last = change
             if change.code != _TOKEN:
                 self.cause = None
             if change.to in ("reconnecting", "suspended"):
-                self._tell_outage(change)
+                self._log_outage(change)
 
     # ------------------------------------------------------------ log lines
 
-    def why(self, state: StateName) -> str:
+    def reason(self, state: StateName) -> str:
         """The reason why there is no connection, in words."""
         return reason_of(self.last, state)
 
@@ -103,7 +103,7 @@ class Failures:
         self, state: StateName, seconds: float, *, code: str | None = None, topic: str | None = None
     ) -> PubSubError:
         """The error of a call that waited for a connection; `code` instead of the usual one."""
-        message = f"Not connected within {seconds:g} s: {self.why(state)}"
+        message = f"Not connected within {seconds:g} s: {self.reason(state)}"
         last = None if self.last is None else self.last.code
         if self.cause is not None and isinstance(last, str):
             remedy = self.remedy(None)
@@ -112,43 +112,43 @@ class Failures:
         remedy = None if known is None else known.remedy
         return ConnectionFailed(message, code=code, topic=topic, remedy=remedy)
 
-    def standing(self, state: StateName) -> str:
+    def describe_state(self, state: StateName) -> str:
         """The state, the duration of the outage, and the last failure, in words."""
-        apart = "" if self._connected else f", no connection for {self._seconds_apart():.1f} s"
-        why = f" Last failure: {self.why(state)}" if self.last is not None else ""
-        return f"State: {state}{apart}.{why}"
+        outage = "" if self._connected else f", no connection for {self._outage_seconds():.1f} s"
+        why = f" Last failure: {self.reason(state)}" if self.last is not None else ""
+        return f"State: {state}{outage}.{why}"
 
     def outage(self, state: StateName) -> str | None:
         """Since when there has been no connection, and why; None with a connection."""
         if self._connected:
             return None
-        began = datetime.fromtimestamp(self._apart[0] / 1000).astimezone()
-        since = f"{began.isoformat(timespec='seconds')} ({self._seconds_apart():.1f} s)"
-        return f"The client has not been connected since {since}: {self.why(state)}"
+        began = datetime.fromtimestamp(self._disconnected_since[0] / 1000).astimezone()
+        since = f"{began.isoformat(timespec='seconds')} ({self._outage_seconds():.1f} s)"
+        return f"The client has not been connected since {since}: {self.reason(state)}"
 
-    def _seconds_apart(self) -> float:
-        return self._clock.now() - self._apart[1]
+    def _outage_seconds(self) -> float:
+        return self._clock.now() - self._disconnected_since[1]
 
     def remedy(self, usual: str | None) -> str | None:
         """The remedy of the last failure, if it is more specific than that of its code."""
         return _TOKEN_REMEDY if self.last is not None and self.last.code == _TOKEN else usual
 
-    def _tell_outage(self, change: StateChange) -> None:
+    def _log_outage(self, change: StateChange) -> None:
         # Each failure of a callback is reported as an error.
-        if not self._reported and change.code != _TOKEN:
-            self._reported = True
-            why = self.why(change.to)
+        if not self._logged_outage and change.code != _TOKEN:
+            self._logged_outage = True
+            why = self.reason(change.to)
             logger.warning("No connection to %s: %s The client keeps trying.", self._url, why)
 
-    def _tell_fallback(self) -> None:
-        fallen_back = self._auto and self._way == "sse"
-        if fallen_back and not self._told_fallback:
+    def _log_fallback(self) -> None:
+        fallen_back = self._auto and self._dialed == "sse"
+        if fallen_back and not self._logged_fallback:
             logger.warning(
                 "The WebSocket %s failed (%s); using server-sent events instead",
                 self._url,
                 self._socket_failed,
             )
-        self._told_fallback = fallen_back
+        self._logged_fallback = fallen_back
 
 
 def rejected(

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import PresenceMember
     from hanzoai.pubsub.http.rest import Rest
     from hanzoai.pubsub.runtime.driver import Driver
+    from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.runtime.publishing import Prepared
-    from hanzoai.pubsub.runtime.surroundings import Surroundings
     from hanzoai.pubsub.values import (
         Duration,
         Message,
@@ -42,10 +42,10 @@ _WAIT_MAX: Final = 30.0
 class HttpApi:
     """The HTTP side of a client."""
 
-    def __init__(self, driver: Driver, around: Surroundings) -> None:
+    def __init__(self, driver: Driver, environment: Environment) -> None:
         self._driver = driver
-        self._around = around
-        self._clock = around.clock
+        self._environment = environment
+        self._clock = environment.clock
         self._page = driver.options.history_page
         self._made: Rest | None = None
         self._closed = False
@@ -71,8 +71,8 @@ class HttpApi:
                 driver.options,
                 driver.tokens,
                 self._clock,
-                random=self._around.random,
-                transport=self._around.http_transport(),
+                random=self._environment.random,
+                transport=self._environment.http_transport(),
             )
         self._made.features = None if driver.peer is None else driver.peer.features
         return self._made
@@ -130,12 +130,12 @@ class HttpApi:
 
     async def presence(self, topic: str, *, timeout: Duration | None) -> list[PresenceMember]:
         """See ``PubSubClient.presence``."""
-        self._driver.refuse_ended()
+        self._driver.check_open()
         return await self.rest.presence(one_topic(topic), timeout=self._driver.patience(timeout))
 
     async def occupancy(self, topic: str, *, timeout: Duration | None) -> Occupancy:
         """See ``PubSubClient.occupancy``; counted here if the server does not count members."""
-        self._driver.refuse_ended()
+        self._driver.check_open()
         call = rest_calls.occupancy(one_topic(topic))
         try:
             return await self.rest.perform(call, timeout=self._driver.patience(timeout))
@@ -146,7 +146,7 @@ class HttpApi:
         self, prefix: str | None, *, limit: int | None, timeout: Duration | None
     ) -> list[TopicInfo]:
         """See ``PubSubClient.topics``."""
-        self._driver.refuse_ended()
+        self._driver.check_open()
         seconds = self._driver.patience(timeout)
         try:
             return (await self.rest.topics(prefix=prefix, limit=limit, timeout=seconds)).topics
@@ -164,7 +164,7 @@ class HttpApi:
         timeout: Duration | None,
     ) -> PositionList:
         """See ``PubSubClient.positions``."""
-        self._driver.refuse_ended()
+        self._driver.check_open()
         names = pattern_list(topics)
         known = None if after is None else position_map(after)
         wait_ms = round(check_seconds("wait", wait, 0.0, _WAIT_MAX) * 1000)
@@ -185,7 +185,7 @@ class HttpApi:
         timeout: Duration | None,
     ) -> AsyncIterator[Message]:
         """See ``PubSubClient.history``."""
-        self._driver.refuse_ended()
+        self._driver.check_open()
         one_topic(topic)
         seconds = self._driver.patience(timeout)
         start = None if since is None else unix_ms(since, self._clock.wall_ms())

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
     from hanzoai.pubsub.errors import PubSubError
+    from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.runtime.handlers import Handler
     from hanzoai.pubsub.runtime.inbox import Inbox
-    from hanzoai.pubsub.runtime.surroundings import Surroundings
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import Duration, StateChange
 
@@ -39,16 +39,16 @@ class Operations:
     def __init__(
         self,
         options: ClientOptions,
-        around: Surroundings,
+        environment: Environment,
         *,
         on_state: Handler[StateChange] | None,
         on_error: Handler[Exception] | None,
     ) -> None:
-        tasks = Tasks(around.clock)
+        tasks = Tasks(environment.clock)
         self.listeners = Listeners(on_state, on_error, tasks.spawn)
-        tokens = TokenSource(options, around.clock)
-        self.driver = Driver(options, around, tokens, tasks, self.listeners)
-        self.http = HttpApi(self.driver, around)
+        tokens = TokenSource(options, environment.clock)
+        self.driver = Driver(options, environment, tokens, tasks, self.listeners)
+        self.http = HttpApi(self.driver, environment)
         self.publisher = Publisher(self.driver, self.http)
         self._end_reported = False
 
@@ -57,12 +57,12 @@ class Operations:
     async def connect(self, timeout: Duration | None) -> None:
         """Connect, and wait until the client is connected; see ``PubSubClient.connect``."""
         driver = self.driver
-        driver.refuse_ended()
+        driver.check_open()
         seconds = driver.patience(timeout)
         driver.connect()
         driver.call(driver.session.connect)
         if not await driver.until(lambda: driver.state == "connected", seconds):
-            driver.refuse_ended()
+            driver.check_open()
             raise driver.failures.not_connected(driver.state, seconds)
 
     async def close(self, timeout: float | None) -> None:
@@ -120,7 +120,7 @@ class Operations:
         if not await driver.until(lambda: inbox.joined or inbox.finished, seconds):
             raise OperationTimeout(
                 f"The server did not answer the subscription within {seconds:g} s; it stays in "
-                f"force and may still be answered. {failures.standing(driver.state)}",
+                f"force and may still be answered. {failures.describe_state(driver.state)}",
                 topic=inbox.topics[0],
                 remedy=failures.remedy(_REMEDY),
                 cause=failures.cause,

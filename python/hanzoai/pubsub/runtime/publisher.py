@@ -16,7 +16,7 @@ from hanzoai.pubsub.runtime.http_operations import failure, published
 from hanzoai.pubsub.runtime.publishing import (
     PRESENCE_UPDATE,
     Prepared,
-    of_item,
+    item_error,
     prepare,
     split_item,
 )
@@ -73,7 +73,7 @@ class Publisher:
                 topic, message = split_item(item)
                 prepared.append(self.prepare(topic, message))
             except PubSubError as error:
-                raise of_item(error, number) from None
+                raise item_error(error, number) from None
         return prepared
 
     async def publish(
@@ -100,7 +100,7 @@ class Publisher:
         if via == "rest" or (via == "auto" and peer is not None and not peer.ack):
             results = await self._over_http([one], seconds, via, batch=False)
             if results is not None:
-                return _only(results)
+                return _single(results)
         deadline = self._clock.now() + seconds
         if self._blocks:
             await self._wait_for_room([one], seconds)
@@ -116,7 +116,7 @@ class Publisher:
             return Published(
                 answer.id or one.id, answer.timestamp, answer.seq, bool(answer.duplicate)
             )
-        return _only(self._results(outcome, [one], seconds, deadline))
+        return _single(self._results(outcome, [one], seconds, deadline))
 
     async def publish_many(
         self, items: Sequence[Prepared], *, timeout: Duration | None, via: Via
@@ -167,7 +167,7 @@ class Publisher:
 
         A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
         """
-        self._driver.refuse_ended()
+        self._driver.check_open()
         if via != "rest" and self._http.missing:
             return None
         self._driver.deliveries.remember_own(item.id for item in items)
@@ -185,7 +185,7 @@ class Publisher:
         """Publish over the connection; returns the publish's number and a future of its outcome."""
         driver = self._driver
         if driver.is_finished:
-            driver.refuse_ended()
+            driver.check_open()
         if driver.state == "initialized":
             driver.connect()
         size = 0
@@ -205,18 +205,19 @@ class Publisher:
 
     async def _wait_for_room(self, items: Sequence[Prepared], seconds: float) -> None:
         """Wait until the queue has room (policy ``block``)."""
-        self._driver.refuse_ended()
+        self._driver.check_open()
         size = sum(item.size for item in items)
         if self._driver.state == "initialized":
             self._driver.connect()
         if not await self._backpressure.enter(len(items), size, seconds):
             raise OperationTimeout(
-                f"The queue of publishes had no space within {seconds:g} s. {self._standing()}",
+                f"The queue of publishes had no space within {seconds:g} s. "
+                f"{self._describe_state()}",
                 topic=items[0].publication.topic,
                 id=items[0].id,
                 outcome_unknown=False,
             )
-        self._driver.refuse_ended()
+        self._driver.check_open()
 
     def _results(
         self, outcome: Outcome, items: Sequence[Prepared], seconds: float, deadline: float
@@ -226,7 +227,9 @@ class Publisher:
                 published(result, item) for result, item in zip(outcome.results, items, strict=True)
             ]
         if isinstance(outcome, Rejected) and outcome.code == "timeout":
-            message = f"The message could not be sent within {seconds:g} s. {self._standing()}"
+            message = (
+                f"The message could not be sent within {seconds:g} s. {self._describe_state()}"
+            )
             outcome = replace(outcome, message=message)
         late = self._clock.now() >= deadline
         return [self._failure(outcome, item, late=late) for item in items]
@@ -273,7 +276,7 @@ class Publisher:
                 topic=topic,
             )
         check_data(data, driver.max_payload, topic=topic)
-        driver.refuse_ended()
+        driver.check_open()
         seconds = driver.patience(timeout)
         driver.connect()
         settled = driver.update_presence(topic, dict(data))
@@ -293,7 +296,7 @@ class Publisher:
                 ) from None
             raise OperationTimeout(
                 f"The server did not answer the update of presence within {seconds:g} s. "
-                f"{driver.failures.standing(driver.state)}",
+                f"{driver.failures.describe_state(driver.state)}",
                 topic=topic,
                 remedy=(
                     "No action is needed: the client sends the update again until it is answered."
@@ -305,7 +308,7 @@ class Publisher:
         if isinstance(outcome, Rejected):
             raise rejected(outcome, topic)
 
-    def appear(self, topic: str, data: Mapping[str, Any]) -> None:
+    def set_presence(self, topic: str, data: Mapping[str, Any]) -> None:
         """Set the presence of this client, now or with the next connection; report a rejection."""
 
         def report(settled: asyncio.Future[Outcome]) -> None:
@@ -318,17 +321,17 @@ class Publisher:
 
     # ------------------------------------------------------------ inside
 
-    def _standing(self) -> str:
+    def _describe_state(self) -> str:
         """The reason why publishes are not sent, in words."""
         driver = self._driver
-        text = driver.failures.standing(driver.state)
+        text = driver.failures.describe_state(driver.state)
         rate = driver.limits.publish_rate
         if driver.state == "connected" and rate:
             text += f" The client limits publishes to {rate:g} per second, the limit of the server."
         return text
 
 
-def _only(results: list[Published | PubSubError]) -> Published:
+def _single(results: list[Published | PubSubError]) -> Published:
     (result,) = results
     if isinstance(result, PubSubError):
         raise result

@@ -200,7 +200,7 @@ def _unknown_field(given: object) -> InvalidOption:
     )
 
 
-def of_item(error: PubSubError, number: int) -> PubSubError:
+def item_error(error: PubSubError, number: int) -> PubSubError:
     """An error of one item of ``publish_many``, with the number of the item in its ``field``."""
     inside = error.field or ("topic" if isinstance(error, InvalidTopic) else None)
     error.field = f"[{number}]" if inside in (None, "messages") else f"[{number}].{inside}"

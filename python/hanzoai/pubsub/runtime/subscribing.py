@@ -74,8 +74,8 @@ class Feed:
         inbox.types = types
         self.handlers = Handlers(on_message, on_presence, on_gap, state_loader, self._report)
         # An iteration does not call `on_presence`.
-        apart = on_presence is not None and on_message is None
-        self._presence = Inbox(request.topics, queue, _nothing) if apart else inbox
+        separate = on_presence is not None and on_message is None
+        self._presence = Inbox(request.topics, queue, _nothing) if separate else inbox
 
     def outage(self) -> str | None:
         """Since when there has been no connection, and why; None with a connection."""
@@ -90,12 +90,12 @@ class Feed:
             return
         operations = self._ready()
         driver = operations.driver
-        driver.refuse_ended()
+        driver.check_open()
         self._operations = operations
         self.begun = True
         driver.subscribe(self._request, self.inbox, self._presence)
         if self._own_presence is not None:
-            driver.spawn(self._appear(operations, self._own_presence), "own presence")
+            driver.spawn(self._set_presence(operations, self._own_presence), "own presence")
         if self.handlers.on_message is not None or self._presence is not self.inbox:
             driver.spawn(self._run_handlers(operations), "handlers")
 
@@ -110,7 +110,7 @@ class Feed:
         if self._operations is not None:
             await self._operations.wait_joined(self.inbox)
 
-    async def _appear(self, operations: Operations, own: dict[str, Any]) -> None:
+    async def _set_presence(self, operations: Operations, own: dict[str, Any]) -> None:
         while not self.inbox.joined:
             try:
                 await operations.wait_joined(self.inbox)
@@ -119,7 +119,7 @@ class Feed:
             except PubSubError:
                 return
         for topic in itertools.filterfalse(is_wildcard, self.inbox.granted):
-            operations.publisher.appear(topic, own)
+            operations.publisher.set_presence(topic, own)
 
     async def _run_handlers(self, operations: Operations) -> None:
         await self.handlers.run(self._presence)

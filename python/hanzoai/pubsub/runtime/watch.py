@@ -12,10 +12,10 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hanzoai.pubsub")
 
-_EVERY: Final = 5.0
+_INTERVAL: Final = 5.0
 """Seconds between two checks of the clocks (LIFE-5)."""
 
-_SLEPT: Final = 5.0
+_SUSPENDED: Final = 5.0
 """Seconds by which the wall clock must be ahead of the monotonic clock to detect a suspension."""
 
 
@@ -31,7 +31,7 @@ class Watch:
     def start(self) -> None:
         """Start checking."""
         self._readings = (self._clock.wall_ms() / 1000, self._clock.now())
-        self._timer = self._clock.call_later(_EVERY, self._look)
+        self._timer = self._clock.call_later(_INTERVAL, self._check)
 
     def stop(self) -> None:
         """Stop checking. Idempotent."""
@@ -39,11 +39,11 @@ class Watch:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         wall, steady = self._clock.wall_ms() / 1000, self._clock.now()
         ahead = (wall - self._readings[0]) - (steady - self._readings[1])
         self._readings = (wall, steady)
-        self._timer = self._clock.call_later(_EVERY, self._look)
-        if ahead > _SLEPT:
+        self._timer = self._clock.call_later(_INTERVAL, self._check)
+        if ahead > _SUSPENDED:
             logger.info("The machine slept for %.0f s", ahead)
             self._woke()

@@ -10,7 +10,7 @@ import type { Client } from './client.js';
 import { PARTS } from './parts.js';
 
 /** Time, randomness, transports and the platform. */
-export interface Surroundings {
+export interface Environment {
   /** Whether there are WebSockets; default true. */
   hasWebSocket?(options: ClientOptions): boolean;
   readonly clock: Clock;
@@ -37,8 +37,8 @@ export interface Surroundings {
  *
  * @throws InvalidOption A WebSocket is required, but the platform has none.
  */
-export function checkPlatform(options: ClientOptions, around: Surroundings): void {
-  if (options.transport === 'sse' || around.hasWebSocket?.(options) !== false) return;
+export function checkPlatform(options: ClientOptions, environment: Environment): void {
+  if (options.transport === 'sse' || environment.hasWebSocket?.(options) !== false) return;
   const problem = new InvalidOption(
     'This platform has no WebSocket. Only server-sent events work.',
     {
@@ -51,7 +51,7 @@ export function checkPlatform(options: ClientOptions, around: Surroundings): voi
 }
 
 /** The platform's environment; code that the first connection does not need loads in parallel. */
-export const platform: Surroundings = {
+export const platform: Environment = {
   clock: new SystemClock(),
   opened: new Set(),
   random: Math.random,

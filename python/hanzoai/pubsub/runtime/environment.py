@@ -33,7 +33,7 @@ _OPENED: Final[set[str]] = set()
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class Environment:
     """The environment that a client uses.
 
     Attributes:
@@ -73,7 +73,7 @@ class Surroundings:
         return None if self.peer is None else self.peer.http_transport()
 
 
-def surroundings(url: str | None) -> Surroundings:
+def environment_for(url: str | None) -> Environment:
     """The environment for a URL, or for the URL in the environment variable.
 
     Raises:
@@ -84,5 +84,5 @@ def surroundings(url: str | None) -> Surroundings:
         from hanzoai.pubsub.transports.memory import find
 
         peer = find(named)
-        return Surroundings(peer.clock, peer.random, peer)
-    return Surroundings(SystemClock(), random.random, opened=_OPENED)
+        return Environment(peer.clock, peer.random, peer)
+    return Environment(SystemClock(), random.random, opened=_OPENED)

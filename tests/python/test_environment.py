@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.clock import SystemClock
-from hanzoai.pubsub.runtime.surroundings import surroundings
+from hanzoai.pubsub.runtime.environment import environment_for
 from hanzoai.pubsub.settings.options import read_options
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 from hanzoai.pubsub.transports.memory import MemoryTransport
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 
 
 async def test_an_address_on_the_network_means_real_time_and_real_transports() -> None:
-    around = surroundings("ws://127.0.0.1/ws")
-    assert isinstance(around.clock, SystemClock)
-    assert around.http_transport() is None
+    environment = environment_for("ws://127.0.0.1/ws")
+    assert isinstance(environment.clock, SystemClock)
+    assert environment.http_transport() is None
     options = read_options("ws://127.0.0.1/ws", "t")
-    assert isinstance(around.dial("websocket", options), WebSocketTransport)
-    assert isinstance(around.dial("sse", options), SseTransport)
-    assert 0 <= around.random() < 1
+    assert isinstance(environment.dial("websocket", options), WebSocketTransport)
+    assert isinstance(environment.dial("sse", options), SseTransport)
+    assert 0 <= environment.random() < 1
 
 
 async def test_a_server_of_this_process_brings_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     async with MemoryServer() as server:
         monkeypatch.setenv("HANZO_PUBSUB_URL", server.url)
-        for around in (surroundings(server.url), surroundings(None)):
-            assert around.clock is server.clock
-            assert isinstance(around.clock, VirtualClock)
+        for environment in (environment_for(server.url), environment_for(None)):
+            assert environment.clock is server.clock
+            assert isinstance(environment.clock, VirtualClock)
             options = read_options("ws://127.0.0.1/ws", "t")
-            assert isinstance(around.dial("websocket", options), MemoryTransport)
-            assert around.http_transport() is not None
+            assert isinstance(environment.dial("websocket", options), MemoryTransport)
+            assert environment.http_transport() is not None
