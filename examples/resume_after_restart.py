@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hanzoai.pubsub import Gap, Message, PubSubClient
 
-TOPIC = "demo.orders"
+TOPIC = "demo.resume"
 
 
 async def main(file: Path, count: int) -> None:

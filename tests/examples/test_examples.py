@@ -99,7 +99,7 @@ async def test_resume_after_restart_neither_skips_nor_repeats(
     env, file = variables(server), str(tmp_path / "positions.json")
     async with PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps:
         for number in range(9):
-            await ps.publish("demo.orders", {"type": "order", "data": {"number": number}})
+            await ps.publish("demo.resume", {"type": "order", "data": {"number": number}})
     first = await run("resume_after_restart.py", file, "5", env=env)
     second = await run("resume_after_restart.py", file, "4", env=env)
     assert first + second == [str(number) for number in range(9)]
