@@ -63,7 +63,9 @@ def _parser() -> Parser:
         "publish",
         "Publish to a topic. The command exits when the server has the message. With --data -,"
         '\nit reads one JSON object per line: {"type": ..., "data": ..., "id": ..., "ttl": ...}.'
-        "\nWith --type, each line is only the data. The command publishes the lines in order.",
+        "\nWith --type, each line is only the data. The command publishes the lines in order, and"
+        "\nprints how many are published, duplicates, failed or unknown. An unknown line may have"
+        "\nbeen published: its answer did not arrive.",
     )
     parser.add_argument("topic", metavar="TOPIC", help="a topic without wildcards")
     # Only for the error: the data without --data is a likely mistake.

@@ -60,9 +60,9 @@ def _parser() -> Parser:
     parser.add_argument(
         "data",
         nargs="?",
-        metavar="JSON|@FILE|-",
-        help="data of the request, a file with it, or lines from standard input [default: - if "
-        "standard input is not a terminal]",
+        metavar="DATA",
+        help="JSON, @FILE for a file with JSON, or - for lines from standard input [default: - "
+        "if standard input is not a terminal]",
     )
     parser.add_argument(
         "--type", default="request", help="message type of the request [default: request]"

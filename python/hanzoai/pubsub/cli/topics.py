@@ -22,9 +22,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _parser() -> Parser:
-    parser = Parser(
-        "topics", "List active topics. Needs an administrator's token (HIP-56, REST API)."
-    )
+    parser = Parser("topics", "List active topics. This requires the token of an administrator.")
     parser.add_argument("--prefix", help="only names that start with this text")
     parser.add_argument("--limit", type=count, metavar="N", help="maximum number of topics")
     connection_arguments(parser, timeout="timeout [default: 10s]")
