@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import orjson
 
+from pubsub_server.backoff import Backoff
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -106,7 +107,7 @@ class StreamSink:
 
     async def _run(self) -> None:
         loop = asyncio.get_running_loop()
-        pause = AGAIN_AFTER
+        backoff = Backoff(AGAIN_AFTER, AGAIN_AT_MOST)
         while True:
             while not self._queue:
                 if self._closing:
@@ -120,12 +121,11 @@ class StreamSink:
                     await self._carrier.send(batch)
             except Exception as error:
                 self._complain(error)
-                await asyncio.sleep(pause)
-                pause = min(AGAIN_AT_MOST, pause * 2)
+                await backoff.wait()
                 continue
             finally:
                 late.cancel()
-            pause = AGAIN_AFTER
+            backoff.reset()
             if self._logged:
                 self._logged.clear()
                 _LOG.info("%s accepts audit records again", self._carrier.name)

@@ -10,6 +10,7 @@ import logging
 from collections import Counter
 from typing import TYPE_CHECKING, Final
 
+from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.layout import PRESENCE, unpack
 from pubsub_server.backplanes.redis.reader import CLOCKS_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-AGAIN_AFTER: Final = 0.02
-AGAIN_AT_MOST: Final = 1.0
-"""Maximum seconds of a wait; each wait is twice the previous one."""
+READ_AGAIN_AFTER: Final = 0.02
+READ_AGAIN_AT_MOST: Final = 1.0
+"""Seconds of the first and of the longest wait before a log is read again."""
 SWEEP_EVERY: Final = 5.0
 """Seconds."""
 SWEEP_MARGIN_MS: Final = 2_000
@@ -155,19 +156,18 @@ class Deliveries:
         self._tasks.spawn(self._heal(track))
 
     async def _heal(self, track: Track) -> None:
-        pause = AGAIN_AFTER
+        backoff = Backoff(READ_AGAIN_AFTER, READ_AGAIN_AT_MOST)
         while track.held is not None and track.last is not None:
             try:
                 log = await self._reader.one(track.topic, "after", track.last)
             except LINK_ERRORS:
                 # Read as early as possible: the log keeps a limited number of messages.
-                await asyncio.sleep(pause)
-                pause = min(AGAIN_AT_MOST, pause * 2)
+                await backoff.wait()
                 continue
             except Exception:
                 # The messages of a topic wait until its gap is filled.
                 logger.exception("cannot read the missing messages of a topic; trying again")
-                await asyncio.sleep(AGAIN_AT_MOST)
+                await asyncio.sleep(READ_AGAIN_AT_MOST)
                 continue
             if self._tracks.get(track.topic) is not track:
                 # Its last subscriber left, and newer subscribers have the log from replays.
@@ -303,11 +303,10 @@ class CatchingUp:
         """These shards are connected again; messages may have been missed in the meantime."""
         self._anew.update(shards)
         self._roster.interrupted(shards)
-        pause = AGAIN_AFTER
+        backoff = Backoff(READ_AGAIN_AFTER, READ_AGAIN_AT_MOST)
         # Later sweeps repeat it.
-        while not await self._catch_up(shards) and pause < AGAIN_AT_MOST:
-            await asyncio.sleep(pause)
-            pause *= 2
+        while not await self._catch_up(shards) and backoff.pause < READ_AGAIN_AT_MOST:
+            await backoff.wait()
 
     async def rest(self) -> None:
         """Deliver everything that was stored before this call; the caller limits the time."""
@@ -316,7 +315,7 @@ class CatchingUp:
             # Held messages wait for a log that is being read.
             if heard and not self._tracks.waiting:
                 return
-            await asyncio.sleep(AGAIN_AFTER)
+            await asyncio.sleep(READ_AGAIN_AFTER)
 
     async def _sweep(self) -> None:
         """Search one shard at a time: messages have to wait for a search of all at once."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 from redis.exceptions import ResponseError
 
 from hanzoai.pubsub.topics import is_wildcard
+from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.errors import RefusedError, cause, refusal
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS, RedisError, broken
 from pubsub_server.tasks import Tasks
@@ -33,8 +34,6 @@ logger = logging.getLogger(__name__)
 CHANNELS_A_COMMAND: Final = 1_000
 LOOK_EVERY: Final = 1.0
 """Seconds between two checks of which server has each shard."""
-AGAIN_AFTER: Final = 0.05
-AGAIN_AT_MOST: Final = 1.0
 TELL_EVERY: Final = 60.0
 """Seconds between two log lines about Redis refusing a subscription."""
 PROBES: Final = 8
@@ -273,14 +272,14 @@ class Feed:
         self._waiters.clear()
 
     async def _run(self) -> None:
-        pause = AGAIN_AFTER
+        backoff = Backoff()
         while True:
             try:
                 await self._listen()
             except LINK_ERRORS as error:
                 if self.up:
                     logger.warning("lost the feed connection to Redis: %s", cause(error))
-                    pause = AGAIN_AFTER
+                    backoff.reset()
                 elif isinstance(error, RefusedError) and self._loop.time() >= self._tell_again:
                     self._tell_again = self._loop.time() + TELL_EVERY
                     logger.error("cannot receive messages from Redis: %s", cause(error))  # noqa: TRY400
@@ -290,8 +289,7 @@ class Feed:
                 self._missed |= self.up
                 self.up = False
                 self.losses += 1
-            await asyncio.sleep(pause)
-            pause = min(AGAIN_AT_MOST, pause * 2)
+            await backoff.wait()
 
     async def _listen(self) -> None:
         self._probe.connect()

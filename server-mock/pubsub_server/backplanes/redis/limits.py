@@ -12,8 +12,8 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
-from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST
 from pubsub_server.shared.limits import BULK, ConnectionLimiter, RateLimiter, too_many
 from pubsub_server.tasks import Tasks
 
@@ -140,15 +140,14 @@ class SharedConnectionLimiter(ConnectionLimiter):
             self._task = self._tasks.spawn(self._write())
 
     async def _write(self) -> None:
-        pause = AGAIN_AFTER
+        backoff = Backoff()
         try:
             while (self._claims or self._changed or self._renewed) and not self._closed:
                 try:
                     await self._write_some()
-                    pause = AGAIN_AFTER
+                    backoff.reset()
                 except LINK_ERRORS:
-                    await asyncio.sleep(pause)
-                    pause = min(AGAIN_AT_MOST, pause * 2)
+                    await backoff.wait()
         except Exception:
             logger.exception("cannot count connections in Redis")
         finally:

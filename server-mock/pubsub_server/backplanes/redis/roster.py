@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
+from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.layout import read_changes, read_members
 from pubsub_server.backplanes.redis.lease import EMPTIED_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
-from pubsub_server.backplanes.redis.writer import AGAIN_AFTER, AGAIN_AT_MOST, REFUSED_FOR
+from pubsub_server.backplanes.redis.writer import REFUSED_FOR
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.client_ids import ClientIds
 from pubsub_server.shared.roster import Present
@@ -163,7 +164,7 @@ class RedisRoster:
         self._steps.clear()
 
     async def _write(self) -> None:
-        pause = AGAIN_AFTER
+        backoff = Backoff()
         try:
             while self._steps:
                 steps = [self._steps.popleft() for _ in range(min(CALL_CHANGES, len(self._steps)))]
@@ -171,7 +172,7 @@ class RedisRoster:
                 try:
                     again = await self._call(steps)
                     if not again:
-                        pause = AGAIN_AFTER
+                        backoff.reset()
                         continue
                     if self._closed or node != self._lease.node:
                         # With a new lease, all members are written again.
@@ -182,8 +183,7 @@ class RedisRoster:
                         continue
                     # Each operation is idempotent.
                     self._steps.extendleft(reversed(again))
-                    await asyncio.sleep(pause)
-                    pause = min(AGAIN_AT_MOST, pause * 2)
+                    await backoff.wait()
                 except Exception:
                     logger.exception("cannot write members to Redis")
                     for step in steps:

@@ -29,6 +29,7 @@ from redis.exceptions import (
     ReadOnlyError,
 )
 
+from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.errors import RefusedError
 from pubsub_server.backplanes.redis.layout import PLACE
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
@@ -70,8 +71,6 @@ UNPERFORMED: Final = (
     MasterDownError,
 )
 """Errors of a server that has not performed any part of a call."""
-AGAIN_AFTER: Final = 0.05
-AGAIN_AT_MOST: Final = 1.0
 TELL_EVERY: Final = 60.0
 """Seconds between two log lines about a full Redis."""
 
@@ -398,7 +397,7 @@ class Lane:
         return True
 
     async def _perform(self, groups: list[_Group]) -> None:
-        pause = AGAIN_AFTER
+        backoff = Backoff()
         while groups:
             try:
                 await self._call(groups)
@@ -407,8 +406,7 @@ class Lane:
                 reason: Exception = error
             groups = self._refuse_late(groups, reason)
             if groups:
-                await asyncio.sleep(pause)
-                pause = min(AGAIN_AT_MOST, pause * 2)
+                await backoff.wait()
                 groups = self._refuse_late(groups, reason)
                 groups = [group for group in groups if not self._forsaken(group)]
 
