@@ -93,10 +93,8 @@ class Deliveries:
         if found is None:
             return
         inbox = found[0]
-        if self._own_ids:
-            messages = [message for message in messages if message.id not in self._own_ids]
-        if inbox.types is not None:
-            messages = [message for message in messages if inbox.takes(message)]
+        if self._own_ids or inbox.types is not None:
+            messages = self._wanted(messages, inbox)
         inbox.put(messages)
         if inbox.near_limit:
             self.near_limit.add(inbox)
@@ -113,14 +111,17 @@ class Deliveries:
         found = self._inboxes.get(sub)
         if found is None:
             return
-        if self._own_ids:
-            messages = [message for message in messages if message.id not in self._own_ids]
         inbox = found[0]
-        if inbox.types is not None:
-            messages = [message for message in messages if inbox.takes(message)]
+        if self._own_ids or inbox.types is not None:
+            messages = self._wanted(messages, inbox)
         inbox.put_replay(messages)
         self.near_limit.add(inbox)
         self.give_way = True
+
+    def _wanted(self, messages: Sequence[Envelope], inbox: Inbox) -> list[Envelope]:
+        """Leave out messages of this client, with `echo` off, and those of other types."""
+        own = self._own_ids
+        return [message for message in messages if message.id not in own and inbox.takes(message)]
 
     def gap(
         self,

@@ -56,15 +56,7 @@ async def call(handler: Callable[..., Awaitable[Any] | Any], *arguments: object)
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """The handlers of one subscription.
-
-    Attributes:
-        on_message: Called with each message.
-        on_presence: Called with each presence change.
-        on_gap: Called with each gap, or ``"raise"``.
-        state_loader: Called with each gap and the positions, before ``on_gap``.
-        report: Receives their exceptions.
-    """
+    """The handlers of one subscription; ``report`` receives their exceptions."""
 
     on_message: Handler[Message] | None
     on_presence: Handler[PresenceChange] | None

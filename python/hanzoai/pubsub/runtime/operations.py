@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.errors import OperationTimeout
 from hanzoai.pubsub.runtime.driver import Driver
 from hanzoai.pubsub.runtime.http_operations import HttpApi
 from hanzoai.pubsub.runtime.listeners import Listeners
@@ -19,11 +17,8 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.runtime.environment import Environment
     from hanzoai.pubsub.runtime.handlers import Handler
-    from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.values import Duration, StateChange
-
-_REMEDY: Final = "Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause."
 
 
 class Operations:
@@ -51,8 +46,6 @@ class Operations:
         self.http = HttpApi(self.driver, environment)
         self.publisher = Publisher(self.driver, self.http)
         self._end_reported = False
-
-    # ------------------------------------------------------------ lifecycle
 
     async def connect(self, timeout: Duration | None) -> None:
         """Connect, and wait until the client is connected; see ``PubSubClient.connect``."""
@@ -98,31 +91,3 @@ class Operations:
                 return
             self._end_reported = True
         self.listeners.report(error, error.topic or topics[0])
-
-    # ------------------------------------------------------------ subscriptions
-
-    def remove(self, sub: int, *, collected: bool) -> None:
-        """End a subscription; from any thread. The garbage collector may interrupt anything."""
-        driver = self.driver
-        try:
-            here = asyncio.get_running_loop() is driver.loop
-        except RuntimeError:
-            here = False
-        if here and not collected:
-            driver.unsubscribe(sub)
-        elif not driver.loop.is_closed():
-            driver.loop.call_soon_threadsafe(driver.unsubscribe, sub)
-
-    async def wait_joined(self, inbox: Inbox) -> None:
-        """Wait until the server has answered a subscription, or it has ended."""
-        driver, failures = self.driver, self.driver.failures
-        seconds = driver.options.operation_timeout
-        if not await driver.until(lambda: inbox.joined or inbox.finished, seconds):
-            raise OperationTimeout(
-                f"The server did not answer the subscription within {seconds:g} s; it stays in "
-                f"force and may still be answered. {failures.describe_state(driver.state)}",
-                topic=inbox.topics[0],
-                remedy=failures.remedy(_REMEDY),
-                cause=failures.cause,
-                outcome_unknown=True,
-            )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 
 _HISTORY_MAX: Final = 10_000
 _TYPE_MAX: Final = 128
+_REMEDY: Final = "Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause."
 _numbers: Final = itertools.count(1)
 
 
@@ -37,15 +39,8 @@ class Feed:
     program drops it.
 
     Args:
-        request: The request to the session.
-        queue: Bounds of the messages that wait for the program.
-        types: Types of the messages to deliver; None for all.
         own_presence: Presence of this client on topics without wildcards; None leaves it unchanged.
-        on_message: Handler of messages.
-        on_presence: Handler of presence changes.
-        on_gap: Handler of gaps, or ``"raise"``.
-        state_loader: Loads the state again after a gap.
-        ready: The operations of the client, in the running loop.
+        ready: Returns the operations of the client, in the running loop.
 
     Attributes:
         begun: Whether the subscription was sent.
@@ -100,20 +95,43 @@ class Feed:
             driver.spawn(self._run_handlers(operations), "handlers")
 
     def leave(self, *, collected: bool = False) -> None:
-        """End the subscription; from any thread. A collected one ends in the next turn."""
+        """End the subscription; from any thread.
+
+        A collected one ends in the next turn, because the garbage collector interrupts anything.
+        """
         self._presence.finish()
-        if self._operations is not None:
-            self._operations.remove(self._request.sub, collected=collected)
+        if self._operations is None:
+            return
+        driver, sub = self._operations.driver, self._request.sub
+        try:
+            here = asyncio.get_running_loop() is driver.loop
+        except RuntimeError:
+            here = False
+        if here and not collected:
+            driver.unsubscribe(sub)
+        elif not driver.loop.is_closed():
+            driver.loop.call_soon_threadsafe(driver.unsubscribe, sub)
 
     async def joined(self) -> None:
         """Wait until the server has answered, or the subscription has ended."""
-        if self._operations is not None:
-            await self._operations.wait_joined(self.inbox)
+        if self._operations is None:
+            return
+        inbox, driver = self.inbox, self._operations.driver
+        failures, seconds = driver.failures, driver.options.operation_timeout
+        if not await driver.until(lambda: inbox.joined or inbox.finished, seconds):
+            raise OperationTimeout(
+                f"The server did not answer the subscription within {seconds:g} s; it stays in "
+                f"force and may still be answered. {failures.describe_state(driver.state)}",
+                topic=inbox.topics[0],
+                remedy=failures.remedy(_REMEDY),
+                cause=failures.cause,
+                outcome_unknown=True,
+            )
 
     async def _set_presence(self, operations: Operations, own: dict[str, Any]) -> None:
         while not self.inbox.joined:
             try:
-                await operations.wait_joined(self.inbox)
+                await self.joined()
             except OperationTimeout:
                 continue
             except PubSubError:

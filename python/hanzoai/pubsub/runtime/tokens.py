@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import inspect
 import threading
-from typing import TYPE_CHECKING, Any
+from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.errors import AuthError, ClosedError, InvalidOption, PubSubError
 from hanzoai.pubsub.runtime.failures import describe_failure
@@ -172,30 +172,16 @@ def _is_coroutine_function(callback: Callable[..., object]) -> bool:
 
 
 async def _in_thread(callback: Callable[..., object], context: TokenContext) -> object:
-    loop = asyncio.get_running_loop()
-    answer: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: object, error: BaseException | None) -> None:
-        if answer.done():
-            return
-        if error is None:
-            answer.set_result(result)
-        else:
-            answer.set_exception(error)
+    answer: Future[object] = Future()
+    answer.set_running_or_notify_cancel()
 
     def run() -> None:
-        result: object = None
-        error: BaseException | None = None
         try:
-            result = callback(context)
-        except BaseException as raised:
-            error = (
-                RuntimeError("get_token raised StopIteration")
-                if isinstance(raised, StopIteration)
-                else raised
-            )
-        with contextlib.suppress(RuntimeError):  # the loop has ended, so no caller waits
-            loop.call_soon_threadsafe(settle, result, error)
+            answer.set_result(callback(context))
+        except StopIteration:
+            answer.set_exception(RuntimeError("get_token raised StopIteration"))
+        except BaseException as error:
+            answer.set_exception(error)
 
     threading.Thread(target=run, name="hanzoai.pubsub get_token", daemon=True).start()
-    return await answer
+    return await asyncio.wrap_future(answer)
