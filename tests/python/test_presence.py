@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hanzoai.pubsub import users_of
 from hanzoai.pubsub.generated.wire import Envelope, PresenceMember
 from hanzoai.pubsub.session.members import MAX_MEMBERS, PresenceMembers
-from hanzoai.pubsub.session.own_presence import Words
+from hanzoai.pubsub.session.own_presence import PresenceValues
 
 
 def member(id: str, **fields: Any) -> PresenceMember:
@@ -74,7 +74,7 @@ def test_members_of_dropped_topics_are_removed() -> None:
 
 
 def test_the_last_value_of_each_key_counts() -> None:
-    own = Words()
+    own = PresenceValues()
     own.update("a", {"status": "typing", "x": 1})
     own.update(None, {"name": "Ann"})
     own.update("a", {"x": None})
@@ -82,7 +82,7 @@ def test_the_last_value_of_each_key_counts() -> None:
 
 
 def test_an_update_for_all_topics_overrides_that_of_one_topic() -> None:
-    own = Words()
+    own = PresenceValues()
     own.update("a", {"status": "typing"})
     own.update(None, {"status": "idle"})
     assert list(own.items()) == [(None, {"status": "idle"})]

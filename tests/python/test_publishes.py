@@ -85,7 +85,7 @@ def test_a_pause_has_a_limit() -> None:
     publishes = rig.publishes
     rig.connect(FULL)
     publishes.publish(publish(1))
-    publishes.failed(ErrorFrame(code="rate_limited", message="", ref="p1", retry_after_ms=10**12))
+    publishes.rejected(ErrorFrame(code="rate_limited", message="", ref="p1", retry_after_ms=10**12))
     assert rig.context.timers.due["pace"] == MAX_PAUSE
 
 
@@ -146,7 +146,7 @@ def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[st
         elif what == "ack" and connected:
             publishes.published(PublishedFrame(ref=f"p{how}"))
         elif what == "limit" and connected:
-            publishes.failed(ErrorFrame(code="rate_limited", message="", ref=f"p{how}"))
+            publishes.rejected(ErrorFrame(code="rate_limited", message="", ref=f"p{how}"))
         elif what == "pace":
             publishes.paced()
         elif what == "expire":

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections import Counter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, example, given, settings
@@ -43,6 +43,9 @@ from tests.traces import effects, events
 from tests.traces.effects import Rejected, Settle
 from tests.traces.events import EVENTS
 from tests.traces.recorder import LoggedSession
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.session.cursor import Request
 
 TOP = 2**53 - 1
 topics = st.sampled_from(["a", "a.b", "c", "else.where"])
@@ -376,15 +379,19 @@ def test_messages_together_have_the_effects_of_single_ones(
     for one in (together, single):
         one.handle(events.Received(again, 1))  # ends the hold after a hole
     assert together.log.entries == single.log.entries
-    assert together.positions(1) == single.positions(1)
+    assert next_request(together) == next_request(single)
 
 
-def test_positions_are_there_to_begin_from_another_time() -> None:
+def next_request(session: LoggedSession) -> Request:
+    """The start of the next request of subscription 1."""
+    return session.subscriptions._states[1].cursor.request()
+
+
+def test_the_next_request_begins_at_the_positions_of_the_answer() -> None:
     session = connected()
     answer = SubscribedFrame(topics=["a.*", "a"], ref="s1", positions={"a": 7}, timestamp=1)
     session.handle(events.Received(answer, 1))
-    assert session.positions(1) == {"a": 7}
-    assert session.positions(9) == {}
+    assert next_request(session).after == {"a": 7}
 
 
 def test_routes_are_bounded_and_forgotten_with_their_subscription() -> None:

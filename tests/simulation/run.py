@@ -259,7 +259,7 @@ class Run:
         """Lose a log. A subscription without a position in it cannot know its content."""
         self.lost.add((topic, number))
         for event in self.subscriptions:
-            if topic not in self.shell.session.positions(event.sub):
+            if topic not in self.shell.positions(event.sub):
                 self.unseen[event.sub].add((topic, number))
 
 

@@ -10,6 +10,7 @@ from hanzoai.pubsub.generated.wire import (
     SubscribedFrame,
     SubscribeFrame,
 )
+from hanzoai.pubsub.session.cursor import SeqCursor
 from tests.simulation.records import Connection
 from tests.traces import effects, events
 from tests.traces.mapping import canonical, show_effect
@@ -160,6 +161,12 @@ class Shell:
             perform = self._perform.get(type(effect))
             if perform is not None:
                 perform(effect)
+
+    def positions(self, sub: int) -> dict[str, int]:
+        """Position of each topic of a subscription."""
+        state = self.session.subscriptions._states.get(sub)
+        cursor = None if state is None else state.cursor
+        return cursor.positions if isinstance(cursor, SeqCursor) else {}
 
     def received(self, frame: ServerFrame) -> None:
         """Handle a received frame."""

@@ -82,7 +82,7 @@ def a_jump_is_a_gap_at_once(patch: Patch) -> None:
         self._admit(one, 0, complete=True)
         one.held = []
 
-    patch.setattr(Subscriptions, "_heal", broken)
+    patch.setattr(Subscriptions, "_recover", broken)
 
 
 @mutant
@@ -154,7 +154,7 @@ def the_first_mark_is_not_taken(patch: Patch) -> None:
     def broken(self: SeqCursor, replay: Replay, topic: str, pending: dict[str, int]) -> None:
         del pending[topic]
 
-    patch.setattr(SeqCursor, "_reach", broken)
+    patch.setattr(SeqCursor, "_apply_position", broken)
 
 
 @mutant
@@ -231,7 +231,7 @@ def sent_again_after_what_waits(patch: Patch) -> None:
 
 @mutant
 def sent_again_to_one_who_cannot_tell(patch: Patch) -> None:
-    patch.setattr(Publishes, "_doubt", nothing)
+    patch.setattr(Publishes, "_settle_doubted", nothing)
 
 
 @mutant
@@ -256,7 +256,7 @@ def rate_limited_is_taken_for_an_answer(patch: Patch) -> None:
         self._ports.settle(entry.publish.ref, Acked(results))
         self.flush()
 
-    patch.setattr(Publishes, "_advance", broken)
+    patch.setattr(Publishes, "_settle_or_requeue", broken)
 
 
 @mutant

@@ -27,7 +27,7 @@ export interface Standing {
 /** Creates cursors for the peer. */
 export interface Cursors {
   /** Whether they use `seq`. */
-  readonly counts: boolean;
+  readonly usesSeq: boolean;
   make(request: Subscribe, options: SessionOptions): Cursor;
 }
 
@@ -57,12 +57,12 @@ export interface Replay extends SubscribedFrame {
 /** The position of a subscription. */
 export interface Cursor {
   /** Whether it uses `seq`. */
-  readonly counts: boolean;
+  readonly usesSeq: boolean;
   /**
    * Marks from which a request was made because of a jump, by topic; a remaining jump there is a
    * gap.
    */
-  readonly healed: Map<string, number>;
+  readonly retried: Map<string, number>;
   /** Its state, for a cursor of another kind. */
   standing(): Standing;
   /** The start of the next request. */
@@ -85,13 +85,13 @@ interface Mark {
 
 /** Positions by concrete topic. */
 export class SeqCursor implements Cursor {
-  readonly counts = true;
-  readonly healed: Map<string, number> = new Map();
+  readonly usesSeq = true;
+  readonly retried: Map<string, number> = new Map();
   readonly marks: Map<string, Mark> = new Map();
   /** Start, Unix milliseconds; undefined for the time of the first `subscribed`. */
   private _since: number | undefined;
   /** The positions in the last request. */
-  private _asked: ReadonlyMap<string, number> = new Map();
+  private _requested: ReadonlyMap<string, number> = new Map();
   /** Milliseconds by which the clocks of two nodes may differ. */
   private readonly _overlap: number;
   /**
@@ -99,9 +99,9 @@ export class SeqCursor implements Cursor {
    * messages are reported as unproven.
    */
   private readonly _remembered: number;
-  private _forgot = false;
+  private _hasDropped = false;
   /** Topics of which the current answer has messages of more than one log. */
-  private readonly _anew = new Set<string>();
+  private readonly _restarted = new Set<string>();
 
   constructor({ since, after = new Map() }: Subscribe, options: SessionOptions) {
     for (const [topic, _seq] of after) this.marks.set(topic, { _seq, _at: 0 });
@@ -112,8 +112,8 @@ export class SeqCursor implements Cursor {
 
   request(): Request {
     const after = new Map([...this.marks].map(([topic, { _seq }]) => [topic, _seq]));
-    this._asked = after;
-    this._anew.clear();
+    this._requested = after;
+    this._restarted.clear();
     return { since: this._since, after: after.size ? Object.fromEntries(after) : undefined };
   }
 
@@ -122,11 +122,11 @@ export class SeqCursor implements Cursor {
     if (seq === undefined) return 'new';
     const mark = this.marks.get(topic);
     if (!mark) {
-      this._place(topic, seq, message.timestamp);
+      this._setMark(topic, seq, message.timestamp);
     } else if (seq <= mark._seq) {
       return 'known';
     } else if (seq > mark._seq + 1) {
-      this.healed.set(topic, mark._seq);
+      this.retried.set(topic, mark._seq);
       return 'jump';
     } else {
       mark._seq = seq;
@@ -155,7 +155,8 @@ export class SeqCursor implements Cursor {
     const proven = new Set<string>();
 
     /** Whether to ignore holes: a new subscription does not miss messages that expired before. */
-    const lenient = (topic: string) => first && (limit !== undefined || !this._asked.has(topic));
+    const ignoresHoles = (topic: string) =>
+      first && (limit !== undefined || !this._requested.has(topic));
 
     /**
      * The log of a topic is at `seq`, by a message or the server's report. Messages up to it that
@@ -163,7 +164,7 @@ export class SeqCursor implements Cursor {
      *
      * @returns Whether the position is new.
      */
-    const stand = (
+    const advance = (
       topic: string,
       seq: number,
       time: number,
@@ -171,20 +172,20 @@ export class SeqCursor implements Cursor {
       stated?: boolean,
     ) => {
       const last = stated ? seq : seq - 1;
-      const strict = !(replayed && lenient(topic));
+      const strict = !(replayed && ignoresHoles(topic));
       // Fill a hole of the answer with live messages: the log may no longer have them.
-      if (replayed && strict && last > (marks.get(topic)?._seq ?? -1)) live(topic, last);
+      if (replayed && strict && last > (marks.get(topic)?._seq ?? -1)) takeHeld(topic, last);
       const mark = marks.get(topic);
       const fresh = !reported.has(topic);
       const trimmed = fresh && truncated.has(topic);
       if (!mark) {
-        if (fresh && (trimmed ? limit === undefined : this._forgot && !first && !stated)) {
+        if (fresh && (trimmed ? limit === undefined : this._hasDropped && !first && !stated)) {
           steps.push(
             gap(topic, trimmed ? 'history_trimmed' : 'unproven', undefined, undefined, last),
           );
         }
         reported.add(topic);
-        this._place(topic, seq, time);
+        this._setMark(topic, seq, time);
         return true;
       }
       if (seq <= mark._seq) return false;
@@ -192,10 +193,10 @@ export class SeqCursor implements Cursor {
         if (stated && !whole) return false;
         // Both ends are in one log if it misses messages after the requested position or after
         // replayed ones: their number is known, unless the log restarted.
-        const anew = this._anew.has(topic);
-        const known = !anew && (trimmed || (replayed && proven.has(topic)));
+        const restarted = this._restarted.has(topic);
+        const known = !restarted && (trimmed || (replayed && proven.has(topic)));
         const missed = known ? last - mark._seq : undefined;
-        const reason = known ? 'history_trimmed' : anew ? 'log_reset' : 'unproven';
+        const reason = known ? 'history_trimmed' : restarted ? 'log_reset' : 'unproven';
         steps.push(gap(topic, reason, missed, mark._seq + 1, last));
       }
       mark._seq = seq;
@@ -207,14 +208,14 @@ export class SeqCursor implements Cursor {
     const take = (message: Envelope, replayed?: boolean) => {
       const { topic, seq, timestamp } = message;
       if (seq !== undefined) {
-        if (!stand(topic, seq, timestamp, replayed)) return;
+        if (!advance(topic, seq, timestamp, replayed)) return;
         if (replayed) proven.add(topic);
       }
       steps.push(message);
     };
 
     /** Take the held messages of a topic up to `last`, or those that continue its position. */
-    const live = (topic: string, last?: number) => {
+    const takeHeld = (topic: string, last?: number) => {
       held = held.filter(
         (each) =>
           each.topic !== topic ||
@@ -224,17 +225,17 @@ export class SeqCursor implements Cursor {
     };
 
     const pending = new Map(whole || first ? positions : []);
-    const reach = (topic: string, position: number) => {
+    const applyPosition = (topic: string, position: number) => {
       pending.delete(topic);
-      stand(topic, position, began, true, true);
+      advance(topic, position, began, true, true);
     };
 
     for (const topic of new Set(replay.reset)) {
-      this._anew.add(topic);
+      this._restarted.add(topic);
       const mark = marks.get(topic);
       if (mark) {
         // Messages from before the loss precede the gap.
-        live(topic);
+        takeHeld(topic);
         marks.delete(topic);
         steps.push(gap(topic, 'log_reset', undefined, mark._seq + 1));
         reported.add(topic);
@@ -242,25 +243,25 @@ export class SeqCursor implements Cursor {
     }
     for (const message of history) take(message, true);
     for (const [topic, position] of pending) {
-      if (!marks.has(topic) || lenient(topic)) reach(topic, position);
+      if (!marks.has(topic) || ignoresHoles(topic)) applyPosition(topic, position);
     }
     const rest = replay.more ? [] : held;
     for (const [n, message] of rest.entries()) {
       const { topic, seq = 0 } = message;
       const position = pending.get(topic) ?? seq;
-      if (seq > position) reach(topic, position);
+      if (seq > position) applyPosition(topic, position);
       const mark = marks.get(topic)?._seq ?? seq;
       if (
         seq > mark + 1 &&
         seq - 1 > (positions.get(topic) ?? 0) &&
-        this.healed.get(topic) !== mark
+        this.retried.get(topic) !== mark
       ) {
-        this.healed.set(topic, mark);
+        this.retried.set(topic, mark);
         return rest.slice(n);
       }
       take(message);
     }
-    for (const [topic, position] of pending) reach(topic, position);
+    for (const [topic, position] of pending) applyPosition(topic, position);
     return [];
   }
 
@@ -270,14 +271,14 @@ export class SeqCursor implements Cursor {
     return { newest: newest ?? this._since, topics: [...this.marks.keys()] };
   }
 
-  private _place(topic: string, seq: number, at: number): void {
+  private _setMark(topic: string, seq: number, at: number): void {
     if (this.marks.size >= this._remembered) {
       for (const [idle, { _at }] of this.marks) {
         this.marks.delete(idle);
         this._since = Math.max(this._since ?? 0, _at);
         break;
       }
-      this._forgot = true;
+      this._hasDropped = true;
     }
     this.marks.set(topic, { _seq: seq, _at: at });
   }
@@ -301,6 +302,6 @@ export function isGap(step: Step): step is Gap {
 
 /** Cursors of a server that numbers messages. */
 export const BY_SEQ: Cursors = {
-  counts: true,
+  usesSeq: true,
   make: (request, options) => new SeqCursor(request, options),
 };

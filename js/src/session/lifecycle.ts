@@ -241,7 +241,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   /** Request every subscription, and send the own presence again. */
   _rejoin(): void {
     this._subscriptions.connected();
-    this.ownPresence?.resend();
+    this.ownPresence?.connected();
   }
 
   /** Send what waited. */
@@ -311,7 +311,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     const { retry_after_ms: retryAfter = 0, kind } = event;
     this._countCall(event);
     if (kind === 'open') this._attempts._outage += this._context.options.openTimeout;
-    this._retryIn = this._attempts._plan(retryAfter, this._publishes.outlasts);
+    this._retryIn = this._attempts._plan(retryAfter, this._publishes.survivesDrop);
   }
 
   /** Do not wait before the next attempt. */

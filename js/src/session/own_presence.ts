@@ -16,7 +16,7 @@ import type { Routes } from './routes.js';
 const MAX_TOPICS = 10_000;
 
 /** The server acknowledged it, or will with a pending update of the same values. */
-const TAKEN: Outcome = { kind: 'acked', results: [] };
+const ACKNOWLEDGED: Outcome = { kind: 'acked', results: [] };
 
 type Topic = string | undefined;
 
@@ -28,7 +28,7 @@ interface Update {
 }
 
 /** Keys and values by topic; undefined for all topics. */
-class Statuses {
+class PresenceValues {
   private readonly _byTopic = new Map<Topic, JsonObject>();
 
   /** Merge an update: the newest value of each key counts; null deletes on the server. */
@@ -92,9 +92,9 @@ class Statuses {
 /** The `own presence` part of a session. */
 export class OwnPresence {
   /** All values in force. */
-  private readonly _own = new Statuses();
+  private readonly _own = new PresenceValues();
   /** Values to send. */
-  private _later = new Statuses();
+  private _later = new PresenceValues();
   /** Calls that wait for the values to send. */
   private readonly _waiting = new Map<Topic, readonly number[]>();
   private readonly _inFlight = new Map<string, Update>();
@@ -112,15 +112,15 @@ export class OwnPresence {
     this._own.update(topic, data);
     this._later.update(topic, data);
     if (ref !== undefined) this._wait(topic, [ref]);
-    this._gather();
+    this._mergeWaiting();
     this.flush();
   }
 
   /** Send all values on a new connection. */
-  resend(): void {
-    this._later = new Statuses();
+  connected(): void {
+    this._later = new PresenceValues();
     for (const [topic, data] of this._own.items()) this._later.update(topic, data);
-    this._gather();
+    this._mergeWaiting();
     this.flush();
   }
 
@@ -148,22 +148,22 @@ export class OwnPresence {
         this._inFlight.set(ref, { topic, data, refs });
         this._busy.add(topic);
       } else {
-        this._settle(refs, TAKEN);
+        this._settle(refs, ACKNOWLEDGED);
       }
     }
   }
 
   /** The server acknowledged an update; returns false if `ref` is not known. */
-  answered(ref: string | undefined): boolean {
+  acknowledged(ref: string | undefined): boolean {
     const update = this._take(ref);
     if (!update) return false;
-    this._settle(update.refs, TAKEN);
+    this._settle(update.refs, ACKNOWLEDGED);
     this.flush();
     return true;
   }
 
   /** The server refused an update permanently; returns false if `ref` is not known. */
-  refused(frame: ErrorFrame): boolean {
+  rejected(frame: ErrorFrame): boolean {
     const update = this._take(frame.ref);
     if (!update) return false;
     this._own.forget(update.topic, update.data);
@@ -176,12 +176,12 @@ export class OwnPresence {
   }
 
   /** The server refused an update for now: send it again; returns false if `ref` is not known. */
-  postponed(ref: string | undefined): boolean {
+  rateLimited(ref: string | undefined): boolean {
     const update = this._take(ref);
     if (!update) return false;
     this._later.restore(update.topic, update.data);
     this._wait(update.topic, update.refs);
-    this._gather();
+    this._mergeWaiting();
     return true;
   }
 
@@ -222,12 +222,12 @@ export class OwnPresence {
   }
 
   /** An update of all topics replaced updates of single topics: their calls wait for it. */
-  private _gather(): void {
+  private _mergeWaiting(): void {
     for (const [topic, refs] of [...this._waiting]) {
       if (this._later.has(topic)) continue;
       this._waiting.delete(topic);
       if (this._later.has(undefined)) this._wait(undefined, refs);
-      else this._settle(refs, TAKEN);
+      else this._settle(refs, ACKNOWLEDGED);
     }
   }
 

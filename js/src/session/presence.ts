@@ -22,7 +22,7 @@ export class Presence {
     if (!wants(one)) return;
     for (const [topic, members] of this._members.complete()) {
       const change = { topic, members, change: 'snapshot', member: undefined } as const;
-      if (one.takes(topic)) this._showOne(one, change);
+      if (one.matches(topic)) this._showOne(one, change);
     }
   }
 
@@ -71,7 +71,7 @@ export class Presence {
   /** Show an empty member list to a subscription that was refused for now. */
   hide(one: SubscriptionState): void {
     for (const topic of wants(one) ? this._members.occupied() : []) {
-      if (one.takes(topic) && !this._leadsTo(one, topic)) {
+      if (one.matches(topic) && !this._leadsTo(one, topic)) {
         this._showOne(one, { topic, members: [], change: 'snapshot', member: undefined });
       }
     }

@@ -47,26 +47,26 @@ export interface Entry {
 }
 
 /** Entries in order, with their total size. */
-class Pile extends Fifo<Entry> {
+class EntryList extends Fifo<Entry> {
   _messages = 0;
   _bytes = 0;
 
   override _add(entry: Entry): void {
     super._add(entry);
-    this._weigh(entry._publish, 1);
+    this._count(entry._publish, 1);
   }
 
   override _delete(entry: Entry): boolean {
     const found = super._delete(entry);
-    if (found) this._weigh(entry._publish, -1);
+    if (found) this._count(entry._publish, -1);
     return found;
   }
 
-  _of(ref: string | undefined): Entry | undefined {
+  _byRef(ref: string | undefined): Entry | undefined {
     return this._find(({ _ref }) => _ref === ref);
   }
 
-  private _weigh({ messages, size }: Publish, sign: number): void {
+  private _count({ messages, size }: Publish, sign: number): void {
     this._messages += sign * messages.length;
     this._bytes += sign * size;
   }
@@ -75,7 +75,7 @@ class Pile extends Fifo<Entry> {
 /** The part that drops publishes for others and selects the next one to send. */
 export interface SendPolicies {
   makeRoom(publishes: Publishes, publish: Publish): number | undefined;
-  turnOf(queue: readonly Entry[], credit: readonly number[]): [Entry, readonly number[]];
+  nextTurn(queue: readonly Entry[], credit: readonly number[]): [Entry, readonly number[]];
 }
 
 /** Unsettled publishes. */
@@ -86,8 +86,8 @@ export class Publishes {
   slowed = 0;
   /** The part of a client that uses a policy other than waiting in order. */
   policies: SendPolicies | undefined;
-  readonly _queue: Pile = new Pile();
-  readonly _flight: Pile = new Pile();
+  readonly _queue: EntryList = new EntryList();
+  readonly _flight: EntryList = new EntryList();
   private _number = 0;
   /** Credit of the lanes while the rate is used up. */
   private _credit = NO_CREDIT;
@@ -105,19 +105,19 @@ export class Publishes {
     return this._queue._size + this._flight._size;
   }
 
-  /** Whether a publish would have an unknown outcome if the connection dropped now. */
-  get outlasts(): boolean {
+  /** Whether publishes remain if the current connection is lost. */
+  get survivesDrop(): boolean {
     const { peer } = this._context;
     if (!peer || peer.resends) return this.size > 0;
     return !!this._queue._find(({ _sent }) => !_sent);
   }
 
   /** Whether one more publish fits; an empty queue accepts a publish of any size. */
-  hasRoom(messages: number, size: number, pile: Pile = this._queue): boolean {
+  hasRoom(messages: number, size: number, list: EntryList = this._queue): boolean {
     const { sendQueueMessages, sendQueueBytes } = this._context.options;
     return (
-      !pile._messages ||
-      (pile._messages + messages <= sendQueueMessages && pile._bytes + size <= sendQueueBytes)
+      !list._messages ||
+      (list._messages + messages <= sendQueueMessages && list._bytes + size <= sendQueueBytes)
     );
   }
 
@@ -155,7 +155,7 @@ export class Publishes {
   /** Give up a publish whose time has passed. */
   expire(ref: number): void {
     const name = `p${ref}`;
-    const entry = this._flight._of(name) ?? this._queue._of(name);
+    const entry = this._flight._byRef(name) ?? this._queue._byRef(name);
     if (!entry) return;
     this._giveUp(entry, 'timeout', 'It could not be sent in time.');
     this.flush();
@@ -191,24 +191,24 @@ export class Publishes {
 
   /** The server answered; returns false if nothing is in flight under the `ref`. */
   published(frame: PublishedFrame): boolean {
-    const entry = this._flight._of(frame.ref);
+    const entry = this._flight._byRef(frame.ref);
     if (!entry) return false;
     const all = frame.results ?? [frame as PublishResult];
     let pause = 0;
     openOf(entry).forEach((slot, n) => {
-      pause = Math.max(pause, this._fill(entry, slot, all[n] ?? UNANSWERED));
+      pause = Math.max(pause, this._setResult(entry, slot, all[n] ?? UNANSWERED));
     });
-    this._advance(entry, pause);
+    this._settleOrRequeue(entry, pause);
     return true;
   }
 
   /** The server refused; returns false if nothing is in flight under the `ref`. */
-  refused(frame: ErrorFrame): boolean {
+  rejected(frame: ErrorFrame): boolean {
     const { code, retry_after_ms: retryAfter, ref } = frame;
-    const entry = this._flight._of(ref);
+    const entry = this._flight._byRef(ref);
     if (!entry) return false;
     if (code === RATE_LIMITED) {
-      this._advance(entry, retryAfter || PAUSE);
+      this._settleOrRequeue(entry, retryAfter || PAUSE);
     } else {
       this._settle(entry, { ...frame, kind: 'rejected' });
       this.flush();
@@ -235,7 +235,7 @@ export class Publishes {
       // Publishes within the budget go in order; the lanes take turns only beyond it.
       let credit = NO_CREDIT;
       if (this.policies && rate && this._budget < waiting._messages * 1000)
-        [entry, credit] = this.policies.turnOf(waiting._all(), this._credit);
+        [entry, credit] = this.policies.nextTurn(waiting._all(), this._credit);
       const { messages, size } = entry._publish;
       const count = messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
@@ -277,7 +277,7 @@ export class Publishes {
   }
 
   /** Record the result of one message; returns the milliseconds to pause if it was refused for now. */
-  _fill(entry: Entry, slot: number, result: PublishResult): number {
+  _setResult(entry: Entry, slot: number, result: PublishResult): number {
     const { error } = result;
     if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
     const { id } = entry._publish.messages[slot] as Publication;
@@ -286,7 +286,7 @@ export class Publishes {
   }
 
   /** Settle a publish when all of it is answered; otherwise send the rest again. */
-  _advance(entry: Entry, pause: number): void {
+  _settleOrRequeue(entry: Entry, pause: number): void {
     if (pause) this.pause(pause);
     const { _publish, _results: results } = entry;
     const left = openOf(entry).length;

@@ -44,7 +44,7 @@ export function makeRoom(
  * @param credit The saved credit by lane; zero if none has waited.
  * @returns The publish, and the credit after it.
  */
-export function turnOf(
+export function nextTurn(
   queue: readonly Entry[],
   credit: readonly number[],
 ): [Entry, readonly number[]] {

@@ -247,7 +247,7 @@ export class Session {
         if (frame.type === 'subscribed') {
           subscriptions.subscribed(frame, at);
         } else if (frame.type === 'published') {
-          if (!this.publishes.published(frame)) lifecycle.ownPresence?.answered(frame.ref);
+          if (!this.publishes.published(frame)) lifecycle.ownPresence?.acknowledged(frame.ref);
         } else if (frame.type === 'presence.snapshot') {
           subscriptions.presence?.snapshot(frame);
         }
@@ -260,10 +260,10 @@ export class Session {
     const { lifecycle, publishes, subscriptions, context } = this;
     const { code, ref, retry_after_ms: retryAfter } = frame;
     if (endsConnection(frame)) lifecycle._attempts._requestedWait = retryAfter ?? 0;
-    if (publishes.refused(frame)) return;
-    if (code === RATE_LIMITED && lifecycle.ownPresence?.postponed(ref)) {
+    if (publishes.rejected(frame)) return;
+    if (code === RATE_LIMITED && lifecycle.ownPresence?.rateLimited(ref)) {
       publishes.pause(retryAfter);
-    } else if (!lifecycle.ownPresence?.refused(frame) && !subscriptions.refused(frame)) {
+    } else if (!lifecycle.ownPresence?.rejected(frame) && !subscriptions.rejected(frame)) {
       if (context.peer && code === RATE_LIMITED) publishes.pause(retryAfter);
       context.ports.problem(frame);
     }

@@ -22,11 +22,11 @@ export class SubscriptionState {
   /** The server has answered at least once. */
   answered = false;
   /** The server refused part of it for now. */
-  again = false;
+  retryPending = false;
   /** Routes of temporarily refused patterns are removed until the next request. */
   unrouted = false;
   /** Do not report the answer to the program: the request only recovers messages. */
-  quiet = false;
+  recovering = false;
   denied: Denial[] = [];
   /** The frames so far of an answer in several frames. */
   answer: SubscribedFrame | undefined;
@@ -55,13 +55,13 @@ export class SubscriptionState {
     this.phase = 'pending';
     this.ref = '';
     this.hold();
-    this.cursor.healed.clear();
-    this.quiet = this.again = false;
+    this.cursor.retried.clear();
+    this.recovering = this.retryPending = false;
     this.answer = undefined;
   }
 
-  /** Whether a pattern in force takes the topic. */
-  takes(topic: string): boolean {
+  /** Whether an active pattern matches the topic. */
+  matches(topic: string): boolean {
     return this.patterns.some((pattern) => matches(pattern, topic));
   }
 }

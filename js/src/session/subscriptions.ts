@@ -63,7 +63,7 @@ export class Subscriptions {
     this._remove(one);
     if (phase === 'pending') return;
     if (!peer?.incremental && this.size) {
-      this._rejoinIn(0);
+      this._scheduleRejoin(0);
       return;
     }
     const others = new Set([...this.routes.all.values()].flatMap((other) => other.patterns));
@@ -81,8 +81,8 @@ export class Subscriptions {
     this._last = peer;
     this.presence?.reconnected(!last || last.client_id === peer?.client_id);
     for (const one of this.routes.all.values()) {
-      this._fitCursor(one, last?.node !== peer?.node);
-      this._ask(one);
+      this._updateCursor(one, last?.node !== peer?.node);
+      this._sendSubscribe(one);
     }
   }
 
@@ -100,11 +100,11 @@ export class Subscriptions {
     const incremental = this._context.peer?.incremental;
     if (!incremental) this.presence?.lost();
     for (const one of this.routes.all.values()) {
-      const { phase, again } = one;
-      if (!incremental || phase === 'pending' || again) {
+      const { phase, retryPending } = one;
+      if (!incremental || phase === 'pending' || retryPending) {
         this.requests.delete(one.ref);
-        if (phase === 'live' && !again) one.quiet = true;
-        this._ask(one);
+        if (phase === 'live' && !retryPending) one.recovering = true;
+        this._sendSubscribe(one);
       }
     }
   }
@@ -120,7 +120,7 @@ export class Subscriptions {
       for (const one of takers) {
         if (one.phase === 'live') {
           const verdict = one.cursor.admit(message);
-          if (verdict === 'jump') this._heal(one, [message]);
+          if (verdict === 'jump') this._recover(one, [message]);
           else if (verdict === 'new' && shown) ports.deliver(one.request.sub, message, false);
         } else if (one.phase === 'joining') {
           this._hold(one, message);
@@ -144,27 +144,27 @@ export class Subscriptions {
   }
 
   /** The server refused a `subscribe`; returns false if none is open under the `ref`. */
-  refused({ ref = '', code, message, topic, retry_after_ms: retryAfter }: ErrorFrame): boolean {
+  rejected({ ref = '', code, message, topic, retry_after_ms: retryAfter }: ErrorFrame): boolean {
     const one = this.requests.get(ref);
     if (!one) return false;
     this.requests.delete(ref);
     one.forget();
     if (isRetryable(code)) {
-      this._askLater(retryAfter);
+      this._scheduleRetry(retryAfter);
       return true;
     }
     const refused = topic && one.patterns.includes(topic) ? [topic] : one.patterns;
     one.denied.push(...refused.map((pattern) => ({ topic: pattern, code, message })));
-    this._drop(one, refused);
+    this._removePatterns(one, refused);
     if (one.patterns.length) this._request(one);
     else this._context.ports.joined(one.request.sub, [], one.denied);
     return true;
   }
 
   /** Request it again after a pause: an error may have concerned it. */
-  doubt(one: SubscriptionState): void {
-    one.again = true;
-    this._askLater();
+  retryLater(one: SubscriptionState): void {
+    one.retryPending = true;
+    this._scheduleRetry();
   }
 
   // ---------------------------------------------------------------- requests
@@ -174,9 +174,9 @@ export class Subscriptions {
   }
 
   /** Give it a cursor that fits the peer, which may be a different one. */
-  private _fitCursor(one: SubscriptionState, moved: boolean): void {
+  private _updateCursor(one: SubscriptionState, moved: boolean): void {
     const { cursor, request, answered } = one;
-    if (cursor.counts === this.cursors.counts && !(moved && answered)) return;
+    if (cursor.usesSeq === this.cursors.usesSeq && !(moved && answered)) return;
     one.answered = false;
     const { newest: since, topics } = cursor.standing();
     one.cursor = this._cursorFor(answered ? { ...request, since, after: undefined } : request);
@@ -194,11 +194,11 @@ export class Subscriptions {
 
   /** Request a subscription; on an event stream, request all at the end of the current call. */
   private _request(one: SubscriptionState): void {
-    if (this._context.peer?.incremental) this._ask(one);
-    else this._rejoinIn(0);
+    if (this._context.peer?.incremental) this._sendSubscribe(one);
+    else this._scheduleRejoin(0);
   }
 
-  private _ask(one: SubscriptionState): void {
+  private _sendSubscribe(one: SubscriptionState): void {
     const { patterns: topics, request } = one;
     const ref = this._nextRef('s');
     this.requests.set(ref, one);
@@ -209,7 +209,7 @@ export class Subscriptions {
     }
     one.ref = ref;
     one.phase = 'joining';
-    one.again = false;
+    one.retryPending = false;
     one.answer = undefined;
     this._context.ports.send({
       type: 'subscribe',
@@ -222,20 +222,20 @@ export class Subscriptions {
   }
 
   /** Request it again from its cursor, and hold messages meanwhile. */
-  private _heal(one: SubscriptionState, held: Envelope[]): void {
-    one.quiet = true;
+  private _recover(one: SubscriptionState, held: Envelope[]): void {
+    one.recovering = true;
     one.hold(held);
     one.phase = 'joining';
     one.ref = '';
     this._request(one);
   }
 
-  private _askLater(milliseconds = 0): void {
-    this._rejoinIn(Math.max(REFUSED_FOR_NOW, milliseconds));
+  private _scheduleRetry(milliseconds = 0): void {
+    this._scheduleRejoin(Math.max(REFUSED_FOR_NOW, milliseconds));
   }
 
   /** Schedule `rejoin` after the given time, unless it is already due sooner. */
-  private _rejoinIn(milliseconds: number): void {
+  private _scheduleRejoin(milliseconds: number): void {
     const { timers } = this._context;
     const after = Math.min(MAX_WAIT, milliseconds);
     if (after < timers.after('rejoin')) timers.postpone('rejoin', after);
@@ -252,7 +252,7 @@ export class Subscriptions {
     const { since = -1 } = one.request;
     for (const { topic, seq, timestamp } of [...one.held, message]) {
       // By time, only messages after `since` are surely replayed; clocks of nodes differ.
-      const replayed = !one.cursor.counts && timestamp > since;
+      const replayed = !one.cursor.usesSeq && timestamp > since;
       if (seq === undefined && !replayed) lost.set(topic, (lost.get(topic) ?? 0) + 1);
     }
     one.held = [];
@@ -280,8 +280,8 @@ export class Subscriptions {
     // If the connection breaks between two parts, the next request continues from there. A request
     // for the newest few cannot continue, and an answer by time and ids is complete only at its
     // end.
-    const piecemeal = one.cursor.counts && (one.answered || one.request.history === undefined);
-    if (piecemeal && history.length > this._context.options.heldMessages) {
+    const acceptsParts = one.cursor.usesSeq && (one.answered || one.request.history === undefined);
+    if (acceptsParts && history.length > this._context.options.heldMessages) {
       this._admit(one, { ...whole, positions: {} }, at);
       one.answer = { ...whole, history: [], reset: [] };
     }
@@ -289,9 +289,9 @@ export class Subscriptions {
   }
 
   private _answered(one: SubscriptionState, answer: SubscribedFrame, at: number): void {
-    one.again = false;
-    if (!this._deny(one)) return;
-    const { quiet, whole } = one;
+    one.retryPending = false;
+    if (!this._applyDenials(one)) return;
+    const { recovering, whole } = one;
     const rest = this._admit(one, answer, at);
     for (const [topic, count] of one.lost) {
       this._context.ports.gap(one.request.sub, gap(topic, 'unproven', count), false);
@@ -299,27 +299,27 @@ export class Subscriptions {
     one.answered = true;
     one.phase = 'live';
     one.ref = '';
-    one.quiet = false;
+    one.recovering = false;
     one.hold();
-    if (!(quiet && this._context.peer?.incremental)) this.presence?.answered(one);
-    if (rest.length || !whole) this._heal(one, rest);
-    else one.cursor.healed.clear();
+    if (!(recovering && this._context.peer?.incremental)) this.presence?.answered(one);
+    if (rest.length || !whole) this._recover(one, rest);
+    else one.cursor.retried.clear();
   }
 
   /** Patterns were denied, permanently or for now; returns whether any is in force. */
-  private _deny(one: SubscriptionState): boolean {
+  private _applyDenials(one: SubscriptionState): boolean {
     const denied = one.denied.filter(({ code }) => !isRetryable(code));
     const later = new Set(
       one.denied.filter(({ code }) => isRetryable(code)).map(({ topic }) => topic),
     );
     one.denied = [];
-    this._drop(
+    this._removePatterns(
       one,
       denied.map(({ topic }) => topic),
     );
     const granted = one.patterns.filter((pattern) => !later.has(pattern));
     if (granted.length < one.patterns.length) {
-      this.doubt(one);
+      this.retryLater(one);
       if (!granted.length) {
         one.forget();
         one.denied = denied;
@@ -333,7 +333,8 @@ export class Subscriptions {
         ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(one),
       );
     }
-    if (!one.quiet || denied.length) this._context.ports.joined(one.request.sub, granted, denied);
+    if (!one.recovering || denied.length)
+      this._context.ports.joined(one.request.sub, granted, denied);
     return granted.length > 0;
   }
 
@@ -359,7 +360,7 @@ export class Subscriptions {
     return rest;
   }
 
-  private _drop(one: SubscriptionState, patterns: readonly string[]): void {
+  private _removePatterns(one: SubscriptionState, patterns: readonly string[]): void {
     if (!patterns.length) return;
     this.routes.remove(one, patterns);
     const refused = new Set(patterns);

@@ -50,7 +50,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a mark does not move with the position in an answer': {
     file: 'session/cursor.ts',
-    from: 'for (const [topic, position] of pending) reach(topic, position);',
+    from: 'for (const [topic, position] of pending) applyPosition(topic, position);',
     to: '',
     silent: true,
   },
@@ -83,8 +83,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   // ---------------------------------------------------------------- errors and parts
   'a temporarily denied subscription is not requested again': {
     file: 'session/subscriptions.ts',
-    from: "phase === 'pending' || again",
-    to: 'again',
+    from: "phase === 'pending' || retryPending",
+    to: 'retryPending',
   },
   'a temporary denial is permanent': {
     file: 'session/subscriptions.ts',
@@ -93,7 +93,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a temporarily denied pattern is forgotten': {
     file: 'session/subscriptions.ts',
-    from: 'this.doubt(one);',
+    from: 'this.retryLater(one);',
     to: '',
   },
   'messages of a temporarily denied pattern are delivered': {
@@ -180,7 +180,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a later subscription does not receive known members': {
     file: 'session/presence.ts',
-    from: 'if (one.takes(topic)) this._showOne(one, change);',
+    from: 'if (one.matches(topic)) this._showOne(one, change);',
     to: '',
   },
   'own presence is not sent again': {

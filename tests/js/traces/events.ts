@@ -23,7 +23,7 @@ import type {
 } from '../../../js/src/session/ports.js';
 import { install } from '../../../js/src/session/presence_parts.js';
 import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
-import { makeRoom, turnOf } from '../../../js/src/session/send_policies.js';
+import { makeRoom, nextTurn } from '../../../js/src/session/send_policies.js';
 import { Session } from '../../../js/src/session/session.js';
 import type { SessionOptions } from '../../../js/src/settings/session.js';
 import type { PresenceChange, TokenReason } from '../../../js/src/values.js';
@@ -120,7 +120,7 @@ export class RecordedSession {
   constructor(options: SessionOptions, random: () => number) {
     this.session = new Session(options, this._ports(), random);
     install(this.session);
-    this.session.publishes.policies = { makeRoom, turnOf };
+    this.session.publishes.policies = { makeRoom, nextTurn };
   }
 
   /** Feed an event to the session; returns its effects in order. */

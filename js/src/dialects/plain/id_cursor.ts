@@ -35,8 +35,8 @@ interface Trace {
  * program did not request are remembered, and a later answer shows which are new.
  */
 export class IdCursor implements Cursor {
-  readonly counts = false;
-  readonly healed: Map<string, number> = new Map();
+  readonly usesSeq = false;
+  readonly retried: Map<string, number> = new Map();
   /** Start of the replay, Unix milliseconds. */
   private readonly _start: number | undefined;
   /** The peer does not support positions: each topic in it is reported as unproven. */

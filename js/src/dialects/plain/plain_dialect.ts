@@ -83,7 +83,7 @@ export class PlainDialect {
       return new IdCursor(request, options, history_max);
     };
     _session.subscriptions.cursors = {
-      get counts() {
+      get usesSeq() {
         return features()?.has('seq') ?? true;
       },
       make: (request, options) =>
@@ -170,9 +170,9 @@ export class PlainDialect {
         this._requests.delete(ref);
         return ref;
       }
-      if (!subscription.again) {
+      if (!subscription.retryPending) {
         this._doubts.set(subscription, doubts + 1);
-        this._session.subscriptions.doubt(subscription);
+        this._session.subscriptions.retryLater(subscription);
       }
       break;
     }
@@ -193,18 +193,22 @@ export class PlainDialect {
     const [, ref = '', number] = /^(p\d+)\.(\d+)$/.exec(frame.ref ?? '') ?? [];
     const slot = Number(number);
     const { lifecycle, publishes } = this._session;
-    const entry = publishes._flight._of(ref);
+    const entry = publishes._flight._byRef(ref);
     if (!entry || !openOf(entry).includes(slot)) return false;
     const left = this._batches.get(ref);
     left?.delete(slot);
     const isError = frame.type === 'error';
     if (!isError) lifecycle._noteUseful();
-    const pause = publishes._fill(entry, slot, isError ? refusal(frame) : (frame as PublishResult));
+    const pause = publishes._setResult(
+      entry,
+      slot,
+      isError ? refusal(frame) : (frame as PublishResult),
+    );
     if (left?.size) {
       if (pause) publishes.pause(pause);
       publishes.flush();
     } else {
-      publishes._advance(entry, pause);
+      publishes._settleOrRequeue(entry, pause);
     }
     this._session._end(isError ? frame : {});
     return true;
@@ -271,7 +275,7 @@ export class PlainDialect {
 
   private _writeOneByOne(ref: string): void {
     const { publishes } = this._session;
-    const entry = publishes._flight._of(ref);
+    const entry = publishes._flight._byRef(ref);
     if (!entry) return;
     const open = openOf(entry);
     const { messages } = entry._publish;

@@ -88,20 +88,15 @@ class Cursor(Protocol):
     """The position of one subscription.
 
     Attributes:
-        healed: Marks from which a request was made because of a jump, by topic; a remaining jump
+        retried: Marks from which a request was made because of a jump, by topic; a remaining jump
             there is a gap.
     """
 
-    healed: dict[str, int]
+    retried: dict[str, int]
 
     @property
-    def counts(self) -> bool:
+    def uses_seq(self) -> bool:
         """Whether it uses `seq`; then a message without `seq` is ephemeral."""
-        ...
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """Position of the newest message of each topic."""
         ...
 
     @property
@@ -169,16 +164,16 @@ class SeqCursor:
         overlap: int = CLIENT.overlap,
         remembered: int = CLIENT.remembered_topics,
     ) -> None:
-        self.counts: Final = True
-        self.healed: dict[str, int] = {}
+        self.uses_seq: Final = True
+        self.retried: dict[str, int] = {}
         self._since = since
         self._overlap = overlap
         self._marks: dict[str, Mark] = {t: Mark(seq, 0) for t, seq in (after or {}).items()}
-        self._asked = frozenset(self._marks)
+        self._requested = frozenset(self._marks)
         self._remembered = max(1, remembered, len(self._marks))
-        self._forgot = False
+        self._has_dropped = False
         # Topics of which the current answer has messages of more than one log.
-        self._anew: set[str] = set()
+        self._restarted: set[str] = set()
 
     @property
     def positions(self) -> dict[str, int]:
@@ -197,8 +192,8 @@ class SeqCursor:
 
     def request(self) -> Request:
         """The start of the next request."""
-        self._anew.clear()
-        self._asked = frozenset(self._marks)
+        self._restarted.clear()
+        self._requested = frozenset(self._marks)
         return Request(self._since, self.positions)
 
     def admit(self, messages: Sequence[Envelope]) -> tuple[Sequence[Envelope], Sequence[Envelope]]:
@@ -222,12 +217,12 @@ class SeqCursor:
                 last = message
                 new.append(message)
             elif seq > due:
-                self.healed[topic] = due - 1
+                self.retried[topic] = due - 1
                 beyond = messages[n:]
                 break
         if last is not None:
             if mark is None:
-                self._place(topic, due - 1, last.timestamp)
+                self._set_mark(topic, due - 1, last.timestamp)
             else:
                 mark.seq = due - 1
                 mark.at = last.timestamp
@@ -243,10 +238,10 @@ class SeqCursor:
             # this, because the rest may not arrive.
             self._since = max(0, replay.began - self._overlap)
         for topic in dict.fromkeys(replay.reset):
-            self._anew.add(topic)
+            self._restarted.add(topic)
             if (mark := self._marks.get(topic)) is not None:
                 # Messages from before the loss precede the gap.
-                self._live(replay, topic, None)
+                self._take_held(replay, topic, None)
                 del self._marks[topic]
                 replay.steps.append(Missing(topic, mark.seq + 1, None, None, "log_reset"))
                 replay.reported.add(topic)
@@ -254,43 +249,43 @@ class SeqCursor:
             self._take(replay, message, replayed=True)
         pending = dict(replay.positions) if replay.whole or replay.first else {}
         for topic in list(pending):
-            if topic not in self._marks or self._lenient(replay, topic):
-                self._reach(replay, topic, pending)
+            if topic not in self._marks or self._ignores_holes(replay, topic):
+                self._apply_position(replay, topic, pending)
         held = replay.held if replay.complete else ()
         for n, message in enumerate(held):
             topic, seq = message.topic, message.seq
             if seq is not None:
                 if seq > pending.get(topic, seq):
-                    self._reach(replay, topic, pending)
+                    self._apply_position(replay, topic, pending)
                 mark = self._marks.get(topic)
                 if (
                     mark is not None
                     and seq > mark.seq + 1
                     and seq - 1 > replay.positions.get(topic, -1)
-                    and self.healed.get(topic) != mark.seq
+                    and self.retried.get(topic) != mark.seq
                 ):
-                    self.healed[topic] = mark.seq
+                    self.retried[topic] = mark.seq
                     return replay.steps, held[n:]
             self._take(replay, message)
         for topic in list(pending):
-            self._reach(replay, topic, pending)
+            self._apply_position(replay, topic, pending)
         return replay.steps, ()
 
     def _take(self, replay: Replay, message: Envelope, *, replayed: bool = False) -> None:
         """One message of the history, or one held."""
         topic, seq = message.topic, message.seq
         if seq is not None:
-            if not self._stand(replay, topic, seq, message.timestamp, replayed=replayed):
+            if not self._advance(replay, topic, seq, message.timestamp, replayed=replayed):
                 return
             if replayed:
                 replay.proven.add(topic)
         replay.steps.append(message)
 
-    def _reach(self, replay: Replay, topic: str, pending: dict[str, int]) -> None:
+    def _apply_position(self, replay: Replay, topic: str, pending: dict[str, int]) -> None:
         """The server's report of a position is due: messages up to it are missing."""
-        self._stand(replay, topic, pending.pop(topic), replay.began, replayed=True, stated=True)
+        self._advance(replay, topic, pending.pop(topic), replay.began, replayed=True, stated=True)
 
-    def _stand(
+    def _advance(
         self, replay: Replay, topic: str, seq: int, at: int, *, replayed: bool, stated: bool = False
     ) -> bool:
         """The log of a topic is at `seq`: messages up to it that have not arrived are missing.
@@ -307,21 +302,21 @@ class SeqCursor:
             Whether the position is new.
         """
         last = seq if stated else seq - 1
-        strict = not (replayed and self._lenient(replay, topic))
+        strict = not (replayed and self._ignores_holes(replay, topic))
         mark = self._marks.get(topic)
         if replayed and strict and last > (-1 if mark is None else mark.seq):
             # Fill a hole of the answer with live messages: the log may no longer have them.
-            self._live(replay, topic, last)
+            self._take_held(replay, topic, last)
             mark = self._marks.get(topic)
         fresh = topic not in replay.reported
         trimmed = fresh and topic in replay.truncated
         if mark is None:
             if trimmed and replay.limit is None:
                 replay.steps.append(Missing(topic, None, last, None, "history_trimmed"))
-            elif fresh and not trimmed and self._forgot and not replay.first and not stated:
+            elif fresh and not trimmed and self._has_dropped and not replay.first and not stated:
                 replay.steps.append(Missing(topic, None, last, None, "unproven"))
             replay.reported.add(topic)
-            self._place(topic, seq, at)
+            self._set_mark(topic, seq, at)
             return True
         if seq <= mark.seq:
             return False
@@ -330,11 +325,11 @@ class SeqCursor:
                 return False
             # Both ends are in one log if it misses messages after the requested position or after
             # replayed ones: their number is known, unless the log started again.
-            anew = topic in self._anew
-            known = not anew and (trimmed or (replayed and topic in replay.proven))
+            restarted = topic in self._restarted
+            known = not restarted and (trimmed or (replayed and topic in replay.proven))
             missed = last - mark.seq if known else None
             reason: MissingReason = (
-                "history_trimmed" if known else "log_reset" if anew else "unproven"
+                "history_trimmed" if known else "log_reset" if restarted else "unproven"
             )
             replay.steps.append(Missing(topic, mark.seq + 1, last, missed, reason))
         mark.seq = seq
@@ -342,7 +337,7 @@ class SeqCursor:
             mark.at = at
         return True
 
-    def _live(self, replay: Replay, topic: str, last: int | None) -> None:
+    def _take_held(self, replay: Replay, topic: str, last: int | None) -> None:
         """Take the held messages of a topic up to `last`; None takes those that continue it."""
         later: list[Envelope] = []
         for message in replay.held:
@@ -354,16 +349,16 @@ class SeqCursor:
                 self._take(replay, message)
         replay.held = later
 
-    def _lenient(self, replay: Replay, topic: str) -> bool:
+    def _ignores_holes(self, replay: Replay, topic: str) -> bool:
         """Whether to ignore holes: these messages expired before the subscription."""
-        return replay.first and (replay.limit is not None or topic not in self._asked)
+        return replay.first and (replay.limit is not None or topic not in self._requested)
 
-    def _place(self, topic: str, seq: int, at: int) -> None:
+    def _set_mark(self, topic: str, seq: int, at: int) -> None:
         if len(self._marks) >= self._remembered:
             idle = next(iter(self._marks))
             gone = self._marks.pop(idle)
             self._since = max(self._since or 0, gone.at)
-            self._forgot = True
+            self._has_dropped = True
         self._marks[topic] = Mark(seq, at)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
 from hanzoai.pubsub.session.ports import Acked
-from hanzoai.pubsub.session.publish_state import rejected
+from hanzoai.pubsub.session.publish_state import rejection
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 MAX_TOPICS: Final = 10_000
 """Maximum topics with own presence; the oldest is dropped."""
 
-_TAKEN: Final = Acked(())
+_ACKNOWLEDGED: Final = Acked(())
 """The server acknowledged it, or a later update with the same content."""
 
 
@@ -36,7 +36,7 @@ class _Update(NamedTuple):
     refs: Sequence[int]
 
 
-class Words:
+class PresenceValues:
     """Own presence, by topic; None for all topics."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class Words:
     def __contains__(self, topic: str | None) -> bool:
         return topic in self._by_topic
 
-    def take(self, topic: str | None) -> None:
+    def delete(self, topic: str | None) -> None:
         """Remove an update that is being sent."""
         del self._by_topic[topic]
 
@@ -105,10 +105,10 @@ class OwnPresence:
         self._ports = context.ports
         self._publishes = publishes
         self._routes = routes
-        self._own = Words()
-        self._later = Words()
+        self._own = PresenceValues()
+        self._later = PresenceValues()
         self._waiting: dict[str | None, list[int]] = {}
-        self._asked: dict[str, _Update] = {}
+        self._in_flight: dict[str, _Update] = {}
         self._busy: set[str | None] = set()
         self._number = 0
 
@@ -118,15 +118,15 @@ class OwnPresence:
         self._later.update(topic, data)
         if ref is not None:
             self._wait(topic, [ref])
-        self._gather()
+        self._merge_waiting()
         self.flush()
 
     def connected(self) -> None:
         """Send the own presence again on a new connection."""
-        self._later = Words()
+        self._later = PresenceValues()
         for topic, data in self._own.items():
             self._later.update(topic, data)
-        self._gather()
+        self._merge_waiting()
         self.flush()
 
     def flush(self) -> None:
@@ -144,27 +144,27 @@ class OwnPresence:
                 if topic in self._busy:
                     continue
             refs = self._waiting.pop(topic, [])
-            self._later.take(topic)
+            self._later.delete(topic)
             self._number += 1
             ref = f"m{self._number}"
             frame = PresenceUpdateFrame(topic=topic, data=data, ref=ref)
             self._ports.send(frame)
             if answers:
-                self._asked[ref] = _Update(topic, data, refs)
+                self._in_flight[ref] = _Update(topic, data, refs)
                 self._busy.add(topic)
             else:
-                self._settle(refs, _TAKEN)
+                self._settle(refs, _ACKNOWLEDGED)
 
-    def answered(self, ref: str | None) -> bool:
+    def acknowledged(self, ref: str | None) -> bool:
         """The server answered; False if the `ref` is unknown."""
         update = self._take(ref)
         if update is None:
             return False
-        self._settle(update.refs, _TAKEN)
+        self._settle(update.refs, _ACKNOWLEDGED)
         self.flush()
         return True
 
-    def refused(self, frame: ErrorFrame) -> bool:
+    def rejected(self, frame: ErrorFrame) -> bool:
         """The server rejected it permanently; False if the `ref` is unknown."""
         update = self._take(frame.ref)
         if update is None:
@@ -172,27 +172,27 @@ class OwnPresence:
         self._own.forget(update.topic, update.data)
         about = frame.topic or update.topic
         if update.refs:
-            self._settle(update.refs, rejected(frame.model_copy(update={"topic": about})))
+            self._settle(update.refs, rejection(frame.model_copy(update={"topic": about})))
         else:
             self._ports.problem(frame.code, frame.message, about, frame.retry_after_ms)
         self.flush()
         return True
 
-    def postponed(self, ref: str | None) -> bool:
+    def rate_limited(self, ref: str | None) -> bool:
         """The server rejected it temporarily: send it again; False if the `ref` is unknown."""
         update = self._take(ref)
         if update is None:
             return False
         self._later.restore(update.topic, update.data)
         self._wait(update.topic, update.refs)
-        self._gather()
+        self._merge_waiting()
         return True
 
     def lost(self) -> None:
         """The connection is lost: unanswered updates are sent again."""
-        for update in self._asked.values():
+        for update in self._in_flight.values():
             self._wait(update.topic, update.refs)
-        self._asked.clear()
+        self._in_flight.clear()
         self._busy.clear()
 
     def settle_all(self, error: Rejected) -> None:
@@ -207,7 +207,7 @@ class OwnPresence:
         self._own.keep(lambda topic: bool(self._routes.find(topic)))
 
     def _take(self, ref: str | None) -> _Update | None:
-        update = None if ref is None else self._asked.pop(ref, None)
+        update = None if ref is None else self._in_flight.pop(ref, None)
         if update is not None:
             self._busy.discard(update.topic)
         return update
@@ -218,7 +218,7 @@ class OwnPresence:
         if every:
             self._waiting[topic] = every
 
-    def _gather(self) -> None:
+    def _merge_waiting(self) -> None:
         """Let calls whose updates were merged into one for all topics wait for that one."""
         for topic, refs in list(self._waiting.items()):
             if topic in self._later:
@@ -227,7 +227,7 @@ class OwnPresence:
             if None in self._later:
                 self._wait(None, refs)
             else:
-                self._settle(refs, _TAKEN)
+                self._settle(refs, _ACKNOWLEDGED)
 
     def _settle(self, refs: Sequence[int], outcome: Outcome) -> None:
         for ref in refs:

@@ -58,13 +58,13 @@ class Presence:
         """Report the known members to a later subscription."""
         if state.request.presence:
             for topic, members in self._members.complete():
-                if state.takes(topic):
+                if state.matches(topic):
                     self._ports.presence_changed(state.sub, topic, members, "snapshot", None)
 
     def hide(self, state: SubscriptionState, granted: Sequence[str]) -> None:
         """Report an empty list to a subscription for topics that were denied temporarily."""
         for topic in self._members.occupied():
-            if state.takes(topic) and not any(matches(pattern, topic) for pattern in granted):
+            if state.matches(topic) and not any(matches(pattern, topic) for pattern in granted):
                 self._ports.presence_changed(state.sub, topic, (), "snapshot", None)
         self.keep()
 

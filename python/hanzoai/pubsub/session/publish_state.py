@@ -55,7 +55,7 @@ def results_of(frame: PublishedFrame) -> list[PublishResult]:
     ]
 
 
-def rejected(frame: ErrorFrame) -> Rejected:
+def rejection(frame: ErrorFrame) -> Rejected:
     """The outcome for an error frame."""
     return Rejected(
         frame.code, frame.message, frame.remedy, frame.topic, frame.retry_after_ms, frame.field

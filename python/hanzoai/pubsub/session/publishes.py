@@ -17,11 +17,11 @@ from hanzoai.pubsub.session.publish_state import (
     PublishState,
     count_in,
     refused_one,
-    rejected,
+    rejection,
     results_of,
     unanswered,
 )
-from hanzoai.pubsub.session.turns import fairest
+from hanzoai.pubsub.session.turns import next_turn
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import Publication, PublishedFrame
@@ -216,7 +216,7 @@ class Publishes:
     def connected(self, peer: Peer) -> None:
         """A connection is open: doubted publishes are unknown if the peer cannot deduplicate."""
         if not (peer.ack and peer.idempotent):
-            self._doubt()
+            self._settle_doubted()
         self._budget = peer.burst * 1000
         self._paused = self._pacing = False
 
@@ -230,9 +230,9 @@ class Publishes:
         self._flying = [0, 0]
         peer = self._context.peer
         if peer is not None and not peer.idempotent:
-            self._doubt()
+            self._settle_doubted()
 
-    def _doubt(self) -> None:
+    def _settle_doubted(self) -> None:
         for entry in [entry for entry in self._queue.values() if entry.sent]:
             self._drop(entry)
             self._ports.settle(entry.publish.ref, Unknown())
@@ -274,22 +274,22 @@ class Publishes:
         pause: int | None = None
         for n, slot in enumerate(entry.open()):
             result = results[n] if n < len(results) else unanswered()
-            asked = self._fill(entry, slot, result)
+            asked = self._set_result(entry, slot, result)
             if asked is not None:
                 pause = max(pause or 0, asked)
-        self._advance(entry, pause)
+        self._settle_or_requeue(entry, pause)
         return True
 
-    def failed(self, frame: ErrorFrame) -> bool:
+    def rejected(self, frame: ErrorFrame) -> bool:
         """The server rejected it; False if the `ref` is unknown."""
         entry = self._flight.get(frame.ref or "")
         if entry is None:
             return False
         if frame.code == RATE_LIMITED:
-            self._advance(entry, frame.retry_after_ms or PAUSE)
+            self._settle_or_requeue(entry, frame.retry_after_ms or PAUSE)
         else:
             self._drop(entry)
-            self._ports.settle(entry.publish.ref, rejected(frame))
+            self._ports.settle(entry.publish.ref, rejection(frame))
             self.flush()
         return True
 
@@ -306,7 +306,7 @@ class Publishes:
         """
         entry = self._flight[ref]
         result = refused_one(frame) if isinstance(frame, ErrorFrame) else results_of(frame)[0]
-        self._advance(entry, self._fill(entry, slot, result), last=last)
+        self._settle_or_requeue(entry, self._set_result(entry, slot, result), last=last)
 
     def pause(self, milliseconds: int | None) -> None:
         """Pause sending for this long after `rate_limited`."""
@@ -331,7 +331,7 @@ class Publishes:
 
     # ---------------------------------------------------------------- inside
 
-    def _fill(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
+    def _set_result(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
         """Process the result of one message; milliseconds to pause if the rate rejected it."""
         error = result.error
         if error is not None and error.code == RATE_LIMITED:
@@ -342,7 +342,9 @@ class Publishes:
         entry.left -= 1
         return None
 
-    def _advance(self, entry: PublishState, pause: int | None, *, last: bool = True) -> None:
+    def _settle_or_requeue(
+        self, entry: PublishState, pause: int | None, *, last: bool = True
+    ) -> None:
         if pause is not None:
             self.pause(pause)
         if not last:
@@ -394,7 +396,7 @@ class Publishes:
             entry = next(iter(self._queue.values()))
             credit: dict[Lane, int] = {}
             if scarce:
-                entry, credit = fairest(self._queue.values(), self._credit)
+                entry, credit = next_turn(self._queue.values(), self._credit)
             publish = entry.publish
             count = len(publish.messages)
             if rate and self._budget < min(count, burst) * 1000:

@@ -77,10 +77,6 @@ class Session:
         """The features of the connected server; None without a connection."""
         return self._context.peer
 
-    def positions(self, sub: int) -> dict[str, int]:
-        """Position of each topic of a subscription, for a later `Subscribe(after=…)`."""
-        return self.subscriptions.positions(sub)
-
     # ---------------------------------------------------------------- from the user
 
     def connect(self, *, opened: bool = False) -> None:
@@ -246,7 +242,7 @@ class Session:
         if self._context.peer is not None:
             self.lifecycle.note_useful()
             if not self.publishes.published(frame):
-                self.own_presence.answered(frame.ref)
+                self.own_presence.acknowledged(frame.ref)
         self._end_step()
 
     def answered_one(
@@ -298,11 +294,11 @@ class Session:
         """The server rejected a request, or sent an error of its own."""
         if ends_connection(frame):
             self.lifecycle.attempts.requested_wait = frame.retry_after_ms or 0
-        if self.publishes.failed(frame):
+        if self.publishes.rejected(frame):
             return
-        if frame.code == RATE_LIMITED and self.own_presence.postponed(frame.ref):
+        if frame.code == RATE_LIMITED and self.own_presence.rate_limited(frame.ref):
             self.publishes.pause(frame.retry_after_ms)
-        elif not (self.own_presence.refused(frame) or self.subscriptions.failed(frame)):
+        elif not (self.own_presence.rejected(frame) or self.subscriptions.rejected(frame)):
             if frame.code == RATE_LIMITED and self._context.peer is not None:
                 self.publishes.pause(frame.retry_after_ms)
             self._ports.problem(frame.code, frame.message, frame.topic, frame.retry_after_ms)

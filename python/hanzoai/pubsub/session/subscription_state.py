@@ -24,7 +24,6 @@ class SubscriptionState:
     """One subscription of the user."""
 
     __slots__ = (
-        "again",
         "answered",
         "cursor",
         "denied",
@@ -34,10 +33,11 @@ class SubscriptionState:
         "patterns",
         "phase",
         "positions",
-        "quiet",
+        "recovering",
         "ref",
         "request",
         "reset",
+        "retry_pending",
         "sub",
         "timestamp",
         "truncated",
@@ -53,8 +53,8 @@ class SubscriptionState:
         self.phase = PENDING
         self.ref = ""
         self.answered = False
-        self.again = False
-        self.quiet = False
+        self.retry_pending = False
+        self.recovering = False
         self.unrouted = False
         self.denied: list[Denial] = []
         self.hold([])
@@ -79,12 +79,12 @@ class SubscriptionState:
         self.phase = PENDING
         self.ref = ""
         self.hold([])
-        self.cursor.healed.clear()
-        self.quiet = self.again = False
+        self.cursor.retried.clear()
+        self.recovering = self.retry_pending = False
         self.clear_answer()
 
     @property
-    def piecemeal(self) -> bool:
+    def accepts_parts(self) -> bool:
         """Whether parts of an answer can be processed before the last one has arrived.
 
         If the connection breaks in between, the subscription resumes from there. This is not
@@ -92,8 +92,8 @@ class SubscriptionState:
         known to be complete only at its end.
         """
         whole = not self.answered and self.request.history is not None
-        return self.cursor.counts and not whole
+        return self.cursor.uses_seq and not whole
 
-    def takes(self, topic: str) -> bool:
+    def matches(self, topic: str) -> bool:
         """Whether an active pattern matches the topic."""
         return any(matches(pattern, topic) for pattern in self.patterns)

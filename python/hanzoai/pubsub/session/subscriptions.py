@@ -64,11 +64,6 @@ class Subscriptions:
         """Whether there is no subscription."""
         return not self._states
 
-    def positions(self, sub: int) -> dict[str, int]:
-        """Position of the newest message of each topic, to resume from it later."""
-        state = self._states.get(sub)
-        return {} if state is None else state.cursor.positions
-
     # ---------------------------------------------------------------- from the user
 
     def subscribe(self, request: Subscribe) -> None:
@@ -96,7 +91,7 @@ class Subscriptions:
             return
         if not peer.incremental:
             if self._states:
-                self._later(0)
+                self._schedule_rejoin(0)
                 return
             freed = patterns
         else:
@@ -112,8 +107,8 @@ class Subscriptions:
         moved = last is not None and last.node != peer.node
         self.presence.reconnected(known=last is None or last.client_id == peer.client_id)
         for state in list(self._states.values()):
-            self._suit(state, counts=peer.seq, moved=moved)
-            self._ask(state)
+            self._update_cursor(state, uses_seq=peer.seq, moved=moved)
+            self._send_subscribe(state)
 
     def lost(self) -> None:
         """The connection is lost."""
@@ -130,10 +125,10 @@ class Subscriptions:
         if not peer.incremental:
             self.presence.lost()
         for state in list(self._states.values()):
-            if not peer.incremental or state.phase == PENDING or state.again:
+            if not peer.incremental or state.phase == PENDING or state.retry_pending:
                 self.requests.pop(state.ref, None)
-                state.quiet = state.quiet or (state.phase == LIVE and not state.again)
-                self._ask(state)
+                state.recovering |= state.phase == LIVE and not state.retry_pending
+                self._send_subscribe(state)
 
     def messages(self, messages: Sequence[Envelope]) -> None:
         """Deliver live messages to every matching subscription, once; a separate step."""
@@ -165,7 +160,7 @@ class Subscriptions:
                         if shown and new:
                             self._deliver(state.sub, new)
                         if beyond:
-                            self._heal(state, beyond)
+                            self._recover(state, beyond)
                     elif state.phase == JOINING:
                         for one in run:
                             self._hold(state, one)
@@ -190,33 +185,33 @@ class Subscriptions:
         if not frame.more:
             del self.requests[ref]
             self._answered(state, at)
-        elif len(state.history) > self._context.options.held_messages and state.piecemeal:
+        elif len(state.history) > self._context.options.held_messages and state.accepts_parts:
             self._admit(state, at, complete=False)
 
-    def failed(self, frame: ErrorFrame) -> bool:
+    def rejected(self, frame: ErrorFrame) -> bool:
         """The server rejected a `subscribe`; False if the `ref` is unknown."""
         state = self.requests.pop(frame.ref or "", None)
         if state is None:
             return False
         state.forget()
         if is_retryable(frame.code):
-            self._later(max(REFUSED_FOR_NOW, frame.retry_after_ms or 0))
+            self._schedule_rejoin(max(REFUSED_FOR_NOW, frame.retry_after_ms or 0))
             return True
         refused = list(state.patterns)
         if frame.topic in state.patterns and len(state.patterns) > 1:
             refused = [frame.topic]
         state.denied += [Denial(topic=p, code=frame.code, message=frame.message) for p in refused]
-        self._deny(state, refused)
+        self._remove_patterns(state, refused)
         if state.patterns:
             self._request(state)
         else:
             self._ports.joined(state.sub, (), tuple(state.denied))
         return True
 
-    def doubt(self, state: SubscriptionState) -> None:
+    def retry_later(self, state: SubscriptionState) -> None:
         """Request it again after a while: an error may have been about it."""
-        state.again = True
-        self._later(REFUSED_FOR_NOW)
+        state.retry_pending = True
+        self._schedule_rejoin(REFUSED_FOR_NOW)
 
     # ---------------------------------------------------------------- requests
 
@@ -229,11 +224,11 @@ class Subscriptions:
         """Request a subscription; on an event stream, all of them after a while."""
         peer = self._context.peer
         if peer is not None and peer.incremental:
-            self._ask(state)
+            self._send_subscribe(state)
         else:
-            self._later(0)
+            self._schedule_rejoin(0)
 
-    def _ask(self, state: SubscriptionState) -> None:
+    def _send_subscribe(self, state: SubscriptionState) -> None:
         if self._context.peer is None:
             return
         self.requests.pop(state.ref, None)
@@ -244,7 +239,7 @@ class Subscriptions:
         ref = state.ref = self._next_ref("s")
         self.requests[ref] = state
         state.phase = JOINING
-        state.again = False
+        state.retry_pending = False
         state.clear_answer()
         since, after = state.cursor.request()
         limit = None if state.answered else state.request.history
@@ -259,21 +254,17 @@ class Subscriptions:
             )
         )
 
-    def _ask_again(self, state: SubscriptionState, held: Sequence[Envelope]) -> None:
-        state.quiet = True
-        state.hold(list(held))
+    def _recover(self, state: SubscriptionState, held: Sequence[Envelope]) -> None:
+        """Request it again from its cursor, and hold messages in the meantime."""
+        state.recovering = True
+        state.hold(list(held[:1]))
         state.phase = JOINING
         state.ref = ""
         self._request(state)
-
-    def _heal(self, state: SubscriptionState, beyond: Sequence[Envelope]) -> None:
-        """A jump: request again from the cursor, and hold messages in the meantime."""
-        first, *later = beyond
-        self._ask_again(state, [first])
-        for message in later:
+        for message in held[1:]:
             self._hold(state, message)
 
-    def _later(self, milliseconds: int) -> None:
+    def _schedule_rejoin(self, milliseconds: int) -> None:
         """Schedule `rejoin` after this time, unless it is scheduled earlier."""
         after = self._timers.after("rejoin")
         milliseconds = min(MAX_WAIT, milliseconds)
@@ -289,31 +280,31 @@ class Subscriptions:
         since = state.request.since
         for one in (*state.held, message):
             # By time, only messages after `since` are surely replayed; clocks of nodes differ.
-            replayed = not state.cursor.counts and (since is None or one.timestamp > since)
+            replayed = not state.cursor.uses_seq and (since is None or one.timestamp > since)
             if one.seq is None and not replayed:
                 state.lost[one.topic] = state.lost.get(one.topic, 0) + 1
         state.held = []
         state.whole = False
 
     def _answered(self, state: SubscriptionState, at: int) -> None:
-        state.again = False
-        if not self._take_denied(state):
+        state.retry_pending = False
+        if not self._apply_denials(state):
             return
-        quiet, whole = state.quiet, state.whole
+        recovering, whole = state.recovering, state.whole
         rest = self._admit(state, at, complete=True)
         state.answered = True
         state.phase = LIVE
         state.ref = ""
-        state.quiet = False
+        state.recovering = False
         state.hold([])
         peer = self._context.peer
-        again = not quiet or (peer is not None and not peer.incremental)
+        again = not recovering or (peer is not None and not peer.incremental)
         if state.request.presence and again:
             self.presence.forget_unproven(state, self._named)
         if rest or not whole:
-            self._ask_again(state, rest)
+            self._recover(state, rest)
         else:
-            state.cursor.healed.clear()
+            state.cursor.retried.clear()
 
     def _admit(self, state: SubscriptionState, at: int, *, complete: bool) -> Sequence[Envelope]:
         replay = Replay(
@@ -351,15 +342,15 @@ class Subscriptions:
 
     # ---------------------------------------------------------------- refusals
 
-    def _take_denied(self, state: SubscriptionState) -> bool:
+    def _apply_denials(self, state: SubscriptionState) -> bool:
         """Process denied and granted patterns of an answer; whether any pattern is active."""
         denied = [d for d in state.denied if not is_retryable(d.code)]
         later = {d.topic for d in state.denied if is_retryable(d.code)}
         state.denied = []
-        self._deny(state, [denial.topic for denial in denied])
+        self._remove_patterns(state, [denial.topic for denial in denied])
         granted = tuple(pattern for pattern in state.patterns if pattern not in later)
         if len(granted) < len(state.patterns):
-            self.doubt(state)
+            self.retry_later(state)
             if not granted:
                 state.forget()
                 state.denied = denied
@@ -373,11 +364,11 @@ class Subscriptions:
             state.held = [
                 m for m in state.held if m.seq is None or any(matches(p, m.topic) for p in granted)
             ]
-        if not state.quiet or denied:
+        if not state.recovering or denied:
             self._ports.joined(state.sub, granted, tuple(denied))
         return bool(granted)
 
-    def _deny(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
+    def _remove_patterns(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
         for pattern in patterns:
             if pattern in state.patterns:
                 state.patterns.remove(pattern)
@@ -387,15 +378,15 @@ class Subscriptions:
 
     # ---------------------------------------------------------------- cursors
 
-    def _suit(self, state: SubscriptionState, *, counts: bool, moved: bool) -> None:
+    def _update_cursor(self, state: SubscriptionState, *, uses_seq: bool, moved: bool) -> None:
         """Give the subscription a cursor for the peer, which may be another one than before.
 
         Args:
             state: The subscription.
-            counts: Whether the peer numbers messages.
+            uses_seq: Whether the peer numbers messages.
             moved: Whether the positions of the subscription are from another node.
         """
-        if state.cursor.counts == counts and not (moved and state.answered):
+        if state.cursor.uses_seq == uses_seq and not (moved and state.answered):
             return
         request, old = state.request, state.cursor
         if state.answered:

@@ -27,7 +27,7 @@ def lane_of(entry: PublishState) -> Lane:
     return "latest" if publish.policy == "latest" and publish.key is not None else "messages"
 
 
-def fairest(
+def next_turn(
     queue: Iterable[PublishState], saved: Mapping[Lane, int]
 ) -> tuple[PublishState, dict[Lane, int]]:
     """The publish of a queue whose turn it is.

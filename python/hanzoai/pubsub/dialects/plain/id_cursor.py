@@ -59,8 +59,8 @@ class IdCursor:
         topics: int = CLIENT.remembered_topics,
         history: int = LIMITS.history_max_messages,
     ) -> None:
-        self.counts: Final = False
-        self.healed: dict[str, int] = {}
+        self.uses_seq: Final = False
+        self.retried: dict[str, int] = {}
         self._start = since
         self._unproven = tuple(after or ())
         self._overlap = overlap
@@ -72,11 +72,6 @@ class IdCursor:
         # Since the last replay, a live message was older than the start of the next one.
         self._late = False
         self._near: OrderedDict[str, OrderedDict[str, _Trace]] = OrderedDict()
-
-    @property
-    def positions(self) -> dict[str, int]:
-        """Always empty: this peer has no positions."""
-        return {}
 
     @property
     def topics(self) -> list[str]:

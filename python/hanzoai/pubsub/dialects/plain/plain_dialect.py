@@ -185,9 +185,9 @@ class PlainDialect:
             if state is None or doubts >= most or not self._may_blame(topic):
                 del self._requests[ref]
                 return ref
-            if not state.again:
+            if not state.retry_pending:
                 self._doubts[state.sub] = doubts + 1
-                self._session.subscriptions.doubt(state)
+                self._session.subscriptions.retry_later(state)
             return None
         return None
 
