@@ -18,7 +18,7 @@ import type {
 } from '../../generated/wire.js';
 import { BY_SEQ, type Cursors } from '../../session/cursor.js';
 import type { Peer } from '../../session/peer.js';
-import { openOf, RATE_LIMITED } from '../../session/publishes.js';
+import { type Entry, openOf, RATE_LIMITED } from '../../session/publishes.js';
 import type { Session } from '../../session/session.js';
 import type { SubscriptionState } from '../../session/subscription_state.js';
 import type { Loose } from '../../wire/compact.js';
@@ -66,8 +66,8 @@ export class PlainDialect {
   private readonly _requests = new Map<string, Request>();
   /** Times that an `error` may have been about a publish instead. */
   private readonly _doubts = new WeakMap<SubscriptionState, number>();
-  /** Unanswered slots of a batch that was sent one by one, by its `ref`. */
-  private readonly _batches = new Map<string, Set<number>>();
+  /** Unanswered slots of batches that were sent one by one. */
+  private readonly _batches = new WeakMap<Entry, Set<number>>();
 
   /**
    * @param _session Receives the frames of a current server.
@@ -195,7 +195,7 @@ export class PlainDialect {
     const { lifecycle, publishes } = this._session;
     const entry = publishes._flight._byRef(ref);
     if (!entry || !openOf(entry).includes(slot)) return false;
-    const left = this._batches.get(ref);
+    const left = this._batches.get(entry);
     left?.delete(slot);
     const isError = frame.type === 'error';
     if (!isError) lifecycle._noteUseful();
@@ -280,7 +280,7 @@ export class PlainDialect {
     const open = openOf(entry);
     const { messages } = entry._publish;
     const isOne = messages.length === 1;
-    if (!isOne) this._batches.set(ref, new Set(open));
+    if (!isOne) this._batches.set(entry, new Set(open));
     for (const slot of open) {
       const message = messages[slot] as Publication;
       this._write({ type: 'publish', message, ref: isOne ? ref : `${ref}.${slot}` });
