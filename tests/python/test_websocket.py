@@ -469,6 +469,30 @@ async def test_garbage_after_the_handshake_ends_the_connection() -> None:
         assert closed.code == 1002
 
 
+@pytest.mark.parametrize(
+    ("last", "code"),
+    [
+        (wire(Close(4001, "bye").serialize(), Opcode.CLOSE), 4001),
+        (wire(b"rest", Opcode.CONT), 1002),
+        (wire(b"{", fin=False) + wire(b"x" * 3_000, Opcode.CONT), 1009),
+        (wire(b"{", fin=False) + wire(message(0)), 1002),
+    ],
+    ids=["a close frame", "a part of nothing", "too long a message", "a message within another"],
+)
+async def test_messages_of_one_read_count_until_the_frame_that_ends_the_connection(
+    last: bytes, code: int
+) -> None:
+    async def send(connection: ServerConnection) -> None:
+        later = wire(message(2, "x" * 500)) + wire(message(3))
+        connection.transport.write(wire(message(1)) + last + later)
+        await connection.wait_closed()
+
+    async with opened(send, max_frame=2_000) as transport:
+        frames, closed = await to_the_end(transport)
+        assert numbers(frames) == [1]
+        assert closed.code == code
+
+
 async def nobody(connection: ServerConnection) -> None:
     await connection.wait_closed()
 
@@ -700,6 +724,9 @@ async def test_a_reader_that_does_not_read_stops_the_network_and_gets_all_of_it_
         assert connection.arrived_bytes == held
         assert len(await collect(transport, 3_000)) == 3_000
         assert connection.arrived_bytes == 0
+        if isinstance(connection, PicowsConnection):
+            network: Any = connection._socket.underlying_transport
+            assert len(network.get_protocol().get_buffer(-1)) <= 1 << 18
 
 
 # ---------------------------------------------------------------- failures to open

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import ssl
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 from urllib.parse import urlsplit
 
 from picows import (
@@ -42,7 +42,10 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.transports.connection import Owner
 
 _READ: Final = 1 << 16
-"""Bytes of the receive buffer; it grows with larger frames."""
+"""Bytes of the receive buffer; it grows when it is full."""
+
+_MOST_READ: Final = 1 << 18
+"""Maximum bytes of one read. Without it, each read that fills the buffer would double it."""
 
 _FRAME: Final = b'{"type":"'
 """First bytes of a canonical frame."""
@@ -122,7 +125,8 @@ class PicowsConnection(WSListener):
         self._leaving = False
         self._parts: list[bytes] = []
         self._parts_bytes = 0
-        self._faulty = False
+        self._on_frame = _frame_handler(self.arrived, self._other)
+        self._pass_frames_to(self._on_frame)
         self._reader: asyncio.Future[None] | None = None
         self._socket: WSTransport
         self._outlasting: asyncio.Task[None]
@@ -141,28 +145,18 @@ class PicowsConnection(WSListener):
         inner = cast("asyncio.BufferedProtocol", network.get_protocol())
         network.set_protocol(_Reads(self, inner))
 
-    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """A frame has arrived."""
-        data = frame.get_payload_as_bytes()
-        if transport.is_close_frame_sent and self._is_left_out(transport, frame, data):
-            return
-        # Reading the type of a frame costs as much as all of the rest. A control frame is short,
-        # and does not begin like a frame of the protocol.
-        if (
-            (len(data) > _CONTROL or data.startswith(_FRAME))
-            and frame.fin
-            and not self._parts
-            and not self.ended
-        ):
-            self.arrived.append(data)
-        else:
-            self._other(transport, frame)
-
     def on_ws_disconnected(self, transport: WSTransport) -> None:
         """The connection has ended."""
         self._end()
 
-    def read(self, waiting: int) -> None:
+    def begin_read(self) -> int:
+        """Prepare for the frames of one read; return the number of unread messages."""
+        if self._socket.is_close_frame_sent:
+            # The library continues to read after a frame that violates the protocol.
+            self._pass_frames_to(self._leave_out)
+        return len(self.arrived)
+
+    def end_read(self, waiting: int) -> None:
         """All whole frames of one read have been handled; so many messages were unread before."""
         # The library returns whole frames only. The time of each read shows that the server is not
         # silent while a large frame arrives over a slow network.
@@ -177,24 +171,17 @@ class PicowsConnection(WSListener):
                 self.paused = True
                 self._socket.underlying_transport.pause_reading()
 
-    def _is_left_out(self, transport: WSTransport, frame: WSFrame, data: bytes) -> bool:
-        """Whether a frame follows our close frame, or a frame that violates the protocol.
+    def _pass_frames_to(self, on_frame: _OnFrame) -> None:
+        """Choose the function that handles frames, instead of the method of the library."""
+        self.on_ws_frame = on_frame  # type: ignore[method-assign]
 
-        After our close frame, only its answer counts. After a violation, the library sends a close
-        frame and continues to read. It reads one frame ahead: the first frame that it returns
-        arrived before the violation, unless it is the one that is too long.
-        """
-        if self._leaving:
-            if frame.msg_type is WSMsgType.CLOSE:
-                self._closed(transport, frame)
-            return True
-        before = self._faulty
-        self._faulty = True
-        return before or len(data) > self._owner.max_frame
+    def _leave_out(self, transport: WSTransport, frame: WSFrame) -> None:
+        """Handle a frame after a close frame: only the answer to ours counts."""
+        if self._leaving and not self.ended and frame.msg_type is WSMsgType.CLOSE:
+            self._closed(transport, frame)
 
     def _other(self, transport: WSTransport, frame: WSFrame) -> None:
-        if self.ended:
-            return
+        """Handle a control frame, a short message, or a part of a message."""
         kind = frame.msg_type
         if kind is WSMsgType.PING:
             transport.send_pong(frame.get_payload_as_bytes())
@@ -206,16 +193,21 @@ class PicowsConnection(WSListener):
     def _fragment(self, kind: WSMsgType, frame: WSFrame) -> None:
         """Handle a short message, or a part of one."""
         if (kind is WSMsgType.CONTINUATION) != bool(self._parts):
+            self._pass_frames_to(self._leave_out)
             raise WSProtocolError(WSCloseCode.PROTOCOL_ERROR, "a fragment out of place")
         data = frame.get_payload_as_bytes()
         self._parts.append(data)
         self._parts_bytes += len(data)
         if self._parts_bytes > self._owner.max_frame:
+            self._pass_frames_to(self._leave_out)
             raise WSProtocolError(WSCloseCode.MESSAGE_TOO_BIG, "")
-        if frame.fin:
-            self.arrived.append(b"".join(self._parts))
-            self._parts.clear()
-            self._parts_bytes = 0
+        if not frame.fin:
+            self._pass_frames_to(self._other)
+            return
+        self._pass_frames_to(self._on_frame)
+        self.arrived.append(b"".join(self._parts))
+        self._parts.clear()
+        self._parts_bytes = 0
 
     def _closed(self, transport: WSTransport, frame: WSFrame) -> None:
         """Answer the close frame of the server, which then closes the connection."""
@@ -257,6 +249,7 @@ class PicowsConnection(WSListener):
         if self.ended:
             return
         self.ended = True
+        self._pass_frames_to(self._leave_out)
         if self._reader is not None and not self._reader.done():
             self._reader.set_result(None)
         if not self._socket.is_disconnected:
@@ -280,6 +273,7 @@ class PicowsConnection(WSListener):
         socket = self._socket
         if not self.ended and not socket.is_close_frame_sent:
             self._leaving = True
+            self._pass_frames_to(self._leave_out)
             socket.send_close(cast("WSCloseCode", code), b"")
             if self.paused:
                 # The answer is behind messages that the program no longer reads.
@@ -297,6 +291,32 @@ class PicowsConnection(WSListener):
         """The network accepts data again."""
 
 
+class _OnFrame(Protocol):
+    def __call__(self, transport: WSTransport, frame: WSFrame) -> None: ...
+
+
+def _frame_handler(arrived: list[bytes], other: _OnFrame) -> _OnFrame:
+    """Return a function that adds each message of one frame to `arrived`.
+
+    It is not a method because reading attributes of a connection would double its time.
+
+    Args:
+        arrived: Receives the messages.
+        other: Called with any other frame.
+    """
+
+    def on_frame(transport: WSTransport, frame: WSFrame) -> None:
+        data = frame.get_payload_as_bytes()
+        # Reading the type of a frame is slow, too. A control frame is short, and does not begin
+        # like a frame of the protocol.
+        if (len(data) > _CONTROL or data.startswith(_FRAME)) and frame.fin:
+            arrived.append(data)
+        else:
+            other(transport, frame)
+
+    return on_frame
+
+
 class _Reads(asyncio.BufferedProtocol):
     """The library's protocol, which also reports the end of each read."""
 
@@ -305,13 +325,12 @@ class _Reads(asyncio.BufferedProtocol):
         self._inner = inner
 
     def get_buffer(self, sizehint: int) -> Any:
-        return self._inner.get_buffer(sizehint)
+        return cast("memoryview", self._inner.get_buffer(sizehint))[:_MOST_READ]
 
     def buffer_updated(self, nbytes: int) -> None:
-        connection = self._connection
-        waiting = len(connection.arrived)
+        waiting = self._connection.begin_read()
         self._inner.buffer_updated(nbytes)
-        connection.read(waiting)
+        self._connection.end_read(waiting)
 
     def eof_received(self) -> bool | None:
         return self._inner.eof_received()
