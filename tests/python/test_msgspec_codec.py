@@ -198,6 +198,30 @@ def test_messages_are_read_up_to_one_that_is_not_valid(chosen: Codec) -> None:
     assert read_messages(other, frame(), chosen=chosen) == []
 
 
+@pytest.mark.parametrize("chosen", [fast_codec(), codec.plain_codec()])
+def test_each_message_keeps_its_own_topic_and_sender(chosen: Codec) -> None:
+    senders = [{"type": kind, "id": id} for kind in ("user", "agent") for id in ("1", "2")]
+    sent = [(topic, sender) for sender in (None, *senders, None) for topic in ("a", "a", "b")]
+    frames = [frame(topic=topic, sender=sender) for topic, sender in sent]
+    found = read_messages(*frames, chosen=chosen)
+    assert [(one.topic, one.sender and one.sender.wire()) for one in found] == sent
+
+
+@pytest.mark.parametrize("chosen", [fast_codec(), codec.plain_codec()])
+@pytest.mark.parametrize(
+    "changes",
+    [{"topic": ""}, {"topic": "a..b"}, {"data": json.loads("[" * 300 + "]" * 300)}],
+    ids=["no topic", "an invalid topic", "too deep"],
+)
+def test_messages_are_read_up_to_one_that_only_looks_valid(
+    changes: dict[str, Any], chosen: Codec
+) -> None:
+    other = frame(**changes)
+    found = read_messages(frame(), other, frame(), chosen=chosen)
+    assert [message.topic for message in found] == [ENVELOPE["topic"]]
+    assert read_messages(other, frame(), chosen=chosen) == []
+
+
 def test_a_message_is_a_whole_model() -> None:
     [found] = read_messages(frame())
     assert found.wire() == ENVELOPE

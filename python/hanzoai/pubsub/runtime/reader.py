@@ -13,7 +13,7 @@ from hanzoai.pubsub.generated.wire import (
     PublishedFrame,
 )
 from hanzoai.pubsub.session.events import action_of
-from hanzoai.pubsub.transports import BURST, TransportClosed, TransportFailed
+from hanzoai.pubsub.transports import TransportClosed, TransportFailed
 
 if TYPE_CHECKING:
     from collections import deque
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hanzoai.pubsub")
 
-_TURN: Final = 2 * BURST
-"""Maximum frames handled before other tasks of the loop run.
+_TURN: Final = 128
+"""Frames after which other tasks of the loop run.
 
 Measured: with more waiting messages, each costs more, because the garbage collector visits them.
 """

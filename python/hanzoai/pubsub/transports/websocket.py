@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.wire import MessageFrame, PublishedFrame
-from hanzoai.pubsub.transports import BURST, TransportClosed, ignore
+from hanzoai.pubsub.transports import TransportClosed, ignore
 from hanzoai.pubsub.transports.connection import CLOSE_TIMEOUT
 from hanzoai.pubsub.transports.speed import choose_codec, choose_dialer
 from hanzoai.pubsub.wire.codec import MESSAGE, Malformed, Unknown, decode
@@ -90,7 +90,7 @@ class WebSocketTransport:
             connection.loop.call_soon(connection.write_all)
 
     async def receive(self) -> Sequence[Incoming]:
-        """Wait for frames: returns what at most `BURST` received frames carry, in order.
+        """Wait for frames: returns what the next received frames carry, in order.
 
         Raises:
             TransportClosed: The socket is closed, and all received frames have been returned.
@@ -98,14 +98,15 @@ class WebSocketTransport:
         connection = self._connection
         if connection is None:
             raise TransportClosed(None, "The connection was never opened.")
-        read_messages, invalid = self._codec.read_messages, self._codec.invalid
+        codec = self._codec
+        read_messages, invalid, burst = codec.read_messages, codec.invalid, codec.burst
         while True:
             while not connection.arrived:
                 if connection.ended:
                     raise TransportClosed(*connection.end())
                 await connection.more()
-            data = connection.arrived[:BURST]
-            del connection.arrived[:BURST]
+            data = connection.arrived[:burst]
+            del connection.arrived[:burst]
             sizes = [*map(len, data)]
             connection.arrived_bytes -= sum(sizes)
             if connection.paused:
