@@ -346,7 +346,7 @@ class Feed:
                 self._update(wire)
 
     async def _send_to_itself(self) -> None:
-        await self._link.say(self._own, self._own)
+        await self._link.publish_empty(self._own, self._own)
 
     def _update(self, wire: Wire) -> None:
         wanted = self._wanted

@@ -91,7 +91,7 @@ class Layout:
         return f"{self.bases[0]}:left"
 
     @property
-    def laid(self) -> str:
+    def mark_key(self) -> str:
         """The key that holds `mark` of the first node that wrote under the prefix."""
         return f"{self.bases[0]}:layout"
 

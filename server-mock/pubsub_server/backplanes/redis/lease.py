@@ -62,7 +62,7 @@ class Lease:
     Attributes:
         node: Id of the lease, and the name of the node.
         up: Whether the last heartbeat was written, or the first one has not failed.
-        sound: Redis time of the last written heartbeat, ms; 0 before the first.
+        last_heartbeat: Redis time of the last written heartbeat, ms; 0 before the first.
     """
 
     def __init__(self, link: Link, layout: Layout, every: float, timeout: float) -> None:
@@ -85,7 +85,7 @@ class Lease:
         self._unknown: dict[str, float] = {}
         self.node = _name()
         self.up = True
-        self.sound = 0
+        self.last_heartbeat = 0
 
     def start(self, *tenants: Tenant) -> None:
         """Start, unless it has started."""
@@ -104,19 +104,19 @@ class Lease:
         # A cancelled call may end with an error of Redis.
         self._closing = True
         await self._tasks.stop()
-        if self.sound:
+        if self.last_heartbeat:
             with contextlib.suppress(*LINK_ERRORS):
                 now = await self._link.time(self._layout.nodes)
-                await self._link.note(self._layout.left, self.node, now)
+                await self._link.add_name(self._layout.left, self.node, now)
                 at = now - round((self._timeout - grace) * 1000)
-                await self._link.mark(self._layout.nodes, self.node, at)
+                await self._link.update_name(self._layout.nodes, self.node, at)
 
     async def _run(self) -> None:
         while True:
             try:
                 await self._beat()
             except LINK_ERRORS as error:
-                if (self.up or not self.sound) and not self._closing:
+                if (self.up or not self.last_heartbeat) and not self._closing:
                     logger.warning("cannot write the heartbeat of this node: %s", cause(error))
                 self.up = False
             except Exception:
@@ -152,16 +152,16 @@ class Lease:
             return None
         if first:
             self._since = self._loop.time()
-        self.sound = int(now)
+        self.last_heartbeat = int(now)
         if first:
             logger.info("this is node %s", self.node)
-            await self._lay()
+            await self._check_mark()
         return [each for each in silent if each != self.node]
 
-    async def _lay(self) -> None:
+    async def _check_mark(self) -> None:
         # The first node that returns initializes a flushed store.
         layout = self._layout
-        found = await self._link.keep_first(layout.laid, layout.mark)
+        found = await self._link.set_default(layout.mark_key, layout.mark)
         if found != layout.mark:
             logger.error(
                 "this Redis was set up with version and shards %s, and this node uses %s; they do"
@@ -224,11 +224,11 @@ class Lease:
                     gone += 1
                     for tenant in self._tenants:
                         tenant.recorded("leave", topic.decode(), client_id.decode(), "", shown)
-        known = await self._link.strike(self._layout.nodes, name)
+        known = await self._link.remove_name(self._layout.nodes, name)
         if not known and not (gone and name in self._unknown):
             # Another node has already revoked and logged it.
             return
-        if await self._link.strike(self._layout.left, name):
+        if await self._link.remove_name(self._layout.left, name):
             logger.info("node %s left with %d members", name, gone)
         elif name in self._former:
             logger.info("removed the former id %s of this node", name)

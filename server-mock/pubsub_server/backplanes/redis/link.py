@@ -196,14 +196,14 @@ class Link:
             keys[0], lambda client: script.call(client, keys, arguments), writing=writing
         )
 
-    async def keep_first(self, key: str, value: str) -> str:
+    async def set_default(self, key: str, value: str) -> str:
         """Set a key unless it is set, and return its value."""
         found: bytes | None = await self._at(
             key, lambda readers: readers.set(key, value, nx=True, get=True)
         )
         return value if found is None else found.decode()
 
-    async def try_channel(self, key: str) -> None:
+    async def check_channels(self, key: str) -> None:
         """Check that the user may use channels, which have separate permissions.
 
         Raises:
@@ -212,7 +212,7 @@ class Link:
         name = f"{key}:tried"
         await self._at(key, lambda readers: readers.execute_command("SPUBLISH", name, ""))
 
-    async def say(self, key: str, channel: str) -> None:
+    async def publish_empty(self, key: str, channel: str) -> None:
         """Publish an empty payload to a channel, on the connection that messages use."""
         await self._at(
             key, lambda writers: writers.execute_command("SPUBLISH", channel, ""), writing=True
@@ -223,15 +223,15 @@ class Link:
         found: bytes | None = await self._at(key, lambda readers: readers.set(key, value, get=True))
         return None if found is None else found.decode()
 
-    async def mark(self, index: str, name: str, score: int) -> None:
-        """Update a name in an index, if it exists."""
-        await self._at(index, lambda readers: readers.zadd(index, {name: score}, xx=True))
+    async def update_name(self, index: str, name: str, time: int) -> None:
+        """Set the time of a name in an index, if it exists."""
+        await self._at(index, lambda readers: readers.zadd(index, {name: time}, xx=True))
 
-    async def note(self, index: str, name: str, score: int) -> None:
-        """Add a name to an index."""
-        await self._at(index, lambda readers: readers.zadd(index, {name: score}))
+    async def add_name(self, index: str, name: str, time: int) -> None:
+        """Add a name to an index, with its time."""
+        await self._at(index, lambda readers: readers.zadd(index, {name: time}))
 
-    async def strike(self, index: str, name: str) -> bool:
+    async def remove_name(self, index: str, name: str) -> bool:
         """Remove a name from an index; whether it existed."""
         removed: int = await self._at(index, lambda readers: readers.zrem(index, name))
         return removed > 0

@@ -130,9 +130,9 @@ async def open_backplane(
     layout = Layout(prefix, shards)
     try:
         await link.check(layout.secret)
-        await link.try_channel(layout.secret)
-        _compare(layout, await link.keep_first(layout.laid, layout.mark))
-        secret = await link.keep_first(layout.secret, secrets.token_hex(32))
+        await link.check_channels(layout.secret)
+        _compare(layout, await link.set_default(layout.mark_key, layout.mark))
+        secret = await link.set_default(layout.secret, secrets.token_hex(32))
         await _compare_clocks(link, layout)
         await _compare_timeouts(link, layout, round(options.timeout * 1000))
     except UnusableError:

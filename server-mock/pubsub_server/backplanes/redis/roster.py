@@ -290,7 +290,7 @@ class RedisRoster:
             return True
         self._unsure.clear()
         anew, self._renewed = self._renewed, False
-        since = self._lease.sound - MARGIN_MS
+        since = self._lease.last_heartbeat - MARGIN_MS
         try:
             found = await self._indexed(
                 (self._layout.attended, self._layout.emptied), 0 if anew else since, shards
