@@ -402,7 +402,7 @@ def test_routes_are_bounded_and_forgotten_with_their_subscription() -> None:
     assert 0 < len(session.subscriptions.routes.known) <= KNOWN_TOPICS
     session.handle(events.Unsubscribe(1))
     assert not session.subscriptions.routes.known
-    assert len(session.subscriptions.routes) == 0
+    assert len(session.subscriptions.routes._trie) == 0
 
 
 def test_no_token_shows_in_repr() -> None:

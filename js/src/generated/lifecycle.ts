@@ -63,28 +63,28 @@ export interface Steps<E> {
   _stop(...timers: readonly Timer[]): void;
   /** Whether the error or close code says that the token is at fault. */
   _authFault(event: E): boolean;
+  /** Whether data has arrived since the ping. */
+  _dataArrived(event: E): boolean;
   /** Whether the program has asked for the end, once its publishes are settled. */
   readonly _draining: boolean;
   /** Whether the error or close code says that another try is pointless, or faults a token that cannot be renewed. */
   _finalError(event: E): boolean;
   /** Whether another connection took the place of this one, for the first time. */
   _firstReplaced(event: E): boolean;
-  /** Whether more than half of the life of the token is left. */
-  _fresh(event: E): boolean;
-  /** Whether the first WebSocket is late, the choice of transport is free, and the HTTP address answers. */
-  readonly _givesWay: boolean;
   /** Whether the server answers pings on this transport. */
   readonly _hasPings: boolean;
   /** Whether a token is held. */
   readonly _hasToken: boolean;
-  /** Whether something has come since the ping. */
-  _heard(event: E): boolean;
   /** Whether disconnected for longer than history is certain to last. */
   readonly _overdue: boolean;
   /** Whether a WebSocket could be opened. */
   _reachable(event: E): boolean;
   /** Whether the token callback refuses permanently. */
   _refused(event: E): boolean;
+  /** Whether the first WebSocket is late, the choice of transport is free, and the HTTP address answers. */
+  readonly _shouldFallBack: boolean;
+  /** Whether more than half of the lifetime of the token is left. */
+  _tokenFresh(event: E): boolean;
   /** Whether a publish has no outcome. */
   readonly _unsettled: boolean;
   _accept(event: E): void;
@@ -312,19 +312,19 @@ export function onAnswered<E>(m: Steps<E>, e: E): void {
     case 'resolving':
     case 'waiting':
     case 'suspended':
-      if (m._givesWay) {
+      if (m._shouldFallBack) {
         m._choice._change();
       }
       break;
     case 'dialing':
-      if (m._givesWay) {
+      if (m._shouldFallBack) {
         m._leave(e);
         m._choice._change();
         m._dial(e);
       }
       break;
     case 'authenticating':
-      if (m._givesWay) {
+      if (m._shouldFallBack) {
         m._enter('dialing', e);
         m._leave(e);
         m._choice._change();
@@ -442,7 +442,7 @@ export function onAuthError<E>(m: Steps<E>, e: E): void {
 /** `auth.expiring`, from the frame. */
 export function onAuthExpiring<E>(m: Steps<E>, e: E): void {
   if (m.state === 'connected') {
-    if (!m._fresh(e)) {
+    if (!m._tokenFresh(e)) {
       m._fetchToken(e);
     }
   }
@@ -519,7 +519,7 @@ export function onPingDue<E>(m: Steps<E>, e: E): void {
 /** The timer `pong` ran out. */
 export function onPongTimeout<E>(m: Steps<E>, e: E): void {
   if (m.state === 'connected') {
-    if (m._heard(e)) {
+    if (m._dataArrived(e)) {
       m._start('ping');
     } else {
       m._planRetry(e);
@@ -586,12 +586,12 @@ export function onFallbackDue<E>(m: Steps<E>, e: E): void {
     case 'resolving':
     case 'waiting':
     case 'suspended':
-      if (m._givesWay) {
+      if (m._shouldFallBack) {
         m._choice._change();
       }
       break;
     case 'dialing':
-      if (m._givesWay) {
+      if (m._shouldFallBack) {
         m._leave(e);
         m._choice._change();
         m._dial(e);
@@ -600,7 +600,7 @@ export function onFallbackDue<E>(m: Steps<E>, e: E): void {
       }
       break;
     case 'authenticating':
-      if (m._givesWay) {
+      if (m._shouldFallBack) {
         m._enter('dialing', e);
         m._leave(e);
         m._choice._change();

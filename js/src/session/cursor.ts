@@ -59,8 +59,8 @@ export interface Cursor {
   /** Whether it uses `seq`. */
   readonly usesSeq: boolean;
   /**
-   * Marks from which a request was made because of a jump, by topic; a remaining jump there is a
-   * gap.
+   * Positions after which messages were missing, by topic. They were requested again once; if they
+   * are still missing, they are a gap.
    */
   readonly retried: Map<string, number>;
   /** Its state, for a cursor of another kind. */
@@ -176,10 +176,10 @@ export class SeqCursor implements Cursor {
       // Fill a hole of the answer with live messages: the log may no longer have them.
       if (replayed && strict && last > (marks.get(topic)?._seq ?? -1)) takeHeld(topic, last);
       const mark = marks.get(topic);
-      const fresh = !reported.has(topic);
-      const trimmed = fresh && truncated.has(topic);
+      const unreported = !reported.has(topic);
+      const trimmed = unreported && truncated.has(topic);
       if (!mark) {
-        if (fresh && (trimmed ? limit === undefined : this._hasDropped && !first && !stated)) {
+        if (unreported && (trimmed ? limit === undefined : this._hasDropped && !first && !stated)) {
           steps.push(
             gap(topic, trimmed ? 'history_trimmed' : 'unproven', undefined, undefined, last),
           );

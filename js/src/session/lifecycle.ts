@@ -140,11 +140,11 @@ export class Lifecycle implements Steps<SessionEvent> {
   }
 
   /** A new token might be rejected as soon. */
-  _fresh({ left }: SessionEvent): boolean {
+  _tokenFresh({ left }: SessionEvent): boolean {
     return Number(left) > Number(this._credentials._span) / 2;
   }
 
-  get _givesWay(): boolean {
+  get _shouldFallBack(): boolean {
     const choice = this._choice;
     return choice._isLate && choice._mayFallBack && choice._httpWorks;
   }
@@ -158,7 +158,7 @@ export class Lifecycle implements Steps<SessionEvent> {
    *
    * Without a subscription there is no stream that could deliver data.
    */
-  _heard({ idle = 0 }: SessionEvent): boolean {
+  _dataArrived({ idle = 0 }: SessionEvent): boolean {
     if (this._hasPings) return idle < this._pongLimit;
     return !this._subscriptions.size || idle < this._pongLimit + this._context.options.pingInterval;
   }

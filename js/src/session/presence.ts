@@ -18,17 +18,17 @@ export class Presence {
   ) {}
 
   /** Show a later subscription the members that others already know. */
-  show(one: SubscriptionState): void {
-    if (!wants(one)) return;
+  show(state: SubscriptionState): void {
+    if (!wants(state)) return;
     for (const [topic, members] of this._members.complete()) {
       const change = { topic, members, change: 'snapshot', member: undefined } as const;
-      if (one.matches(topic)) this._showOne(one, change);
+      if (state.matches(topic)) this._showOne(state, change);
     }
   }
 
   /** Take a join, update or leave from a message to these subscriptions. */
-  message(message: Envelope, takers: readonly SubscriptionState[]): void {
-    if (takers.some(wants)) this._showAll(this._members.apply(message));
+  message(message: Envelope, states: readonly SubscriptionState[]): void {
+    if (states.some(wants)) this._showAll(this._members.apply(message));
   }
 
   /** All members of a topic. */
@@ -58,21 +58,21 @@ export class Presence {
   }
 
   /** The server answered a subscription on a new connection. */
-  answered(one: SubscriptionState): void {
-    if (!wants(one)) return;
+  answered(state: SubscriptionState): void {
+    if (!wants(state)) return;
     const all = [...this._routes.all.values()];
     const changes = this._members.forgetUnproven(
-      (topic) => this._leadsTo(one, topic),
+      (topic) => this._leadsTo(state, topic),
       (topic) => all.some((other) => wants(other) && other.patterns.includes(topic)),
     );
     this._showAll(changes);
   }
 
   /** Show an empty member list to a subscription that was refused for now. */
-  hide(one: SubscriptionState): void {
-    for (const topic of wants(one) ? this._members.occupied() : []) {
-      if (one.matches(topic) && !this._leadsTo(one, topic)) {
-        this._showOne(one, { topic, members: [], change: 'snapshot', member: undefined });
+  hide(state: SubscriptionState): void {
+    for (const topic of wants(state) ? this._members.occupied() : []) {
+      if (state.matches(topic) && !this._leadsTo(state, topic)) {
+        this._showOne(state, { topic, members: [], change: 'snapshot', member: undefined });
       }
     }
     this.keepTopics();
@@ -83,16 +83,16 @@ export class Presence {
     this._members.keep((topic) => this._wanted(topic));
   }
 
-  /** Whether any subscription that shares a pattern with this one wants presence. */
-  watches(one: SubscriptionState): boolean {
-    const mine = new Set(one.patterns);
+  /** Whether any subscription that shares a pattern with it wants presence. */
+  watches(state: SubscriptionState): boolean {
+    const mine = new Set(state.patterns);
     return [...this._routes.all.values()].some(
       (other) => wants(other) && other.patterns.some((pattern) => mine.has(pattern)),
     );
   }
 
-  private _leadsTo(one: SubscriptionState, topic: string): boolean {
-    return this._routes.find(topic).includes(one);
+  private _leadsTo(state: SubscriptionState, topic: string): boolean {
+    return this._routes.find(topic).includes(state);
   }
 
   private _wanted(topic: string): boolean {
@@ -101,8 +101,8 @@ export class Presence {
 
   private _showAll(changes: readonly PresenceChange[]): void {
     for (const change of changes) {
-      for (const one of this._routes.find(change.topic)) {
-        if (wants(one)) this._showOne(one, change);
+      for (const state of this._routes.find(change.topic)) {
+        if (wants(state)) this._showOne(state, change);
       }
     }
   }

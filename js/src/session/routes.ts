@@ -17,19 +17,19 @@ export class Routes {
   private readonly _wildcards: Patterns = new Map();
 
   /** Route the patterns of a subscription to it. */
-  add(one: SubscriptionState): void {
-    for (const pattern of one.patterns) {
+  add(state: SubscriptionState): void {
+    for (const pattern of state.patterns) {
       const patterns = this._alike(pattern);
-      patterns.set(pattern, (patterns.get(pattern) ?? new Set()).add(one));
+      patterns.set(pattern, (patterns.get(pattern) ?? new Set()).add(state));
     }
     this.known.clear();
   }
 
   /** Stop routing these patterns to it. */
-  remove(one: SubscriptionState, patterns: readonly string[]): void {
+  remove(state: SubscriptionState, patterns: readonly string[]): void {
     for (const pattern of patterns) {
       const alike = this._alike(pattern);
-      alike.get(pattern)?.delete(one);
+      alike.get(pattern)?.delete(state);
       if (!alike.get(pattern)?.size) alike.delete(pattern);
     }
     this.known.clear();
@@ -42,7 +42,7 @@ export class Routes {
     if (this.known.size >= KNOWN_TOPICS) this.known.clear();
     const found = new Set(this._names.get(topic));
     for (const [pattern, subscriptions] of this._wildcards) {
-      if (matches(pattern, topic)) for (const one of subscriptions) found.add(one);
+      if (matches(pattern, topic)) for (const state of subscriptions) found.add(state);
     }
     const sorted = [...found].sort((a, b) => a.request.sub - b.request.sub);
     this.known.set(topic, sorted);

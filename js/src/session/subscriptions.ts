@@ -47,20 +47,20 @@ export class Subscriptions {
 
   /** Add a subscription; request it if connected. */
   subscribe(request: Subscribe): void {
-    const one = new SubscriptionState(request, this._cursorFor(request));
-    this.routes.all.set(request.sub, one);
-    this.routes.add(one);
-    this.presence?.show(one);
-    if (this._context.peer) this._request(one);
+    const state = new SubscriptionState(request, this._cursorFor(request));
+    this.routes.all.set(request.sub, state);
+    this.routes.add(state);
+    this.presence?.show(state);
+    if (this._context.peer) this._request(state);
   }
 
-  /** End a subscription; unsubscribe from patterns that no other one has. */
+  /** End a subscription; unsubscribe from patterns that no other subscription has. */
   unsubscribe(sub: number): void {
-    const one = this.routes.all.get(sub);
-    if (!one) return;
+    const state = this.routes.all.get(sub);
+    if (!state) return;
     const { peer, ports } = this._context;
-    const { patterns, phase } = one;
-    this._remove(one);
+    const { patterns, phase } = state;
+    this._remove(state);
     if (phase === 'pending') return;
     if (!peer?.incremental && this.size) {
       this._scheduleRejoin(0);
@@ -80,9 +80,9 @@ export class Subscriptions {
     const { peer } = this._context;
     this._last = peer;
     this.presence?.reconnected(!last || last.client_id === peer?.client_id);
-    for (const one of this.routes.all.values()) {
-      this._updateCursor(one, last?.node !== peer?.node);
-      this._sendSubscribe(one);
+    for (const state of this.routes.all.values()) {
+      this._updateCursor(state, last?.node !== peer?.node);
+      this._sendSubscribe(state);
     }
   }
 
@@ -90,7 +90,7 @@ export class Subscriptions {
   lost(): void {
     this.requests.clear();
     this.presence?.lost();
-    for (const one of this.routes.all.values()) one.forget();
+    for (const state of this.routes.all.values()) state.forget();
   }
 
   /**
@@ -99,12 +99,12 @@ export class Subscriptions {
   rejoin(): void {
     const incremental = this._context.peer?.incremental;
     if (!incremental) this.presence?.lost();
-    for (const one of this.routes.all.values()) {
-      const { phase, retryPending } = one;
+    for (const state of this.routes.all.values()) {
+      const { phase, retryPending } = state;
       if (!incremental || phase === 'pending' || retryPending) {
-        this.requests.delete(one.ref);
-        if (phase === 'live' && !retryPending) one.recovering = true;
-        this._sendSubscribe(one);
+        this.requests.delete(state.ref);
+        if (phase === 'live' && !retryPending) state.recovering = true;
+        this._sendSubscribe(state);
       }
     }
   }
@@ -114,56 +114,56 @@ export class Subscriptions {
     const { peer, ports, timers } = this._context;
     if (!peer) return;
     const { topic } = message;
-    const takers = this.routes.known.get(topic) ?? this.routes.find(topic);
+    const states = this.routes.known.get(topic) ?? this.routes.find(topic);
     const shown = !OF_PRESENCE.test(message.type);
     if (shown || message.seq !== undefined) {
-      for (const one of takers) {
-        if (one.phase === 'live') {
-          const verdict = one.cursor.admit(message);
-          if (verdict === 'jump') this._recover(one, [message]);
-          else if (verdict === 'new' && shown) ports.deliver(one.request.sub, message, false);
-        } else if (one.phase === 'joining') {
-          this._hold(one, message);
+      for (const state of states) {
+        if (state.phase === 'live') {
+          const verdict = state.cursor.admit(message);
+          if (verdict === 'jump') this._recover(state, [message]);
+          else if (verdict === 'new' && shown) ports.deliver(state.request.sub, message, false);
+        } else if (state.phase === 'joining') {
+          this._hold(state, message);
         }
       }
     }
-    if (!shown) this.presence?.message(message, takers);
+    if (!shown) this.presence?.message(message, states);
     if (timers._due.size) timers.startDue();
   }
 
   /** The server answered a `subscribe`, in full or in part. */
   subscribed(frame: SubscribedFrame, at: number): void {
     const { ref = '', denied = [] } = frame;
-    const one = this.requests.get(ref);
-    if (!one) return;
-    const answer = this._gather(one, frame, at);
-    one.denied.push(...denied);
+    const state = this.requests.get(ref);
+    if (!state) return;
+    const answer = this._gather(state, frame, at);
+    state.denied.push(...denied);
     if (!answer) return;
     this.requests.delete(ref);
-    this._answered(one, answer, at);
+    this._answered(state, answer, at);
   }
 
   /** The server refused a `subscribe`; returns false if none is open under the `ref`. */
   rejected({ ref = '', code, message, topic, retry_after_ms: retryAfter }: ErrorFrame): boolean {
-    const one = this.requests.get(ref);
-    if (!one) return false;
+    const state = this.requests.get(ref);
+    if (!state) return false;
     this.requests.delete(ref);
-    one.forget();
+    state.forget();
     if (isRetryable(code)) {
       this._scheduleRetry(retryAfter);
       return true;
     }
-    const refused = topic && one.patterns.includes(topic) ? [topic] : one.patterns;
-    one.denied.push(...refused.map((pattern) => ({ topic: pattern, code, message })));
-    this._removePatterns(one, refused);
-    if (one.patterns.length) this._request(one);
-    else this._context.ports.joined(one.request.sub, [], one.denied);
+    const refused = topic && state.patterns.includes(topic) ? [topic] : state.patterns;
+    state.denied.push(...refused.map((pattern) => ({ topic: pattern, code, message })));
+    this._removePatterns(state, refused);
+    if (state.patterns.length) this._request(state);
+    else this._context.ports.joined(state.request.sub, [], state.denied);
     return true;
   }
 
   /** Request it again after a pause: an error may have concerned it. */
-  retryLater(one: SubscriptionState): void {
-    one.retryPending = true;
+  retryLater(state: SubscriptionState): void {
+    state.retryPending = true;
     this._scheduleRetry();
   }
 
@@ -173,13 +173,13 @@ export class Subscriptions {
     return this.cursors.make(request, this._context.options);
   }
 
-  /** Give it a cursor that fits the peer, which may be a different one. */
-  private _updateCursor(one: SubscriptionState, moved: boolean): void {
-    const { cursor, request, answered } = one;
+  /** Give it a cursor that fits the peer, which may be another one than before. */
+  private _updateCursor(state: SubscriptionState, moved: boolean): void {
+    const { cursor, request, answered } = state;
     if (cursor.usesSeq === this.cursors.usesSeq && !(moved && answered)) return;
-    one.answered = false;
+    state.answered = false;
     const { newest: since, topics } = cursor.standing();
-    one.cursor = this._cursorFor(answered ? { ...request, since, after: undefined } : request);
+    state.cursor = this._cursorFor(answered ? { ...request, since, after: undefined } : request);
     if (!answered) return;
     for (const topic of topics) {
       const reason = moved ? 'node_changed' : 'unproven';
@@ -193,41 +193,41 @@ export class Subscriptions {
   }
 
   /** Request a subscription; on an event stream, request all at the end of the current call. */
-  private _request(one: SubscriptionState): void {
-    if (this._context.peer?.incremental) this._sendSubscribe(one);
+  private _request(state: SubscriptionState): void {
+    if (this._context.peer?.incremental) this._sendSubscribe(state);
     else this._scheduleRejoin(0);
   }
 
-  private _sendSubscribe(one: SubscriptionState): void {
-    const { patterns: topics, request } = one;
+  private _sendSubscribe(state: SubscriptionState): void {
+    const { patterns: topics, request } = state;
     const ref = this._nextRef('s');
-    this.requests.set(ref, one);
-    if (one.unrouted) {
-      one.unrouted = false;
-      this.routes.add(one);
-      this.presence?.show(one);
+    this.requests.set(ref, state);
+    if (state.unrouted) {
+      state.unrouted = false;
+      this.routes.add(state);
+      this.presence?.show(state);
     }
-    one.ref = ref;
-    one.phase = 'joining';
-    one.retryPending = false;
-    one.answer = undefined;
+    state.ref = ref;
+    state.phase = 'joining';
+    state.retryPending = false;
+    state.answer = undefined;
     this._context.ports.send({
       type: 'subscribe',
       topics,
-      ...one.cursor.request(),
-      history: one.answered ? undefined : request.history,
-      presence: this.presence?.watches(one) ?? false,
+      ...state.cursor.request(),
+      history: state.answered ? undefined : request.history,
+      presence: this.presence?.watches(state) ?? false,
       ref,
     });
   }
 
   /** Request it again from its cursor, and hold messages meanwhile. */
-  private _recover(one: SubscriptionState, held: Envelope[]): void {
-    one.recovering = true;
-    one.hold(held);
-    one.phase = 'joining';
-    one.ref = '';
-    this._request(one);
+  private _recover(state: SubscriptionState, held: Envelope[]): void {
+    state.recovering = true;
+    state.hold(held);
+    state.phase = 'joining';
+    state.ref = '';
+    this._request(state);
   }
 
   private _scheduleRetry(milliseconds = 0): void {
@@ -243,29 +243,29 @@ export class Subscriptions {
 
   // ---------------------------------------------------------------- answers
 
-  private _hold(one: SubscriptionState, message: Envelope): void {
-    if (one.whole && one.held.length < this._context.options.heldMessages) {
-      one.held.push(message);
+  private _hold(state: SubscriptionState, message: Envelope): void {
+    if (state.whole && state.held.length < this._context.options.heldMessages) {
+      state.held.push(message);
       return;
     }
-    const { lost } = one;
-    const { since = -1 } = one.request;
-    for (const { topic, seq, timestamp } of [...one.held, message]) {
+    const { lost } = state;
+    const { since = -1 } = state.request;
+    for (const { topic, seq, timestamp } of [...state.held, message]) {
       // By time, only messages after `since` are surely replayed; clocks of nodes differ.
-      const replayed = !one.cursor.usesSeq && timestamp > since;
+      const replayed = !state.cursor.usesSeq && timestamp > since;
       if (seq === undefined && !replayed) lost.set(topic, (lost.get(topic) ?? 0) + 1);
     }
-    one.held = [];
-    one.whole = false;
+    state.held = [];
+    state.whole = false;
   }
 
-  /** Add one frame of an answer in several; returns the whole answer when complete. */
+  /** Add a frame of an answer in several frames; returns the whole answer when complete. */
   private _gather(
-    one: SubscriptionState,
+    state: SubscriptionState,
     frame: SubscribedFrame,
     at: number,
   ): SubscribedFrame | undefined {
-    const before: Partial<SubscribedFrame> = one.answer ?? {};
+    const before: Partial<SubscribedFrame> = state.answer ?? {};
     const history = (before.history ?? []).concat(frame.history ?? []);
     const whole = {
       ...frame,
@@ -275,71 +275,72 @@ export class Subscriptions {
       reset: (before.reset ?? []).concat(frame.reset ?? []),
       timestamp: before.timestamp ?? frame.timestamp,
     } as SubscribedFrame;
-    one.answer = whole;
+    state.answer = whole;
     if (!frame.more) return whole;
     // If the connection breaks between two parts, the next request continues from there. A request
     // for the newest few cannot continue, and an answer by time and ids is complete only at its
     // end.
-    const acceptsParts = one.cursor.usesSeq && (one.answered || one.request.history === undefined);
+    const acceptsParts =
+      state.cursor.usesSeq && (state.answered || state.request.history === undefined);
     if (acceptsParts && history.length > this._context.options.heldMessages) {
-      this._admit(one, { ...whole, positions: {} }, at);
-      one.answer = { ...whole, history: [], reset: [] };
+      this._admit(state, { ...whole, positions: {} }, at);
+      state.answer = { ...whole, history: [], reset: [] };
     }
     return undefined;
   }
 
-  private _answered(one: SubscriptionState, answer: SubscribedFrame, at: number): void {
-    one.retryPending = false;
-    if (!this._applyDenials(one)) return;
-    const { recovering, whole } = one;
-    const rest = this._admit(one, answer, at);
-    for (const [topic, count] of one.lost) {
-      this._context.ports.gap(one.request.sub, gap(topic, 'unproven', count), false);
+  private _answered(state: SubscriptionState, answer: SubscribedFrame, at: number): void {
+    state.retryPending = false;
+    if (!this._applyDenials(state)) return;
+    const { recovering, whole } = state;
+    const rest = this._admit(state, answer, at);
+    for (const [topic, count] of state.lost) {
+      this._context.ports.gap(state.request.sub, gap(topic, 'unproven', count), false);
     }
-    one.answered = true;
-    one.phase = 'live';
-    one.ref = '';
-    one.recovering = false;
-    one.hold();
-    if (!(recovering && this._context.peer?.incremental)) this.presence?.answered(one);
-    if (rest.length || !whole) this._recover(one, rest);
-    else one.cursor.retried.clear();
+    state.answered = true;
+    state.phase = 'live';
+    state.ref = '';
+    state.recovering = false;
+    state.hold();
+    if (!(recovering && this._context.peer?.incremental)) this.presence?.answered(state);
+    if (rest.length || !whole) this._recover(state, rest);
+    else state.cursor.retried.clear();
   }
 
   /** Patterns were denied, permanently or for now; returns whether any is in force. */
-  private _applyDenials(one: SubscriptionState): boolean {
-    const denied = one.denied.filter(({ code }) => !isRetryable(code));
+  private _applyDenials(state: SubscriptionState): boolean {
+    const denied = state.denied.filter(({ code }) => !isRetryable(code));
     const later = new Set(
-      one.denied.filter(({ code }) => isRetryable(code)).map(({ topic }) => topic),
+      state.denied.filter(({ code }) => isRetryable(code)).map(({ topic }) => topic),
     );
-    one.denied = [];
+    state.denied = [];
     this._removePatterns(
-      one,
+      state,
       denied.map(({ topic }) => topic),
     );
-    const granted = one.patterns.filter((pattern) => !later.has(pattern));
-    if (granted.length < one.patterns.length) {
-      this.retryLater(one);
+    const granted = state.patterns.filter((pattern) => !later.has(pattern));
+    if (granted.length < state.patterns.length) {
+      this.retryLater(state);
       if (!granted.length) {
-        one.forget();
-        one.denied = denied;
+        state.forget();
+        state.denied = denied;
         return false;
       }
       // The replay will bring the messages of the others that arrive by other subscriptions.
-      one.unrouted = true;
-      this.routes.remove(one, [...later]);
-      this.presence?.hide(one);
-      one.held = one.held.filter(
-        ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(one),
+      state.unrouted = true;
+      this.routes.remove(state, [...later]);
+      this.presence?.hide(state);
+      state.held = state.held.filter(
+        ({ topic, seq }) => seq === undefined || this.routes.find(topic).includes(state),
       );
     }
-    if (!one.recovering || denied.length)
-      this._context.ports.joined(one.request.sub, granted, denied);
+    if (!state.recovering || denied.length)
+      this._context.ports.joined(state.request.sub, granted, denied);
     return granted.length > 0;
   }
 
-  private _admit(one: SubscriptionState, answer: SubscribedFrame, at: number): Envelope[] {
-    const { request, answered, held, whole } = one;
+  private _admit(state: SubscriptionState, answer: SubscribedFrame, at: number): Envelope[] {
+    const { request, answered, held, whole } = state;
     const { ports } = this._context;
     const steps: Step[] = [];
     const replay: Replay = {
@@ -350,7 +351,7 @@ export class Subscriptions {
       limit: answered ? undefined : request.history,
       whole,
     };
-    const rest = one.cursor.replay(replay, steps);
+    const rest = state.cursor.replay(replay, steps);
     const shown = steps.filter((step) => isGap(step) || !OF_PRESENCE.test(step.type));
     const many = shown.filter((step) => !isGap(step)).length > 1;
     for (const step of shown) {
@@ -360,18 +361,18 @@ export class Subscriptions {
     return rest;
   }
 
-  private _removePatterns(one: SubscriptionState, patterns: readonly string[]): void {
+  private _removePatterns(state: SubscriptionState, patterns: readonly string[]): void {
     if (!patterns.length) return;
-    this.routes.remove(one, patterns);
+    this.routes.remove(state, patterns);
     const refused = new Set(patterns);
-    one.patterns = one.patterns.filter((pattern) => !refused.has(pattern));
-    if (!one.patterns.length) this._remove(one);
+    state.patterns = state.patterns.filter((pattern) => !refused.has(pattern));
+    if (!state.patterns.length) this._remove(state);
   }
 
-  private _remove(one: SubscriptionState): void {
-    this.routes.all.delete(one.request.sub);
-    this.routes.remove(one, one.patterns);
-    this.requests.delete(one.ref);
+  private _remove(state: SubscriptionState): void {
+    this.routes.all.delete(state.request.sub);
+    this.routes.remove(state, state.patterns);
+    this.requests.delete(state.ref);
     this.presence?.keepTopics();
   }
 }

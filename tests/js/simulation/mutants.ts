@@ -56,13 +56,13 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'live messages are not held': {
     file: 'session/subscriptions.ts',
-    from: 'one.held.push(message);',
+    from: 'state.held.push(message);',
     to: '',
   },
   'messages that could not be held are forgotten': {
     file: 'session/subscriptions.ts',
-    from: 'one.whole = false;',
-    to: 'one.whole = true;',
+    from: 'state.whole = false;',
+    to: 'state.whole = true;',
   },
   'a subscription stays live after a lost connection': {
     file: 'session/subscription_state.ts',
@@ -76,8 +76,8 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a cached route is not updated': {
     file: 'session/routes.ts',
-    from: 'add(one));\n    }\n    this.known.clear();',
-    to: 'add(one));\n    }',
+    from: 'add(state));\n    }\n    this.known.clear();',
+    to: 'add(state));\n    }',
   },
 
   // ---------------------------------------------------------------- errors and parts
@@ -93,17 +93,17 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a temporarily denied pattern is forgotten': {
     file: 'session/subscriptions.ts',
-    from: 'this.retryLater(one);',
+    from: 'this.retryLater(state);',
     to: '',
   },
   'messages of a temporarily denied pattern are delivered': {
     file: 'session/subscriptions.ts',
-    from: 'this.routes.remove(one, [...later]);',
+    from: 'this.routes.remove(state, [...later]);',
     to: '',
   },
   'a hole in a temporarily denied pattern is a gap': {
     file: 'session/subscriptions.ts',
-    from: 'seq === undefined || this.routes.find(topic).includes(one)',
+    from: 'seq === undefined || this.routes.find(topic).includes(state)',
     to: 'true',
   },
   'the first frame of an answer counts as the whole': {
@@ -180,7 +180,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a later subscription does not receive known members': {
     file: 'session/presence.ts',
-    from: 'if (one.matches(topic)) this._showOne(one, change);',
+    from: 'if (state.matches(topic)) this._showOne(state, change);',
     to: '',
   },
   'own presence is not sent again': {

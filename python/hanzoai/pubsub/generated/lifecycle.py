@@ -84,17 +84,17 @@ Timer: TypeAlias = Literal[
 
 Guard: TypeAlias = Literal[
     "auth_fault",
+    "data_arrived",
     "draining",
     "final_error",
     "first_replaced",
-    "fresh",
-    "gives_way",
     "has_pings",
     "has_token",
-    "heard",
     "overdue",
     "reachable",
     "refused",
+    "should_fall_back",
+    "token_fresh",
     "unsettled",
 ]
 """Questions that a row asks."""
@@ -190,6 +190,9 @@ class Steps(ABC, Generic[E]):
     def auth_fault(self, event: E, /) -> bool: ...
 
     @abstractmethod
+    def data_arrived(self, event: E, /) -> bool: ...
+
+    @abstractmethod
     def draining(self, event: E, /) -> bool: ...
 
     @abstractmethod
@@ -199,19 +202,10 @@ class Steps(ABC, Generic[E]):
     def first_replaced(self, event: E, /) -> bool: ...
 
     @abstractmethod
-    def fresh(self, event: E, /) -> bool: ...
-
-    @abstractmethod
-    def gives_way(self, event: E, /) -> bool: ...
-
-    @abstractmethod
     def has_pings(self, event: E, /) -> bool: ...
 
     @abstractmethod
     def has_token(self, event: E, /) -> bool: ...
-
-    @abstractmethod
-    def heard(self, event: E, /) -> bool: ...
 
     @abstractmethod
     def overdue(self, event: E, /) -> bool: ...
@@ -221,6 +215,12 @@ class Steps(ABC, Generic[E]):
 
     @abstractmethod
     def refused(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def should_fall_back(self, event: E, /) -> bool: ...
+
+    @abstractmethod
+    def token_fresh(self, event: E, /) -> bool: ...
 
     @abstractmethod
     def unsettled(self, event: E, /) -> bool: ...
@@ -347,7 +347,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "opened": (),
         "dropped": (),
         "probed": (),
-        "answered": (Row(("gives_way",), (), "resolving", ("change_transport",)),),
+        "answered": (Row(("should_fall_back",), (), "resolving", ("change_transport",)),),
         "woke": (),
         "offline": (),
         "auth.ok": (),
@@ -361,7 +361,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), ("plan_retry",), "waiting", ("abandon_fetch", "start_retry")),
         ),
         "suspend_due": (),
-        "fallback_due": (Row(("gives_way",), (), "resolving", ("change_transport",)),),
+        "fallback_due": (Row(("should_fall_back",), (), "resolving", ("change_transport",)),),
         "upgrade_due": (),
         "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },
@@ -402,7 +402,9 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
         ),
         "probed": (),
-        "answered": (Row(("gives_way",), (), "dialing", ("leave", "change_transport", "dial")),),
+        "answered": (
+            Row(("should_fall_back",), (), "dialing", ("leave", "change_transport", "dial")),
+        ),
         "woke": (),
         "offline": (),
         "auth.ok": (),
@@ -424,7 +426,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "token_expired": (Row((), (), "dialing", ("forget_token",)),),
         "suspend_due": (),
         "fallback_due": (
-            Row(("gives_way",), (), "dialing", ("leave", "change_transport", "dial")),
+            Row(("should_fall_back",), (), "dialing", ("leave", "change_transport", "dial")),
             Row((), (), "dialing", ("probe_http",)),
         ),
         "upgrade_due": (),
@@ -463,7 +465,9 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), ("plan_retry",), "waiting", ("leave", "count_failure", "start_retry")),
         ),
         "probed": (),
-        "answered": (Row(("gives_way",), (), "dialing", ("leave", "change_transport", "dial")),),
+        "answered": (
+            Row(("should_fall_back",), (), "dialing", ("leave", "change_transport", "dial")),
+        ),
         "woke": (),
         "offline": (),
         "auth.ok": (
@@ -514,7 +518,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "token_expired": (Row((), (), "authenticating", ("forget_token",)),),
         "suspend_due": (),
         "fallback_due": (
-            Row(("gives_way",), (), "dialing", ("leave", "change_transport", "dial")),
+            Row(("should_fall_back",), (), "dialing", ("leave", "change_transport", "dial")),
             Row((), (), "authenticating", ("probe_http",)),
         ),
         "upgrade_due": (),
@@ -567,7 +571,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), ("plan_retry",), "waiting", ("leave", "start_retry")),
         ),
         "auth.expiring": (
-            Row(("fresh",), (), "connected", ()),
+            Row(("token_fresh",), (), "connected", ()),
             Row((), (), "connected", ("fetch_token",)),
         ),
         "pong": (Row((), (), "connected", ("-pong", "-ping", "+ping")),),
@@ -575,7 +579,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "fetch_timeout": (Row((), (), "connected", ("abandon_fetch", "schedule_refetch")),),
         "ping_due": (Row((), (), "connected", ("send_ping", "+pong")),),
         "pong_timeout": (
-            Row(("heard",), (), "connected", ("+ping",)),
+            Row(("data_arrived",), (), "connected", ("+ping",)),
             Row((), ("plan_retry",), "waiting", ("leave", "start_retry")),
         ),
         "refresh_due": (Row((), (), "connected", ("fetch_token",)),),
@@ -596,7 +600,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "opened": (),
         "dropped": (),
         "probed": (),
-        "answered": (Row(("gives_way",), (), "waiting", ("change_transport",)),),
+        "answered": (Row(("should_fall_back",), (), "waiting", ("change_transport",)),),
         "woke": (
             Row(("has_token",), ("reset_retry",), "dialing", ("-retry", "dial")),
             Row((), ("reset_retry",), "resolving", ("-retry", "fetch_token")),
@@ -618,7 +622,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         ),
         "token_expired": (Row((), (), "waiting", ("forget_token",)),),
         "suspend_due": (Row((), (), "suspended", ()),),
-        "fallback_due": (Row(("gives_way",), (), "waiting", ("change_transport",)),),
+        "fallback_due": (Row(("should_fall_back",), (), "waiting", ("change_transport",)),),
         "upgrade_due": (),
         "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },
@@ -634,7 +638,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
         "opened": (),
         "dropped": (),
         "probed": (),
-        "answered": (Row(("gives_way",), (), "suspended", ("change_transport",)),),
+        "answered": (Row(("should_fall_back",), (), "suspended", ("change_transport",)),),
         "woke": (
             Row(("has_token",), ("reset_retry",), "dialing", ("-retry", "dial")),
             Row((), ("reset_retry",), "resolving", ("-retry", "fetch_token")),
@@ -655,7 +659,7 @@ TABLE: Final[dict[State, dict[Event, tuple[Row, ...]]]] = {
             Row((), (), "resolving", ("fetch_token",)),
         ),
         "token_expired": (Row((), (), "suspended", ("forget_token",)),),
-        "fallback_due": (Row(("gives_way",), (), "suspended", ("change_transport",)),),
+        "fallback_due": (Row(("should_fall_back",), (), "suspended", ("change_transport",)),),
         "upgrade_due": (),
         "drain_timeout": (Row((), (), "closed", ("finish",)),),
     },

@@ -88,8 +88,8 @@ class Cursor(Protocol):
     """The position of one subscription.
 
     Attributes:
-        retried: Marks from which a request was made because of a jump, by topic; a remaining jump
-            there is a gap.
+        retried: Positions after which messages were missing, by topic. They were requested again
+            once; if they are still missing, they are a gap.
     """
 
     retried: dict[str, int]
@@ -308,12 +308,14 @@ class SeqCursor:
             # Fill a hole of the answer with live messages: the log may no longer have them.
             self._take_held(replay, topic, last)
             mark = self._marks.get(topic)
-        fresh = topic not in replay.reported
-        trimmed = fresh and topic in replay.truncated
+        unreported = topic not in replay.reported
+        trimmed = unreported and topic in replay.truncated
         if mark is None:
             if trimmed and replay.limit is None:
                 replay.steps.append(Missing(topic, None, last, None, "history_trimmed"))
-            elif fresh and not trimmed and self._has_dropped and not replay.first and not stated:
+            elif (
+                unreported and not trimmed and self._has_dropped and not replay.first and not stated
+            ):
                 replay.steps.append(Missing(topic, None, last, None, "unproven"))
             replay.reported.add(topic)
             self._set_mark(topic, seq, at)

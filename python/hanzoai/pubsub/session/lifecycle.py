@@ -169,12 +169,12 @@ class Lifecycle(Steps[SessionEvent]):
         """Another connection replaced ours, which we did not open: once may be a mistake."""
         return event.code == REPLACED and not self._replaced
 
-    def fresh(self, event: SessionEvent, /) -> bool:
+    def token_fresh(self, event: SessionEvent, /) -> bool:
         """More than half of the token's lifetime is left: a new one might be rejected as soon."""
         span = self.credentials.span
         return event.left is not None and span is not None and event.left > span / 2
 
-    def gives_way(self, event: SessionEvent, /) -> bool:
+    def should_fall_back(self, event: SessionEvent, /) -> bool:
         """The first WebSocket is late, and HTTP has answered as a PubSub service."""
         choice = self.choice
         return choice.is_late and choice.may_fall_back and choice.http_works
@@ -187,7 +187,7 @@ class Lifecycle(Steps[SessionEvent]):
         """The server answers pings on this transport; an event stream has none."""
         return self.incremental
 
-    def heard(self, event: SessionEvent, /) -> bool:
+    def data_arrived(self, event: SessionEvent, /) -> bool:
         """Data has arrived since the ping; an event stream, which has no pings, has more time.
 
         Without a subscription there is no stream that could deliver data.

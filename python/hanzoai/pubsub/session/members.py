@@ -67,11 +67,6 @@ class PresenceMembers:
     def __init__(self) -> None:
         self._rooms: OrderedDict[str, _Room] = OrderedDict()
 
-    def members(self, topic: str) -> tuple[PresenceMember, ...]:
-        """All known members, by time of joining."""
-        room = self._rooms.get(topic)
-        return () if room is None else _in_order(room)
-
     def complete(self) -> list[tuple[str, tuple[PresenceMember, ...]]]:
         """Every topic with a snapshot, and its members."""
         return [(topic, _in_order(room)) for topic, room in self._rooms.items() if room.complete]

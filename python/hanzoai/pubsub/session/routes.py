@@ -26,9 +26,6 @@ class Routes:
         self.known: dict[str, tuple[SubscriptionState, ...]] = {}
         self._trie: TopicTrie[SubscriptionState] = TopicTrie()
 
-    def __len__(self) -> int:
-        return len(self._trie)
-
     def add(self, state: SubscriptionState) -> None:
         """Add the patterns of a subscription."""
         for pattern in state.patterns:
