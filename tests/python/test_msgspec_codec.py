@@ -209,17 +209,21 @@ def test_each_message_keeps_its_own_topic_and_sender(chosen: Codec) -> None:
 
 @pytest.mark.parametrize("chosen", [fast_codec(), codec.plain_codec()])
 @pytest.mark.parametrize(
-    "changes",
-    [{"topic": ""}, {"topic": "a..b"}, {"data": json.loads("[" * 300 + "]" * 300)}],
-    ids=["no topic", "an invalid topic", "too deep"],
+    "other",
+    [
+        frame(topic=""),
+        frame(topic="a..b"),
+        frame(data=json.loads("[" * 300 + "]" * 300)),
+        frame(sender={"type": "service", "id": 1}),
+        frame(sender="gateway"),
+        frame().replace(b"gateway", b"\xff"),
+    ],
+    ids=["no topic", "a topic", "too deep", "an id of a sender", "a sender", "not UTF-8"],
 )
-def test_messages_are_read_up_to_one_that_only_looks_valid(
-    changes: dict[str, Any], chosen: Codec
-) -> None:
-    other = frame(**changes)
+def test_messages_are_read_up_to_one_that_only_looks_valid(other: bytes, chosen: Codec) -> None:
     found = read_messages(frame(), other, frame(), chosen=chosen)
     assert [message.topic for message in found] == [ENVELOPE["topic"]]
-    assert read_messages(other, frame(), chosen=chosen) == []
+    assert read_messages(other, other, chosen=chosen) == []
 
 
 def test_a_message_is_a_whole_model() -> None:
