@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tests.cluster.fleet import BOUND, nodes
+from tests.cluster.fleet import BOUND, SHARDS, nodes
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -33,6 +33,7 @@ class Noted:
     own: list[tuple[str, str]] = field(default_factory=list)
     held: list[tuple[str, str, bytes]] = field(default_factory=list)
     anything: list[bool] = field(default_factory=list)
+    found: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self.roster = self.backplane.roster
@@ -68,6 +69,7 @@ class Noted:
 
     def missed(self, topics: Iterable[str], *, anything: bool) -> None:
         self.anything.append(anything)
+        self.found.update(topics)
 
     async def enter(self, client_id: str, text: str) -> None:
         self.held.append((TOPIC, client_id, shown(text)))
@@ -178,6 +180,16 @@ async def test_a_node_that_started_again_and_was_disconnected_may_have_missed_an
             await until(lambda: names.isdisjoint({a.name, b.name}))
             await redis.client_kill_filter(_type="pubsub")
             await until(lambda: (a.anything[-1], b.anything[-1]), (True, True))
+
+
+async def test_a_node_looks_for_all_changes_since_it_stopped_listening(store: Store) -> None:
+    async with two(store, node_timeout=120_000, node_heartbeat=60_000) as (a, b):
+        await until(lambda: len(a.backplane._catching_up._caught_up), SHARDS)
+        await b.enter("cl_1", "first")
+        # The heartbeats of the node continue while one of its servers does not answer.
+        a.backplane._lease.last_heartbeat += 60_000
+        await a.backplane._catching_up.restored(range(SHARDS))
+        assert a.found == {TOPIC}
 
 
 async def test_changes_that_wait_for_the_store_are_made_in_their_order(store: Store) -> None:

@@ -49,7 +49,7 @@ class Store:
     async def catch_up(self) -> bool:
         return True
 
-    def interrupted(self, shards: Sequence[int]) -> None:
+    def interrupted(self, shards: Sequence[int], since: int) -> None:
         pass
 
     def lose(self) -> None:

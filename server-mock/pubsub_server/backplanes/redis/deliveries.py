@@ -288,13 +288,14 @@ class CatchingUp:
 
     def _owed_since(self, topic: str, now: int) -> int | None:
         """Unix ms from which patterns may miss messages of an opening topic; None if none do."""
-        awaited, shard = self._awaited(topic), self._layout.shard(topic)
-        caught_up = self._caught_up.get(shard)
-        if awaited is None or not caught_up:
-            return None
-        return max(self._margin(shard, caught_up), now - awaited)
+        awaited, since = self._awaited(topic), self._missed_since(self._layout.shard(topic))
+        return None if awaited is None or not since else max(since, now - awaited)
 
-    def _margin(self, shard: int, caught_up: int) -> int:
+    def _missed_since(self, shard: int) -> int:
+        """Redis time since which messages of a shard may be missing, ms; 0 if unknown."""
+        caught_up = self._caught_up.get(shard)
+        if caught_up is None:
+            return 0
         # The clock of another server may differ.
         lost = shard in self._anew or self._begun[shard] != self._proven[shard]
         return max(1, caught_up - (CLOCKS_MS if lost else SWEEP_MARGIN_MS))
@@ -302,7 +303,7 @@ class CatchingUp:
     async def restored(self, shards: Sequence[int]) -> None:
         """These shards are connected again; messages may have been missed in the meantime."""
         self._anew.update(shards)
-        self._roster.interrupted(shards)
+        self._roster.interrupted(shards, min(map(self._missed_since, shards)))
         backoff = Backoff(READ_AGAIN_AFTER, READ_AGAIN_AT_MOST)
         # Later sweeps repeat it.
         while not await self._catch_up(shards) and backoff.pause < READ_AGAIN_AT_MOST:
@@ -356,8 +357,7 @@ class CatchingUp:
 
     async def _catch_up_shard(self, shard: int) -> str | None:
         """The kind of error that prevented the search; None on success."""
-        caught_up, anew = self._caught_up.get(shard, 0), shard in self._anew
-        since = self._margin(shard, caught_up) if caught_up else 0
+        since, anew = self._missed_since(shard), shard in self._anew
         self._anew.discard(shard)
         begun = self._begun[shard]
         try:

@@ -93,8 +93,8 @@ class RedisRoster:
         self._task: asyncio.Task[None] | None = None
         self._renewed = False
         self._listening: set[int] = set()
-        # Shards of which changes may be missing.
-        self._unsure: set[int] = set()
+        # Shards of which changes may be missing, and the Redis time since then, ms.
+        self._unsure: dict[int, int] = {}
         self._closed = False
 
     def attend(self, audience: Audience) -> None:
@@ -129,7 +129,9 @@ class RedisRoster:
         self._renewed = True
         done: asyncio.Future[None] = self._loop.create_future()
         # The members of this node are not in the store before that.
-        done.add_done_callback(lambda _: self._unsure.update(self._listening))
+        done.add_done_callback(
+            lambda _: self._doubt(self._listening, self._lease.last_heartbeat - MARGIN_MS)
+        )
         names = f",{','.join(former)},"
         if self._audience is not None:
             for topic, client_id, shown in self._audience.everybody():
@@ -278,26 +280,35 @@ class RedisRoster:
             for change in read_changes(payload):
                 self._audience.heard(change)
 
-    def interrupted(self, shards: Iterable[int]) -> None:
-        """Listening to these shards has begun; after a reconnection, changes may be missing."""
-        self._unsure.update(self._listening.intersection(shards))
+    def interrupted(self, shards: Sequence[int], since: int) -> None:
+        """Listening to these shards has begun.
+
+        Args:
+            shards: Which.
+            since: Redis time since which changes may be missing after a reconnection, ms.
+        """
+        self._doubt(self._listening.intersection(shards), since)
         self._listening.update(shards)
+
+    def _doubt(self, shards: Iterable[int], since: int) -> None:
+        for shard in shards:
+            self._unsure[shard] = min(since, self._unsure.get(shard, since))
 
     async def catch_up(self) -> bool:
         """Search for missed changes; whether the search is complete."""
-        audience, shards = self._audience, list(self._unsure)
-        if audience is None or not shards:
+        audience, unsure = self._audience, self._unsure
+        if audience is None or not unsure:
             return True
-        self._unsure.clear()
+        self._unsure = {}
         anew, self._renewed = self._renewed, False
-        since = self._lease.last_heartbeat - MARGIN_MS
+        since = 0 if anew else min(unsure.values())
         try:
             found = await self._indexed(
-                (self._layout.attended, self._layout.emptied), 0 if anew else since, shards
+                (self._layout.attended, self._layout.emptied), since, unsure
             )
         except LINK_ERRORS as error:
             self._renewed |= anew
-            self._unsure.update(shards)
+            self._doubt(unsure, since)
             logger.warning("cannot read members from Redis: %s", type(error).__name__)
             return False
         audience.missed(found, anything=anew)
