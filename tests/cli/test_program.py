@@ -169,6 +169,30 @@ async def test_publish_counts_lines_as_unknown_whose_answers_a_signal_cuts_off(
     assert json.loads(out) == {"published": 0, "duplicates": 0, "failed": 1, "unknown": 3}
 
 
+async def test_publish_counts_only_lines_as_unknown_that_a_signal_finds_sent(
+    server: RunningServer,
+) -> None:
+    # A user may publish so few messages per second that most lines wait in the client.
+    env = variables(server, HANZO_PUBSUB_TOKEN=server.token("bob"))
+    client = PubSubClient(server.ws, server.token("alice"), rest_url=server.http)
+    lines = ("publish", "demo.a", "--data", "-", "--type", "n")
+    async with (
+        client as ps,
+        ps.subscribe("demo.a") as messages,
+        started(*lines, env=env, stdin=asyncio.subprocess.PIPE) as process,
+    ):
+        assert process.stdin is not None
+        process.stdin.write(b"1\n" * 1000)
+        await anext(messages)
+        process.send_signal(signal.SIGINT)
+        out, _ = await process.communicate()
+        retained = len([message async for message in ps.history("demo.a")])
+    assert process.returncode == Exit.INTERRUPTED
+    counts = json.loads(out)
+    assert counts["failed"] > 0
+    assert counts["published"] <= retained <= counts["published"] + counts["unknown"]
+
+
 @pytest.mark.parametrize(
     ("name", "code"), [("SIGINT", Exit.INTERRUPTED), ("SIGTERM", Exit.TERMINATED)]
 )

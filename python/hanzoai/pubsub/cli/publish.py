@@ -149,15 +149,12 @@ async def _publish_one(args: Namespace, output: Output, message: dict[str, Any])
     return Exit.OK
 
 
-class _Hopeless(Exception):
-    """Ends the lines that are waiting: their error would be the same."""
-
-
 class _Lines:
     """Publishes the lines of standard input in order, and counts their results.
 
     Attributes:
-        unknown: Lines that may have been published: the program did not receive their answers.
+        failed: Lines that were not published.
+        unknown: Lines that may have been published: they were sent, but no answer arrived.
         worst: The exit code of an error that also the next line would get.
     """
 
@@ -173,6 +170,7 @@ class _Lines:
         self._over = False
         self._slots = asyncio.Semaphore(IN_FLIGHT)
         self._reading: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
         queue = SendQueue(policy="block")
         self._ps = build_client(args, output, send_queue=queue, on_error=self._report)
 
@@ -184,12 +182,28 @@ class _Lines:
         """
         try:
             await self._ps.connect(self._timeout)
-            async with asyncio.TaskGroup() as group:
-                self._reading = group.create_task(self._read(group))
-        except* _Hopeless:
-            pass
+            working = asyncio.create_task(self._work())
+            try:
+                await asyncio.shield(working)
+            except asyncio.CancelledError:
+                self._end()
+                await working
+                raise
         finally:
             await self._ps.close()
+
+    async def _work(self) -> None:
+        if self._over:
+            return
+        async with asyncio.TaskGroup() as group:
+            self._reading = group.create_task(self._read(group))
+
+    def _end(self) -> None:
+        """Read no more lines, and end those that wait: the client knows which it has sent."""
+        self._over = True
+        if self._reading is not None:
+            self._reading.cancel()
+        self._closing = asyncio.create_task(self._ps.close(0))
 
     async def _read(self, group: asyncio.TaskGroup) -> None:
         number = 0
@@ -217,9 +231,6 @@ class _Lines:
                 self.published += 1
         except PubSubError as error:
             self._fail(number, error)
-        except asyncio.CancelledError:
-            self.unknown += 1
-            raise
         finally:
             self._slots.release()
 
@@ -230,10 +241,10 @@ class _Lines:
             self.failed += 1
         self._report(error, line=number)
         code = exit_for(error)
-        if code in _HOPELESS:
-            self._over, self.worst = True, code
-            raise _Hopeless
-        if self._args.on_error == "stop" and self._reading is not None:
+        if code in _HOPELESS and self.worst is None:
+            self.worst = code
+            self._end()
+        elif self._args.on_error == "stop" and self._reading is not None:
             self._over = True
             self._reading.cancel()
 
