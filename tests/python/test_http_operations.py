@@ -10,7 +10,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from hanzoai.pubsub.errors import ClosedError, NotFound, OperationTimeout, Unavailable
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    NotFound,
+    OperationTimeout,
+    PubSubError,
+    Unavailable,
+)
 from hanzoai.pubsub.runtime.environment import Environment
 from hanzoai.pubsub.runtime.http_operations import HttpApi
 from hanzoai.pubsub.runtime.publishing import prepare
@@ -152,6 +158,34 @@ async def test_publishes_over_http_keep_the_order_of_their_calls(api: HttpApi, p
     results = await asyncio.gather(*calls)
     assert order == list(range(20))
     assert all(isinstance(result[0], Published) for result in results if result)
+
+
+async def test_a_publish_waits_for_earlier_ones_no_longer_than_its_timeout(api: HttpApi) -> None:
+    released = asyncio.Event()
+    sent: list[object] = []
+
+    class Slow(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            sent.append(json.loads(request.content)["data"])
+            await released.wait()
+            return ok({"id": "m", "timestamp": 1})
+
+    def publish(data: int, seconds: float) -> asyncio.Task[list[Published | PubSubError] | None]:
+        item = prepare("a", {"data": data}, 100)
+        return asyncio.create_task(api.publish([item], seconds, batch=False, certain=True))
+
+    api.rest._transport = Slow()
+    first, second, third = publish(1, 60), publish(2, 0.01), publish(3, 60)
+    async with asyncio.timeout(60):
+        results = await second
+    assert results is not None
+    (late,) = results
+    assert isinstance(late, OperationTimeout)
+    assert (late.topic, late.outcome_unknown, first.done()) == ("a", False, False)
+    released.set()
+    async with asyncio.timeout(60):
+        await asyncio.gather(first, third)
+    assert sent == [1, 3]
 
 
 async def test_an_unsure_client_asks_once_whether_the_api_is_there(

@@ -1,6 +1,6 @@
 /** Operations over HTTP: history, presence, topics, publishes; and their tokens. */
 
-import { fromCode, NotFound, PermissionDenied, PubSubError } from '../errors.js';
+import { fromCode, NotFound, OperationTimeout, PermissionDenied, PubSubError } from '../errors.js';
 import type { HistoryPage, Occupancy, TopicInfo } from '../generated/http.js';
 import type { Envelope, PresenceMember, Publication } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
@@ -11,7 +11,7 @@ import type { Message, Since, Token, TokenReason } from '../values.js';
 import type { Client } from './client.js';
 import { unixMs } from './times.js';
 import { tokenProblem } from './tokens.js';
-import type { Waiting } from './waiting.js';
+import { type Waiting, within } from './waiting.js';
 
 /** Milliseconds after which a missing HTTP API is tried again. */
 const ASK_AGAIN = 60_000;
@@ -34,7 +34,7 @@ export interface HistoryOptions {
 /** @internal The HTTP side of a client. */
 export class HttpApi {
   private readonly _rest: Rest;
-  private _order: Promise<unknown> = Promise.resolve();
+  private _order: Promise<unknown> = Promise.resolve(true);
   private _found = false;
   private _askAgain = 0;
 
@@ -55,27 +55,32 @@ export class HttpApi {
     certain: boolean,
   ): Promise<Acked | undefined> {
     const messages = items.map(({ publication }) => publication);
-    const turn = this._order.then(async () => {
-      const there = certain || (await this._isThere(messages[0]?.topic ?? '', options));
-      if (!there) return undefined;
+    const topic = messages[0]?.topic ?? '';
+    const before = this._order;
+    const publish = async (): Promise<Acked | undefined> => {
+      const limits = this._limits(options);
+      const { timeout, signal } = limits;
+      if (!(await within(before, signal, this._client.clock, timeout))) {
+        throw new OperationTimeout(undefined, { topic });
+      }
+      if (!certain && !(await this._isThere(topic, limits))) return undefined;
       if (!this._client.options.echo) this._client.rememberOwn(messages);
-      const results = await this._api.publish(messages, this._limits(options));
-      return { kind: 'acked', results } as const;
-    });
-    this._order = turn.catch(() => {});
+      return { kind: 'acked', results: await this._api.publish(messages, limits) };
+    };
+    const turn = publish();
+    this._order = Promise.allSettled([before, turn]);
     return turn;
   }
 
   /** Check once, with a read-only request that every HIP-56 server supports. */
-  private async _isThere(topic: string, options: Waiting): Promise<boolean> {
+  private async _isThere(topic: string, limits: Limits): Promise<boolean> {
     const { clock } = this._client;
     if (this._found || clock.now() < this._askAgain) return this._found;
-    const limits = { ...this._limits(options), attempts: 1 };
     try {
-      await this._api.perform(calls.history(topic, { limit: 1 }), limits);
+      await this._api.perform(calls.history(topic, { limit: 1 }), { ...limits, attempts: 1 });
       this._found = true;
     } catch (error) {
-      options.signal?.throwIfAborted();
+      limits.signal?.throwIfAborted();
       this._found = error instanceof PermissionDenied;
       this._askAgain = clock.now() + ASK_AGAIN;
     }
@@ -110,12 +115,8 @@ export class HttpApi {
   /** Retained messages of a topic, oldest first. */
   history(topic: string, options: HistoryOptions): AsyncGenerator<Message> {
     checkName(topic, 'topic');
-    const { since, before, after } = options;
-    return this._pages(
-      topic,
-      { since: since === undefined ? undefined : unixMs(since), before, after },
-      options,
-    );
+    const { since } = options;
+    return this._pages(topic, since === undefined ? since : unixMs(since), options);
   }
 
   /**
@@ -127,21 +128,17 @@ export class HttpApi {
    */
   private async *_pages(
     topic: string,
-    query: calls.HistoryQuery,
+    since: number | undefined,
     options: HistoryOptions,
   ): AsyncGenerator<Message> {
     const { historyPage } = this._client.options;
     const pages: (readonly Envelope[])[] = [];
-    let { before, after } = query;
-    let { limit: left = Number.POSITIVE_INFINITY } = options;
+    let { before, after, limit: left = Number.POSITIVE_INFINITY } = options;
     while (left > 0) {
       const limit = Math.min(left, historyPage);
       let page: HistoryPage;
       try {
-        page = await this._perform(
-          calls.history(topic, { ...query, before, after, limit }),
-          options,
-        );
+        page = await this._perform(calls.history(topic, { since, before, after, limit }), options);
       } catch (error) {
         if (!pages.length || !(error instanceof NotFound)) throw error;
         break;
@@ -184,7 +181,7 @@ class HttpTokens implements Tokens {
   async current(signal?: AbortSignal): Promise<string> {
     const { clock, tokens } = this._client;
     const { last } = tokens;
-    const ended = last?.expiresAt !== undefined && last.expiresAt <= clock.wallMs();
+    const ended = Number(last?.expiresAt) <= clock.wallMs();
     const token = last && !ended ? last : await this._ask(last ? 'expiring' : 'connect', signal);
     this._rejections = 0;
     return token.value;

@@ -23,22 +23,17 @@ import { type Waiting, within } from './waiting.js';
 const LATE = 'No answer arrived in time. The message may have been published.';
 
 /** Wait until the client is connected; see `PubSub.connect`. */
-export async function connected(
-  client: Client,
-  { timeout, signal }: Waiting,
-  about?: CodedDetails,
-): Promise<void> {
+export async function connected(client: Client, { timeout, signal }: Waiting): Promise<void> {
   const { clock } = client;
   const patience = client.patience(timeout);
   const end = clock.now() + patience;
-  signal?.throwIfAborted();
   client.perform((session) => session.connect());
   const states = client.states();
   try {
     while (client.state !== 'connected') {
       client.checkOpen();
       if (!(await within(states.next(), signal, clock, end - clock.now()))) {
-        throw notConnected(client, `Not connected within ${patience} ms: `, about);
+        throw notConnected(client, patience);
       }
     }
   } finally {
@@ -72,8 +67,7 @@ export async function updatePresence(
   if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
   if (outcome) return;
   if (client.state !== 'connected') {
-    const about = { code: 'not_connected', topic };
-    throw notConnected(client, `Not connected within ${patience} ms: `, about);
+    throw notConnected(client, patience, { code: 'not_connected', topic });
   }
   throw new OperationTimeout(
     DEVELOPMENT
@@ -90,10 +84,10 @@ export async function updatePresence(
 /** The error class for the last failure. */
 function notConnected(
   { lastFailure, state, tokenFailure }: Client,
-  problem: string,
+  patience: number,
   about: CodedDetails = {},
 ): PubSubError {
-  const message = problem + reasonOf(lastFailure, state);
+  const message = `Not connected within ${patience} ms: ${reasonOf(lastFailure, state)}`;
   const code = String(lastFailure?.code);
   if (code === tokenFailure?.code) {
     return fromCode(code, message, { ...about, cause: tokenFailure.cause });

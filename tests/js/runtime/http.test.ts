@@ -3,8 +3,14 @@ import { createServer, type Server as HttpServer, type ServerResponse } from 'no
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 
-import { OperationTimeout, PermissionDenied, PubSub, PubSubError } from '../../../js/src/index.js';
-import { Server } from './server.js';
+import {
+  OperationTimeout,
+  PermissionDenied,
+  type PublishOptions,
+  PubSub,
+  PubSubError,
+} from '../../../js/src/index.js';
+import { deferred, Server } from './server.js';
 
 let server: Server;
 let service: string;
@@ -120,6 +126,29 @@ test('a request to a busy server is retried after the time that it states', asyn
   });
   const done = await ps.publish('a', { data: 1 }, { via: 'rest' });
   assert.deepEqual([done.id, done.timestamp, asked], ['msg_1', 5, 3]);
+  http.close();
+});
+
+test('a publish over HTTP waits for earlier ones no longer than its timeout and signal', async () => {
+  const first = deferred<ServerResponse>();
+  const bodies: ServerResponse[] = [];
+  const { http, ps } = await peculiar((_, response) => {
+    bodies.push(response);
+    first.resolve(response);
+  });
+  const publish = (data: number, more: PublishOptions = {}) =>
+    ps.publish('a', { data }, { via: 'rest', ...more });
+  const slow = publish(1);
+  const response = await first.promise;
+  const abort = new AbortController();
+  const aborted = publish(2, { signal: abort.signal });
+  const isUnsent = (error: unknown) => error instanceof OperationTimeout && !error.outcomeUnknown;
+  await assert.rejects(publish(3, { timeout: 1 }), isUnsent);
+  abort.abort(new Error('of no use'));
+  await assert.rejects(aborted, /of no use/);
+  assert.equal(bodies.length, 1);
+  response.end('{"id":"msg_1","timestamp":5}');
+  assert.equal((await slow).id, 'msg_1');
   http.close();
 });
 

@@ -6,7 +6,13 @@ import asyncio
 import sys
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.errors import ClosedError, NotFound, PermissionDenied, PubSubError
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    NotFound,
+    OperationTimeout,
+    PermissionDenied,
+    PubSubError,
+)
 from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.http import calls as rest_calls
 from hanzoai.pubsub.runtime.arguments import one_topic, pattern_list, position_map, unix_ms
@@ -95,7 +101,7 @@ class HttpApi:
 
         Args:
             items: The messages.
-            seconds: Timeout for all of them.
+            seconds: Timeout of the wait for earlier publishes, and again of the request.
             batch: Whether to send several in one request.
             certain: The program requested HTTP; otherwise, first check that the API exists.
 
@@ -103,16 +109,22 @@ class HttpApi:
             One result per message; None if there is no HTTP API and nothing was published.
         """
         publications = [item.publication for item in items]
-        async with self._order:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._order.acquire()
+        except TimeoutError:
+            return [OperationTimeout(topic=item.publication.topic, id=item.id) for item in items]
+        try:
             if not certain and not await self._is_there(publications[0].topic, seconds):
                 return None
-            try:
-                if batch:
-                    results = await self.rest.publish_many(publications, timeout=seconds)
-                else:
-                    results = [await self.rest.publish(publications[0], timeout=seconds)]
-            except PubSubError as error:
-                return [error] if len(items) == 1 else [failure(error, item) for item in items]
+            if batch:
+                results = await self.rest.publish_many(publications, timeout=seconds)
+            else:
+                results = [await self.rest.publish(publications[0], timeout=seconds)]
+        except PubSubError as error:
+            return [error] if len(items) == 1 else [failure(error, item) for item in items]
+        finally:
+            self._order.release()
         return [published(result, item) for result, item in zip(results, items, strict=True)]
 
     async def _is_there(self, topic: str, seconds: float) -> bool:
