@@ -83,8 +83,14 @@ class Payload(Model):
 
 
 new_model: Final = object.__new__
+"""Create a model whose `__dict__` the caller fills with valid values of all fields.
+
+The model adds what else it has when that is first used. Then the required fields and those that are
+not None are set.
+"""
+
 # Fill the slots of a pydantic model like `BaseModel.model_construct`.
-put_fields, _put_fields_set, _put_extra, _put_private = (
+_put_fields, _put_fields_set, _put_extra, _put_private = (
     BaseModel.__dict__[name].__set__
     for name in (
         "__dict__",
@@ -93,9 +99,6 @@ put_fields, _put_fields_set, _put_extra, _put_private = (
         "__pydantic_private__",
     )
 )
-"""`put_fields` alone is enough for a new model from valid values: the model adds what else it has
-when that is first used. Then the required fields and those that are not None are set.
-"""
 
 
 def trusted(model: type[M], fields: dict[str, Any], fields_set: set[str]) -> M:
@@ -108,7 +111,7 @@ def trusted(model: type[M], fields: dict[str, Any], fields_set: set[str]) -> M:
             may share one.
     """
     made = new_model(model)
-    put_fields(made, fields)
+    _put_fields(made, fields)
     _put_fields_set(made, fields_set)
     _put_extra(made, {})
     _put_private(made, None)
@@ -116,7 +119,7 @@ def trusted(model: type[M], fields: dict[str, Any], fields_set: set[str]) -> M:
 
 
 def _fill(value: BaseModel, slot: str) -> bool:
-    """Fill a slot that `put_fields` has left empty; whether it is one."""
+    """Fill a slot that `new_model` has left empty; whether it is one."""
     if slot == "__pydantic_fields_set__":
         given = {
             name
