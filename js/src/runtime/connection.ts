@@ -4,7 +4,7 @@ import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
-import { BY_SEQ } from '../session/cursor.js';
+import { bySeq } from '../session/cursor.js';
 import { needsDialect } from '../session/peer.js';
 import type { Session } from '../session/session.js';
 import type { Receiver, Transport, TransportEnd } from '../transports/transport.js';
@@ -154,7 +154,7 @@ export class Connection implements Receiver {
     if (!needsDialect(welcome)) {
       this._dialect = undefined;
       this._target = session;
-      session.subscriptions.cursors = BY_SEQ;
+      session.subscriptions.cursors = bySeq;
     } else if (!this._dialect) {
       const loaded = PARTS.plain().then(({ PlainDialect }) => {
         this._dialect = new PlainDialect(session, (frame) => void this._outgoing.push(frame));

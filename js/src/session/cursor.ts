@@ -24,12 +24,8 @@ export interface Standing {
   readonly topics: readonly string[];
 }
 
-/** Creates cursors for the peer. */
-export interface Cursors {
-  /** Whether they use `seq`. */
-  readonly usesSeq: boolean;
-  make(request: Subscribe, options: SessionOptions): Cursor;
-}
+/** Creates the cursor of a subscription, for the current peer. */
+export type Cursors = (request: Subscribe, options: SessionOptions) => Cursor;
 
 /** Start of a replay: after `since` (Unix milliseconds), or more exactly `after` positions. */
 export interface Request {
@@ -300,8 +296,5 @@ export function isGap(step: Step): step is Gap {
   return !('id' in step);
 }
 
-/** Cursors of a server that numbers messages. */
-export const BY_SEQ: Cursors = {
-  usesSeq: true,
-  make: (request, options) => new SeqCursor(request, options),
-};
+/** The cursor for a server that numbers messages. */
+export const bySeq: Cursors = (request, options) => new SeqCursor(request, options);

@@ -6,7 +6,7 @@
 
 import type { Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
 import type { Context } from './context.js';
-import { BY_SEQ, type Cursor, type Cursors, gap, isGap, type Replay, type Step } from './cursor.js';
+import { bySeq, type Cursor, type Cursors, gap, isGap, type Replay, type Step } from './cursor.js';
 import { isRetryable } from './events.js';
 import type { Peer } from './peer.js';
 import type { Presence } from './presence.js';
@@ -29,7 +29,7 @@ export class Subscriptions {
   /** Subscriptions with an open request, by its `ref`. */
   readonly requests: Map<string, SubscriptionState> = new Map();
   /** Makes cursors that fit the peer. */
-  cursors: Cursors = BY_SEQ;
+  cursors: Cursors = bySeq;
   /** Shows presence, if the session has that part. */
   presence: Presence | undefined;
   private _number = 0;
@@ -170,13 +170,13 @@ export class Subscriptions {
   // ---------------------------------------------------------------- requests
 
   private _cursorFor(request: Subscribe): Cursor {
-    return this.cursors.make(request, this._context.options);
+    return this.cursors(request, this._context.options);
   }
 
   /** Give it a cursor that fits the peer, which may be another one than before. */
   private _updateCursor(state: SubscriptionState, moved: boolean): void {
     const { cursor, request, answered } = state;
-    if (cursor.usesSeq === this.cursors.usesSeq && !(moved && answered)) return;
+    if (cursor.usesSeq === this._context.peer?.features.has('seq') && !(moved && answered)) return;
     state.answered = false;
     const { newest: since, topics } = cursor.standing();
     state.cursor = this._cursorFor(answered ? { ...request, since, after: undefined } : request);

@@ -11,7 +11,7 @@ import type {
   JsonObject,
   ServerFrame,
 } from '../../../js/src/generated/wire.js';
-import { BY_SEQ } from '../../../js/src/session/cursor.js';
+import { bySeq } from '../../../js/src/session/cursor.js';
 import { needsDialect } from '../../../js/src/session/peer.js';
 import type {
   Outcome,
@@ -195,7 +195,7 @@ export class RecordedSession {
     if (frame.type === 'auth.ok') {
       if (!needsDialect(frame)) {
         this._dialect = undefined;
-        session.subscriptions.cursors = BY_SEQ;
+        session.subscriptions.cursors = bySeq;
       } else {
         this._dialect ??= new PlainDialect(session, (sent) => this._sent(sent));
       }

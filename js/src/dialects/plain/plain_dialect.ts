@@ -16,7 +16,7 @@ import type {
   ServerFrame,
   SubscribedFrame,
 } from '../../generated/wire.js';
-import { BY_SEQ, type Cursors } from '../../session/cursor.js';
+import { bySeq } from '../../session/cursor.js';
 import type { Peer } from '../../session/peer.js';
 import { type Entry, openOf, RATE_LIMITED } from '../../session/publishes.js';
 import type { Session } from '../../session/session.js';
@@ -77,17 +77,10 @@ export class PlainDialect {
     private readonly _session: Session,
     private readonly _write: (frame: ClientFrame) => void,
   ) {
-    const features = (): Peer['features'] | undefined => _session.context.peer?.features;
-    const byId: Cursors['make'] = (request, options) => {
-      const { history_max = LIMITS.historyMaxMessages } = _session.context.peer?.limits ?? {};
-      return new IdCursor(request, options, history_max);
-    };
-    _session.subscriptions.cursors = {
-      get usesSeq() {
-        return features()?.has('seq') ?? true;
-      },
-      make: (request, options) =>
-        (features()?.has('seq') === false ? byId : BY_SEQ.make)(request, options),
+    _session.subscriptions.cursors = (request, options) => {
+      const { features, limits } = _session.context.peer ?? {};
+      if (features?.has('seq') ?? true) return bySeq(request, options);
+      return new IdCursor(request, options, limits?.history_max ?? LIMITS.historyMaxMessages);
     };
   }
 

@@ -29,17 +29,6 @@ class Attempts:
         shorten_later: Whether one will end it when the timer `hold` fires.
     """
 
-    __slots__ = (
-        "_context",
-        "_minimum",
-        "can_shorten",
-        "failed",
-        "outage",
-        "requested_wait",
-        "shorten_later",
-        "wait",
-    )
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._minimum = 0  # milliseconds of the wait that no call of the program saves

@@ -6,6 +6,7 @@ messages are held), or live.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import matches
@@ -20,59 +21,65 @@ JOINING: Final = 1
 LIVE: Final = 2
 
 
+@dataclass(slots=True, eq=False)
 class SubscriptionState:
-    """One subscription of the user."""
+    """One subscription of the user.
 
-    __slots__ = (
-        "answered",
-        "cursor",
-        "denied",
-        "held",
-        "history",
-        "lost",
-        "patterns",
-        "phase",
-        "positions",
-        "recovering",
-        "ref",
-        "request",
-        "reset",
-        "retry_pending",
-        "sub",
-        "timestamp",
-        "truncated",
-        "unrouted",
-        "whole",
-    )
+    Attributes:
+        request: What the user requested.
+        cursor: Its position.
+        sub: The number of the request.
+        patterns: The active patterns.
+        phase: Pending, joining or live.
+        ref: The `ref` of the open request.
+        answered: The server has answered at least once.
+        retry_pending: The server rejected a part of it temporarily.
+        recovering: The request only recovers messages: its answer is not reported to the program.
+        unrouted: Temporarily rejected patterns are not routed until the next request.
+        denied: Patterns that the current answer denied.
+        held: Live messages that wait for the answer.
+        lost: Number of dropped messages without a position, by topic.
+        whole: No held message was dropped.
+        history, positions, truncated, reset, timestamp: The parts so far of an answer in parts.
+    """
 
-    def __init__(self, request: Subscribe, cursor: Cursor) -> None:
-        self.request = request
-        self.sub = request.sub
-        self.patterns = list(request.topics)
-        self.cursor = cursor
-        self.phase = PENDING
-        self.ref = ""
-        self.answered = False
-        self.retry_pending = False
-        self.recovering = False
-        self.unrouted = False
-        self.denied: list[Denial] = []
-        self.hold([])
-        self.clear_answer()
+    request: Subscribe
+    cursor: Cursor
+    sub: int = field(init=False)
+    patterns: list[str] = field(init=False)
+    phase: int = PENDING
+    ref: str = ""
+    answered: bool = False
+    retry_pending: bool = False
+    recovering: bool = False
+    unrouted: bool = False
+    denied: list[Denial] = field(default_factory=list["Denial"])
+    held: list[Envelope] = field(default_factory=list["Envelope"])
+    lost: dict[str, int] = field(default_factory=dict[str, int])
+    whole: bool = True
+    history: list[Envelope] = field(default_factory=list["Envelope"])
+    positions: dict[str, int] = field(default_factory=dict[str, int])
+    truncated: dict[str, None] = field(default_factory=dict[str, None])
+    reset: dict[str, None] = field(default_factory=dict[str, None])
+    timestamp: int | None = None
+
+    def __post_init__(self) -> None:
+        self.sub = self.request.sub
+        self.patterns = list(self.request.topics)
 
     def hold(self, messages: list[Envelope]) -> None:
         """Hold only these messages."""
         self.held = messages
-        self.lost: dict[str, int] = {}
+        self.lost = {}
         self.whole = True
 
     def clear_answer(self) -> None:
         """Drop the parts of an incomplete answer."""
-        self.history: list[Envelope] = []
-        self.positions: dict[str, int] = {}
-        self.truncated: dict[str, None] = {}
-        self.reset: dict[str, None] = {}
-        self.timestamp: int | None = None
+        self.history = []
+        self.positions = {}
+        self.truncated = {}
+        self.reset = {}
+        self.timestamp = None
 
     def forget(self) -> None:
         """The connection is lost: drop held messages, which would make the mark jump."""

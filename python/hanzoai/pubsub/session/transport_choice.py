@@ -21,17 +21,6 @@ class TransportChoice:
         probes: WebSocket probes since the last useful connection.
     """
 
-    __slots__ = (
-        "_context",
-        "_failures",
-        "has_opened",
-        "http_works",
-        "is_late",
-        "is_probing_http",
-        "name",
-        "probes",
-    )
-
     def __init__(self, context: Context) -> None:
         self._context = context
         self._failures = 0  # consecutive failed WebSockets, between which HTTP answered
