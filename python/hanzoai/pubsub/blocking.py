@@ -34,11 +34,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.request_reply.blocking import BlockingResponder
     from hanzoai.pubsub.request_reply.responder import Responder
-    from hanzoai.pubsub.runtime.blocking_parts import (
-        BlockingBatch,
-        BlockingSubscription,
-        End,
-    )
+    from hanzoai.pubsub.runtime.blocking_parts import BlockingBatch, BlockingSubscription
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
     from hanzoai.pubsub.runtime.publishing import Batch
     from hanzoai.pubsub.runtime.subscription import Subscription
@@ -445,14 +441,9 @@ class PubSub:
         async def begin() -> AsyncIterator[T]:
             return make()
 
-        from hanzoai.pubsub.runtime.blocking_parts import END, iterate
+        from hanzoai.pubsub.runtime.blocking_parts import iterate
 
-        source = self._call(begin)
-
-        async def following() -> T | End:
-            return await anext(source, END)
-
-        return iterate(lambda: self._call(following))
+        return iterate(self._call(begin), self._call)
 
 
 def inside(

@@ -22,6 +22,7 @@ from tenacity import (
     stop_before_delay,
 )
 
+from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import (
     ClosedError,
     ConnectionFailed,
@@ -34,7 +35,6 @@ from hanzoai.pubsub.http.connection import authorization, body_of, make_client
 from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import describe_answer, read_error
 from hanzoai.pubsub.http.status import why_unreachable
-from hanzoai.pubsub.settings.options import seconds_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

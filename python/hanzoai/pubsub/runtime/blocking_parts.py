@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections import deque
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
+from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError
 from hanzoai.pubsub.model import Data
 from hanzoai.pubsub.values import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from types import TracebackType
 
     from hanzoai.pubsub.generated.wire import Denial
@@ -45,20 +45,17 @@ _NO_CONNECTION: Final = (
 )
 
 
-def _seconds(duration: Duration | None) -> float | None:
-    return duration.total_seconds() if isinstance(duration, timedelta) else duration
+_END: Final = object()
+"""Marks the end of an iterator across threads, where StopIteration cannot be used."""
 
 
-class End:
-    """Marks the end of an iterator across threads, where StopIteration cannot be used."""
+def iterate(source: AsyncIterator[T], call: Callable[..., Any]) -> Iterator[T]:
+    """Iterate over an async iterator; `call` runs a coroutine function in its event loop."""
 
+    async def following() -> object:
+        return await anext(source, _END)
 
-END: Final = End()
-
-
-def iterate(following: Callable[[], T | End]) -> Iterator[T]:
-    """An iterator over the results of a function, until it returns the end mark."""
-    while not isinstance(item := following(), End):
+    while (item := call(following)) is not _END:
         yield item
 
 
@@ -127,7 +124,7 @@ class BlockingSubscription(Generic[Data]):
             OperationTimeout: No message arrived in time. Without a connection, the text says since
             when and why. ClosedError: The subscription has ended.
         """
-        message = self._next(_seconds(timeout))
+        message = self._next(seconds_of(timeout))
         if message is None:
             raise ClosedError(
                 "The subscription has ended.", remedy="Subscribe again.", topic=self.topics[0]
@@ -136,7 +133,7 @@ class BlockingSubscription(Generic[Data]):
 
     def messages(self, timeout: Duration | None = None) -> Iterator[Message[Data]]:
         """Messages until none has come for ``timeout`` seconds, or the subscription has ended."""
-        seconds = _seconds(timeout)
+        seconds = seconds_of(timeout)
         while True:
             try:
                 message = self._next(seconds)
@@ -148,12 +145,7 @@ class BlockingSubscription(Generic[Data]):
 
     def events(self) -> Iterator[Event[Data]]:
         """Iterate over messages, gaps and, if requested, presence changes, in one order."""
-        source = self._subscription.events()
-
-        async def following() -> Event | End:
-            return await anext(source, END)
-
-        events: Iterator[Event] = iterate(lambda: self._call(following))
+        events: Iterator[Event] = iterate(self._subscription.events(), self._call)
         return events if self._model is None else ReadEvents(events, self._model)
 
     def unsubscribe(self) -> None:

@@ -384,7 +384,7 @@ class Driver:
             refused = isinstance(error, AuthRefused)
             words = describe_failure(error)
             if not refused:
-                self.failures.token_failed(error)
+                self.failures.cause = error
                 unavailable = from_code("token_unavailable", f"{words}.", cause=error)
                 self.listeners.report(unavailable, None)
             self.call(self.session.token_failed, call, words, refused=refused)

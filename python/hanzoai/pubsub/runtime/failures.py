@@ -73,10 +73,6 @@ class Failures:
         """The server announced its restart, which has been reported."""
         self._logged_outage = True
 
-    def token_failed(self, error: Exception) -> None:
-        """``get_token`` raised."""
-        self.cause = error
-
     def changed(self, change: StateChange) -> None:
         """The public state has changed."""
         if change.from_ in ("initialized", "connected"):

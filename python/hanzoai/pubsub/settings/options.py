@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 import ssl
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal, TypedDict, cast, get_args
 
+from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
 from hanzoai.pubsub.settings.checks import (
@@ -327,11 +327,6 @@ def _require_speed() -> None:
             remedy="Install hanzoai.pubsub[speed], or set `speed` to `auto`.",
             field="speed",
         )
-
-
-def seconds_of(duration: Duration) -> float:
-    """A duration that was checked, in seconds."""
-    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 def _ms(duration: Duration) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Self
 
-from hanzoai.pubsub.runtime.blocking_parts import END, End, iterate
+from hanzoai.pubsub.runtime.blocking_parts import iterate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -162,11 +162,7 @@ class BlockingStreamReader:
 
     def __iter__(self) -> Iterator[StreamEvent]:
         self.open()
-
-        async def following() -> StreamEvent | End:
-            return await anext(self._reader, END)
-
-        return iterate(lambda: self._call(following))
+        return iterate(self._reader, self._call)
 
     def __enter__(self) -> Self:
         return self.open()
