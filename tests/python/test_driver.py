@@ -96,8 +96,8 @@ class ScriptedSession(Session):
     def woke(self) -> None:
         self.step(events.Woke())
 
-    def token(self, call: int, value: str, expires_in: int | None = None) -> None:
-        self.step(events.Token(call, value, expires_in))
+    def token(self, call: int, token: str, expires_in: int | None = None) -> None:
+        self.step(events.Token(call, token, expires_in))
 
     def token_failed(self, call: int, message: str, *, refused: bool) -> None:
         self.step(events.TokenFailed(call, refused, message))
@@ -106,8 +106,8 @@ class ScriptedSession(Session):
         self.incremental = incremental
         self.step(events.Opened(incremental))
 
-    def dropped(self, code: int | None, reason: str, retry_after: int | None = None) -> None:
-        self.step(events.Dropped(code, reason, retry_after))
+    def dropped(self, code: int | None, message: str, retry_after_ms: int | None = None) -> None:
+        self.step(events.Dropped(code, message, retry_after_ms))
 
     def probed(self, *, ok: bool) -> None:
         self.step(events.Probed(ok))
