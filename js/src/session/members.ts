@@ -119,8 +119,18 @@ export class PresenceMembers {
    */
   expire(): Change[] {
     return [...this._rooms].flatMap(([topic, room]) => {
-      const members = inOrder(room).filter((one) => !room.awaited.has(one.client_id));
-      return [...room.awaited.values()].map((member) => take(topic, room, member, members));
+      const gone = [...room.awaited.values()].reverse();
+      for (const { client_id } of gone) room.members.delete(client_id);
+      room.awaited.clear();
+      const members = inOrder(room);
+      const users = new Set(members.map(({ user_id }) => user_id));
+      const changes = gone.map((member) => {
+        const { user_id: user } = member;
+        const stays = user && users.has(user);
+        users.add(user);
+        return change(topic, room, stays ? 'disconnect' : 'leave', member, members);
+      });
+      return changes.reverse();
     });
   }
 
@@ -190,15 +200,10 @@ function put(
   return out;
 }
 
-function take(
-  topic: string,
-  room: Room,
-  member: PresenceMember,
-  members?: PresenceMember[],
-): Change {
+function take(topic: string, room: Room, member: PresenceMember): Change {
   room.members.delete(member.client_id);
   room.awaited.delete(member.client_id);
-  return change(topic, room, hasUser(room, member) ? 'disconnect' : 'leave', member, members);
+  return change(topic, room, hasUser(room, member) ? 'disconnect' : 'leave', member);
 }
 
 /** Whether a connection of the same user is present; some peers send no users. */
