@@ -65,14 +65,14 @@ async def api(peer: Peer) -> AsyncGenerator[HttpApi]:
     options = read_options("ws://127.0.0.1/ws", "t", settings=settings)
     environment = Environment(peer.clock, peer.random, peer)
 
-    def patience(timeout: float) -> float:
+    def timeout_of(timeout: float) -> float:
         return timeout
 
     driver: Any = SimpleNamespace(
         options=options,
         tokens=TokenSource(options, peer.clock),
         peer=None,
-        patience=patience,
+        timeout_of=timeout_of,
         check_open=lambda: None,
     )
     api = HttpApi(driver, environment)

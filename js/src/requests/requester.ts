@@ -92,10 +92,10 @@ class Requester {
     }
     signal?.throwIfAborted();
     const driver = driverOf(this._client);
-    const patience = driver.patience(options.timeout);
+    const limit = driver.timeoutOf(options.timeout);
     const late = this._late.get(id);
     if (late?.reply) return opened(late.reply, topic);
-    const ttl = late?.ttl ?? Math.ceil(patience / 1000);
+    const ttl = late?.ttl ?? Math.ceil(limit / 1000);
     const inbox = this._inbox(where);
     if (inbox.waiting.has(id)) {
       throw new InvalidOption(`The request ${id} still waits for its reply.`, {
@@ -106,17 +106,17 @@ class Requester {
     const timedOut = (unsent: boolean): RequestTimeout => {
       this._remember(id, ttl);
       const what = unsent ? 'could not be sent' : 'has no reply';
-      const message = `The request ${id} on topic ${topic} ${what} within ${patience} ms.`;
+      const message = `The request ${id} on topic ${topic} ${what} within ${limit} ms.`;
       return new RequestTimeout(message, { topic, id, outcomeUnknown: !unsent });
     };
     const { clock } = driver;
-    const ends = clock.now() + patience;
+    const ends = clock.now() + limit;
     let timer: ReturnType<typeof clock.callLater> | undefined;
     let ignore: (() => void) | undefined;
     try {
       const reply = await new Promise<Message>((resolve, reject) => {
         inbox.waiting.set(id, { resolve, reject });
-        timer = clock.callLater(patience, () => reject(timedOut(false)));
+        timer = clock.callLater(limit, () => reject(timedOut(false)));
         ignore = onAbort(signal, () => reject(signal?.reason));
         const message = { type, data, id, ttl, meta: { reply_to: where } } as Outgoing;
         inbox.subscription

@@ -38,7 +38,7 @@ export interface Client {
   readonly idle: number;
   readonly maxPayload: number;
   number(): number;
-  patience(timeout?: number): number;
+  timeoutOf(timeout?: number): number;
   checkOpen(): void;
   part<Part>(loading: Promise<Part>, options: Waiting): Promise<Part>;
   addPresence(options: Waiting): Promise<void>;

@@ -28,7 +28,7 @@ import type {
 } from '../session/ports.js';
 import type { Publish, Subscribe } from '../session/requests.js';
 import { Session } from '../session/session.js';
-import { checkPatience } from '../settings/checks.js';
+import { checkDuration } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Transport, TransportEnd } from '../transports/transport.js';
 import type { Gap, PresenceChange, StateChange, StateName, TokenReason } from '../values.js';
@@ -299,7 +299,7 @@ export class Driver implements Client, Ports, Owner {
 
   /** A part of the client, if it loads in the time of the operation that needs it. */
   async part<Part>(loading: Promise<Part>, { timeout, signal }: Waiting): Promise<Part> {
-    const part = await within(loading, signal, this.clock, this.patience(timeout));
+    const part = await within(loading, signal, this.clock, this.timeoutOf(timeout));
     if (!part) throw new ConnectionFailed('A part of the client did not load in time.');
     return part;
   }
@@ -334,8 +334,8 @@ export class Driver implements Client, Ports, Owner {
   }
 
   /** Timeout of an operation in milliseconds. */
-  patience(timeout: number = this.options.operationTimeout): number {
-    return DEVELOPMENT ? checkPatience('timeout', timeout) : timeout;
+  timeoutOf(timeout: number = this.options.operationTimeout): number {
+    return DEVELOPMENT ? checkDuration('timeout', timeout) : timeout;
   }
 
   /** Maximum bytes of JSON of a message's data. */

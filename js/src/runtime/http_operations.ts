@@ -162,7 +162,7 @@ export class HttpApi {
   }
 
   private _limits({ timeout, signal }: Waiting): Limits {
-    return { timeout: this._client.patience(timeout), signal };
+    return { timeout: this._client.timeoutOf(timeout), signal };
   }
 
   private get _api(): Rest {

@@ -25,15 +25,15 @@ const LATE = 'No answer arrived in time. The message may have been published.';
 /** Wait until the client is connected; see `PubSub.connect`. */
 export async function connected(client: Client, { timeout, signal }: Waiting): Promise<void> {
   const { clock } = client;
-  const patience = client.patience(timeout);
-  const end = clock.now() + patience;
+  const limit = client.timeoutOf(timeout);
+  const end = clock.now() + limit;
   client.perform((session) => session.connect());
   const states = client.states();
   try {
     while (client.state !== 'connected') {
       client.checkOpen();
       if (!(await within(states.next(), signal, clock, end - clock.now()))) {
-        throw notConnected(client, patience);
+        throw notConnected(client, limit);
       }
     }
   } finally {
@@ -62,16 +62,16 @@ export async function updatePresence(
   await client.addPresence(options);
   const ref = client.number();
   const settled = client.settled(ref, (session) => session.updatePresence(topic, data, ref));
-  const patience = client.patience(options.timeout);
-  const outcome = await within(settled, options.signal, client.clock, patience);
+  const limit = client.timeoutOf(options.timeout);
+  const outcome = await within(settled, options.signal, client.clock, limit);
   if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
   if (outcome) return;
   if (client.state !== 'connected') {
-    throw notConnected(client, patience, { code: 'not_connected', topic });
+    throw notConnected(client, limit, { code: 'not_connected', topic });
   }
   throw new OperationTimeout(
     DEVELOPMENT
-      ? `The server did not answer the update of presence within ${patience} ms. ${describeState(client)}`
+      ? `The server did not answer the update of presence within ${limit} ms. ${describeState(client)}`
       : undefined,
     {
       topic,
@@ -84,10 +84,10 @@ export async function updatePresence(
 /** The error class for the last failure. */
 function notConnected(
   { lastFailure, state, tokenFailure }: Client,
-  patience: number,
+  limit: number,
   about: CodedDetails = {},
 ): PubSubError {
-  const message = `Not connected within ${patience} ms: ${reasonOf(lastFailure, state)}`;
+  const message = `Not connected within ${limit} ms: ${reasonOf(lastFailure, state)}`;
   const code = String(lastFailure?.code);
   if (code === tokenFailure?.code) {
     return fromCode(code, message, { ...about, cause: tokenFailure.cause });
@@ -117,7 +117,7 @@ export function failed(
   isLate: boolean,
 ): PubSubError[] {
   const unsent = () =>
-    `The message could not be sent within ${client.patience(timeout)} ms. ${describeState(client)}`;
+    `The message could not be sent within ${client.timeoutOf(timeout)} ms. ${describeState(client)}`;
   return items.map(({ id, publication: { topic } }) => {
     if (outcome.kind === 'rejected') {
       const message = outcome.code === 'timeout' ? unsent() : outcome.message;
@@ -132,13 +132,13 @@ export function failed(
 /** The text about a subscription without an answer, and whether it stays active. */
 export function late(
   client: Client,
-  patience: number,
+  limit: number,
   topic: string | undefined,
   stays: boolean,
 ): OperationTimeout {
   return new OperationTimeout(
     DEVELOPMENT
-      ? `The server did not answer the subscription within ${patience} ms` +
+      ? `The server did not answer the subscription within ${limit} ms` +
           `${stays ? '; it stays active and may still be answered' : ''}. ${describeState(client)}`
       : undefined,
     {

@@ -119,7 +119,7 @@ export async function publish(
     await updatePresence(driver, topic, data as JsonObject, options, PARTS.arguments);
     return published({}, one) as Published;
   }
-  const end = driver.clock.now() + driver.patience(options.timeout);
+  const end = driver.clock.now() + driver.timeoutOf(options.timeout);
   const outcome = await enter(driver, [one], options, end);
   const [result] = await resultsOf(driver, [one], options, end, outcome);
   if (result instanceof PubSubError) throw result;
@@ -160,7 +160,7 @@ export async function publishMany(
     if (item) items.push(item);
     else (await driver.part(PARTS.arguments(), options)).refuseMessage(topic, message, maxPayload);
   }
-  const end = driver.clock.now() + driver.patience(options.timeout);
+  const end = driver.clock.now() + driver.timeoutOf(options.timeout);
   const enter = (part: Batches) => part.sendAll(driver, items, options, end, true);
   return inTurn(driver, options, enter, batches());
 }

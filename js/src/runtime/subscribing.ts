@@ -118,7 +118,7 @@ export async function subscribe<Data>(
   };
   if (DEVELOPMENT) checkReceiveQueue(queue, 'queue');
   const bounds = merged(queue, driver.options.receiveQueue);
-  const patience = driver.patience(options.timeout);
+  const limit = driver.timeoutOf(options.timeout);
   signal?.throwIfAborted();
   if (request.presence) {
     await driver.addPresence(options);
@@ -145,11 +145,11 @@ export async function subscribe<Data>(
   if (setPresence) void inbox.answered.then(setPresence);
   if (onMessage || onPresence) void subscription.run(inbox.presence);
   const { clock } = driver;
-  if (!(await within(inbox.answered, signal, clock, patience))) {
+  if (!(await within(inbox.answered, signal, clock, limit))) {
     // Without a handler, the program could no longer read it.
     if (!onMessage) end();
     const { late } = await driver.part(PARTS.background(), options);
-    throw late(driver, patience, request.topics[0], Boolean(onMessage));
+    throw late(driver, limit, request.topics[0], Boolean(onMessage));
   }
   signal?.throwIfAborted();
   if (inbox.error) {

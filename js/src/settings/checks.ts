@@ -35,7 +35,7 @@ export function checkNumber(name: string, value: unknown, [low, high, unit]: Ran
 }
 
 /** Check a waiting time: from 0 up to a day. */
-export function checkPatience(name: string, value: unknown): number {
+export function checkDuration(name: string, value: unknown): number {
   return checkNumber(name, value, [0, DAY, 'milliseconds']);
 }
 

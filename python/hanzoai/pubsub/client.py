@@ -490,7 +490,7 @@ class PubSubClient:
             type=type,
             id=id,
             reply_to=reply_to,
-            patience=ready.driver.patience(timeout),
+            timeout=ready.driver.timeout_of(timeout),
         )
 
     def respond(

@@ -138,15 +138,15 @@ class Performer:
             self._made = make_client(self._options, self._transport)
         return self._made
 
-    async def close(self, patience: float = 0.0) -> None:
+    async def close(self, timeout: float = 0.0) -> None:
         """End every call, then close the connections. Idempotent.
 
         Args:
-            patience: Seconds for publishes in progress; other calls end immediately.
+            timeout: Seconds for publishes in progress; other calls end immediately.
         """
         self._closed = True
         self._cut(publishes=False)
-        await self._until_quiet(patience)
+        await self._until_quiet(timeout)
         self._cut(publishes=True)
         await self._until_quiet(_END)
         made, self._made = self._made, None

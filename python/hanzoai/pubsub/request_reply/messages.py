@@ -58,9 +58,9 @@ def check_request_id(id: object) -> None:
         )
 
 
-def retention(patience: float) -> int:
+def retention(timeout: float) -> int:
     """Seconds for which history keeps a request, so that a responder can reconnect meanwhile."""
-    return math.ceil(patience)
+    return math.ceil(timeout)
 
 
 def request(type: str, data: Any, id: str, reply_to: str, ttl: int) -> dict[str, Any]:

@@ -76,7 +76,7 @@ class Requester:
         type: str,
         id: str | None,
         reply_to: str | None,
-        patience: float,
+        timeout: float,
     ) -> Message:
         """Publish a request and wait for its reply; see ``PubSubClient.request``."""
         if id is None:
@@ -87,9 +87,9 @@ class Requester:
         earlier = self._late.get(id)
         if earlier is not None and earlier.reply is not None:
             return _opened(earlier.reply, topic)
-        ttl = retention(patience) if earlier is None else earlier.ttl
+        ttl = retention(timeout) if earlier is None else earlier.ttl
         clock = self._client.clock
-        ends = clock.now() + patience
+        ends = clock.now() + timeout
         inbox = self._inbox(where)
         if id in inbox.waiting:
             raise InvalidOption(
@@ -99,7 +99,7 @@ class Requester:
             )
         reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         inbox.waiting[id] = reply
-        timer = clock.call_later(patience, lambda: _expire(reply, topic, id, patience))
+        timer = clock.call_later(timeout, lambda: _expire(reply, topic, id, timeout))
         inbox.users += 1
         message = request(type, data, id, where, ttl)
         asking = asyncio.ensure_future(self._ask(inbox, topic, message, ends))
@@ -113,7 +113,7 @@ class Requester:
             self._remember(id, ttl)
             if isinstance(error, RequestTimeout):
                 raise
-            raise _timeout(topic, id, patience, unsent=not error.outcome_unknown) from error
+            raise _timeout(topic, id, timeout, unsent=not error.outcome_unknown) from error
         finally:
             timer.cancel()
             _leave(asking)
@@ -187,15 +187,15 @@ def _leave(future: asyncio.Future[Any]) -> None:
         future.exception()
 
 
-def _expire(reply: asyncio.Future[Message], topic: str, id: str, patience: float) -> None:
+def _expire(reply: asyncio.Future[Message], topic: str, id: str, timeout: float) -> None:
     if not reply.done():
-        reply.set_exception(_timeout(topic, id, patience, unsent=False))
+        reply.set_exception(_timeout(topic, id, timeout, unsent=False))
 
 
-def _timeout(topic: str, id: str, patience: float, *, unsent: bool) -> RequestTimeout:
+def _timeout(topic: str, id: str, timeout: float, *, unsent: bool) -> RequestTimeout:
     what = "could not be sent" if unsent else "has no reply"
     return RequestTimeout(
-        f"The request {id} on topic {topic} {what} within {patience:g} s.",
+        f"The request {id} on topic {topic} {what} within {timeout:g} s.",
         topic=topic,
         id=id,
         outcome_unknown=not unsent,

@@ -268,7 +268,7 @@ class Driver:
         if self.is_finished:
             raise self.error.with_traceback(None) if self.error else ClosedError()
 
-    def patience(self, timeout: Duration | None) -> float:
+    def timeout_of(self, timeout: Duration | None) -> float:
         """Timeout of an operation in seconds.
 
         Raises:

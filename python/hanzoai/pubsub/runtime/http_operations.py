@@ -88,11 +88,11 @@ class HttpApi:
         """Whether there was no HTTP API at its address recently."""
         return self._found is False and self._clock.now() < self._ask_again_at
 
-    async def close(self, patience: float) -> None:
+    async def close(self, timeout: float) -> None:
         """Cancel running calls; publishes get this many seconds to finish."""
         self._closed = True
         if self._made is not None:
-            await self._made.close(patience)
+            await self._made.close(timeout)
 
     async def publish(
         self, items: Sequence[Prepared], seconds: float, *, batch: bool, certain: bool
@@ -143,14 +143,14 @@ class HttpApi:
     async def presence(self, topic: str, *, timeout: Duration | None) -> list[PresenceMember]:
         """See ``PubSubClient.presence``."""
         self._driver.check_open()
-        return await self.rest.presence(one_topic(topic), timeout=self._driver.patience(timeout))
+        return await self.rest.presence(one_topic(topic), timeout=self._driver.timeout_of(timeout))
 
     async def occupancy(self, topic: str, *, timeout: Duration | None) -> Occupancy:
         """See ``PubSubClient.occupancy``; counted here if the server does not count members."""
         self._driver.check_open()
         call = rest_calls.occupancy(one_topic(topic))
         try:
-            return await self.rest.perform(call, timeout=self._driver.patience(timeout))
+            return await self.rest.perform(call, timeout=self._driver.timeout_of(timeout))
         except NotFound:
             return occupancy_of(await self.presence(topic, timeout=timeout))
 
@@ -159,7 +159,7 @@ class HttpApi:
     ) -> list[TopicInfo]:
         """See ``PubSubClient.topics``."""
         self._driver.check_open()
-        seconds = self._driver.patience(timeout)
+        seconds = self._driver.timeout_of(timeout)
         try:
             return (await self.rest.topics(prefix=prefix, limit=limit, timeout=seconds)).topics
         except PermissionDenied as error:
@@ -180,7 +180,7 @@ class HttpApi:
         names = pattern_list(topics)
         known = None if after is None else position_map(after)
         wait_ms = round(check_seconds("wait", wait, 0.0, _WAIT_MAX) * 1000)
-        seconds = self._driver.patience(timeout)
+        seconds = self._driver.timeout_of(timeout)
         moment = None if at is None else unix_ms(at, self._clock.wall_ms())
         return await self.rest.positions(
             names, after=known, at=moment, wait_ms=wait_ms, timeout=seconds
@@ -199,7 +199,7 @@ class HttpApi:
         """See ``PubSubClient.history``."""
         self._driver.check_open()
         one_topic(topic)
-        seconds = self._driver.patience(timeout)
+        seconds = self._driver.timeout_of(timeout)
         start = None if since is None else unix_ms(since, self._clock.wall_ms())
         return self._pages(topic, start, before, after, limit, seconds)
 

@@ -51,7 +51,7 @@ class Operations:
         """Connect, and wait until the client is connected; see ``PubSubClient.connect``."""
         driver = self.driver
         driver.check_open()
-        seconds = driver.patience(timeout)
+        seconds = driver.timeout_of(timeout)
         driver.connect()
         driver.call(driver.session.connect)
         if not await driver.until(lambda: driver.state == "connected", seconds):

@@ -96,7 +96,7 @@ class Publisher:
         if one.publication.type == PRESENCE_UPDATE and via != "rest":
             await self.update_presence(topic, one.publication.data, timeout=timeout)
             return Published(one.id)
-        seconds = self._options.operation_timeout if timeout is None else driver.patience(timeout)
+        seconds = self._options.operation_timeout if timeout is None else driver.timeout_of(timeout)
         if via == "rest" or (via == "auto" and peer is not None and not peer.ack):
             results = await self._over_http([one], seconds, via, batch=False)
             if results is not None:
@@ -123,7 +123,7 @@ class Publisher:
     ) -> list[Published | PubSubError]:
         """Publish several; see ``PubSubClient.publish_many``."""
         check_choice("via", via, get_args(Via))
-        deadline = self._clock.now() + self._driver.patience(timeout)
+        deadline = self._clock.now() + self._driver.timeout_of(timeout)
         results: list[Published | PubSubError] = []
         limits = self._driver.limits
         most = limits.max_batch or 1_000
@@ -277,7 +277,7 @@ class Publisher:
             )
         check_data(data, driver.max_payload, topic=topic)
         driver.check_open()
-        seconds = driver.patience(timeout)
+        seconds = driver.timeout_of(timeout)
         driver.connect()
         settled = driver.update_presence(topic, dict(data))
 
