@@ -2,7 +2,7 @@
 
 import type { Clock } from '../clock.js';
 import { PubSubError } from '../errors.js';
-import { checkToken, kind } from '../settings/checks.js';
+import { checkToken } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Token, TokenCallback, TokenReason } from '../values.js';
 import { within } from './waiting.js';
@@ -102,5 +102,5 @@ export class TokenSource {
  */
 export function tokenProblem(error: unknown): string {
   if (error instanceof PubSubError) return error.message;
-  return `getToken threw ${error instanceof Error ? error.name : kind(error)}.`;
+  return `getToken threw ${error instanceof Error ? error.name : typeof error}.`;
 }

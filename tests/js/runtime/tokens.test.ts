@@ -166,16 +166,18 @@ test('an exception of `getToken` is reported without its text, and retried', asy
       calls += 1;
       if (calls === 1) throw new TypeError('secret');
       if (calls === 2) return 7 as never;
+      if (calls === 3) throw 'secret';
       return 'good';
     },
   });
   ps.on('error', (error) => errors.push(error.message));
   const connecting = ps.connect();
-  await clock.advance(5_000);
+  await clock.advance(10_000);
   await connecting;
-  assert.equal(calls, 3);
+  assert.equal(calls, 4);
   assert.equal(errors[0], 'getToken threw TypeError.');
   assert.match(errors[1] ?? '', /not a string/);
+  assert.equal(errors[2], 'getToken threw string.');
   await ps.close();
   const { ps: refusing } = virtualClient({
     getToken: () => {
