@@ -391,6 +391,26 @@ async def test_a_topic_that_is_opened_and_discovered_at_once_loses_nothing_behin
         assert node.hub.core.floors.idle
 
 
+async def test_the_time_of_an_answer_is_earlier_than_that_of_every_message_behind_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as reader,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        slow = SlowRead(node, monkeypatch)
+        slow.may_read.set()
+        await reader.send({"type": "subscribe", "topics": [TOPIC]})
+        await slow.read.wait()
+        for data in range(3):
+            await publish(publisher, data)
+        slow.may_end.set()
+        answer = await reader.until("subscribed")
+        assert answer["timestamp"] < (await reader.message())["timestamp"]
+
+
 async def test_a_subscriber_receives_nothing_that_was_published_before_it_connected(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -67,6 +67,27 @@ class Groundwork:
                 await survey.run(turn)
 
 
+@dataclass(frozen=True, slots=True)
+class _Accepted:
+    """A subscribe that is performed and not answered yet.
+
+    Attributes:
+        request: As the client sent it.
+        granted: Topics and patterns that it subscribes to.
+        denied: Errors of the others.
+        loud: Whether it receives presence.
+        members: Topics of its patterns with a member, if they have been searched.
+        timestamp: Unix ms; messages that follow the replay are newer.
+    """
+
+    request: SubscribeRequest
+    granted: Sequence[str]
+    denied: Sequence[ServiceError]
+    loud: bool
+    members: Sequence[str] | None
+    timestamp: int
+
+
 class Subscriptions:
     """Performs subscribe and unsubscribe.
 
@@ -140,6 +161,8 @@ class Subscriptions:
             if groundwork.topics is not None:
                 named += islice(_of(patterns, groundwork.topics), SURVEYED_TOPICS)
                 patterns = []
+        # One less than now, so that messages published within this millisecond are newer.
+        accepted = _Accepted(request, granted, denied, loud, members, core.wall() - 1)
         replay = core.backplane.replay(
             named,
             patterns,
@@ -151,14 +174,13 @@ class Subscriptions:
         core.turns.spend(sum(map(len, request.topics)))
         if isinstance(replay, Replay):
             core.turns.spend(len(replay.entries) + len(replay.positions))
-            self._answer(connection, request, granted, denied, replay, loud, members)
+            self._answer(connection, accepted, replay)
             return None
         core.delivery.await_replay(connection)
         self._attendance.expect(connection)
         fresh = [each for each in fresh if each in connection.patterns]
         core.floors.begin(connection, set(fresh))
-        rest = self._answer_later(connection, request, granted, denied, replay, loud, members)
-        return self._or_none(connection, fresh, rest)
+        return self._or_none(connection, fresh, self._answer_later(connection, accepted, replay))
 
     def unsubscribe(self, connection: Connection, request: UnsubscribeRequest) -> None:
         """End the subscriptions with exactly these patterns."""
@@ -257,25 +279,18 @@ class Subscriptions:
             raise
 
     async def _answer_later(
-        self,
-        connection: Connection,
-        request: SubscribeRequest,
-        granted: Sequence[str],
-        denied: Sequence[ServiceError],
-        replay: Awaitable[Replay],
-        loud: bool,
-        members: Sequence[str] | None,
+        self, connection: Connection, accepted: _Accepted, replay: Awaitable[Replay]
     ) -> None:
         core = self._core
         try:
             found = await replay
-            self._join(connection, found, _reset(request, granted, found))
-            joined = self._joined(connection, request, granted)
-            shown = granted if loud else ()
+            self._join(connection, found, _reset(accepted, found))
+            joined = self._joined(connection, accepted)
+            shown = accepted.granted if accepted.loud else ()
             ahead = await self._attendance.greet(connection, joined, shown)
             if not connection.closed:
                 core.turns.spend(len(found.entries) + len(found.positions))
-                self._answer(connection, request, granted, denied, found, loud, members, ahead)
+                self._answer(connection, accepted, found, ahead)
         finally:
             self._attendance.greeted(connection)
 
@@ -293,52 +308,44 @@ class Subscriptions:
                 core.stats.delivered += 1
                 core.delivery.send(connection, connection.encoder.message(entry))
 
-    def _joined(
-        self, connection: Connection, request: SubscribeRequest, granted: Sequence[str]
-    ) -> list[str]:
+    def _joined(self, connection: Connection, accepted: _Accepted) -> list[str]:
         # A reader of an event stream is a member only on request; HIP-56 lets it watch.
-        presence = connection.encoder.presence
-        if presence is Attends.CHANGES or (presence is Attends.SNAPSHOTS and request.presence):
-            return [each for each in granted if not is_wildcard(each)]
+        presence, asked = connection.encoder.presence, accepted.request.presence
+        if presence is Attends.CHANGES or (presence is Attends.SNAPSHOTS and asked):
+            return [each for each in accepted.granted if not is_wildcard(each)]
         return []
 
     def _answer(
         self,
         connection: Connection,
-        request: SubscribeRequest,
-        granted: Sequence[str],
-        denied: Sequence[ServiceError],
+        accepted: _Accepted,
         replay: Replay,
-        loud: bool,
-        members: Sequence[str] | None = None,
         ahead: Iterable[bytes] | None = None,
     ) -> None:
         core = self._core
         core.stats.replayed += len(replay.entries)
         parts = _split(replay.entries)
-        frames = self._frames(connection.encoder, request, granted, denied, replay, parts)
+        frames = self._frames(connection.encoder, accepted, replay, parts)
         if ahead is not None:
             core.delivery.replay(connection, chain(frames, ahead))
         elif connection.stalled or len(parts) > 1:
             core.delivery.replay(connection, frames)
         elif answer := next(frames):
             core.delivery.send(connection, answer)
-        if request.ref is None:
-            for error in denied:
+        if accepted.request.ref is None:
+            for error in accepted.denied:
                 core.refuse(connection, error)
         if ahead is not None:
             return
-        for topic in self._joined(connection, request, granted):
+        for topic in self._joined(connection, accepted):
             self._attendance.enter(connection, topic)
-        if loud:
-            self._attendance.show(connection, granted, members)
+        if accepted.loud:
+            self._attendance.show(connection, accepted.granted, accepted.members)
 
     def _frames(
         self,
         encoder: Encoder,
-        request: SubscribeRequest,
-        granted: Sequence[str],
-        denied: Sequence[ServiceError],
+        accepted: _Accepted,
         replay: Replay,
         parts: Sequence[Sequence[Entry]],
     ) -> Iterator[bytes]:
@@ -347,25 +354,24 @@ class Subscriptions:
         The first frame reports what is missing, before the messages that follow the gap; the last
         frame contains the positions, after the messages up to them.
         """
-        # One less than now, so that messages published within this millisecond are newer.
-        timestamp = self._core.wall() - 1
+        request = accepted.request
         for index, part in enumerate(parts):
             frame: dict[str, object] = {
                 "type": "subscribed",
-                "topics": granted,
+                "topics": accepted.granted,
                 "history": [orjson.Fragment(entry.body) for entry in part],
-                "timestamp": timestamp,
+                "timestamp": accepted.timestamp,
             }
             if index == 0:
                 if replay.truncated:
                     frame["truncated"] = replay.truncated
-                reset = _reset(request, granted, replay)
+                reset = _reset(accepted, replay)
                 if reset:
                     frame["reset"] = reset
-                if denied:
+                if accepted.denied:
                     frame["denied"] = [
                         {"topic": e.topic or "", "code": e.code, "message": e.message}
-                        for e in denied
+                        for e in accepted.denied
                     ]
             if index + 1 < len(parts):
                 frame["more"] = True
@@ -411,13 +417,14 @@ def _split(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
     return parts
 
 
-def _reset(request: SubscribeRequest, granted: Sequence[str], replay: Replay) -> Sequence[str]:
+def _reset(accepted: _Accepted, replay: Replay) -> Sequence[str]:
     """Topics whose continuity is broken, and patterns for which all matching topics are broken.
 
     An event id contains the position of one topic. For the other topics of a resumed stream, the
     store may have lost any message since the time in the id; also for that topic, if its log no
     longer exists. Another node may have had messages of any topic that never arrived here.
     """
+    request, granted = accepted.request, accepted.granted
     if request.moved:
         return list(dict.fromkeys((*replay.reset, *granted)))
     if request.resumed is None or replay.unbroken <= request.resumed:
