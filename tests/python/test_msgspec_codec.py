@@ -226,6 +226,27 @@ def test_messages_are_read_up_to_one_that_only_looks_valid(other: bytes, chosen:
     assert read_messages(other, other, chosen=chosen) == []
 
 
+@pytest.mark.parametrize(
+    "other",
+    [frame(topic="a..b"), frame(data=[{}] * 250), frame(sender="gateway")],
+    ids=["a topic", "many objects", "a sender"],
+)
+def test_frames_after_one_that_cannot_be_read_are_not_decoded(
+    other: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    decoded: list[bytes] = []
+    decode = msgspec_codec._decode
+
+    def counting(data: bytes) -> object:
+        decoded.append(data)
+        return decode(data)
+
+    monkeypatch.setattr(msgspec_codec, "_decode", counting)
+    assert len(read_messages(frame(), other, frame(), frame())) == 1
+    assert set(decoded) <= {frame(), other}
+    assert decoded.count(frame()) == 1
+
+
 def test_a_message_is_a_whole_model() -> None:
     [found] = read_messages(frame())
     assert found.wire() == ENVELOPE

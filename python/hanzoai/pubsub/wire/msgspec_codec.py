@@ -76,19 +76,16 @@ _senders: Final = _Senders()
 
 def read_messages(frames: Sequence[bytes]) -> list[Envelope]:
     """Read messages, up to a frame that `codec.decode` has to read."""
-    read: list[_Frame] = []
-    with suppress(*_INVALID):
-        read.extend(map(_decode, frames))
     messages: list[Envelope] = []
     # Most messages have the topic and the sender of the previous one, and share these objects.
     topic: str | None = None
     sender: Raw | None = None
     sender_model: Sender | None = None
     with suppress(*_INVALID):
-        for data, frame in zip(frames, read, strict=False):
+        for data in frames:
             if len(data) > _NESTING and data.count(b"[") + data.count(b"{") > _NESTING // 2:
                 break
-            message = frame.message
+            message = _decode(data).message
             if message.topic != topic:
                 topic = message.topic
                 if topic not in valid_topics:
