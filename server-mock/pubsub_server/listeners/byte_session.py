@@ -214,6 +214,9 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
                 self._listener.broke(error.code)
                 self._listener.service.end(connection, error)
             return
+        except Exception:
+            self.break_off("internal")
+            raise
         self._working = False
         self._watch(self._listener.first_within)
         self._advance()
@@ -320,6 +323,10 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
                 if work is not None:
                     self._working = True
                     self._listener.tasks.spawn(self._finish(work))
+        except Exception:
+            # The protocol cannot report that the server failed.
+            self.break_off("internal")
+            raise
         finally:
             self._advancing = False
         self._read_or_not()
@@ -330,7 +337,6 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         try:
             await work
         except Exception:
-            # The protocol cannot report that the server failed.
             self.break_off("internal")
             raise
         finally:

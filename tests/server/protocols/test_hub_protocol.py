@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pubsub_server.testing import RunningServer
 
 SOAK = bool(os.environ.get("HANZO_PUBSUB_SOAK"))
+PUBLISH = bytes.fromhex("020000000d0106") + b"demo.a" + bytes.fromhex("0000000178")
+SUBSCRIBE = bytes.fromhex("04000000080106") + b"demo.a"
 ADMIN = {"hub": {"user": "relay", "kind": "admin"}}
 
 
@@ -198,22 +200,34 @@ async def test_garbage_closes_only_the_connection_that_sent_it() -> None:
         assert not any(listener.unread for listener in server.server._byte_listeners)
 
 
-async def test_a_request_that_fails_unexpectedly_closes_its_connection(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+@pytest.mark.parametrize(
+    ("method", "requests"),
+    [
+        ("enter", b""),
+        ("put", PUBLISH),
+        ("subscribe", SUBSCRIBE),
+        ("subscribe", PUBLISH + SUBSCRIBE),
+    ],
+)
+async def test_an_unexpected_failure_closes_the_connection(
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    method: str,
+    requests: bytes,
 ) -> None:
-    async with relay() as (server, url), hub(url) as good, hub(url) as bad:
+    def fail(*given: object) -> None:
+        raise ZeroDivisionError
 
-        def fail(*given: object) -> None:
-            raise ZeroDivisionError
-
-        await good.subscribe(b"demo.a")
+    async with relay() as (server, url), hub(url) as good:
+        await good.subscribe(b"demo.b")
         with monkeypatch.context() as patch:
-            patch.setattr(server.hub, "put", fail)
-            bad.request(2, names(b"demo.a") + b"\0\0\0\x01x")
-            assert await bad.ended() == b""
+            patch.setattr(server.hub, method, fail)
+            async with hub(url) as bad:
+                bad.write(requests)
+                await bad.ended()
         assert server.stats.broken == {"hub.internal": 1}
         assert [record.exc_info is not None for record in caplog.records] == [True]
-        assert await good.publish(b"x", b"demo.b") == 0
+        assert await good.publish(b"x", b"demo.c") == 0
 
 
 async def test_a_client_that_leaves_in_the_middle_of_a_publish_leaves_nothing_behind() -> None:
