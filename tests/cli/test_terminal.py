@@ -6,21 +6,27 @@ import asyncio
 import io
 import json
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub.cli import stream
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.main import main
 from hanzoai.pubsub.cli.presence import differences
+from hanzoai.pubsub.streams import Done, Stalled
 from hanzoai.pubsub.values import PresenceMember
 from pubsub_server.testing import RunningServer, running_server
 from tests.cli.lab import HOST, Fake, token
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Iterator
     from pathlib import Path
+    from typing import Self
+
+    from hanzoai.pubsub.streams import StreamEvent
 
 
 class Terminal(io.StringIO):
@@ -101,6 +107,41 @@ async def test_members_are_a_table(shell: Shell, other: PubSubClient) -> None:
 
 async def test_an_empty_history_says_so(shell: Shell, server: RunningServer) -> None:
     assert await shell.run("history", "demo.a") == (Exit.OK, "no messages\n")
+
+
+class Stalling:
+    """A reader of a stream that ends after a long stall."""
+
+    def __init__(self, *_: object, **__: object) -> None:
+        self._events: Iterator[StreamEvent] = iter((Stalled(1280.042), Done("")))
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> StreamEvent:
+        try:
+            return next(self._events)
+        except StopIteration:
+            raise StopAsyncIteration from None
+
+    async def final(self) -> SimpleNamespace:
+        return SimpleNamespace(status="complete")
+
+
+async def test_a_long_stall_of_a_stream_is_reported_in_whole_seconds(
+    shell: Shell, server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stream, "stream_reader", Stalling)
+    notes = Terminal()
+    monkeypatch.setattr(sys, "stderr", notes)
+    await shell.run("stream", "demo.answer")
+    assert "no tokens for 1280 s" in notes.getvalue()
 
 
 async def test_watched_members_are_a_line_for_each_change(

@@ -114,7 +114,7 @@ async def _read(ps: PubSubClient, args: Namespace, output: Output) -> int:
             elif isinstance(event, Gap):
                 output.note("gap", f"tokens {event.first} to {event.last} are missing")
             elif isinstance(event, Stalled):
-                output.note("stalled", f"no tokens for {event.seconds:.3g} s")
+                output.note("stalled", f"no tokens for {event.seconds:.0f} s")
             await out.write(text if args.raw else _CONTROL.sub("", text))
         final = await reader.final()
     if bare:
