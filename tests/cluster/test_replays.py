@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from pubsub_server.backplanes.redis import backplane as redis_backplane
 from tests.cluster.fleet import BOUND, SHARDS, nodes, peer
 from tests.cluster.test_failed_replays import resumed
 from tests.cluster.waiting import until
@@ -34,6 +35,8 @@ class SlowRead:
         self.asked, self.may_read = asyncio.Event(), asyncio.Event()
         self.read, self.may_end = asyncio.Event(), asyncio.Event()
         patch.setattr(backplane._reader, "replay", self._first)
+        # The test alone decides how long the replay takes.
+        patch.setattr(redis_backplane, "PATIENCE", BOUND)
 
     async def _first(self, *given: Any) -> Any:
         if self._delayed:
