@@ -34,8 +34,11 @@ async def server() -> AsyncGenerator[RunningServer]:
         yield running
 
 
-def test_help_lists_every_command_and_every_exit_code(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == Exit.OK
+@pytest.mark.parametrize("argv", [["--help"], ["help"], ["help", "--help"]])
+def test_help_lists_every_command_and_every_exit_code(
+    argv: Sequence[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(argv) == Exit.OK
     told = capsys.readouterr().out
     documented = DOCS.read_text(encoding="utf-8")
     for command in (*COMMANDS, *SERVER_COMMANDS):
@@ -71,6 +74,7 @@ def test_help_of_a_command_is_the_help_that_the_command_prints(
         ([], "usage"),
         (["subscrbe"], "subscribe"),
         (["sub"], "`subscribe`"),
+        ([""], "See `hanzo-pubsub --help`"),
         (["help", "subscrbe"], "subscribe"),
         (["--url", "ws://x"], "Options follow the command"),
         (["publish"], "TOPIC"),

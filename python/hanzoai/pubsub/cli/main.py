@@ -50,7 +50,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     name = arguments[0] if arguments else "--help"
     try:
-        if name == "help" and len(arguments) > 1:
+        if name == "help" and len(arguments) > 1 and not arguments[1].startswith("-"):
             return _find(arguments[1])(["--help"])
         if name in {"-h", "--help", "help"}:
             print(_help())
@@ -94,7 +94,7 @@ def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
             remedy="Options follow the command: hanzo-pubsub subscribe TOPIC --url URL",
         )
     known = (*COMMANDS, *SERVER_COMMANDS, *plugins)
-    near = [each for each in known if each.startswith(name)] or (
+    near = [each for each in known if name and each.startswith(name)] or (
         difflib.get_close_matches(name, known, 1)
     )
     usage_error(
