@@ -34,7 +34,7 @@ export interface HistoryOptions {
 /** @internal The HTTP side of a client. */
 export class HttpApi {
   private readonly _rest: Rest;
-  private _order: Promise<unknown> = Promise.resolve(true);
+  private _order: Promise<true> = Promise.resolve(true);
   private _found = false;
   private _askAgain = 0;
 
@@ -68,7 +68,7 @@ export class HttpApi {
       return { kind: 'acked', results: await this._api.publish(messages, limits) };
     };
     const turn = publish();
-    this._order = Promise.allSettled([before, turn]);
+    this._order = Promise.allSettled([before, turn]).then(() => true);
     return turn;
   }
 
