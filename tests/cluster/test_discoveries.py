@@ -270,6 +270,18 @@ async def test_a_hole_between_held_messages_is_filled_while_a_topic_is_discovere
         assert node.seen == [START + 1, START + 2, START + 3, START + 4]
 
 
+async def test_a_log_that_begins_while_a_topic_is_discovered_is_delivered_from_its_start() -> None:
+    async with room() as node:
+        node.deliveries.catch_up([entry(START + 1)])
+        discovery = node.deliveries.discover(TOPIC, SINCE)
+        discovery.send(None)
+        discovery.send(None)
+        node.shelf.put(START, START + 1)
+        with pytest.raises(StopIteration):
+            discovery.send(None)
+        assert node.seen == [START, START + 1]
+
+
 async def test_the_discovery_of_a_track_that_has_ended_leaves_that_of_the_next_one_alone() -> None:
     async with room() as node:
         node.shelf.put(START, START)
