@@ -43,7 +43,7 @@ async def test_close_ends_a_question_at_once_and_waits_for_a_publish(clock: Quic
         await closing
 
 
-async def test_close_without_patience_leaves_no_call_behind(clock: QuickClock) -> None:
+async def test_close_without_a_timeout_leaves_no_call_behind(clock: QuickClock) -> None:
     mute = Mute()
     rest = Rest(make_options(), Tokens(), clock, transport=mute)
     async with asyncio.timeout(60):
