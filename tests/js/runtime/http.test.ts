@@ -2,7 +2,6 @@ import assert from 'node:assert/strict';
 import { createServer, type Server as HttpServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
-import { inspect } from 'node:util';
 
 import {
   OperationTimeout,
@@ -11,7 +10,6 @@ import {
   PubSub,
   PubSubError,
 } from '../../../js/src/index.js';
-import type { Driver } from '../../../js/src/runtime/driver.js';
 import { deferred, Server } from './server.js';
 
 let server: Server;
@@ -128,19 +126,6 @@ test('a request to a busy server is retried after the time that it states', asyn
   });
   const done = await ps.publish('a', { data: 1 }, { via: 'rest' });
   assert.deepEqual([done.id, done.timestamp, asked], ['msg_1', 5, 3]);
-  http.close();
-});
-
-test('the order of publishes over HTTP keeps nothing of the settled ones', async () => {
-  const { http, ps } = await peculiar((_, response) => response.end('{"id":"m","timestamp":5}'));
-  const { _driver: driver } = ps as unknown as { readonly _driver: Driver };
-  const kept: string[] = [];
-  for (let data = 0; data < 3; data += 1) {
-    await ps.publish('a', { data }, { via: 'rest' });
-    const { _order: order } = (await driver.http()) as unknown as { _order: Promise<unknown> };
-    kept.push(inspect(await order, { depth: null }));
-  }
-  assert.equal(new Set(kept).size, 1, kept.at(-1));
   http.close();
 });
 

@@ -1,0 +1,19 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { inspect } from 'node:util';
+
+import { PubSub } from '../../../js/src/client.js';
+import type { Driver } from '../../../js/src/runtime/driver.js';
+
+test('the order of publishes over HTTP keeps nothing of the settled ones', async () => {
+  const fetch = async () => Response.json({ id: 'msg_1', timestamp: 5 });
+  const ps = new PubSub({ url: 'http://127.0.0.1', token: 'x', fetch });
+  const { _driver: driver } = ps as unknown as { readonly _driver: Driver };
+  const kept: string[] = [];
+  for (let data = 0; data < 3; data += 1) {
+    await ps.publish('a', { data }, { via: 'rest' });
+    const { _order: order } = (await driver.http()) as unknown as { _order: Promise<unknown> };
+    kept.push(inspect(await order, { depth: null }));
+  }
+  assert.equal(new Set(kept).size, 1, kept.at(-1));
+});
