@@ -86,9 +86,10 @@ async def test_the_loop_calls_at_the_earliest_deadline() -> None:
                 done.set()
             return None
 
-    wheel.add(Named("never"), loop.time() + 1000)
-    wheel.add(Named("late"), loop.time() + 0.03)
-    wheel.add(Named("early"), loop.time() + 0.01)
+    now = loop.time()
+    wheel.add(Named("never"), now + 1000)
+    wheel.add(Named("late"), now + 0.03)
+    wheel.add(Named("early"), now + 0.01)
     async with asyncio.timeout(60):
         await done.wait()
     assert came == ["early", "late"]
