@@ -25,7 +25,6 @@ const PAGE = `
   const { url, topic, count } = window.given;
   let seen = 0;
   let began;
-  window.finished = new Promise((resolve) => { window.finish = resolve; });
   function take(index) {
     if (index !== seen) throw new Error(index + ' came where ' + seen + ' was due');
     seen += 1;
@@ -52,7 +51,13 @@ const result = await withChromium(async (browser, address) => {
   await page.goto(address);
   const session = await browser.newBrowserCDPSession();
   const given = { url: `ws://127.0.0.1:${port}/ws`, topic: TOPIC, count };
-  await page.evaluate((given) => Object.assign(window, { given }), given);
+  // A module may run after `addScriptTag` has returned, so the promise must exist before.
+  await page.evaluate((given) => {
+    window.given = given;
+    window.finished = new Promise((resolve) => {
+      window.finish = resolve;
+    });
+  }, given);
   const before = await cpuTime(session);
   await page.addScriptTag({ type: 'module', content });
   const milliseconds = await page.evaluate(() => window.finished);
