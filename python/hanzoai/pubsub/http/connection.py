@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ssl
 from contextlib import aclosing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from hanzoai.pubsub.http.inflate import ACCEPTED, inflated
@@ -19,13 +19,17 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.settings.options import ClientOptions
 
 
+LOST: Final = (httpx.HTTPError, ssl.SSLError)
+"""What is raised without an answer. httpx does not convert TLS errors after the handshake."""
+
+
 def make_client(
     options: ClientOptions, transport: httpx.AsyncBaseTransport | None = None
 ) -> httpx.AsyncClient:
     """Build a client for `options.http_url`.
 
     It does not follow redirects, which would send the token elsewhere, and uses no proxy for this
-    machine.
+    machine. The caller limits the time of an answer: a server may hold it.
 
     Args:
         options: `http_url`, `proxy`, `ssl_context` and `operation_timeout` are used.
@@ -43,7 +47,7 @@ def make_client(
             "Accept": "application/json",
             "Accept-Encoding": ACCEPTED,
         },
-        timeout=httpx.Timeout(options.operation_timeout),
+        timeout=httpx.Timeout(options.operation_timeout, read=None),
         verify=verify,
         trust_env=options.proxy is True and not local,
         proxy=options.proxy if isinstance(options.proxy, str) and not local else None,

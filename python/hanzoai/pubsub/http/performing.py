@@ -31,7 +31,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
 )
 from hanzoai.pubsub.http.address import doubt_address
-from hanzoai.pubsub.http.connection import authorization, body_of, make_client
+from hanzoai.pubsub.http.connection import LOST, authorization, body_of, make_client
 from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import describe_answer, read_error
 from hanzoai.pubsub.http.status import why_unreachable
@@ -298,7 +298,7 @@ class Performer:
             failed = ConnectionFailed(reason, topic=call.topic, cause=error)
             doubt_address(failed, self._options)
             raise _Failed(failed, again=True, unknown=False) from None
-        except httpx.HTTPError as error:
+        except LOST as error:
             again = self._is_repeatable(call)
             if call.carries_ids:
                 raise _Failed(_lost(call, error), again=again, unknown=True) from None

@@ -41,7 +41,7 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribeFrame,
 )
 from hanzoai.pubsub.http import calls as rest_calls
-from hanzoai.pubsub.http.library import httpx
+from hanzoai.pubsub.http.connection import LOST
 from hanzoai.pubsub.http.problems import describe_answer, is_page, read_error
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, why_unreachable
@@ -58,6 +58,8 @@ from hanzoai.pubsub.transports.stream_subscriptions import StreamSubscriptions
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
     from contextlib import AbstractAsyncContextManager
+
+    import httpx
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame, SessionInfo
@@ -268,7 +270,7 @@ class SseTransport:
                 f"{self._netloc} answered GET /v1/subscribe with {answered}: it is not a PubSub "
                 "server, check `rest_url`."
             )
-        except httpx.HTTPError as failure:
+        except LOST as failure:
             reason = why_unreachable(failure, self._host)
         self._end(TransportClosed(None, reason, None))
         return False
@@ -300,7 +302,7 @@ class SseTransport:
             code, reason = 1009, f"An event has more than {self._options.max_frame:,} bytes."
         except ProtocolError as strange:
             reason = strange.message
-        except httpx.HTTPError as failure:
+        except LOST as failure:
             reason = why_unreachable(failure, self._host)
         if self._superseded():
             # The server ends a stream when another one replaces it, which is already opening.

@@ -1,0 +1,152 @@
+"""Calls over real sockets whose peer stalls, breaks TLS, or cannot be addressed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+from typing import TYPE_CHECKING, Any
+
+import pytest
+import trustme
+
+from hanzoai.pubsub.clock import SystemClock
+from hanzoai.pubsub.errors import ConnectionFailed, OperationTimeout
+from hanzoai.pubsub.generated.wire import AuthFrame, SubscribeFrame
+from hanzoai.pubsub.http.rest import Rest
+from hanzoai.pubsub.settings.options import RetryOptions, read_options
+from hanzoai.pubsub.transports import TransportClosed
+from hanzoai.pubsub.transports.sse import SseTransport
+from tests.python.rest.rig import Tokens, one
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Awaitable, Callable
+
+    from hanzoai.pubsub.settings.options import ClientOptions
+
+    Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+BOUND = 60
+
+
+@contextlib.asynccontextmanager
+async def listening(serve: Serve, context: ssl.SSLContext | None = None) -> AsyncGenerator[str]:
+    """Serve connections; yields the base URL."""
+
+    async def run(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError, ssl.SSLError):
+            await serve(reader, writer)
+        writer.transport.abort()
+
+    server = await asyncio.start_server(run, "127.0.0.1", 0, ssl=context)
+    scheme = "http" if context is None else "https"
+    async with asyncio.timeout(BOUND), server:
+        yield f"{scheme}://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+
+
+def options_for(url: str, **settings: Any) -> ClientOptions:
+    given = {"retry": RetryOptions(base=0.001, cap=0.001), **settings}
+    return read_options(url, "token", settings=given, environ={})
+
+
+def answer(body: bytes, *, size: int | None = None, kind: str = "application/json") -> bytes:
+    length = len(body) if size is None else size
+    head = f"HTTP/1.1 200 OK\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\n\r\n"
+    return head.encode() + body
+
+
+async def test_a_request_that_the_server_holds_has_the_whole_time_of_its_call() -> None:
+    requests = 0
+
+    async def hold(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal requests
+        requests += 1
+        await reader.readuntil(b"\r\n\r\n")
+        await asyncio.sleep(0.6)  # longer than `operation_timeout`
+        writer.write(answer(b'{"positions": [], "timestamp": 7}'))
+        await writer.drain()
+        await reader.read(1)
+
+    async with listening(hold) as url:
+        rest = Rest(options_for(url, operation_timeout=0.3), Tokens(), SystemClock())
+        found = await rest.positions(["a.b"], wait_ms=30_000)
+        await rest.close()
+    assert (found.positions, requests) == ([], 1)
+
+
+@pytest.fixture
+def authority() -> trustme.CA:
+    return trustme.CA()
+
+
+@pytest.fixture
+def tls(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    return context
+
+
+@pytest.fixture
+def trusting(authority: trustme.CA) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    authority.configure_trust(context)
+    return context
+
+
+def damaging(kind: str = "application/json") -> Serve:
+    """Answer with the beginning of a body, and then a record that is not TLS."""
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer(b"{", size=100, kind=kind))
+        await writer.drain()
+        with socket.socket(fileno=os.dup(writer.get_extra_info("socket").fileno())) as raw:
+            raw.send(b"\x17\x03\x03\x00\x20" + b"x" * 32)
+        await reader.read()
+
+    return serve
+
+
+async def test_damaged_tls_is_a_lost_connection(
+    tls: ssl.SSLContext, trusting: ssl.SSLContext
+) -> None:
+    async with listening(damaging(), tls) as url:
+        rest = Rest(options_for(url, ssl_context=trusting), Tokens(), SystemClock())
+        with pytest.raises(ConnectionFailed, match="TLS"):
+            await rest.topics()
+        with pytest.raises(OperationTimeout) as caught:
+            await rest.publish(one())
+        assert caught.value.outcome_unknown
+        await rest.close()
+
+
+async def end_of(transport: SseTransport) -> TransportClosed:
+    while True:
+        try:
+            await transport.receive()
+        except TransportClosed as closed:
+            return closed
+
+
+async def test_damaged_tls_ends_an_event_stream_with_its_reason(
+    tls: ssl.SSLContext, trusting: ssl.SSLContext, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = answer(b'{"client_id": "cl_1", "version": 1}')
+    damage = damaging("text/event-stream")
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(session)
+        await damage(reader, writer)
+
+    async with listening(serve, tls) as url:
+        transport = SseTransport(options_for(url, ssl_context=trusting), SystemClock())
+        transport.send(AuthFrame(token="token", version=1))
+        await transport.receive()
+        transport.send(SubscribeFrame(topics=["a.b"], ref="s1"))
+        closed = await end_of(transport)
+        assert "TLS" in closed.reason
+        await transport.close()
+    assert not caplog.records
