@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import tracemalloc
 import zlib
 from typing import TYPE_CHECKING
 
@@ -52,6 +53,17 @@ async def test_an_answer_comes_in_portions_of_limited_size(encoding: str, body: 
 async def test_bytes_behind_the_end_are_ignored() -> None:
     body = gzip.compress(b"x")
     assert await read("gzip", body + b"more", b"and more") == [b"x"]
+
+
+async def test_bytes_behind_the_end_are_not_kept() -> None:
+    garbage = [bytes(PORTION)] * 200
+    tracemalloc.start()
+    try:
+        assert await read("gzip", gzip.compress(b"x"), *garbage) == [b"x"]
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert most < 20 * PORTION
 
 
 async def test_an_encoding_that_was_not_requested_is_refused_by_its_name() -> None:

@@ -103,6 +103,15 @@ def test_a_problem_document_is_read_whole() -> None:
 
 
 @pytest.mark.parametrize(
+    ("milliseconds", "seconds"),
+    [("-1", 0.0), ("NaN", 0.0), ("86400000", 3600.0), ("1e400", 3600.0), ("9" * 400, 3600.0)],
+)
+def test_a_requested_wait_is_an_hour_at_most(milliseconds: str, seconds: float) -> None:
+    body = b'{"code": "rate_limited", "retry_after_ms": %s}' % milliseconds.encode()
+    assert read_error(429, {}, body).retry_after == seconds
+
+
+@pytest.mark.parametrize(
     ("value", "seconds"),
     [
         (None, None),

@@ -71,6 +71,13 @@ async def test_chunks_may_be_cut_anywhere(end: str, mark: str, size: int) -> Non
     check_body(*await read_body(chunks))
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 10_000])
+async def test_an_empty_line_may_end_otherwise_than_the_line_before(size: int) -> None:
+    data = BODY.replace("\n\n", "\r\n\n").encode()
+    chunks = [data[at : at + size] for at in range(0, len(data), size)]
+    check_body(*await read_body(chunks))
+
+
 @given(st.lists(st.integers(0, len(BODY.encode())), max_size=8), st.sampled_from(["\n", "\r\n"]))
 @settings(max_examples=50, deadline=None)
 def test_chunks_may_be_cut_at_random(cuts: list[int], end: str) -> None:
@@ -111,6 +118,26 @@ async def test_an_event_over_the_limit_ends_the_transport(peer: Peer) -> None:
     stream.write(b"data: ", *[b"x" * 500] * 5)
     assert (await client.closed()).code == 1009
     await client.transport.close()
+
+
+@pytest.mark.parametrize("size", [1, 700, 10_000])
+async def test_events_that_arrive_together_are_limited_one_by_one(peer: Peer, size: int) -> None:
+    client = Client(peer, max_frame=1_024)
+    await client.authenticate()
+    stream = await client.subscribe(SubscribeFrame(topics=["a.b"], ref="s1"))
+    data = b"".join(message(number, meta={"x": "y" * 700}) for number in range(10))
+    stream.write(*(data[at : at + size] for at in range(0, len(data), size)))
+    assert numbers(await client.next(10)) == list(range(10))
+    stream.write(message(10) + b"data: " + b"x" * 1_100 + b"\n\n")
+    closed = await client.closed()
+    assert (closed.code, closed.reason) == (1009, "An event has more than 1,024 bytes.")
+    await client.transport.close()
+
+
+@pytest.mark.parametrize("milliseconds", ["9" * 400, "86400000"])
+async def test_the_wait_before_the_next_stream_is_limited(milliseconds: str) -> None:
+    _, closed = await read_body([b"retry: %s\n\n" % milliseconds.encode()])
+    assert (closed.reason, closed.retry_after) == ("The server ended the event stream.", 3_600)
 
 
 async def test_an_event_stream_without_a_reader_is_not_read_further(

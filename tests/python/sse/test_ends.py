@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import TYPE_CHECKING
 
 import httpx
 import pytest
@@ -9,11 +10,15 @@ from hanzoai.pubsub.generated.wire import (
     PingFrame,
     Publication,
     PublishFrame,
+    SubscribedFrame,
     SubscribeFrame,
 )
 from hanzoai.pubsub.settings.options import read_options
 from hanzoai.pubsub.transports.sse import SseTransport
 from tests.python.sse.rig import BASE, TOKEN, Answer, Client, Peer, message, numbers, problem, until
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 
 @pytest.mark.parametrize(
@@ -41,6 +46,19 @@ async def test_a_stream_that_cannot_be_had_ends_the_transport(
     closed = await client.closed()
     assert (closed.code, closed.retry_after) == (code, retry_after)
     assert reason in closed.reason
+
+
+async def test_a_rejection_counts_even_if_its_body_is_cut(client: Client, peer: Peer) -> None:
+    async def cut() -> AsyncIterator[bytes]:
+        yield b"{"
+        raise httpx.ReadError("cut")
+
+    await client.authenticate()
+    peer.answer("/v1/subscribe", httpx.Response(403, content=cut()))
+    client.send(SubscribeFrame(topics=["a"], ref="s1"))
+    (frame,) = await client.next()
+    assert isinstance(frame, SubscribedFrame)
+    assert [denial.code for denial in frame.denied or ()] == ["forbidden"]
 
 
 async def test_no_stream_at_any_address_ends_the_transport(client: Client, peer: Peer) -> None:

@@ -42,7 +42,8 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str | None) -> AsyncG
         )
     inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
     async for chunk in chunks:
-        rest = chunk
+        # zlib would keep what follows the end.
+        rest = b"" if inflater.eof else chunk
         while rest:
             try:
                 portion = inflater.decompress(rest, _PORTION)
@@ -51,5 +52,3 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str | None) -> AsyncG
             rest = inflater.unconsumed_tail
             if portion:
                 yield portion
-            elif inflater.eof:
-                break

@@ -8,7 +8,7 @@ from pydantic_core import from_json
 
 from hanzoai.pubsub.errors import from_code
 from hanzoai.pubsub.generated.errors import CODES
-from hanzoai.pubsub.http.status import retry_after_of
+from hanzoai.pubsub.http.status import retry_after_of, wait_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -78,7 +78,7 @@ def read_error(
     milliseconds = fields.get("retry_after_ms")
     wait = retry_after_of(_header(headers, "Retry-After"))
     if isinstance(milliseconds, int | float) and not isinstance(milliseconds, bool):
-        wait = max(0.0, milliseconds / 1000)
+        wait = wait_of(milliseconds)
     return from_code(
         code,
         message,

@@ -22,6 +22,11 @@ def close_code_for(status: int) -> int | None:
     return _CLOSE_CODES.get(status)
 
 
+def wait_of(milliseconds: float) -> float:
+    """Convert a wait that a server requests to seconds, 0 to 3,600."""
+    return min(max(0.0, milliseconds), _WAIT_MAX * 1000) / 1000
+
+
 def retry_after_of(value: str | None, wall: float | None = None) -> float | None:
     """Read `Retry-After` (RFC 9110, 10.2.3): seconds or a date.
 

@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import ProtocolError
-from hanzoai.pubsub.http.connection import authorization, body_of
+from hanzoai.pubsub.http.connection import LOST, authorization, body_of
 from hanzoai.pubsub.http.inflate import inflated
 from hanzoai.pubsub.http.library import EventSource, httpx
+from hanzoai.pubsub.http.status import wait_of
 from hanzoai.pubsub.wire.codec import Malformed, Unknown, decode_event
 
 if TYPE_CHECKING:
@@ -68,11 +69,8 @@ class EventStream:
         client_id: Presence id of this stream, if the server sends it.
     """
 
-    def __init__(
-        self, response: httpx.Response, watched: _Watched, malformed: Callable[[str], None]
-    ) -> None:
+    def __init__(self, response: httpx.Response, malformed: Callable[[str], None]) -> None:
         self._source = EventSource(response)
-        self._watched = watched
         self._malformed = malformed
         self.retry: float | None = None
         self.client_id: str | None = response.headers.get("Client-Id")
@@ -85,9 +83,8 @@ class EventStream:
             httpx.HTTPError: The connection was lost.
         """
         async for event in self._source.aiter_sse():
-            self._watched.held = 0
             if event.retry is not None and event.retry >= 0:
-                self.retry = event.retry / 1000
+                self.retry = wait_of(event.retry)
             if not event.data:  # the library yields these; WHATWG ignores them
                 continue
             frame = decode_event(event.event or "message", event.data)
@@ -154,11 +151,10 @@ async def open_stream(
         except TimeoutError:
             raise httpx.ReadTimeout("no response headers in time", request=built) from None
         heard()
-        watched = _Watched(response.stream, response.headers.get("Content-Encoding"), heard, limit)
-        response.headers.pop("Content-Encoding", None)
-        response.stream = watched
+        encoding = response.headers.pop("Content-Encoding", None)
+        response.stream = _Watched(response.stream, encoding, heard, limit)
         response.encoding = "utf-8"
-        yield EventStream(response, watched, malformed)
+        yield EventStream(response, malformed)
     finally:
         if response is not None:
             await response.aclose()
@@ -173,7 +169,7 @@ async def _refusal(response: httpx.Response) -> bytes:
                 body += portion
                 if len(body) > _ERROR_MAX:
                     break
-    except ProtocolError:
+    except (ProtocolError, *LOST):
         logger.debug("cannot read an error answer")
     return body[:_ERROR_MAX]
 
@@ -197,31 +193,34 @@ class _Watched(httpx.AsyncByteStream):
         self._encoding = encoding
         self._heard = heard
         self._limit = limit
-        self.held = 0
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         start: bytes | None = b""
         after_cr = False
+        held = 0
+        newline = b""
         async for given in inflated(self._arriving(), self._encoding):
             chunk = given
-            self.held += len(chunk)
-            if self.held > self._limit:
-                raise EventTooLarge
             if start is not None:
                 start += chunk
                 if len(start) < len(_BOM) and _BOM.startswith(start):
                     continue
                 chunk, start = start.removeprefix(_BOM), None
-            if after_cr:
-                chunk = chunk.removeprefix(b"\n") if chunk else chunk
-                after_cr = not chunk and after_cr
+            if after_cr and chunk:
+                chunk, after_cr = chunk.removeprefix(b"\n"), False
             if b"\r" in chunk:
                 after_cr = chunk.endswith(b"\r")
                 chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-            if chunk.endswith(b"\n\n") and chunk.lstrip().startswith(b":"):
-                self.held = 0  # a keepalive is not part of an event
-            if chunk:
-                yield chunk
+            if not chunk:
+                continue
+            # An empty line ends an event; its newlines may be in two chunks.
+            sizes = [*map(len, (newline + chunk).split(b"\n\n"))]
+            sizes[0] += held
+            if max(sizes) > self._limit:
+                raise EventTooLarge
+            newline = b"\n" if chunk.endswith(b"\n") else b""
+            held = sizes[-1] - len(newline)
+            yield chunk
 
     async def _arriving(self) -> AsyncIterator[bytes]:
         async for chunk in self._inner:
