@@ -127,6 +127,15 @@ async def test_with_a_position_pages_are_read_as_the_iteration_goes_on(
     assert await read(api, after=4, limit=4) == [5, 6, 7, 8]
 
 
+async def test_a_peer_that_ignores_the_position_is_not_asked_forever(
+    api: HttpApi, peer: Peer
+) -> None:
+    newest = [{"id": "m9", "topic": "a", "type": "t", "data": 9, "timestamp": 9}]
+    peer.answer = lambda request: ok({"messages": newest, "has_more": True})
+    assert await read(api, after=4) == [9]
+    assert len(peer.requests) == 1
+
+
 async def test_where_the_oldest_is_trimmed_meanwhile_what_there_is_is_given(
     api: HttpApi, peer: Peer
 ) -> None:

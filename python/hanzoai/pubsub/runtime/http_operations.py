@@ -234,9 +234,12 @@ class HttpApi:
                 pages.append(page.messages)
                 before = page.messages[0].id if page.messages else None
             else:
+                start = after
                 for message in page.messages:
                     yield message
                     after = max(after, message.seq or 0)
+                if after == start:  # a plain peer ignores `after`
+                    break
             if not page.has_more or not page.messages:
                 break
         for messages in reversed(pages):
