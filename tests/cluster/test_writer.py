@@ -19,7 +19,7 @@ from pubsub_server.shared.answers import Answer
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
 PATIENCE = 5.0
 NEW = PLACE.pack(b"n", 1, 1)
@@ -46,6 +46,9 @@ class Store:
 
     async def publish_failed(self, key: str, error: Exception) -> None:
         self.failures.append((key, error))
+
+    async def dial(self, key: str) -> None:
+        """Return at once: dialing succeeds, and `publish` fails."""
 
     async def publish(self, bases: Sequence[str], arguments: Sequence[Any]) -> list[bytes]:
         self.asked.set()
@@ -77,16 +80,48 @@ class Open(Store):
         return True
 
 
+class Stuck(Open):
+    """Replaces Redis that accepts connections and does not answer until the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_open = True
+        self.dialing, self.dialed = asyncio.Event(), asyncio.Event()
+
+    def send_publish(self, bases: Sequence[str], arguments: Sequence[Any], done: object) -> bool:
+        return self.is_open and super().send_publish(bases, arguments, done)
+
+    async def publish_failed(self, key: str, error: Exception) -> None:
+        self.is_open = False
+
+    async def dial(self, key: str) -> None:
+        self.dialing.set()
+        await self.dialed.wait()
+        self.is_open, self.away = True, False
+
+
 class Clock:
     """Clock of the loop, which the test sets."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._timers: list[tuple[float, Callable[[], None]]] = []
         self.now = self._loop.time()
         self.call_soon = self._loop.call_soon
 
     def time(self) -> float:
         return self.now
+
+    def call_at(self, when: float, work: Callable[[], None]) -> asyncio.TimerHandle:
+        self._timers.append((when, work))
+        return asyncio.TimerHandle(when, work, (), self._loop)
+
+    def advance(self, seconds: float) -> None:
+        """Advance the clock, and call what is due."""
+        self.now += seconds
+        while due := [timer for timer in self._timers if timer[0] <= self.now]:
+            self._timers.remove(min(due))
+            min(due)[1]()
 
 
 class Place:
@@ -282,6 +317,69 @@ async def test_a_publish_whose_time_is_used_up_by_a_stalled_call_is_refused_with
         assert not store.asked.is_set()
         # In a cluster, another server may have the shard.
         assert store.failures == [("base", failure)]
+        await lane.close()
+
+
+async def test_publishes_whose_deadline_passes_during_a_dial_are_refused_and_never_sent(
+    tasks: Tasks,
+) -> None:
+    store = Stuck()
+    lane = lane_to(store, Load(), tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    async with asyncio.timeout(PATIENCE):
+        first = publish(lane, [item("id1", "ana")])
+        await store.asked.wait()
+        clock.advance(PATIENCE / 2)
+        second = publish(lane, [item("id2", "ben")])
+        clock.advance(PATIENCE / 2)
+        assert getattr((await first)[0], "code", "") == "unavailable"
+        # The stuck call ends, and `second` has to wait for a new connection.
+        store.done(RedisConnectionError("no answer"))
+        await store.dialing.wait()
+        third, repeated = (
+            publish(lane, [item("id3", "eva")]),
+            publish(lane, [item("id1", "ana")]),
+        )
+        clock.advance(PATIENCE / 2)
+        assert getattr((await second)[0], "code", "") == "unavailable"
+        store.asked.clear()
+        store.dialed.set()
+        await store.asked.wait()
+        store.done([NEW, NEW])
+        for answer in (third, repeated):
+            assert isinstance((await answer)[0], Published)
+        sent = [message.rpartition(b"demo.x")[2] for message in store.messages]
+        assert sent == [b"id1", b"id3", b"id1"]
+        await lane.close()
+
+
+async def test_a_publish_is_refused_at_its_deadline_though_its_call_may_still_be_answered(
+    tasks: Tasks,
+) -> None:
+    store, load = Open(), Load()
+    lane = lane_to(store, load, tasks)
+    clock: Any = Clock()
+    lane._loop = clock
+    async with asyncio.timeout(PATIENCE):
+        first = publish(lane, [item("id1", "ana")])
+        await store.asked.wait()
+        second = publish(lane, [item("id2", "ben")])
+        clock.advance(PATIENCE - 1)
+        store.asked.clear()
+        store.done([NEW])
+        assert isinstance((await first)[0], Published)
+        await store.asked.wait()
+        third = publish(lane, [item("id3", "eva")])
+        clock.advance(1)
+        assert getattr((await second)[0], "code", "") == "unavailable"
+        # Its call is performed after all; the next one is not affected.
+        store.asked.clear()
+        store.done([NEW])
+        await store.asked.wait()
+        store.done([NEW])
+        assert isinstance((await third)[0], Published)
+        assert (load.messages, load.bytes) == (0, 0)
         await lane.close()
 
 

@@ -163,6 +163,14 @@ class Link:
         if server is not None:
             await self._servers.failed(server, error)
 
+    async def dial(self, key: str) -> None:
+        """Open the connection that publishes to this key, unless it is open."""
+        try:
+            await self._at(key, lambda writer: writer.open(), writing=True)
+        except RedisError:
+            self.failures += 1
+            raise
+
     async def publish(self, keys: Sequence[str], arguments: Sequence[Argument]) -> list[bytes]:
         """See `publish.lua`."""
         return await self._timed("publish", keys, arguments, writing=True)

@@ -6,6 +6,8 @@ takes over only if Redis must be dialed, refuses, or does not answer.
 In a cluster each shard is written separately, so that an unavailable server delays only its own
 topics. Publishes that arrive during a call are batched, so that a slow Redis gets larger calls, not
 more calls. A call whose answer was lost is repeated with the same ids, which the script recognizes.
+
+A publish that has waited too long is refused even if a call or a dial is still in progress.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import logging
 from collections import OrderedDict, deque
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain, takewhile
 from struct import pack
 from typing import TYPE_CHECKING, Final, cast
 
@@ -28,6 +31,7 @@ from redis.exceptions import (
     OutOfMemoryError,
     ReadOnlyError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.backoff import Backoff
 from pubsub_server.backplanes.redis.errors import RefusedError
@@ -250,6 +254,10 @@ class Lane:
         self._idle = asyncio.Event()
         self._idle.set()
         self._closed = False
+        # The publishes of the last call, and why Redis has not answered them, if that is known.
+        self._calling: Sequence[_Group] = ()
+        self._failure: Exception | None = None
+        self._timer: asyncio.TimerHandle | None = None
         # By connection with a refused publish: until when its later publishes are refused, too.
         self._behind: OrderedDict[Origin, float] = OrderedDict()
         self._tell_again = 0.0
@@ -281,6 +289,8 @@ class Lane:
         """Finish what waits, refuse what comes."""
         self._closed = True
         await self._idle.wait()
+        if self._timer is not None:
+            self._timer.cancel()
 
     # ------------------------------------------------------------ inside
 
@@ -290,6 +300,9 @@ class Lane:
         if not groups:
             self._idle.set()
             return
+        self._calling = groups
+        if self._timer is None:
+            self._timer = self._loop.call_at(groups[0].deadline, self._expire)
         try:
             bases, arguments = self._call_of(groups)
             now, connection = self._loop.time(), self._link.connection(bases[0])
@@ -335,18 +348,28 @@ class Lane:
             groups: The publishes.
             failure: Error of a previous call.
         """
+        self._failure = failure
         try:
             if isinstance(failure, LINK_ERRORS):
                 base = self._layout.bases[groups[0].items[0].shard]
                 await self._link.publish_failed(base, failure)
                 # A stalled Redis has used up their time with that call.
-                if not self._closed:
-                    groups = self._refuse_late(groups, failure)
-            await self._perform([group for group in groups if not self._forsaken(group)])
+                self._refuse_late(groups, failure)
+            await self._perform(groups)
         except Exception as error:
             _fail(groups, error)
         finally:
+            self._failure = None
             self._loop.call_soon(self._next)
+
+    def _expire(self) -> None:
+        """Refuse what has waited too long, and look again at the next deadline."""
+        reason = self._failure or RedisConnectionError("no answer")
+        self._calling = self._refuse_late(self._calling, reason)
+        self._timer = None
+        for oldest in chain(self._calling, self._waiting):
+            self._timer = self._loop.call_at(oldest.deadline, self._expire)
+            break
 
     def _take(self) -> list[_Group]:
         groups: list[_Group] = []
@@ -396,19 +419,25 @@ class Lane:
         _settle(group, [refused(detail, item) for item in group.items])
         return True
 
-    async def _perform(self, groups: list[_Group]) -> None:
+    async def _perform(self, groups: Sequence[_Group]) -> None:
         backoff = Backoff()
-        while groups:
+        while groups := self._remaining(groups):
             try:
-                await self._call(groups)
+                await self._link.dial(self._layout.bases[groups[0].items[0].shard])
+                # Dialing may take longer than some of them wait.
+                if groups := self._remaining(groups):
+                    await self._call(groups)
                 return
             except LINK_ERRORS as error:
-                reason: Exception = error
-            groups = self._refuse_late(groups, reason)
+                self._failure = error
+            groups = self._refuse_late(groups, self._failure, closing=self._closed)
             if groups:
                 await backoff.wait()
-                groups = self._refuse_late(groups, reason)
-                groups = [group for group in groups if not self._forsaken(group)]
+                groups = self._refuse_late(groups, self._failure, closing=self._closed)
+
+    def _remaining(self, groups: Sequence[_Group]) -> list[_Group]:
+        """The publishes that are neither refused nor forsaken."""
+        return [group for group in groups if not (group.settled or self._forsaken(group))]
 
     async def _call(self, groups: Sequence[_Group]) -> None:
         bases, arguments = self._call_of(groups)
@@ -430,19 +459,27 @@ class Lane:
                 arguments.append(item.argument(index))
         return list(bases), arguments
 
-    def _refuse_late(self, groups: list[_Group], reason: Exception) -> list[_Group]:
-        """Reject publishes that have waited too long, and later ones of the same publisher.
+    def _refuse_late(
+        self, groups: Sequence[_Group], reason: Exception, *, closing: bool = False
+    ) -> Sequence[_Group]:
+        """Reject publishes that have waited too long, and later ones of the same publishers.
 
         A publisher whose connection is gone repeats all of them in order, so a later one must not
         be in the log before an earlier one; see `_refuse_next`.
+
+        Args:
+            groups: The publishes of a call.
+            reason: Why it is not answered.
+            closing: Whether to reject all of them, and none that waits for another call.
+
+        Returns:
+            The remaining publishes of the call.
         """
+        groups = [group for group in groups if not group.settled]
         now = self._loop.time()
-        late = {
-            item.scope
-            for group in groups
-            if self._closed or group.deadline <= now
-            for item in group.items
-        }
+        # The oldest ones come first.
+        expired = takewhile(lambda each: each.deadline <= now, chain(groups, self._waiting))
+        late = {item.scope for group in (groups if closing else expired) for item in group.items}
         if not late:
             return groups
         detail = self._explain(reason)
