@@ -18,6 +18,7 @@ from hanzoai.pubsub import PresenceChange, PubSubClient
 from hanzoai.pubsub.cli import main as program
 from hanzoai.pubsub.cli.exits import MEANINGS, Exit
 from hanzoai.pubsub.cli.main import COMMANDS, SERVER_COMMANDS, main
+from hanzoai.pubsub.streams import Delta, stream_reader
 from pubsub_server.testing import RunningServer, running_server
 from tests import programs
 from tests.cli.processes import LIMIT, hold_answers, started, until_subscribed, variables
@@ -211,6 +212,54 @@ async def test_a_signal_ends_it_in_order_and_the_array_is_closed(
     assert process.returncode == code
     assert out == b"[]\n"
     assert err == b""
+
+
+@pytest.mark.parametrize(
+    ("name", "code"), [("SIGINT", Exit.INTERRUPTED), ("SIGTERM", Exit.TERMINATED)]
+)
+async def test_a_signal_ends_a_written_stream_though_standard_input_stays_open(
+    server: RunningServer, name: str, code: Exit
+) -> None:
+    async with (
+        PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps,
+        stream_reader(ps, "demo.answer", id="r1") as reader,
+        started(
+            *("stream", "demo.answer", "--write", "--id", "r1"),
+            env=variables(server),
+            stdin=asyncio.subprocess.PIPE,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        process.stdin.write(b"half")
+        async for event in reader:
+            if isinstance(event, Delta):
+                break
+        process.send_signal(getattr(signal, name))
+        # `communicate` would close standard input.
+        assert await process.wait() == code
+        final = await reader.final()
+    assert (final.reason, final.text) == ("interrupted", "half")
+
+
+async def test_a_written_stream_that_a_reader_cancels_ends_though_standard_input_stays_open(
+    server: RunningServer,
+) -> None:
+    async with (
+        PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps,
+        stream_reader(ps, "demo.answer", id="r2") as reader,
+        started(
+            *("stream", "demo.answer", "--write", "--id", "r2"),
+            env=variables(server),
+            stdin=asyncio.subprocess.PIPE,
+        ) as process,
+    ):
+        assert process.stdin is not None
+        process.stdin.write(b"half")
+        async for event in reader:
+            if isinstance(event, Delta):
+                break
+        await reader.cancel("enough")
+        assert await process.wait() == Exit.FAILED
 
 
 async def test_lines_come_out_one_by_one_while_it_runs(server: RunningServer) -> None:

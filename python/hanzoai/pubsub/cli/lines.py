@@ -1,18 +1,23 @@
-"""Reads lines of standard input in the event loop of a command."""
+"""Reads standard input in the event loop of a command.
+
+Without a thread where that is possible: a thread that waits for input would survive an interrupt.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import os
 import stat
-from typing import TYPE_CHECKING, BinaryIO, Final, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Final, TextIO, cast
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator, AsyncIterator
 
 LINE_MAX: Final = 16 * 1024 * 1024
 """Maximum bytes of one line."""
+_CHUNK: Final = 65_536
 
 
 def is_terminal(stdin: TextIO | None) -> bool:
@@ -38,20 +43,42 @@ def _can_be_waited_for(stream: BinaryIO) -> bool:
 
 
 async def read_lines(stream: BinaryIO) -> AsyncIterator[bytes]:
-    """Lines as they arrive, without a thread that would survive an interrupt.
+    """Lines as they arrive.
 
     A line that is too long is truncated, so that it is not valid JSON.
     """
+    async with _arriving(stream) as reader:
+        if reader is None:
+            while line := stream.readline(LINE_MAX):
+                yield line
+                await asyncio.sleep(0)
+            return
+        while line := await _next_line(reader):
+            yield line
+
+
+async def read_chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
+    """Bytes as they arrive."""
+    async with _arriving(stream) as reader:
+        if reader is None:
+            source = cast("io.BufferedReader", stream)
+            while chunk := await asyncio.to_thread(source.read1, _CHUNK):
+                yield chunk
+            return
+        while chunk := await reader.read(_CHUNK):
+            yield chunk
+
+
+@contextlib.asynccontextmanager
+async def _arriving(stream: BinaryIO) -> AsyncGenerator[asyncio.StreamReader | None]:
+    """A reader in the event loop; None if that cannot wait for this stream."""
     reader = asyncio.StreamReader(limit=LINE_MAX)
     transport = await _connect(stream, reader) if _can_be_waited_for(stream) else None
     if transport is None:
-        while line := stream.readline(LINE_MAX):
-            yield line
-            await asyncio.sleep(0)
+        yield None
         return
     try:
-        while line := await _next_line(reader):
-            yield line
+        yield reader
     finally:
         # Restore the setting: it belongs to the terminal or pipe, which other programs also use.
         os.set_blocking(stream.fileno(), True)

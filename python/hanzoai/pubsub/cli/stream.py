@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import codecs
 import re
 import sys
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.cli.arguments import Parser, connection_arguments
 from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.lines import binary_input, read_chunks
 from hanzoai.pubsub.cli.output import Output, encode
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
 from hanzoai.pubsub.cli.writer import Writer
@@ -27,13 +27,11 @@ from hanzoai.pubsub.streams import (
 )
 
 if TYPE_CHECKING:
-    import io
     from argparse import Namespace
     from collections.abc import AsyncIterator, Sequence
 
     from hanzoai.pubsub.client import PubSubClient
 
-_CHUNK: Final = 65_536
 _CONTROL: Final = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 )
@@ -86,9 +84,8 @@ async def _write(ps: PubSubClient, args: Namespace, output: Output) -> int:
 
 async def _input() -> AsyncIterator[str]:
     """Standard input as it arrives, in whole characters."""
-    source = cast("io.BufferedReader", sys.stdin.buffer)
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
-    while chunk := await asyncio.to_thread(source.read1, _CHUNK):
+    async for chunk in read_chunks(binary_input(sys.stdin)):
         yield decoder.decode(chunk)
     yield decoder.decode(b"", final=True)
 
