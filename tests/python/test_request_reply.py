@@ -97,10 +97,11 @@ async def test_without_a_responder_a_request_times_out_and_names_itself(
 
 async def test_a_request_that_cannot_be_sent_times_out_too(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
-    await ps.connect()
-    with pubsub_memory.refusing(), pytest.raises(RequestTimeout) as caught:
-        await within(pubsub_memory, ps.request(TOPIC, None, timeout=3))
-    assert caught.value.id
+    with pubsub_memory.refusing():
+        for timeout in (3, None):
+            with pytest.raises(RequestTimeout, match="could not be sent") as caught:
+                await within(pubsub_memory, ps.request(TOPIC, None, timeout=timeout, id="r1"))
+            assert (caught.value.id, caught.value.outcome_unknown) == ("r1", False)
 
 
 async def test_the_error_of_a_responder_comes_back_with_code_and_data(
@@ -201,6 +202,30 @@ async def test_a_retry_gets_the_reply_that_came_too_late(pubsub_memory: MemorySe
     assert calls == 2
 
 
+async def test_a_retry_gets_the_reply_to_a_call_that_was_cancelled(
+    pubsub_memory: MemoryServer,
+) -> None:
+    asking, answering = pubsub_memory.client(), pubsub_memory.client()
+    go, calls = asyncio.Event(), 0
+
+    async def handle(_: Message) -> str:
+        nonlocal calls
+        calls += 1
+        await go.wait()
+        return "done"
+
+    async with answering.respond(TOPIC, handle):
+        first = asyncio.ensure_future(asking.request(TOPIC, 1, timeout=30, id="r1"))
+        await clock_of(pubsub_memory).advance(1)
+        first.cancel()
+        await asyncio.wait({first})
+        go.set()
+        await clock_of(pubsub_memory).advance(1)
+        retry = asking.request(TOPIC, 1, timeout=30, id="r1")
+        assert (await within(pubsub_memory, retry)).data == "done"
+    assert calls == 1
+
+
 def _constant(number: int, _: Message) -> int:
     return number
 
@@ -235,6 +260,21 @@ async def test_a_responder_answers_nowhere_but_below_its_topic_or_the_sender(
     async with answering.respond("demo.open", add, allow=lambda _, name: name == "demo.chosen"):
         reply = await asking.request("demo.open", [1], reply_to="demo.chosen")
     assert reply.topic == "demo.chosen"
+
+
+@pytest.mark.parametrize("reply_to", ["demo.sum.replies.*", "user.eve.a b"])
+async def test_a_request_whose_reply_topic_is_not_valid_is_reported_once(
+    pubsub_memory: MemoryServer, reply_to: str
+) -> None:
+    asking = pubsub_memory.client(pubsub_memory.token("eve"))
+    reported: list[Exception] = []
+    answering = pubsub_memory.client(on_error=reported.append)
+    async with answering.respond(TOPIC, add):
+        request = {"type": "request", "data": [1], "meta": {"reply_to": reply_to}}
+        await asking.publish(TOPIC, request)
+        await clock_of(pubsub_memory).advance(1)
+        assert (await asking.request(TOPIC, [1, 2])).data == 3
+    assert [type(error) for error in reported] == [InvalidTopic]
 
 
 async def test_other_messages_of_the_topic_are_not_requests(pubsub_memory: MemoryServer) -> None:

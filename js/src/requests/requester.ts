@@ -59,6 +59,8 @@ interface Settle {
 interface Inbox {
   readonly subscription: Promise<Subscription>;
   readonly waiting: Map<string, Settle>;
+  /** Whether the server has granted the subscription; no request is sent before. */
+  isGranted: boolean;
 }
 
 const requesters = new WeakMap<Client, Requester>();
@@ -104,7 +106,6 @@ class Requester {
       });
     }
     const timedOut = (unsent: boolean): RequestTimeout => {
-      this._remember(id, ttl);
       const what = unsent ? 'could not be sent' : 'has no reply';
       const message = `The request ${id} on topic ${topic} ${what} within ${limit} ms.`;
       return new RequestTimeout(message, { topic, id, outcomeUnknown: !unsent });
@@ -113,27 +114,32 @@ class Requester {
     const ends = clock.now() + limit;
     let timer: ReturnType<typeof clock.callLater> | undefined;
     let ignore: (() => void) | undefined;
+    let reply: Message;
     try {
-      const reply = await new Promise<Message>((resolve, reject) => {
+      reply = await new Promise<Message>((resolve, fail) => {
+        const reject = (error: unknown): void =>
+          fail(error instanceof OperationTimeout ? timedOut(!error.outcomeUnknown) : error);
         inbox.waiting.set(id, { resolve, reject });
-        timer = clock.callLater(limit, () => reject(timedOut(false)));
+        timer = clock.callLater(limit, () => fail(timedOut(!inbox.isGranted)));
         ignore = onAbort(signal, () => reject(signal?.reason));
         const message = { type, data, id, ttl, meta: { reply_to: where } } as Outgoing;
         inbox.subscription
           .then(() => {
+            inbox.isGranted = true;
             const timeout = Math.max(1, ends - clock.now());
             return this._client.publish(topic, message, { timeout });
           })
-          .catch((error) => {
-            reject(error instanceof OperationTimeout ? timedOut(!error.outcomeUnknown) : error);
-          });
+          .catch(reject);
       });
-      return opened(reply, topic);
+    } catch (error) {
+      this._remember(id, ttl);
+      throw error;
     } finally {
       timer?.cancel();
       ignore?.();
       inbox.waiting.delete(id);
     }
+    return opened(reply, topic);
   }
 
   private _inbox(topic: string): Inbox {
@@ -142,6 +148,7 @@ class Requester {
       inbox = {
         subscription: this._client.subscribe(topic),
         waiting: new Map(),
+        isGranted: false,
       };
       void this._read(topic, inbox);
     }

@@ -147,6 +147,48 @@ test('a retry gets the late reply, and the work is done once', async () => {
   await server.stop();
 });
 
+test('a retry returns the reply to a call that its signal ended', async () => {
+  const server = await started();
+  const client = server.client();
+  let calls = 0;
+  let answer = (_: string): void => {};
+  const answered = new Promise<string>((resolve) => {
+    answer = resolve;
+  });
+  const handle = (): Promise<string> => {
+    calls += 1;
+    return answered;
+  };
+  await respond(server.client(), TOPIC, handle);
+  const controller = new AbortController();
+  const { signal } = controller;
+  const first = request(client, TOPIC, 1, { timeout: 30_000, id: 'r1', signal });
+  first.catch(() => {});
+  await server.clock.advance(1_000);
+  controller.abort(new Error('no longer'));
+  await assert.rejects(within(server, first), /no longer/);
+  answer('done');
+  await server.clock.advance(1_000);
+  const retry = request(client, TOPIC, 1, { timeout: 30_000, id: 'r1' });
+  assert.equal((await within(server, retry)).data, 'done');
+  assert.equal(calls, 1);
+  await server.stop();
+});
+
+test('a request that cannot be sent times out, and was certainly not sent', async () => {
+  const server = await started();
+  using _ = server.refusing();
+  for (const timeout of [3_000, undefined]) {
+    const asked = request(server.client(), TOPIC, null, { id: 'r1', timeout });
+    await assert.rejects(within(server, asked), (error) => {
+      assert.ok(error instanceof RequestTimeout);
+      assert.deepEqual([error.id, error.outcomeUnknown], ['r1', false]);
+      return true;
+    });
+  }
+  await server.stop();
+});
+
 test('a retry returns a reply that arrived between the two calls, without a second request', async () => {
   const server = await started();
   let answer = (): void => {};

@@ -45,6 +45,8 @@ class _Inbox:
         default_factory=dict[str, asyncio.Future["Message"]]
     )
     users: int = 0
+    granted: bool = False
+    """Whether the server has granted the subscription; no request is sent before."""
 
 
 @dataclass(slots=True)
@@ -99,7 +101,12 @@ class Requester:
             )
         reply: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         inbox.waiting[id] = reply
-        timer = clock.call_later(timeout, lambda: _expire(reply, topic, id, timeout))
+
+        def expire() -> None:
+            if not reply.done():
+                reply.set_exception(_timeout(topic, id, timeout, unsent=not inbox.granted))
+
+        timer = clock.call_later(timeout, expire)
         inbox.users += 1
         message = request(type, data, id, where, ttl)
         asking = asyncio.ensure_future(self._ask(inbox, topic, message, ends))
@@ -110,12 +117,13 @@ class Requester:
                 await asking
             return _opened(await reply, topic)
         except OperationTimeout as error:
-            self._remember(id, ttl)
             if isinstance(error, RequestTimeout):
                 raise
             raise _timeout(topic, id, timeout, unsent=not error.outcome_unknown) from error
         finally:
             timer.cancel()
+            if reply.cancelled() or not reply.done() or reply.exception() is not None:
+                self._remember(id, ttl)
             _leave(asking)
             _leave(reply)
             del inbox.waiting[id]
@@ -124,6 +132,7 @@ class Requester:
     async def _ask(self, inbox: _Inbox, topic: str, message: dict[str, Any], ends: float) -> None:
         """Subscribe to the replies, then publish the request."""
         await inbox.subscription
+        inbox.granted = True
         clock = self._client.clock
         await self._client.publish(topic, message, timeout=max(0.001, ends - clock.now()))
 
@@ -185,11 +194,6 @@ def _leave(future: asyncio.Future[Any]) -> None:
     """Ignore its result and its exception."""
     if not future.cancel() and not future.cancelled():
         future.exception()
-
-
-def _expire(reply: asyncio.Future[Message], topic: str, id: str, timeout: float) -> None:
-    if not reply.done():
-        reply.set_exception(_timeout(topic, id, timeout, unsent=False))
 
 
 def _timeout(topic: str, id: str, timeout: float, *, unsent: bool) -> RequestTimeout:

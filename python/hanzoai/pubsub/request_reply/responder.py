@@ -6,7 +6,13 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final, Self
 
-from hanzoai.pubsub.errors import ClosedError, Conflict, PubSubError, ReplyError
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    Conflict,
+    InvalidTopic,
+    PubSubError,
+    ReplyError,
+)
 from hanzoai.pubsub.request_reply.messages import (
     error_reply,
     is_own_reply_topic,
@@ -157,21 +163,23 @@ class Responder:
             error.add_note(f"request: {request.id}")
             self._report(error, request.topic)
             answer = error_reply(request, ReplyError())
-        await self._publish(request, reply_to, answer)
+        if not await self._publish(request, reply_to, answer):
+            # Without an answer the request times out.
+            await self._publish(request, reply_to, error_reply(request, ReplyError()))
 
-    async def _publish(self, request: Message, reply_to: str, answer: dict[str, Any]) -> None:
+    async def _publish(self, request: Message, reply_to: str, answer: dict[str, Any]) -> bool:
+        """Publish an answer; returns False if it is not JSON or too large."""
         try:
             await self._client.publish(reply_to, answer)
         except Conflict:
             logger.debug("Another responder has answered the request %s", request.id)
         except ClosedError:
-            return
+            pass
         except (ValueError, PubSubError) as error:
             error.add_note(f"request: {request.id}")
             self._report(error, reply_to)
-            if isinstance(error, ValueError):
-                # The result is not JSON or too large. Without an answer the request times out.
-                await self._publish(request, reply_to, error_reply(request, ReplyError()))
+            return isinstance(error, InvalidTopic) or not isinstance(error, ValueError)
+        return True
 
     def _warn(self, request: Message, reply_to: str) -> None:
         if not self._warned:
