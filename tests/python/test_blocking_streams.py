@@ -68,6 +68,18 @@ def test_pieces_without_a_reason_end_for_the_given_one(ps: PubSub) -> None:
         assert reader.final().reason == "enough"
 
 
+def test_a_model_that_raises_aborts_the_stream(ps: PubSub) -> None:
+    def broken() -> Iterator[str]:
+        yield "half"
+        raise RuntimeError("out of tokens")
+
+    with stream_writer(ps, TOPIC) as writer, pytest.raises(RuntimeError, match="out of tokens"):
+        writer.pipe(broken())
+    with stream_reader(ps, TOPIC) as reader:
+        end = reader.final()
+    assert (end.status, end.text, end.reason) == ("aborted", "half", "error")
+
+
 def test_an_aborted_stream_ends_with_its_reason(ps: PubSub) -> None:
     writer = stream_writer(ps, TOPIC)
     assert writer.open() is writer
@@ -97,6 +109,36 @@ def test_a_reader_steers_the_writer(ps: PubSub) -> None:
             next(iter(reader))
             reader.steer({"tone": "short"})
             assert steered.get(timeout=BOUND)[0] == {"tone": "short"}
+
+
+def test_a_steer_handler_may_write(ps: PubSub) -> None:
+    def steer(data: Any, by: str) -> None:
+        writer.write(data)
+        steered.put(by)
+
+    steered: queue.Queue[str] = queue.Queue()
+    with stream_writer(ps, TOPIC, on_steer=steer) as writer:
+        writer.write("half")
+        with stream_reader(ps, TOPIC) as reader:
+            next(iter(reader))
+            reader.steer(" and half")
+            steered.get(timeout=BOUND)
+    with stream_reader(ps, TOPIC) as reader:
+        assert reader.final().text == "half and half"
+
+
+def test_a_cancel_handler_is_a_function_that_may_use_the_client(ps: PubSub) -> None:
+    def cancel(stream: str, reason: str) -> None:
+        ps.publish("chat.session.asked", {"type": stream, "data": reason})
+
+    with ps.subscribe("chat.session.asked") as asked, stream_writer(ps, TOPIC, id="st_1") as writer:
+        writer.write("half")
+        with stream_reader(ps, TOPIC, on_cancel=cancel) as reader:
+            next(iter(reader))
+            reader.cancel("enough")
+        message = asked.next(timeout=BOUND)
+        assert (message.type, message.data) == ("st_1", "enough")
+        assert not writer.cancelled
 
 
 def test_a_reader_shows_what_it_has_read_and_leaves_the_stream_alone(ps: PubSub) -> None:

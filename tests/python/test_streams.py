@@ -17,6 +17,7 @@ from hanzoai.pubsub import (
     Conflict,
     InvalidOption,
     InvalidPayload,
+    InvalidTopic,
     Message,
     PayloadTooLarge,
     PermissionDenied,
@@ -333,6 +334,34 @@ async def test_a_reader_steers_the_writer(pubsub_memory: MemoryServer) -> None:
     assert heard == [({"say": "shorter"}, "u1")]
 
 
+async def test_the_exception_of_an_asynchronous_steer_handler_is_reported(
+    pubsub_memory: MemoryServer,
+) -> None:
+    reported: list[Exception] = []
+    ps = pubsub_memory.client(pubsub_memory.token("svc"), on_error=reported.append)
+    reader = stream_reader(pubsub_memory.client(), TOPIC).open()
+
+    async def steer(data: Any, by: str) -> None:
+        raise ValueError(data)
+
+    async with stream_writer(ps, TOPIC, on_steer=steer):
+        await clock_of(pubsub_memory).advance(0.1)
+        await within(pubsub_memory, reader.steer("louder"))
+        await clock_of(pubsub_memory).advance(0.1)
+    assert [str(error) for error in reported] == ["louder"]
+
+
+async def test_a_reader_raises_why_it_cannot_read_as_often_as_it_is_asked(
+    pubsub_memory: MemoryServer,
+) -> None:
+    reader = stream_reader(pubsub_memory.client(), "no topic")
+    for _ in range(2):
+        with pytest.raises(InvalidTopic):
+            await within(pubsub_memory, collect(reader))
+        with pytest.raises(InvalidTopic):
+            await within(pubsub_memory, reader.final())
+
+
 async def test_a_writer_that_died_is_taken_over_where_it_stopped(
     pubsub_memory: MemoryServer,
 ) -> None:
@@ -480,6 +509,74 @@ async def test_a_model_that_raises_aborts_the_stream(pubsub_memory: MemoryServer
         await within(pubsub_memory, write())
     final = await within(pubsub_memory, reader.final())
     assert (final.status, final.reason, final.text) == ("aborted", "error", "half of ")
+
+
+async def test_a_model_may_hold_a_timeout_over_several_pieces(pubsub_memory: MemoryServer) -> None:
+    expired = asyncio.Event()
+
+    async def slow() -> AsyncIterator[str]:
+        try:
+            async with asyncio.timeout(0.05):
+                yield "half"
+                await asyncio.Event().wait()
+        except TimeoutError:
+            expired.set()
+            raise
+
+    async with stream_writer(pubsub_memory.client(), TOPIC) as writer:
+        piping = asyncio.ensure_future(writer.pipe(slow()))
+        await asyncio.wait({piping}, timeout=30)
+        assert expired.is_set()
+        with pytest.raises(TimeoutError):
+            await piping
+
+
+async def test_a_task_that_is_cancelled_while_a_cancelled_model_closes_ends_as_cancelled(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC).open()
+    closing = asyncio.Event()
+
+    async def endless() -> AsyncIterator[str]:
+        try:
+            yield "half"
+            await asyncio.Event().wait()
+        finally:
+            closing.set()
+            await asyncio.Event().wait()
+
+    async def write() -> None:
+        async with stream_writer(ps, TOPIC) as writer:
+            await writer.pipe(endless())
+
+    writing = asyncio.ensure_future(write())
+    await clock_of(pubsub_memory).advance(1)
+    await within(pubsub_memory, reader.cancel())
+    await clock_of(pubsub_memory).advance_until(closing.is_set, 60)
+    writing.cancel()
+    await clock_of(pubsub_memory).advance_until(writing.done, 60)
+    assert writing.cancelled()
+
+
+async def test_an_interrupted_writer_leaves_the_topic_without_a_server(
+    pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hanzoai.pubsub.streams.writer._PARTING", 0.01)
+    writer = stream_writer(pubsub_memory.client(), TOPIC)
+
+    async def write() -> None:
+        async with writer:
+            await asyncio.Event().wait()
+
+    with pubsub_memory.refusing():
+        writing = asyncio.ensure_future(write())
+        await clock_of(pubsub_memory).settle()
+        writing.cancel()
+        await asyncio.wait({writing}, timeout=30)
+        assert writing.cancelled()
+    assert writer._subscription is not None
+    assert not writer._subscription.active
 
 
 async def test_a_program_that_is_interrupted_aborts_the_stream(pubsub_memory: MemoryServer) -> None:

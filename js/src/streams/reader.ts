@@ -6,6 +6,7 @@ import type { PubSub } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
 import { ClosedError, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
+import type { Driver } from '../runtime/driver.js';
 import type { Message } from '../values.js';
 import { addPiece, copyOf, isString, type Part, type Piece, textOf } from './parts.js';
 import type { Incoming, ReaderEffect, Reading } from './reading.js';
@@ -99,9 +100,9 @@ export interface ReadStreamOptions {
 /** @internal The interface of a client for a stream. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish' | 'history' | 'slowed'>;
 
-/** @internal The clock of a client. */
-export const clockOf = (client: Client): Clock =>
-  (client as unknown as { readonly _driver: { readonly clock: Clock } })._driver.clock;
+/** @internal The driver of a client: its clock, log and listeners. */
+export const driverOf = (client: Client): Driver =>
+  (client as unknown as { readonly _driver: Driver })._driver;
 
 /** @internal A message for the logic of a reader. */
 export const incoming = ({ type, data, sender }: Message): Incoming => ({
@@ -135,7 +136,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     private readonly _topic: string,
     private readonly _options: ReadStreamOptions,
   ) {
-    this._clock = clockOf(_client);
+    this._clock = driverOf(_client).clock;
     this._final = new Promise((resolve) => {
       this._settle = resolve;
     });

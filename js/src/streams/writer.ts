@@ -7,10 +7,11 @@
 import type { Clock, TimerHandle } from '../clock.js';
 import { fromCode, PubSubError, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
+import { call } from '../runtime/handlers.js';
 import type { Subscription } from '../runtime/subscription.js';
 import type { Message } from '../values.js';
 import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
-import { type Client, clockOf, incoming } from './reader.js';
+import { type Client, driverOf, incoming } from './reader.js';
 import { type Incoming, Reading } from './reading.js';
 import { type EndKind, type PublishFrame, type WriterEffect, Writing } from './writing.js';
 
@@ -105,7 +106,7 @@ export class StreamWriter implements AsyncDisposable {
       );
     }
     this.id = id ?? `st_${word()}${word()}`;
-    this._clock = clockOf(_client);
+    this._clock = driverOf(_client).clock;
   }
 
   /** Epoch of this writer. */
@@ -183,21 +184,23 @@ export class StreamWriter implements AsyncDisposable {
   ): Promise<void> {
     const iterator =
       Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : source[Symbol.iterator]();
-    const cancelled = new Promise<never>((_, reject) => {
-      this.signal.addEventListener('abort', () => reject(this._error));
-    });
-    cancelled.catch(() => {});
+    const failed = (async () => {
+      while (!this._error) await this._wait();
+    })();
     try {
       while (true) {
         this._checkOpen();
-        const { done, value } = await Promise.race([iterator.next(), cancelled]);
-        if (done) break;
-        await this.write(value);
+        const next = await Promise.race([iterator.next(), failed]);
+        if (next?.done) break;
+        // The end of the stream also ends the wait for a piece.
+        if (next) await this.write(next.value);
       }
     } catch (error) {
+      // A source that the signal of the writer stops may throw an error of its own.
+      const cause = this._error ?? error;
       void Promise.resolve(iterator.return?.()).catch(() => {});
       await this.abort('error');
-      throw error;
+      throw cause;
     }
     const { finishReason, usage } = source as { finishReason?: string; usage?: unknown };
     await this.complete({ finishReason: finishReason ?? options.finishReason, usage });
@@ -238,12 +241,7 @@ export class StreamWriter implements AsyncDisposable {
   }
 
   private _warn(text: string): void {
-    const { options } = (
-      this._client as unknown as {
-        readonly _driver: { readonly options: { readonly logger: Pick<Console, 'warn'> } };
-      }
-    )._driver;
-    options.logger.warn(text);
+    driverOf(this._client).options.logger.warn(text);
   }
 
   private _checkOpen(): void {
@@ -376,7 +374,8 @@ export class StreamWriter implements AsyncDisposable {
 
   private _steer(data: unknown, by: string): void {
     const { onSteer, allow } = this._options;
-    if (allow?.(by) !== false) onSteer?.(data, by);
+    if (allow?.(by) !== false)
+      void call(onSteer, [data, by], (error) => driverOf(this._client).listeners.report(error));
   }
 }
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import threading
 import weakref
 from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
@@ -431,6 +432,8 @@ class PubSub:
         if not callable(function):
             return function
 
+        # The check of a handler's arguments sees those of the function.
+        @functools.wraps(function)
         async def run(*arguments: object) -> Any:
             portal = self._made
             return None if portal is None else await portal.run_handler(function, arguments)
@@ -460,6 +463,11 @@ def inside(
         that client and waits for its result.
     """
     return make(client._client), client._call  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def in_thread(client: PubSub, function: Callable[..., Any] | None) -> Any:
+    """Return a coroutine function that runs a handler in a thread, where it may call the client."""
+    return client._threaded(function)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 def _close_all() -> None:

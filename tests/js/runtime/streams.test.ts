@@ -281,6 +281,67 @@ test('a model that throws aborts the stream, and so does an exception in the blo
   await server.stop();
 });
 
+test('a source that the signal of the writer stops ends the pipe with the cancellation', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC);
+  const writer = await writeStream(server.client(), TOPIC);
+  const stopped = new Promise<never>((_, reject) => {
+    writer.signal.addEventListener('abort', () => reject(new RangeError('stopped')));
+  });
+  const source = {
+    [Symbol.asyncIterator]: () => ({ next: (): Promise<IteratorResult<string>> => stopped }),
+  };
+  const piping = assert.rejects(writer.pipe(source), { code: 'cancelled' });
+  await server.clock.advance(1_000);
+  await within(server, reader.cancel());
+  await within(server, piping);
+  assert.equal((await within(server, reader.final())).reason, 'user');
+  await server.stop();
+});
+
+test('a pipe whose model is silent ends when another writer takes over', async () => {
+  const server = await started();
+  let isClosed = false;
+  const pieces = [{ done: false, value: 'half' }];
+  const silent = {
+    [Symbol.asyncIterator]: () => ({
+      next: async (): Promise<IteratorResult<string>> => pieces.pop() ?? new Promise(() => {}),
+      return: async (): Promise<IteratorResult<string>> => {
+        isClosed = true;
+        return { done: true, value: undefined };
+      },
+    }),
+  };
+  const client = server.client();
+  const old = await writeStream(client, TOPIC, { id: 'r1' });
+  const piping = assert.rejects(old.pipe(silent), { code: 'conflict' });
+  await server.clock.advance(1_000);
+  const options = { id: 'r1', takeOver: true };
+  const writer = await within(server, writeStream(client, TOPIC, options));
+  await within(server, piping);
+  assert.ok(isClosed);
+  await within(server, writer.complete());
+  await server.stop();
+});
+
+test('an exception of a steer handler is reported, also of an asynchronous one', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC);
+  const client = server.client();
+  const reported: string[] = [];
+  client.on('error', ({ message }) => reported.push(message));
+  const writer = await writeStream(client, TOPIC, {
+    onSteer: async (data) => {
+      throw new RangeError(String(data));
+    },
+  });
+  await server.clock.advance(1_000);
+  await within(server, reader.steer('louder'));
+  await within(server, writer.complete());
+  assert.deepEqual(reported, ['louder']);
+  await server.stop();
+});
+
 for (const [name, bad, code] of [
   ['half of a surrogate pair', ['ok', '\ude00'], 'invalid_payload'],
   ['no piece', ['ok', 5], 'invalid_payload'],

@@ -56,7 +56,7 @@ from hanzoai.pubsub.streams.sse import sse
 from hanzoai.pubsub.streams.writer import StreamCancelled, StreamWriter
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping
+    from collections.abc import Callable, Mapping
 
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.durations import Duration
@@ -96,7 +96,8 @@ def stream_writer(
         allow: Called with the id of a sender who cancels or steers; returns whether this is
             allowed. Default: every sender who may publish to the topic.
         on_steer: Called with the data of a reader's ``steer`` and the id of its sender; a function
-            or a coroutine function.
+            or a coroutine function. With a ``PubSub``, a function runs in a thread, and may block
+            and call the client.
 
     Returns:
         A ``StreamWriter``, or for a ``PubSub`` a ``BlockingStreamWriter``.
@@ -126,7 +127,7 @@ def stream_reader(
     *,
     id: str = "latest",
     sender: str = "",
-    on_cancel: Callable[[str, str], Awaitable[object]] | None = None,
+    on_cancel: Callable[[str, str], Any] | None = None,
 ) -> StreamReader:
     """Return a reader of a stream; iterate it, or wait for its ``final()``.
 
@@ -137,7 +138,8 @@ def stream_reader(
             first one that begins from now on.
         sender: Only frames of this sender count; default: of the sender of the first frame.
         on_cancel: Called with the id of the stream and the reason instead of publishing
-            ``stream.cancel``, for example to call a route of your backend.
+            ``stream.cancel``, for example to call a route of your backend; a function or a
+            coroutine function.
 
     Returns:
         A ``StreamReader``, or for a ``PubSub`` a ``BlockingStreamReader``.

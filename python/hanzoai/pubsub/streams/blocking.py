@@ -63,9 +63,18 @@ class BlockingStreamWriter:
         self._call(lambda: self._writer.write(piece))
 
     def pipe(self, source: Iterable[Piece], *, finish_reason: str = "stop") -> None:
-        """Write everything that an iterator yields, and complete the stream."""
-        for piece in source:
-            self.write(piece)
+        """Write everything that an iterator yields, and complete the stream.
+
+        Raises:
+            StreamCancelled: A reader has cancelled the stream.
+            Exception: What the iterator raises; the stream is aborted with the reason ``error``.
+        """
+        try:
+            for piece in source:
+                self.write(piece)
+        except Exception:
+            self.abort("error")
+            raise
         stated = getattr(source, "finish_reason", None)
         self.complete(stated or finish_reason, usage=getattr(source, "usage", None))
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Concatenate, Final, ParamSpec, Protocol, TypeVar, overload
 
-from hanzoai.pubsub.blocking import PubSub, inside
+from hanzoai.pubsub.blocking import PubSub, in_thread, inside
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +29,10 @@ class ForBothClients(Protocol[P, A_co, B_co]):
     def __call__(self, client: PubSub, /, *args: P.args, **kwargs: P.kwargs) -> B_co: ...
 
 
+_HANDLERS: Final = frozenset({"on_cancel", "on_steer"})
+"""Arguments that are functions of the program, which may call the client."""
+
+
 def for_both_clients(
     blocking: Callable[[A, Callable[..., Any]], B],
 ) -> Callable[[Callable[Concatenate[PubSubClient, P], A]], ForBothClients[P, A, B]]:
@@ -45,6 +49,9 @@ def for_both_clients(
         @functools.wraps(make)
         def made(client: PubSubClient | PubSub, /, *args: P.args, **kwargs: P.kwargs) -> A | B:
             if isinstance(client, PubSub):
+                for name in _HANDLERS & kwargs.keys():
+                    handler: Any = kwargs[name]
+                    kwargs[name] = in_thread(client, handler)
                 return blocking(*inside(client, lambda ps: make(ps, *args, **kwargs)))
             return make(client, *args, **kwargs)
 

@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from hanzoai.pubsub.errors import ClosedError, PubSubError, UsageError
+from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function
 from hanzoai.pubsub.streams.events import (
     Aborted,
@@ -27,7 +28,7 @@ from hanzoai.pubsub.values import Gap as Loss
 from hanzoai.pubsub.values import Message
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable
+    from collections.abc import Callable
     from types import TracebackType
 
     from hanzoai.pubsub.client import PubSubClient
@@ -58,7 +59,7 @@ class StreamReader:
         *,
         id: str = "latest",
         sender: str = "",
-        on_cancel: Callable[[str, str], Awaitable[object]] | None = None,
+        on_cancel: Callable[[str, str], Any] | None = None,
     ) -> None:
         check_function("on_cancel", on_cancel, arguments=2)
         self._client = client
@@ -139,7 +140,7 @@ class StreamReader:
         """
         stream = self._known()
         if self._on_cancel is not None:
-            await self._on_cancel(stream, reason)
+            await call(self._on_cancel, stream, reason)
             return
         data = {"stream": stream, "epoch": self._core.epoch, "reason": reason}
         await self._client.publish(self._topic, {"type": "stream.cancel", "data": data, "ttl": 60})
@@ -173,10 +174,7 @@ class StreamReader:
     async def __anext__(self) -> StreamEvent:
         while not self._events:
             if self._over or self._end is not None:
-                error, self._error = self._error, None
-                if error is not None:
-                    raise error
-                raise StopAsyncIteration
+                raise self._error or StopAsyncIteration
             await self._wait()
         return self._events.popleft()
 

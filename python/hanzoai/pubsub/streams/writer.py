@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import secrets
 import weakref
@@ -21,6 +20,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
     UsageError,
 )
+from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function, check_whole
 from hanzoai.pubsub.streams.messages import incoming, sender_of
 from hanzoai.pubsub.streams.parts import Part, Piece, text_of
@@ -59,6 +59,9 @@ _warned: Final[weakref.WeakSet[PubSubClient]] = weakref.WeakSet()
 
 _PARTING: Final = 5.0
 """Seconds that an interrupted program waits until the abort is published."""
+
+_END: Final = object()
+"""Marks the end of an iterator."""
 
 _ID_MAX: Final = 100
 """Maximum characters of the id of a stream: the ids of its messages begin with it."""
@@ -145,6 +148,7 @@ class StreamWriter:
         self._timer: TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: set[asyncio.Future[None]] = set()
+        self._reading: asyncio.Task[Any] | None = None
         self._subscription: Subscription | None = None
         self._early: deque[Message] = deque(maxlen=RETAINED)
         self._cause: PubSubError | None = None
@@ -195,22 +199,21 @@ class StreamWriter:
             raise UsageError("The stream is open already.")
         if self._listen:
             self._subscription = self._client.subscribe(self._topic, on_message=self._hear)
-            joining = self._join(self._subscription)
-            if self._take_over:
-                # A wish that arrives during the read is in the history or in the subscription.
-                await joining
-            else:
-                self._begin(joining)
         base: int | None = None
         parts: list[Part] = []
         before: list[Incoming] = []
         if self._take_over:
             try:
+                if self._subscription is not None:
+                    # A wish that arrives during the read is in the history or the subscription.
+                    await self._join(self._subscription)
                 base, parts, before = await self._read_before()
             except BaseException:
                 if self._subscription is not None:
                     await self._subscription.unsubscribe()
                 raise
+        elif self._subscription is not None:
+            self._begin(self._join(self._subscription))
         core = self._core = Writing(
             self._id,
             self._epoch,
@@ -266,23 +269,22 @@ class StreamWriter:
             StreamCancelled: A reader has cancelled the stream.
             Exception: What the iterator raises; the stream is aborted with the reason ``error``.
         """
-        iterator = aiter(source) if isinstance(source, AsyncIterable) else _threaded(iter(source))
+        # One task for the whole source, which may hold an `asyncio.timeout` over several pieces.
+        reading = asyncio.get_running_loop().create_task(self._write_all(source))
         try:
-            while True:
-                try:
-                    piece = await self._or_error(anext(iterator))
-                except StopAsyncIteration:
-                    break
-                await self.write(piece)
+            await asyncio.wait({reading})
+            self._writable()
+            reading.result()
             stated = getattr(source, "finish_reason", None)
             await self.complete(stated or finish_reason, usage=getattr(source, "usage", None))
         except Exception:
             await self.abort("error")
             raise
         finally:
-            close = getattr(iterator, "aclose", None)
-            if close is not None:
-                await close()
+            reading.cancel()
+            await asyncio.wait({reading})
+            if not reading.cancelled():
+                reading.exception()
 
     async def complete(self, finish_reason: str = "stop", *, usage: object = None) -> None:
         """Complete the stream, and wait until everything is published.
@@ -342,7 +344,7 @@ class StreamWriter:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PARTING):
                     await self.abort("interrupted")
-            self._stop()
+            await self._leave()
             return False
         await self._drain()
         return isinstance(exc, StreamCancelled) and exc is self._error
@@ -397,6 +399,9 @@ class StreamWriter:
         core = self._core
         while core is not None and not core.ended:
             await self._wait()
+        await self._leave()
+
+    async def _leave(self) -> None:
         self._stop()
         if self._subscription is not None:
             await self._subscription.unsubscribe()
@@ -407,33 +412,28 @@ class StreamWriter:
             self._timer.cancel()
             self._timer = None
 
-    async def _or_error(self, following: Any) -> Any:
-        """Return the result of an awaitable, unless the stream ends meanwhile."""
-        task = asyncio.ensure_future(following)
+    async def _write_all(self, source: AsyncIterable[Piece] | Iterable[Piece]) -> None:
+        iterator = aiter(source) if isinstance(source, AsyncIterable) else _threaded(iter(source))
         try:
-            while not task.done() and self._error is None:
-                waiter = self._waiter()
-                await asyncio.wait({task, waiter}, return_when=asyncio.FIRST_COMPLETED)
-                waiter.cancel()
-                self._waiters.discard(waiter)
-            if self._error is not None:
-                raise self._error
-            return task.result()
+            while (piece := await self._next(iterator)) is not _END:
+                await self.write(piece)
         finally:
-            if not task.done():
-                task.cancel()
-                with contextlib.suppress(BaseException):
-                    await task
-            elif not task.cancelled():
-                task.exception()
+            close = getattr(iterator, "aclose", None)
+            if close is not None:
+                await close()
 
-    def _waiter(self) -> asyncio.Future[None]:
-        waiter = asyncio.get_running_loop().create_future()
-        self._waiters.add(waiter)
-        return waiter
+    async def _next(self, iterator: AsyncIterator[Any]) -> Any:
+        """Return the next piece, or `_END`; the end of the stream cancels the wait for it."""
+        self._writable()
+        self._reading = asyncio.current_task()
+        try:
+            return await anext(iterator, _END)
+        finally:
+            self._reading = None
 
     async def _wait(self) -> None:
-        waiter = self._waiter()
+        waiter: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._waiters.add(waiter)
         try:
             await waiter
         finally:
@@ -500,6 +500,10 @@ class StreamWriter:
                     effect["ms"] / 1000,
                 )
         self._wind()
+        if self._error is not None and self._reading is not None:
+            # Once: a second cancellation would interrupt how the source closes.
+            self._reading.cancel()
+            self._reading = None
         for waiter in list(self._waiters):
             if not waiter.done():
                 waiter.set_result(None)
@@ -555,15 +559,19 @@ class StreamWriter:
         handler = self._on_steer
         if handler is None or (self._allow is not None and not self._allow(by)):
             return
-        result = handler(data, by)
-        if inspect.isawaitable(result):
-            self._begin(result)
+
+        async def steer() -> None:
+            try:
+                await call(handler, data, by)
+            except Exception as error:
+                self._client._report(error, self._topic)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+        self._begin(steer())
 
 
 async def _threaded(source: Any) -> AsyncIterator[Any]:
     """Read a blocking iterator in a thread."""
-    end = object()
-    while (piece := await asyncio.to_thread(next, source, end)) is not end:
+    while (piece := await asyncio.to_thread(next, source, _END)) is not _END:
         yield piece
 
 
