@@ -143,7 +143,7 @@ export function startRelay(
 
   return (code) => {
     post({ end: MOVED });
-    channel.close();
+    last.then(() => channel.close());
     // The next relay has the same client id: keep its presence meanwhile.
     upstream.close(tabs.size > 1 ? 4000 : code);
   };

@@ -5,8 +5,10 @@ import { after, afterEach, before, test } from 'node:test';
 import { WebSocketServer } from 'ws';
 
 import type { Message, PubSub, PubSubOptions } from '../../../js/src/index.js';
+import { platform } from '../../../js/src/runtime/environment.js';
 import { readOptions } from '../../../js/src/settings/read_options.js';
-import { groupOf } from '../../../js/src/tabs/group.js';
+import { groupOf, MOVED } from '../../../js/src/tabs/group.js';
+import { startRelay } from '../../../js/src/tabs/relay.js';
 import { BOUND, bounded, deferred, Server } from '../runtime/server.js';
 import { Locks } from './locks.js';
 import { Wire } from './wire.js';
@@ -366,6 +368,30 @@ test('the subscriptions of a crashed tab are ended', async () => {
   await until(() => wire.count('unsubscribe') === 1, 'its end');
   channel.close();
   await one.close();
+});
+
+test('a relay may stop while a frame of the server is being read', async () => {
+  const listeners = new Map<string, (event: object) => void>();
+  class Socket {
+    readonly readyState = 1;
+    addEventListener(name: string, listener: (event: object) => void): void {
+      listeners.set(name, listener);
+    }
+    send(): void {}
+    close(): void {}
+  }
+  const given = { url: 'ws://127.0.0.1:9/ws', token: 'x', WebSocket: Socket };
+  const options = readOptions(given as unknown as PubSubOptions);
+  const told: unknown[] = [];
+  const channel = new BroadcastChannel('a relay that stops');
+  channel.onmessage = ({ data: { begun, frame, end } }) => told.push(begun ?? frame ?? end);
+  const stop = startRelay('a relay that stops', options, platform.clock, () => {});
+  listeners.get('open')?.({});
+  listeners.get('message')?.({ data: '{"type":"pong","ref":"a:1"}' });
+  stop(1000);
+  await until(() => told.length === 3, 'the frame');
+  channel.close();
+  assert.deepEqual(told, [true, MOVED, { type: 'pong', ref: '1' }]);
 });
 
 test('no lock is held when all tabs are closed', () => {
