@@ -88,18 +88,13 @@ export function history(topic: string, query: HistoryQuery): Call<HistoryPage> {
     method: 'GET',
     path: pathOf(topic, 'history') + queryOf({ ...query }),
     read: (body) => {
-      const { position, has_more, truncated, reset, ...fields } = answerOf(body) as JsonObject & {
-        readonly [Name in keyof HistoryPage]: unknown;
-      };
-      if (!fields['messages']) throw new ProtocolError('It has no `messages`.');
-      const messages = listIn(fields, 'messages').map(readEnvelope);
-      return compact<HistoryPage>({
+      const answer = answerOf(body);
+      if (!answer['messages']) throw new ProtocolError('It has no `messages`.');
+      const messages = listIn(answer, 'messages').map(readEnvelope);
+      return {
         messages: messages.filter((entry) => typeof entry !== 'string'),
-        has_more: has_more === true,
-        position: isCount(position) ? (position as number) : undefined,
-        truncated: truncated === true || undefined,
-        reset: reset === true || undefined,
-      });
+        has_more: answer['has_more'] === true,
+      };
     },
     topic,
   };

@@ -19,7 +19,6 @@ const MEANINGS: Readonly<Record<number, string>> = {
   415: 'unsupported',
   422: 'invalid_payload',
   429: 'rate_limited',
-  500: 'internal',
   501: 'unsupported',
   502: 'unavailable',
   503: 'unavailable',

@@ -52,16 +52,28 @@ export interface Limits {
   readonly signal?: AbortSignal | undefined;
 }
 
-interface Done<T> {
-  readonly result: T;
+/** All attempts of a call. */
+interface Run {
+  /** Deadline by the clock. */
+  readonly end: number;
+  /** Aborted at the end. */
+  readonly signal: AbortSignal;
+  /** Whether a publish may have been sent. */
+  outcomeUnknown?: boolean | undefined;
 }
 
-interface Failed {
-  readonly error: PubSubError;
-  /** Whether it may be repeated. */
-  readonly again: boolean;
-  /** Whether the server may have performed it. */
-  readonly unknown: boolean;
+/** One attempt did not succeed. */
+class Failed {
+  /**
+   * @param error What to throw if it was the last attempt.
+   * @param again Whether it may be repeated.
+   * @param unknown Whether the server may have performed it.
+   */
+  constructor(
+    readonly error: PubSubError,
+    readonly again: boolean,
+    readonly unknown: boolean,
+  ) {}
 }
 
 /** Performs calls of the HTTP API. */
@@ -96,11 +108,17 @@ export class Rest {
    */
   async perform<T>(call: Call<T>, { timeout, attempts, signal }: Limits): Promise<T> {
     signal?.throwIfAborted();
-    const { topic, id, publishes: outcomeUnknown } = call;
-    const end = new AbortController();
-    const done = this._repeat(call, attempts ?? this._options.restAttempts, end.signal);
-    const made = await within(done, signal, this._clock, timeout).finally(() => end.abort());
-    if (made) return made.result;
+    const { topic, id } = call;
+    const abort = new AbortController();
+    const run: Run = { end: this._clock.now() + timeout, signal: abort.signal };
+    if (timeout) {
+      const answer = this._repeat(call, run, attempts ?? this._options.restAttempts);
+      const result = await within(answer, signal, this._clock, timeout).finally(() =>
+        abort.abort(),
+      );
+      if (result) return result;
+    }
+    const { outcomeUnknown } = run;
     throw new OperationTimeout(`No answer within ${timeout} ms.`, { topic, id, outcomeUnknown });
   }
 
@@ -112,6 +130,7 @@ export class Rest {
    */
   async publish(messages: readonly Publication[], limits: Limits): Promise<PublishResult[]> {
     const [first] = messages;
+    const end = this._clock.now() + limits.timeout;
     if (first && messages.length === 1) return [await this.perform(publish(first), limits)];
     if (this.hasBatch) {
       try {
@@ -124,7 +143,8 @@ export class Rest {
     const results: PublishResult[] = [];
     for (const message of messages) {
       try {
-        results.push(await this.perform(publish(message), limits));
+        const timeout = Math.max(0, Math.round(end - this._clock.now()));
+        results.push(await this.perform(publish(message), { ...limits, timeout }));
       } catch (error) {
         if (!(error instanceof PubSubError)) throw error;
         results.push(compact<PublishResult>({ id: message.id, error: errorInfo(error) }));
@@ -133,31 +153,33 @@ export class Rest {
     return results;
   }
 
-  private async _repeat<T>(call: Call<T>, attempts: number, signal: AbortSignal): Promise<Done<T>> {
+  private async _repeat<T>(call: Call<T>, run: Run, attempts: number): Promise<T> {
+    const { retryBase: base, retryCap: cap } = this._options;
     let lostBefore = false;
     for (let attempt = 1; ; attempt += 1) {
-      const made = await this._attempt(call, signal);
-      if ('result' in made) return made;
+      const made = await this._attempt(call, run);
+      if (!(made instanceof Failed)) return made;
       const { error, again, unknown } = made;
-      if (!again || attempt >= attempts) {
+      const jitter = this._random() * Math.min(cap, base * 2 ** (attempt - 1));
+      const wait = Math.max(jitter, error.retryAfter ?? 0);
+      if (!again || attempt >= attempts || this._clock.now() + wait >= run.end) {
         // The last attempt had no effect, but an earlier one may have.
         throw lostBefore && !unknown && call.publishes ? lost(call, error) : error;
       }
       lostBefore ||= unknown;
-      const { retryBase: base, retryCap: cap } = this._options;
-      const jitter = this._random() * Math.min(cap, base * 2 ** (attempt - 1));
-      const wait = Math.max(jitter, error.retryAfter ?? 0);
-      await within(new Promise(() => {}), signal, this._clock, wait);
+      await within(new Promise(() => {}), run.signal, this._clock, wait);
     }
   }
 
-  private async _attempt<T>(call: Call<T>, signal: AbortSignal): Promise<Done<T> | Failed> {
+  private async _attempt<T>(call: Call<T>, run: Run): Promise<T | Failed> {
     const { topic, publishes } = call;
     const { maxFrame, httpUrl, httpDerived } = this._options;
     const { host } = new URL(httpUrl);
+    const { signal } = run;
     const remedy = DEVELOPMENT && httpDerived ? `${httpUrl} was ${DERIVED}` : undefined;
     const mayRepeat = !publishes || this.features?.has('idempotency') !== false;
     const token = await this._tokens.current(signal);
+    run.outcomeUnknown = publishes;
     let response: Response;
     let body: string;
     try {
@@ -177,18 +199,18 @@ export class Rest {
       if (publishes && !NOT_SENT.includes(code)) {
         const who = httpDerived ? `${host}, which was derived from \`url\`,` : host;
         const problem = `${who} did not answer${why}; whether the message was published is unknown.`;
-        return { error: lost(call, cause, problem), again: mayRepeat, unknown: true };
+        return new Failed(lost(call, cause, problem), mayRepeat, true);
       }
       const error = new ConnectionFailed(`${host} cannot be reached${why}.`, {
         topic,
         cause,
         remedy,
       });
-      return { error, again: true, unknown: false };
+      return new Failed(error, true, false);
     }
     if (response.ok) {
       try {
-        return { result: call.read(body) };
+        return call.read(body);
       } catch (strange) {
         if (!(strange instanceof ProtocolError)) throw strange;
         const answered = `${host} answered ${call.method} ${call.path} with ${describeAnswer(response, body)}.`;
@@ -203,7 +225,7 @@ export class Rest {
     const refused = NOT_DONE.includes(status);
     const unknown = status >= 500 && !refused && status !== 501;
     const error = readError(response, body, this._clock.wallMs(), topic, { host, remedy });
-    return { error, again: refused || (unknown && mayRepeat), unknown };
+    return new Failed(error, refused || (unknown && mayRepeat), unknown);
   }
 }
 

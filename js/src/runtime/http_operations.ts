@@ -133,9 +133,10 @@ export class HttpApi {
   ): AsyncGenerator<Message> {
     const { historyPage } = this._client.options;
     const pages: (readonly Envelope[])[] = [];
-    let { before, after, limit: left = Number.POSITIVE_INFINITY } = options;
+    let { before, after, limit: left = Infinity } = options;
     while (left > 0) {
       const limit = Math.min(left, historyPage);
+      const from = after ?? before;
       let page: HistoryPage;
       try {
         page = await this._perform(calls.history(topic, { since, before, after, limit }), options);
@@ -152,7 +153,8 @@ export class HttpApi {
         yield* messages;
         after = Math.max(after, ...messages.map(({ seq = 0 }) => seq));
       }
-      if (!has_more || !messages.length) break;
+      // A peer may ignore the position.
+      if (!has_more || !messages.length || from === (after ?? before)) break;
     }
     for (const messages of pages.reverse()) yield* messages;
   }

@@ -1,5 +1,8 @@
 /** Parses server-sent events from chunks of bytes of any size (WHATWG HTML, 9.2.6). */
 
+/** A line: the name of a field and its value; a comment has no name. */
+const FIELD = /^([^:]*):? ?(.*)/s;
+
 /** One event. */
 export interface StreamEvent {
   /** Its name; `message` if it has none. */
@@ -35,41 +38,35 @@ export class EventParser {
     }
     if (text.endsWith('\r')) this._afterCr = true;
     const lines = text.split(/\r\n|\r|\n/);
-    const last = lines.pop() ?? '';
-    for (const rest of lines) {
-      const line = this._line + rest;
-      this._line = '';
+    lines[0] = this._line + lines[0];
+    this._line = lines.pop() ?? '';
+    for (const line of lines) {
       const event = this._take(line);
       if (event) found.push(event);
     }
-    this._line += last;
     if (this._size + this._line.length > this._limit) throw new RangeError('too large');
     return found;
   }
 
+  /** Process a line; an empty one ends an event. */
   private _take(line: string): StreamEvent | undefined {
-    if (!line) return this._dispatch();
-    const colon = line.indexOf(':');
-    if (colon === 0) return undefined;
-    const field = colon < 0 ? line : line.slice(0, colon);
-    const value = colon < 0 ? '' : line.slice(colon + 1).replace(/^ /, '');
+    const data = this._data;
+    if (!line) {
+      const event = this._event || 'message';
+      this._event = '';
+      this._data = [];
+      this._size = 0;
+      return data.length ? { event, data: data.join('\n') } : undefined;
+    }
+    const [, field, value = ''] = FIELD.exec(line) ?? [];
     if (field === 'event') this._event = value;
     else if (field === 'retry' && /^\d+$/.test(value)) this.retry = Number(value);
     else if (field === 'data') {
-      this._data.push(value);
+      data.push(value);
       // Count the whole line, because lines without a value also use memory.
       this._size += line.length;
       if (this._size > this._limit) throw new RangeError('too large');
     }
     return undefined;
-  }
-
-  private _dispatch(): StreamEvent | undefined {
-    const event = this._event || 'message';
-    const data = this._data;
-    this._event = '';
-    this._data = [];
-    this._size = 0;
-    return data.length ? { event, data: data.join('\n') } : undefined;
   }
 }

@@ -96,10 +96,9 @@ export class SseTransport implements Transport {
     this._rest = new Rest(_options, tokens, _clock, random);
     this._publisher = new StreamPublisher(
       this._rest,
-      _options.operationTimeout,
+      { timeout: _options.operationTimeout, signal: this._over.signal },
       (frame) => this._put(frame),
       (reason, retryAfter) => this._end(reason, retryAfter),
-      this._over.signal,
     );
     this._subscriptions = new StreamSubscriptions(() => _clock.wallMs(), _options.overlap);
   }
@@ -151,10 +150,8 @@ export class SseTransport implements Transport {
     const again = this._token !== undefined;
     this._token = token;
     this._clientId ||= client_id;
-    this._authenticating?.abort();
-    const authenticating = this._begin();
-    const { signal } = authenticating;
-    this._authenticating = authenticating;
+    this._authenticating = this._begin(this._authenticating);
+    const { signal } = this._authenticating;
     const limits = { timeout: this._options.openTimeout, attempts: 1, signal };
     const info = await this._rest
       .perform(session(this._clientId), limits)
@@ -170,7 +167,7 @@ export class SseTransport implements Transport {
     }
     const plain =
       info instanceof NotFound || info instanceof Unsupported || info instanceof ProtocolError;
-    if (info instanceof Error && !plain) {
+    if (info instanceof PubSubError && !plain) {
       this._put(authError(info, ref));
       return;
     }
@@ -178,7 +175,7 @@ export class SseTransport implements Transport {
     this._hear();
     const frame = compact<AuthOkFrame>({
       client_id: '',
-      ...(plain ? {} : (info as object)),
+      ...(!plain && (info as object)),
       type: 'auth.ok',
       ref,
     });
@@ -199,27 +196,25 @@ export class SseTransport implements Transport {
    */
   private async _hasStreams(signal: AbortSignal): Promise<boolean> {
     const request = { method: 'GET', path: '/v1/subscribe', headers: STREAM } as const;
-    const response = await ask(this._options, this._token ?? '', request, signal).catch(() => null);
-    const isOpen = response && isStream(response);
-    if (isOpen) response.body?.cancel().catch(() => {});
-    const body = response && !isOpen ? await textOf(response, REFUSAL_MAX).catch(() => '') : '';
-    if (signal.aborted) return false;
-    if (isOpen || (response && BARE.includes(response.status) && !isPage(response, body)))
-      return true;
     const { host } = new URL(this._options.httpUrl);
-    this._end(
-      response
-        ? `${host} answered GET /v1/subscribe with ${describeAnswer(response, body)}: it is not a PubSub server, check \`restUrl\`.`
-        : `${host} cannot be reached.`,
-    );
+    let reason = `${host} cannot be reached.`;
+    try {
+      const response = await ask(this._options, this._token ?? '', request, signal);
+      const isOpen = isStream(response);
+      if (isOpen) response.body?.cancel().catch(() => {});
+      const body = isOpen ? '' : await refusalOf(response);
+      if (isOpen || (BARE.includes(response.status) && !isPage(response, body)))
+        return !signal.aborted;
+      reason = `${host} answered GET /v1/subscribe with ${describeAnswer(response, body)}: it is not a PubSub server, check \`restUrl\`.`;
+    } catch {}
+    if (!signal.aborted) this._end(reason);
     return false;
   }
 
   // ---------------------------------------------------------------- the stream
 
   private _reopen(): void {
-    this._opening?.abort();
-    this._opening = this._begin();
+    this._opening = this._begin(this._opening);
     void this._run(this._opening);
   }
 
@@ -230,11 +225,8 @@ export class SseTransport implements Transport {
     ];
     try {
       const response = await this._open(abort);
-      if (!response) {
-        abort.abort();
-        return;
-      }
-      retryAfter = await this._read(response, abort);
+      if (response) retryAfter = await this._read(response, abort);
+      else abort.abort();
     } catch (error) {
       const large = error instanceof RangeError;
       reason = large
@@ -257,7 +249,6 @@ export class SseTransport implements Transport {
     const { openTimeout } = this._options;
     const late = (): void => this._end('The event stream was not opened in time.');
     const timer = this._clock.callLater(openTimeout, late);
-    signal.addEventListener('abort', () => timer.cancel());
     try {
       while (true) {
         const request = { ...this._subscriptions.request(this._clientId), headers: STREAM };
@@ -271,7 +262,7 @@ export class SseTransport implements Transport {
           this._reading.abort();
           this._reading = undefined;
         } else {
-          const body = status === 200 ? '' : await textOf(response, REFUSAL_MAX).catch(() => '');
+          const body = await refusalOf(response);
           if (!signal.aborted) this._refuse(response, body);
           return undefined;
         }
@@ -306,7 +297,7 @@ export class SseTransport implements Transport {
     if (this._opening === abort) this._opening = undefined;
     this._introduce(response.headers.get('Client-Id'));
     const parser = new EventParser(this._options.maxFrame);
-    for await (const bytes of bytesOf(response, Number.POSITIVE_INFINITY)) {
+    for await (const bytes of bytesOf(response, Infinity)) {
       this._hear();
       for (const { event, data } of parser.push(bytes)) {
         if (abort.signal.aborted) return undefined;
@@ -333,8 +324,13 @@ export class SseTransport implements Transport {
 
   // ---------------------------------------------------------------- internals
 
-  /** An abort controller that the end of the transport also aborts. */
-  private _begin(): AbortController {
+  /**
+   * An abort controller that the end of the transport also aborts.
+   *
+   * @param previous Aborted now.
+   */
+  private _begin(previous: AbortController | undefined): AbortController {
+    previous?.abort();
     const abort = new AbortController();
     const { signal } = abort;
     this._over.signal.addEventListener('abort', () => abort.abort(), { signal });
@@ -356,6 +352,11 @@ export class SseTransport implements Transport {
   }
 }
 
+/** The text of a response that is not a stream; empty if it is too long or cut. */
+function refusalOf(response: Response): Promise<string> {
+  return textOf(response, REFUSAL_MAX).catch(() => '');
+}
+
 function isReplaced(frame: ServerFrame): boolean {
   return frame.type === 'error' && frame.code === 'replaced';
 }
@@ -364,8 +365,7 @@ function isStream({ status, headers }: Response): boolean {
   return status === 200 && !!headers.get('Content-Type')?.startsWith(STREAM.Accept);
 }
 
-function authError(error: Error, ref?: string): AuthErrorFrame {
-  const known = error instanceof PubSubError ? error : new ProtocolError(String(error));
-  const { topic, ...info } = errorInfo(known);
+function authError(error: PubSubError, ref?: string): AuthErrorFrame {
+  const { topic, ...info } = errorInfo(error);
   return compact<AuthErrorFrame>({ type: 'auth.error', ...info, ref });
 }

@@ -15,13 +15,17 @@ import type {
   PublishResult,
   ServerFrame,
 } from '../generated/wire.js';
-import { errorInfo, type Rest } from '../http/rest.js';
+import { errorInfo, type Limits, type Rest } from '../http/rest.js';
 import { compact } from '../wire/compact.js';
+import { sizeOf } from '../wire/plain.js';
 
 type Outgoing = PublishFrame | PresenceUpdateFrame;
 
 /** A frame with its messages. */
 type Turn = readonly [frame: Outgoing, messages: readonly Publication[]];
+
+/** Maximum bytes of a request with several frames. */
+const BATCH_BYTES = 4 << 20;
 
 /** Codes of messages that got no answer. */
 const LOST: readonly string[] = ['connection_failed', 'outcome_unknown', 'timeout'];
@@ -33,17 +37,15 @@ export class StreamPublisher {
 
   /**
    * @param _rest Performs the requests.
-   * @param _timeout Timeout of each request, in milliseconds.
+   * @param _limits Timeout of each request, and the signal that cancels all of them.
    * @param _put Receives the answers.
    * @param _end Ends the transport; the session then publishes unanswered messages again.
-   * @param _signal Cancels all requests.
    */
   constructor(
     private readonly _rest: Rest,
-    private readonly _timeout: number,
+    private readonly _limits: Limits & { readonly signal: AbortSignal },
     private readonly _put: (frame: ServerFrame) => void,
     private readonly _end: (reason: string, retryAfter?: number) => void,
-    private readonly _signal: AbortSignal,
   ) {}
 
   /** Queue a frame. The session limits the number of unanswered frames. */
@@ -64,13 +66,15 @@ export class StreamPublisher {
   }
 
   private async _work(): Promise<void> {
-    while (this._queue.length && !this._signal.aborted) {
+    while (this._queue.length && !this._limits.signal.aborted) {
       const row: Turn[] = [];
       let count = 0;
+      let size = 0;
       for (let frame = this._queue[0]; frame; frame = this._queue[0]) {
         const messages = publicationsOf(frame);
         count += messages.length;
-        if (row.length && count > LIMITS.maxBatch) break;
+        size += sizeOf(messages);
+        if (row.length && (count > LIMITS.maxBatch || size > BATCH_BYTES)) break;
         row.push([frame, messages]);
         this._queue.shift();
       }
@@ -81,19 +85,18 @@ export class StreamPublisher {
 
   private async _publish(row: readonly Turn[]): Promise<void> {
     const messages = row.flatMap(([, some]) => some);
-    const limits = { timeout: this._timeout, signal: this._signal };
     let results: readonly PublishResult[];
     try {
-      results = await this._rest.publish(messages, limits);
+      results = await this._rest.publish(messages, this._limits);
     } catch (error) {
-      if (this._signal.aborted) return;
-      const lost = error instanceof ConnectionFailed || error instanceof OperationTimeout;
-      const known = error instanceof PubSubError ? error : undefined;
+      if (this._limits.signal.aborted) return;
+      const known = error instanceof PubSubError ? error : new ConnectionFailed(String(error));
+      const lost = known instanceof ConnectionFailed || known instanceof OperationTimeout;
       for (const [frame] of row) {
         // Messages without a `ref` are not sent again.
-        if (known && (!lost || frame.ref === undefined)) this._refuse(frame, errorInfo(known));
+        if (!lost || frame.ref === undefined) this._refuse(frame, errorInfo(known));
       }
-      if (lost || !known) this._end(known?.message ?? String(error), known?.retryAfter);
+      if (lost) this._end(known.message, known.retryAfter);
       return;
     }
     let at = 0;

@@ -188,10 +188,8 @@ export class StreamSubscriptions {
   private _stand(topic: string, seq: number): void {
     if (seq <= (this._seqs.get(topic) ?? -1)) return;
     this._seqs.set(topic, seq);
-    for (const oldest of this._seqs.keys()) {
-      if (this._seqs.size <= TOPICS_MAX) break;
-      this._seqs.delete(oldest);
-    }
+    const [oldest = ''] = this._seqs.keys();
+    if (this._seqs.size > TOPICS_MAX) this._seqs.delete(oldest);
   }
 }
 

@@ -9,6 +9,7 @@ import {
   type PublishOptions,
   PubSub,
   PubSubError,
+  RateLimited,
 } from '../../../js/src/index.js';
 import { deferred, Server } from './server.js';
 
@@ -105,7 +106,7 @@ test('a refused token is replaced once', async () => {
 /** A server with custom answers. */
 async function peculiar(
   answer: (number: number, response: ServerResponse) => void,
-): Promise<{ http: HttpServer; ps: PubSub }> {
+): Promise<{ http: HttpServer; ps: PubSub; url: string }> {
   let number = 0;
   const http = createServer((request, response) => {
     request.resume();
@@ -114,7 +115,7 @@ async function peculiar(
   });
   await new Promise<void>((resolve) => http.listen(0, '127.0.0.1', resolve));
   const url = `http://127.0.0.1:${(http.address() as AddressInfo).port}`;
-  return { http, ps: new PubSub({ url, token: 'x', retry: { base: 1, cap: 5 } }) };
+  return { http, url, ps: new PubSub({ url, token: 'x', retry: { base: 1, cap: 5 } }) };
 }
 
 test('a request to a busy server is retried after the time that it states', async () => {
@@ -126,6 +127,65 @@ test('a request to a busy server is retried after the time that it states', asyn
   });
   const done = await ps.publish('a', { data: 1 }, { via: 'rest' });
   assert.deepEqual([done.id, done.timestamp, asked], ['msg_1', 5, 3]);
+  http.close();
+});
+
+test('a wait beyond the timeout is not begun', async () => {
+  let asked = 0;
+  const { http, ps } = await peculiar((number, response) => {
+    asked = number;
+    response.writeHead(429, { 'Retry-After': '3600' }).end();
+  });
+  await assert.rejects(
+    ps.publish('a', { data: 1 }, { via: 'rest', timeout: 20_000 }),
+    (error) => error instanceof RateLimited && error.retryAfter === 3_600_000,
+  );
+  assert.equal(asked, 1);
+  http.close();
+});
+
+test('the outcome of a publish without a token is known: nothing was sent', async () => {
+  let asked = 0;
+  const { http, url } = await peculiar((number) => {
+    asked = number;
+  });
+  const ps = new PubSub({ url, getToken: () => new Promise<string>(() => {}) });
+  await assert.rejects(
+    ps.publish('a', { data: 1 }, { via: 'rest', timeout: 50 }),
+    (error) => error instanceof OperationTimeout && !error.outcomeUnknown,
+  );
+  assert.equal(asked, 0);
+  http.close();
+});
+
+test('without batches, the timeout is for all messages together', async () => {
+  let asked = 0;
+  const { http, ps } = await peculiar((number, response) => {
+    asked = number;
+    if (number === 1) response.writeHead(404).end();
+  });
+  const messages = Array.from({ length: 5 }, (_, data) => ['a', { data }] as const);
+  const results = await ps.publishMany(messages, { via: 'rest', timeout: 1_000 });
+  assert.deepEqual(
+    results.map((result) => result instanceof OperationTimeout && result.outcomeUnknown),
+    [true, false, false, false, false],
+  );
+  assert.equal(asked, 2);
+  http.closeAllConnections();
+  http.close();
+});
+
+test('the history of a peer that ignores the position ends', async () => {
+  let asked = 0;
+  const { http, ps } = await peculiar((number, response) => {
+    asked = number;
+    const newest = { id: 'm9', topic: 'a', type: 't', data: 9, timestamp: 9 };
+    // Without this end, the client would ask forever.
+    response.end(JSON.stringify({ messages: [newest], has_more: number < 50 }));
+  });
+  const got: unknown[] = [];
+  for await (const { data } of ps.history('a', { after: 4 })) got.push(data);
+  assert.deepEqual([got, asked], [[9], 1]);
   http.close();
 });
 

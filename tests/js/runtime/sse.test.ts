@@ -75,6 +75,19 @@ test('everything works over an event stream alone', async () => {
   await ps.close();
 });
 
+test('large publishes beside a stream fit into requests that the server accepts', async () => {
+  const ps = server.client({ token: service, transport: 'sse', sendQueue: { bytes: 1 << 25 } });
+  await ps.connect();
+  const data = 'x'.repeat(60_000);
+  const done = Array.from({ length: 200 }, () => ps.publish('demo.large', { data }));
+  const results = await Promise.allSettled(done);
+  assert.deepEqual(
+    results.filter(({ status }) => status === 'rejected'),
+    [],
+  );
+  await ps.close();
+});
+
 test('a stream that is cut ten times loses nothing and repeats nothing', async () => {
   const publisher = server.client({ token: service });
   const claims = ['--user', 'reader', '--org', 'acme', '--service'];

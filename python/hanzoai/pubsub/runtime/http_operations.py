@@ -221,6 +221,7 @@ class HttpApi:
         left = sys.maxsize if limit is None else limit
         while left > 0:
             size = min(left, self._page)
+            start = before if after is None else after
             try:
                 page = await self.rest.history(
                     topic, since=since, before=before, after=after, limit=size, timeout=seconds
@@ -234,13 +235,12 @@ class HttpApi:
                 pages.append(page.messages)
                 before = page.messages[0].id if page.messages else None
             else:
-                start = after
                 for message in page.messages:
                     yield message
                     after = max(after, message.seq or 0)
-                if after == start:  # a plain peer ignores `after`
-                    break
-            if not page.has_more or not page.messages:
+            # A peer may ignore the position.
+            stays = start == (before if after is None else after)
+            if not page.has_more or not page.messages or stays:
                 break
         for messages in reversed(pages):
             for message in messages:
