@@ -64,3 +64,30 @@ test('each message is reduced once and in order, however few are kept and render
     Array.from({ length: 1_000 }, (_, n) => n),
   );
 });
+
+test('a component that changes its topic shows nothing of the previous one', async (t) => {
+  const server = await startServer(t);
+  const options = { ...addresses(server), token: server.token('--user', 'bob', '--service') };
+  const page = await openPage(t, { entry: 'pages/stream.tsx', given: { options } });
+  const gateway = server.client({ token: server.token('--user', 'gateway', '--service') });
+  await page.evaluate(() => shown.enter('demo.room.a'));
+  await shows(page, '#room', 'demo.room.a false ');
+  await until(page, () => document.querySelector('#sum')?.textContent === 'live 0');
+  const writer = await writeStream(gateway, 'demo.room.a');
+  await writer.write('secret');
+  await shows(page, '#room', 'demo.room.a true secret');
+  await page.evaluate(() => shown.enter('demo.room.b'));
+  await shows(page, '#room', 'demo.room.b false ');
+  await page.evaluate(() => shown.enter('demo.room.a'));
+  await shows(page, '#room', 'demo.room.a true secret');
+  await page.evaluate(() => shown.enter(null));
+  await shows(page, '#room', 'null false ');
+  const others = await page.evaluate(() =>
+    shown.rooms.filter(([topic]) => topic !== 'demo.room.a'),
+  );
+  assert.deepEqual(
+    others.filter(([, text, sum]) => text || sum),
+    [],
+  );
+  await writer.abort();
+});

@@ -129,10 +129,11 @@ function useReduced<Value>(
   const client = usePubSub();
   const given = useRef({ onMessage, reduce, initial });
   given.current = { onMessage, reduce, initial };
-  const shown = useRef(initial);
   const isAsked = Boolean(onMessage || reduce);
-  const listen = useCallback(
-    (changed: () => void) => {
+  // One value for each topic: another topic begins with `initial`.
+  const { listen, read } = useMemo(() => {
+    let shown = given.current.initial;
+    const listen = (changed: () => void): (() => void) => {
       if (!key || !isAsked) return () => {};
       const store = openStore(client, key);
       let value = given.current.initial;
@@ -141,7 +142,7 @@ function useReduced<Value>(
         if (reduce) value = reduce(value, message);
       };
       const draw = (): void => {
-        shown.current = value;
+        shown = value;
         changed();
       };
       store.held.forEach(fold);
@@ -155,14 +156,10 @@ function useReduced<Value>(
         stopHearing();
         stopDrawing();
       };
-    },
-    [client, key, isAsked],
-  );
-  return useSyncExternalStore(
-    listen,
-    () => shown.current,
-    () => initial,
-  );
+    };
+    return { listen, read: () => shown };
+  }, [client, key, isAsked]);
+  return useSyncExternalStore(listen, read, () => initial);
 }
 
 /** The members of a topic. The subscription makes this client a member. */

@@ -1,6 +1,6 @@
 /** `useStream`: an answer while it grows, rendered once per frame. */
 
-import { useCallback, useEffect, useMemo, useRef, useState } from 'react';
+import { useMemo, useRef, useSyncExternalStore } from 'react';
 
 import { UsageError } from '../errors.js';
 import { IDLE, type StreamOptions, type StreamState, StreamView as View } from '../streams/view.js';
@@ -28,28 +28,36 @@ export function useStream(
   { id, sender, onCancel }: StreamOptions = {},
 ): StreamView {
   const client = usePubSub();
-  const [state, setState] = useState(IDLE);
-  const view = useRef<View | undefined>(undefined);
   const asked = useRef(onCancel);
   asked.current = onCancel;
   const isOwn = Boolean(onCancel);
-  useEffect(() => {
-    if (!topic) {
-      setState(IDLE);
-      return undefined;
-    }
+  // One state for each stream: nothing of the previous one is shown for another topic.
+  const { listen, read, cancel, steer } = useMemo(() => {
+    let state = IDLE;
+    let view: View | undefined;
     const own = isOwn
       ? { onCancel: (stream: string, reason: string) => asked.current?.(stream, reason) }
       : {};
-    const made = new View(client, topic, { id, sender, ...own }, setState);
-    view.current = made;
-    return () => {
-      made.leave();
-      view.current = undefined;
+    const listen = (changed: () => void): (() => void) => {
+      if (!topic) return () => {};
+      const made = new View(client, topic, { id, sender, ...own }, (shown) => {
+        state = shown;
+        changed();
+      });
+      view = made;
+      return () => {
+        made.leave();
+        view = undefined;
+      };
+    };
+    return {
+      listen,
+      read: () => state,
+      cancel: async (reason?: string) => known(view).cancel(reason),
+      steer: async (data: unknown) => known(view).steer(data),
     };
   }, [client, topic, id, sender, isOwn]);
-  const cancel = useCallback(async (reason?: string) => known(view.current).cancel(reason), []);
-  const steer = useCallback(async (data: unknown) => known(view.current).steer(data), []);
+  const state = useSyncExternalStore(listen, read, () => IDLE);
   return useMemo(() => ({ ...state, cancel, steer }), [state, cancel, steer]);
 }
 

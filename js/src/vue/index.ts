@@ -1,7 +1,9 @@
 /** Token streams in Vue: `const { state, cancel } = useStream(ps, topic)`. */
 
 import {
+  getCurrentInstance,
   type MaybeRefOrGetter,
+  onMounted,
   onScopeDispose,
   type ShallowRef,
   shallowRef,
@@ -46,7 +48,10 @@ export function useStream<Topics extends object>(
     view = name ? new StreamView(client as unknown as PubSub, name, options, show) : undefined;
     if (!view) state.value = IDLE;
   };
-  watch(() => toValue(topic), follow, { immediate: true });
+  const begin = (): void => void watch(() => toValue(topic), follow, { immediate: true });
+  // A server renders components, but never mounts them or ends their scopes.
+  if (getCurrentInstance()) onMounted(begin);
+  else begin();
   onScopeDispose(() => view?.leave());
   const known = (): StreamView => {
     if (view) return view;

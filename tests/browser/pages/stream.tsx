@@ -10,8 +10,12 @@ export interface Shown {
   texts: string[];
   stream: StreamView | undefined;
   renderings: number;
+  /** What was rendered for each topic of a room: the text of its answer, and its sum. */
+  rooms: [topic: string | null, text: string, sum: number][];
   /** Mount or unmount the answer. */
   show(visible: boolean): void;
+  /** Change the topic of the room. */
+  enter(topic: string | null): void;
 }
 
 const shown: Shown = {
@@ -19,7 +23,9 @@ const shown: Shown = {
   texts: [],
   stream: undefined,
   renderings: 0,
+  rooms: [],
   show: () => {},
+  enter: () => {},
 };
 Object.assign(globalThis, { shown });
 
@@ -41,6 +47,15 @@ function Numbers() {
   return <p id="sum">{`${status} ${value}`}</p>;
 }
 
+function Room() {
+  const [topic, enter] = useState<string | null>(null);
+  shown.enter = enter;
+  const { text } = useStream(topic);
+  const { value } = useTopic(topic, { reduce: (sum: number) => sum + 1, initial: 0 });
+  shown.rooms.push([topic, text, value]);
+  return <p id="room">{`${topic} ${value > 0} ${text}`}</p>;
+}
+
 function App() {
   const [isVisible, show] = useState(true);
   shown.show = show;
@@ -48,6 +63,7 @@ function App() {
     <StrictMode>
       <PubSubProvider options={given.options}>
         <Numbers />
+        <Room />
         {isVisible && <Answer />}
       </PubSubProvider>
     </StrictMode>

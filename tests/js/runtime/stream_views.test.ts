@@ -1,7 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
-import { effectScope, shallowRef } from 'vue';
+import { createRenderer, createSSRApp, effectScope, h, shallowRef } from 'vue';
+import { renderToString } from 'vue/server-renderer';
 
 import { type StreamWriter, writeStream } from '../../../js/src/streams/index.js';
 import { type StreamState, streamStore } from '../../../js/src/svelte/index.js';
@@ -82,5 +83,64 @@ test('useStream of Vue follows the topic that a ref names, and leaves with its s
   topic.value = null;
   await until(server, () => state.value.status === 'idle');
   scope.stop();
+  await server.stop();
+});
+
+test('a component of Vue follows from its mount to its unmount', async () => {
+  const server = await new MemoryServer().start();
+  const writer = await begun(server, 'r1');
+  const nothing = (): void => {};
+  // Elements of a page that nobody sees.
+  const { createApp } = createRenderer<object, object>({
+    patchProp: nothing,
+    insert: nothing,
+    remove: nothing,
+    createElement: () => ({}),
+    createText: () => ({}),
+    createComment: () => ({}),
+    setText: nothing,
+    setElementText: nothing,
+    parentNode: () => null,
+    nextSibling: () => null,
+  });
+  let text = '';
+  const app = createApp({
+    setup() {
+      const { state } = useStream(server.client(), TOPIC);
+      return () => {
+        text = state.value.text;
+        return h('p', text);
+      };
+    },
+  });
+  app.mount({});
+  await until(server, () => text === 'r1 begins, ');
+  app.unmount();
+  let other = '';
+  const leave = streamStore(server.client(), TOPIC).subscribe((state) => {
+    other = state.text;
+  });
+  void writer.write('and grows.');
+  await until(server, () => other === 'r1 begins, and grows.');
+  assert.equal(text, 'r1 begins, ');
+  leave();
+  await server.stop();
+});
+
+test('a component that a server renders with Vue opens no connection', async () => {
+  const server = await new MemoryServer().start();
+  const client = server.client();
+  const Answer = {
+    setup() {
+      const { state } = useStream(client, TOPIC);
+      return () => h('p', state.value.status);
+    },
+  };
+  const html = await renderToString(createSSRApp(Answer));
+  // A reader would connect as soon as this module is loaded.
+  await import('../../../js/src/streams/reader.js');
+  await server.clock.advance(1_000);
+  assert.equal(client.state, 'initialized');
+  assert.equal(html, '<p>idle</p>');
   await server.stop();
 });
