@@ -15,6 +15,7 @@ from hanzoai.pubsub import (
     NotFound,
     OperationTimeout,
     SendQueue,
+    Subscription,
     TokenContext,
 )
 from hanzoai.pubsub.runtime.publisher import chunks
@@ -194,3 +195,31 @@ async def test_a_server_that_is_restarted_is_a_warning_and_other_failures_are_er
         ps._ready().listeners.report(ConnectionFailed("Nobody answers."), None)
     lines = [(record.levelname, record.getMessage().split(":")[0]) for record in caplog.records]
     assert lines == [("WARNING", "going_away"), ("ERROR", "connection_failed")]
+
+
+@pytest.mark.parametrize("state", ["connecting", "authenticating", "connected"])
+async def test_a_logging_handler_may_use_the_client(
+    pubsub_memory: MemoryServer, state: str
+) -> None:
+    ps = pubsub_memory.client()
+    subscriptions: list[Subscription] = []
+
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if f"-> {state}" in record.getMessage():
+                subscriptions.append(ps.subscribe("a.b"))
+
+    log, handler = logging.getLogger("hanzoai.pubsub"), Handler()
+    level = log.level
+    log.setLevel(logging.DEBUG)
+    log.addHandler(handler)
+    try:
+        await ps.connect()
+        (subscription,) = subscriptions
+        await subscription
+        await ps.publish("a.b", {"data": 1})
+        assert (await anext(subscription)).data == 1
+    finally:
+        log.removeHandler(handler)
+        log.setLevel(level)
+        await ps.close()

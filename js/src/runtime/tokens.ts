@@ -75,6 +75,8 @@ export class TokenSource {
   private _begin(callback: TokenCallback, reason: TokenReason, attempt: number): Call {
     const abort = new AbortController();
     const ask = async (): Promise<Token> => {
+      // The session asks within a step, and the callback may use the client.
+      await undefined;
       const given = await callback({ reason, attempt }, { signal: abort.signal });
       const { value, expiresAt }: Token =
         typeof given === 'string' ? { value: given } : Object(given);

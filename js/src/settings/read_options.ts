@@ -59,8 +59,8 @@ export function readOptions(
     echo: true,
     sendPolicy: 'error',
     fetch: (input, init) => globalThis.fetch(input, init),
-    logger: CONSOLE,
     ...merged<object>(flat, {}),
+    logger: afterwards(given.logger ?? CONSOLE),
     renewable: !token,
     socketUrl,
     httpUrl,
@@ -70,6 +70,15 @@ export function readOptions(
     recover: nameOf(given.recover),
     receiveQueue: merged(receiveQueue, RECEIVE_QUEUE),
   };
+}
+
+/** A logger that is called after the current step of the session, so that it may use the client. */
+function afterwards(logger: Logger): Logger {
+  const later =
+    (level: keyof Logger) =>
+    (...given: [string, ...unknown[]]) =>
+      queueMicrotask(() => logger[level]?.(...given));
+  return { debug: later('debug'), warn: later('warn'), error: later('error') };
 }
 
 /** The name for sharing or keeping: true means the empty name, false none. */

@@ -229,6 +229,7 @@ test('without WebSockets, the client starts with an event stream and logs this o
   const states = ps.states();
   assert.deepEqual(said, [], 'nothing is said before the client connects');
   const late = told(ps.connect({ timeout: 10_000 }));
+  await undefined;
   assert.equal(said.length, 1);
   for await (const { to } of states) if (to === 'reconnecting' || asked.length) break;
   assert.ok(String(asked[0]).startsWith('http://127.0.0.1:1/'));
