@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from hanzoai.pubsub.session.ports import SessionTimer, TimerName
-from hanzoai.pubsub.session.requests import Publish, SendPolicy, Subscribe
+from hanzoai.pubsub.session.requests import Publish, Subscribe
+from hanzoai.pubsub.settings.options import SendPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

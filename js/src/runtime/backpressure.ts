@@ -1,74 +1,53 @@
 /** Backpressure: admits publishes one by one, in order, as the queue has room (policy `block`). */
 
-import type { Outcome } from '../session/ports.js';
 import type { Publish } from '../session/requests.js';
 import type { Client } from './client.js';
-import { onAbort } from './waiting.js';
 
 interface Turn {
   readonly publish: Publish;
-  readonly admit: () => void;
+  readonly signal: AbortSignal | undefined;
 }
 
 /** Publishes that wait for room in the queue. */
 export class Backpressure {
   private readonly _waiting: Turn[] = [];
-  private _checking = false;
+  private _admitting = false;
 
   /** @param _client Calls `admit` after each call into its session. */
   constructor(private readonly _client: Client) {}
 
-  /**
-   * Publish as soon as there is room.
-   *
-   * @param end Time, by the clock; then it is settled as rejected.
-   * @throws The reason of the signal, where that is aborted first.
-   */
-  publish(publish: Publish, end: number, signal: AbortSignal | undefined): Promise<Outcome> {
-    return new Promise((resolve, reject) => {
-      const { clock } = this._client;
-      const message = 'The queue of publishes had no room in time.';
-      const leave = (): void => {
-        this._waiting.splice(this._waiting.indexOf(turn), 1);
-        timer.cancel();
-        ignore();
-      };
-      let ignore = (): void => {};
-      const abort = (): void => {
-        leave();
-        reject(signal?.reason);
-        this.admit();
-      };
-      const timer = clock.callLater(end - clock.now(), () => {
-        leave();
-        resolve({ kind: 'rejected', code: 'timeout', message });
-        this.admit();
-      });
-      const turn: Turn = {
-        publish,
-        admit: () => {
-          if (signal?.aborted) return abort();
-          leave();
-          resolve(this._client.publish(publish, end, signal));
-        },
-      };
-      this._waiting.push(turn);
-      ignore = onAbort(signal, abort);
-      if (signal?.aborted) abort();
-      else this.admit();
-    });
+  /** Publish as soon as there is room. */
+  publish(publish: Publish, signal?: AbortSignal): void {
+    this._waiting.push({ publish, signal });
+    this.admit();
+  }
+
+  /** Give up a publish that still waits. */
+  expire(ref: number): void {
+    const place = this._waiting.findIndex(({ publish }) => publish.ref === ref);
+    if (place < 0) return;
+    this._waiting.splice(place, 1);
+    const message = 'The queue of publishes had no room in time.';
+    this._client.settle(ref, { kind: 'rejected', code: 'timeout', message });
   }
 
   /** Admit the first in line, as long as there is room; all, once the client has ended. */
   admit(): void {
-    if (this._checking) return;
-    this._checking = true;
-    const { session } = this._client;
+    if (this._admitting) return;
+    this._admitting = true;
     for (let turn = this._waiting[0]; turn; turn = this._waiting[0]) {
-      const { messages, size } = turn.publish;
-      if (!this._client.over.aborted && !session.publishes.hasRoom(messages.length, size)) break;
-      turn.admit();
+      const { publish, signal } = turn;
+      const { ref, messages, size } = publish;
+      // A signal may cancel several publishes, one after the other.
+      if (signal?.aborted) {
+        this.expire(ref);
+        continue;
+      }
+      const { publishes } = this._client.session;
+      if (!this._client.over.aborted && !publishes.hasRoom(messages.length, size)) break;
+      this._waiting.shift();
+      this._client.perform((session) => session.publish(publish));
     }
-    this._checking = false;
+    this._admitting = false;
   }
 }

@@ -46,6 +46,6 @@ export interface Client {
   states(): Recent<StateChange>;
   perform(call: (session: Session) => void): void;
   settled(ref: number, call: (session: Session) => void): Promise<Outcome>;
-  publish(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome>;
+  settle(ref: number, outcome: Outcome): void;
   rememberOwn(messages: Publish['messages']): void;
 }

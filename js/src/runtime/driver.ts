@@ -343,11 +343,6 @@ export class Driver implements Client, Ports, Owner {
     return this.peer?.limits?.max_payload || this.options.maxPayload;
   }
 
-  /** Whether the server answers publishes; assumed until its features are known. */
-  get acknowledges(): boolean {
-    return this.peer?.acks ?? true;
-  }
-
   /** The current transport; undefined while the client is not connected. */
   get transport(): TransportName | undefined {
     if (this.state !== 'connected') return undefined;
@@ -421,7 +416,12 @@ export class Driver implements Client, Ports, Owner {
     signal?.throwIfAborted();
     if (!this.options.echo) this.rememberOwn(messages);
     if (end < this._deadline) this._expireAt(end);
-    const settled = this.settled(ref, (session) => session.publish(publish), end);
+    const waits = publish.policy === 'block' ? this.backpressure : undefined;
+    const settled = this.settled(
+      ref,
+      (session) => (waits ? waits.publish(publish, signal) : session.publish(publish)),
+      end,
+    );
     if (!signal) return settled;
     const ignore = onAbort(signal, () => this._expire(ref));
     return settled.then((outcome) => {
@@ -492,6 +492,7 @@ export class Driver implements Client, Ports, Owner {
   }
 
   private _expire(ref: number): void {
+    this.backpressure?.expire(ref);
     this.perform((session) => session.expire(ref));
   }
 

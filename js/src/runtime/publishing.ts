@@ -183,7 +183,7 @@ export function enter(
   signal?.throwIfAborted();
   // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
   const certain = via === 'rest';
-  if (certain || (via !== 'socket' && !driver.acknowledges)) {
+  if (certain || (via !== 'socket' && driver.peer?.acks === false)) {
     return driver
       .part(driver.http(), options)
       .then((api) => api.publish(items, options, certain))
@@ -206,15 +206,12 @@ function pass(
   end: number,
   batch: boolean | undefined,
 ): Promise<Outcome> {
-  const { sendPolicy: policy } = driver.options;
-  const blocks = policy === 'block';
-  const publisher = (blocks && driver.backpressure) || driver;
-  return publisher.publish(
+  return driver.publish(
     {
       ref: driver.number(),
       messages: items.map(({ publication }) => publication),
       size: items.reduce((sum, { size }) => sum + size, 0),
-      policy: blocks ? 'error' : policy,
+      policy: driver.options.sendPolicy,
       key,
       batch,
       background,

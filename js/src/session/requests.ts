@@ -1,9 +1,7 @@
 /** Requests of the program to a session. */
 
 import type { Publication } from '../generated/wire.js';
-
-/** What a full send queue does with one more publish; the client handles the policy `block`. */
-export type SendPolicy = 'error' | 'drop_oldest' | 'latest';
+import type { SendPolicy } from '../settings/options.js';
 
 /** The program subscribes. */
 export interface Subscribe {
@@ -29,7 +27,7 @@ export interface Publish {
   readonly messages: readonly Publication[];
   /** Their size on the wire in bytes, for the limit of the queue. */
   readonly size: number;
-  /** What to do if the queue is full; default `error`. */
+  /** What to do if the queue is full; default `error`, which also applies to `block`. */
   readonly policy?: SendPolicy | undefined;
   /** With the policy `latest`: this publish replaces an unsent one of the same key. */
   readonly key?: string | undefined;

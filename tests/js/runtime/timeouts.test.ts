@@ -6,15 +6,13 @@ import { test } from 'node:test';
 
 import {
   type Gap,
+  type Message,
   OperationTimeout,
   type PubSub,
   type PubSubError,
 } from '../../../js/src/index.js';
-import { Backpressure } from '../../../js/src/runtime/backpressure.js';
-import type { Client } from '../../../js/src/runtime/client.js';
-import type { Session } from '../../../js/src/session/session.js';
 import { take } from './server.js';
-import { turns, VirtualClock, virtualClient } from './virtual.js';
+import { turns, virtualClient } from './virtual.js';
 
 test('a subscription with a handler stays in force when the answer is late', async () => {
   const { ps, peer, clock } = virtualClient();
@@ -332,31 +330,27 @@ test('the answer of an aborted publish is ignored, and the next publish gets its
 });
 
 test('a signal of several publishes cancels these and no other', async () => {
-  let room = 0;
-  const sent: number[] = [];
-  const client: Partial<Client> = {
-    clock: new VirtualClock(),
-    session: { publishes: { hasRoom: (_: number, size: number) => size <= room } } as Session,
-    over: new AbortController().signal,
-    publish: async ({ ref }) => {
-      sent.push(ref);
-      return { kind: 'acked', results: [] };
-    },
-  };
-  const waiting = new Backpressure(client as Client);
+  const sendQueue = { bytes: 20, policy: 'block' } as const;
+  const { ps, peer, clock } = virtualClient({ sendQueue });
+  peer.isDown = true;
   const abort = new AbortController();
-  const publish = (ref: number, size: number, signal?: AbortSignal): Promise<unknown> =>
-    waiting.publish({ ref, messages: [], size, policy: 'error' }, 1_000, signal);
-  const cancelled = [publish(1, 9, abort.signal), publish(2, 1, abort.signal)];
-  const other = publish(3, 2);
-  room = 1;
+  const publish = (bytes: number, signal?: AbortSignal): Promise<unknown> =>
+    ps.publish('a.b', { data: 'x'.repeat(bytes - 2) }, { signal });
+  const kept = [publish(12)];
+  const cancelled = [publish(15, abort.signal), publish(5, abort.signal)];
+  kept.push(publish(6));
+  await turns();
   abort.abort(new Error('of no use'));
   for (const one of cancelled) await assert.rejects(one, /of no use/);
-  assert.deepEqual(sent, []);
-  room = 2;
-  waiting.admit();
-  assert.deepEqual(sent, [3]);
-  await other;
+  peer.isDown = false;
+  await clock.advance(5_000);
+  await Promise.all(kept);
+  const sent = peer.socket.frames('publish').map(({ message }) => (message as Message).data);
+  assert.deepEqual(
+    sent.map((data) => data.length + 2),
+    [12, 6],
+  );
+  await ps.close();
 });
 
 test('a publish that is aborted before it is sent is never sent', async () => {

@@ -2,7 +2,8 @@
 
 import { createHash } from 'node:crypto';
 
-import type { Publish, SendPolicy, Subscribe } from '../../../js/src/session/requests.js';
+import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
+import type { SendPolicy } from '../../../js/src/settings/options.js';
 import { checkEnd, checkPresence, checkPublishes, checkStream, Said, Violation } from './checks.js';
 import { drawProfile, PATTERNS, PEOPLE, type Profile, SECRET, TOPICS } from './profile.js';
 import { covers } from './records.js';

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.http_operations import HttpApi
     from hanzoai.pubsub.session.ports import Outcome
-    from hanzoai.pubsub.session.requests import SendPolicy
     from hanzoai.pubsub.values import (
         Duration,
         Outgoing,
@@ -55,9 +54,8 @@ class Publisher:
         self._options = driver.options
         self._clock = driver.clock
         self._backpressure = driver.backpressure
-        policy = self._options.send_queue.policy
-        self._blocks = policy == "block"
-        self._policy: SendPolicy = "error" if policy == "block" else policy
+        self._policy = self._options.send_queue.policy
+        self._blocks = self._policy == "block"
 
     def prepare(
         self, topic: str | None, message: Outgoing, ttl: Ttl | None = None, id: str | None = None

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hanzoai.pubsub.generated.wire import Publication
-
-SendPolicy: TypeAlias = Literal["error", "drop_oldest", "latest"]
-"""Policy for a publish if the send queue is full; the client handles the policy `block`."""
+    from hanzoai.pubsub.settings.options import SendPolicy
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,7 @@ class Publish:
         ref: Unique number from the caller; identifies the publish in `settle`.
         messages: Valid publications in order, each with an id; one, unless `batch`.
         size: Their size on the wire in bytes, for the limit of the queue.
-        policy: What to do if the queue is full.
+        policy: What to do if the queue is full; `block` is the same as `error`.
         key: With the policy `latest`, this publish replaces an unsent one with the same key.
         batch: Sent as one frame with one answer per item.
         background: Sent after the others when the rate is used up.
