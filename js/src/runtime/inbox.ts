@@ -9,6 +9,7 @@
 import { DEVELOPMENT } from '../build.js';
 import { fromCode, type PubSubError, SlowConsumer } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
+import { Fifo } from '../session/fifo.js';
 import type { ReceiveQueue } from '../settings/options.js';
 import type { AnyPayload, Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
 import type { JsonObject } from '../wire/guard.js';
@@ -40,12 +41,10 @@ export type Other = Exclude<SubscriptionEvent, { readonly kind: 'message' }>;
 /** What waits in the queue: a message itself, or an event. */
 export type Entry<Data = AnyPayload> = Message<Data> | Other;
 
-/** One entry of the queue. */
-interface Link {
+/** An entry in the queue, and its approximate bytes. */
+interface Queued {
   readonly entry: Entry;
-  /** Its approximate bytes. */
   readonly size: number;
-  next: Link | undefined;
 }
 
 /** Entries of one subscription that the program has not taken yet. */
@@ -59,9 +58,7 @@ export class Inbox extends Stream {
   readonly answered: Promise<true>;
   readonly positions: Map<string, number>;
   private _answer: (answered: true) => void = () => {};
-  private _oldest: Link | undefined;
-  private _newest: Link | undefined;
-  private _length = 0;
+  private _queue = new Fifo<Queued>();
   private _bytes = 0;
   /** Events moved up by the loss of a message before them, one per kind and topic. */
   private readonly _front = new Map<string, Other>();
@@ -108,20 +105,16 @@ export class Inbox extends Stream {
     } else if (entry.kind === 'gap') {
       this._gaps += 1;
     }
-    const link: Link = { entry, size, next: undefined };
-    if (this._oldest && this._newest) this._newest.next = link;
-    else this._oldest = link;
-    this._newest = link;
-    this._length += 1;
+    this._queue._add({ entry, size });
     this._bytes += size;
-    if (many) this._most = Math.max(this._most, this._length);
+    if (many) this._most = Math.max(this._most, this._queue._size);
     else if (this._isOver) this._shed();
     this.wake();
   }
 
   /** Whether a limit is reached; the reader of the transport then yields. */
   get full(): boolean {
-    return this._length >= this._bounds.messages || this._bytes >= this._bounds.bytes;
+    return this._queue._size >= this._bounds.messages || this._bytes >= this._bounds.bytes;
   }
 
   /** The server has answered; without a granted topic the subscription ends. */
@@ -140,8 +133,8 @@ export class Inbox extends Stream {
   /** Drop waiting entries. */
   clear(): void {
     this._dropped = this._received - this._handled;
-    this._oldest = undefined;
-    this._length = this._bytes = 0;
+    this._queue = new Fifo();
+    this._bytes = 0;
     this._front.clear();
   }
 
@@ -163,9 +156,7 @@ export class Inbox extends Stream {
 
   /** The entries that the program has not taken yet, in order. */
   get waiting(): readonly Entry[] {
-    const entries: Entry[] = [...this._front.values()];
-    for (let link = this._oldest; link; link = link.next) entries.push(link.entry);
-    return entries;
+    return [...this._front.values(), ...this._queue._all().map(({ entry }) => entry)];
   }
 
   /** The current counters. */
@@ -177,13 +168,13 @@ export class Inbox extends Stream {
 
   /** Whether the queue is empty. */
   get empty(): boolean {
-    return !this._length && !this._front.size;
+    return !this._queue._size && !this._front.size;
   }
 
   // ---------------------------------------------------------------- inside
 
   private get _isOver(): boolean {
-    return this._length > this._most || this._bytes > this._bounds.bytes;
+    return this._queue._size > this._most || this._bytes > this._bounds.bytes;
   }
 
   /** Apply the policy to a queue that exceeds its limits. */
@@ -196,19 +187,17 @@ export class Inbox extends Stream {
         }),
       );
     } else {
-      while (this._length > 1 && this._isOver) this._dropOldest();
+      while (this._queue._size > 1 && this._isOver) this._dropOldest();
     }
   }
 
   private _takeOldest(): Entry | undefined {
-    const link = this._oldest;
-    if (!link) return undefined;
-    this._oldest = link.next;
-    this._length -= 1;
-    this._bytes -= link.size;
+    const oldest = this._queue._shift();
+    if (!oldest) return undefined;
+    this._bytes -= oldest.size;
     // The excess of a replay shrinks as the program takes events.
-    this._most = Math.max(this._bounds.messages, Math.min(this._most, this._length));
-    return link.entry;
+    this._most = Math.max(this._bounds.messages, Math.min(this._most, this._queue._size));
+    return oldest.entry;
   }
 
   private _takeFront(): Entry | undefined {

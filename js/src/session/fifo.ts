@@ -42,21 +42,26 @@ export class Fifo<Value extends object> {
     return undefined;
   }
 
-  /** Remove a value; returns false if it is not in the list. */
-  _delete(value: Value | undefined): boolean {
-    const { _values: values } = this;
-    const place = values.indexOf(value as Value, this._start);
-    if (place < 0) return false;
-    if (place > this._start) {
-      values.splice(place, 1);
-    } else {
-      values[place] = undefined as never;
+  /** Remove the first value, and return it. */
+  _shift(): Value | undefined {
+    const { _values: values, _first: first } = this;
+    if (first) {
+      values[this._start] = undefined as never;
       this._start += 1;
       if (this._start > SPENT && this._start * 2 > values.length) {
         values.splice(0, this._start);
         this._start = 0;
       }
     }
+    return first;
+  }
+
+  /** Remove a value; returns false if it is not in the list. */
+  _delete(value: Value | undefined): boolean {
+    const place = this._values.indexOf(value as Value, this._start);
+    if (place < 0) return false;
+    if (place > this._start) this._values.splice(place, 1);
+    else this._shift();
     return true;
   }
 
