@@ -46,29 +46,21 @@ export function checkGroup<Group extends object>(
   kinds: Readonly<Record<keyof Group, Kind>>,
 ): void {
   checkNames(what, given, Object.keys(kinds));
-  for (const [name, kind] of Object.entries<Kind>(kinds)) {
-    const value = given[name as keyof Group];
-    if (value !== undefined) checkValue(`${what}.${name}`, value, kind);
-  }
+  checkValues(given, kinds, `${what}.`);
 }
 
-/** Settings by name: the given ones, and those of `base` for the rest. */
+/** Check the given settings of these kinds; an error names them with the prefix. */
 export function checkValues<Group extends object>(
   given: Partial<Group>,
-  base: Group,
-  kinds: Readonly<Partial<Record<keyof Group, Kind>>>,
-): Group {
-  const values = merged(given, base);
-  if (!DEVELOPMENT) return values;
-  for (const [name, kind] of Object.entries<Kind | undefined>(kinds)) {
-    if (kind) checkValue(name, values[name as keyof Group], kind);
+  kinds: Readonly<Record<keyof Group, Kind>>,
+  prefix = '',
+): void {
+  for (const [name, kind] of Object.entries<Kind>(kinds)) {
+    const value = given[name as keyof Group];
+    if (value === undefined) continue;
+    if (typeof kind[0] === 'number') checkNumber(prefix + name, value, kind as Range);
+    else checkChoice(prefix + name, value, kind as readonly string[]);
   }
-  return values;
-}
-
-function checkValue(name: string, value: unknown, kind: Kind): void {
-  if (typeof kind[0] === 'number') checkNumber(name, value, kind as Range);
-  else checkChoice(name, value, kind as readonly string[]);
 }
 
 /** The given settings, and those of `base` for the rest. */

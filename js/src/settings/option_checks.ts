@@ -3,7 +3,7 @@
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption } from '../errors.js';
 import { CLIENT } from '../generated/defaults.js';
-import { historyPageMax, maxPayload } from '../generated/limits.js';
+import { historyPageMax } from '../generated/limits.js';
 import {
   checkChoice,
   checkFlag,
@@ -122,7 +122,7 @@ export function checkOptions(
   }
   checkFunction('WebSocket', given.WebSocket);
   checkFunction('fetch', given.fetch);
-  checkValues<Settings>(given, { ...CLIENT, maxPayload }, SETTINGS);
+  checkValues<Settings>(given, SETTINGS);
   if (name !== undefined) checkName(name);
   checkSendQueue(given.sendQueue ?? {});
   checkReceiveQueue(given.receiveQueue ?? {}, 'receiveQueue');

@@ -3,7 +3,14 @@
  */
 
 import * as LIMITS from '../generated/limits.js';
-import { checkNames, checkValues, type Kind, type Range, TIME } from '../settings/checks.js';
+import {
+  checkNames,
+  checkValues,
+  type Kind,
+  merged,
+  type Range,
+  TIME,
+} from '../settings/checks.js';
 import type { Identity } from './tokens.js';
 
 /** Limits and deadlines. Times are milliseconds unless the description names another unit. */
@@ -86,28 +93,25 @@ const KINDS: Readonly<Record<keyof ServerSettings, Kind>> = {
 /** @throws InvalidOption A setting is unknown, has a wrong type, or is out of range. */
 export function readSettings(given: Partial<ServerSettings>): ServerSettings {
   checkNames('options', given, Object.keys(KINDS));
-  return checkValues(
-    given,
-    {
-      maxPayload: LIMITS.maxPayload,
-      // The default rates are high, so that they don't slow down tests of other behaviour.
-      publishRateUser: 1_000_000,
-      publishRateService: 1_000_000,
-      publishBurst: 1_000,
-      connectionsPerUser: LIMITS.connectionsPerUser,
-      authDeadline: LIMITS.authDeadline,
-      presenceTimeout: LIMITS.presenceTimeout,
-      presenceGrace: LIMITS.presenceGrace,
-      expiringNotice: LIMITS.expiringNotice,
-      historyMaxMessages: LIMITS.historyMaxMessages,
-      historyMaxAge: LIMITS.historyMaxAge,
-      historyPageDefault: LIMITS.historyPageDefault,
-      historyPageMax: LIMITS.historyPageMax,
-      maxBatch: LIMITS.maxBatch,
-      maxSubscriptions: LIMITS.maxSubscriptions,
-      serverPingInterval: LIMITS.serverPingInterval,
-      sseKeepalive: LIMITS.sseKeepalive,
-    },
-    KINDS,
-  );
+  checkValues(given, KINDS);
+  return merged<ServerSettings>(given, {
+    maxPayload: LIMITS.maxPayload,
+    // The default rates are high, so that they don't slow down tests of other behaviour.
+    publishRateUser: 1_000_000,
+    publishRateService: 1_000_000,
+    publishBurst: 1_000,
+    connectionsPerUser: LIMITS.connectionsPerUser,
+    authDeadline: LIMITS.authDeadline,
+    presenceTimeout: LIMITS.presenceTimeout,
+    presenceGrace: LIMITS.presenceGrace,
+    expiringNotice: LIMITS.expiringNotice,
+    historyMaxMessages: LIMITS.historyMaxMessages,
+    historyMaxAge: LIMITS.historyMaxAge,
+    historyPageDefault: LIMITS.historyPageDefault,
+    historyPageMax: LIMITS.historyPageMax,
+    maxBatch: LIMITS.maxBatch,
+    maxSubscriptions: LIMITS.maxSubscriptions,
+    serverPingInterval: LIMITS.serverPingInterval,
+    sseKeepalive: LIMITS.sseKeepalive,
+  });
 }
