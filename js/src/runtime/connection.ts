@@ -50,10 +50,8 @@ export class Connection implements Receiver {
   private _paused = false;
   private _closed = false;
   private _over: TransportEnd | undefined;
+  /** In front of the session, if the server needs one. */
   private _dialect: PlainDialect | undefined;
-
-  /** Receives the frames: the session, or the dialect in front of it. */
-  private _target: Session | PlainDialect;
 
   /**
    * @param _owner Receives events.
@@ -62,9 +60,7 @@ export class Connection implements Receiver {
   constructor(
     private readonly _owner: Owner,
     private readonly _transport: Transport,
-  ) {
-    this._target = _owner.session;
-  }
+  ) {}
 
   /** Connect. */
   open(): void {
@@ -132,7 +128,7 @@ export class Connection implements Receiver {
       if (!this._outgoing.length && !this.crowded) return;
     } else {
       if (read.type === 'auth.ok' && !this._chooseDialect(read)) return;
-      this._target.receive(read, owner.clock.wallMs());
+      (this._dialect ?? owner.session).receive(read, owner.clock.wallMs());
     }
     owner.handled();
     if (!this.crowded) return;
@@ -153,12 +149,10 @@ export class Connection implements Receiver {
     const { session } = this._owner;
     if (!needsDialect(welcome)) {
       this._dialect = undefined;
-      this._target = session;
       session.subscriptions.cursors = bySeq;
     } else if (!this._dialect) {
       const loaded = PARTS.plain().then(({ PlainDialect }) => {
         this._dialect = new PlainDialect(session, (frame) => void this._outgoing.push(frame));
-        this._target = this._dialect;
         return welcome;
       });
       this._wait(loaded);
