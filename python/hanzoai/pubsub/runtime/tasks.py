@@ -31,7 +31,9 @@ class Tasks:
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any], name: str) -> asyncio.Task[Any]:
         """Start a task and reference it until it has ended."""
-        task = self._loop.create_task(coroutine, name=f"hanzoai.pubsub {name}")
+        # Not with the task factory of the loop: one that starts tasks eagerly would run user code
+        # within a step of the session.
+        task = asyncio.Task(coroutine, loop=self._loop, name=f"hanzoai.pubsub {name}")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
         return task
