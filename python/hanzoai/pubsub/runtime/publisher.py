@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.runtime.driver import Driver
     from hanzoai.pubsub.runtime.http_operations import HttpApi
     from hanzoai.pubsub.session.ports import Outcome
+    from hanzoai.pubsub.settings.options import SendPolicy
     from hanzoai.pubsub.values import (
         Duration,
         Outgoing,
@@ -54,7 +55,7 @@ class Publisher:
         self._options = driver.options
         self._clock = driver.clock
         self._backpressure = driver.backpressure
-        self._policy = self._options.send_queue.policy
+        self._policy: SendPolicy = self._options.send_queue.policy
         self._blocks = self._policy == "block"
 
     def prepare(
