@@ -262,6 +262,28 @@ async def test_a_responder_answers_nowhere_but_below_its_topic_or_the_sender(
     assert reply.topic == "demo.chosen"
 
 
+async def test_a_responder_that_cannot_decide_where_to_reply_publishes_nothing(
+    pubsub_memory: MemoryServer,
+) -> None:
+    reported: list[Exception] = []
+    asking, answering = pubsub_memory.client(), pubsub_memory.client(on_error=reported.append)
+
+    def allow(_: Message, reply_to: str) -> bool:
+        return {"demo.chosen": True}[reply_to]
+
+    async with (
+        answering.respond(TOPIC, add, allow=allow),
+        asking.subscribe("demo.victim") as victim,
+    ):
+        with pytest.raises(RequestTimeout):
+            await within(
+                pubsub_memory, asking.request(TOPIC, [1], reply_to="demo.victim", timeout=1)
+            )
+        assert victim.stats.received == 0
+        assert (await asking.request(TOPIC, [1], reply_to="demo.chosen")).data == 1
+    assert [type(error) for error in reported] == [KeyError]
+
+
 @pytest.mark.parametrize("reply_to", ["demo.sum.replies.*", "user.eve.a b"])
 async def test_a_request_whose_reply_topic_is_not_valid_is_reported_once(
     pubsub_memory: MemoryServer, reply_to: str

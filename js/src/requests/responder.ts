@@ -19,8 +19,9 @@ export interface RespondOptions {
   /** Number of requests handled at the same time, 1 to 1,000; default 10. More requests wait. */
   readonly concurrency?: number | undefined;
   /**
-   * Called with a request and its reply topic; decides whether to answer there. Without it, the
-   * responder answers only below `<topic>.replies` of the request, and below `user.<sender>`.
+   * Called with a request and its reply topic; decides whether to answer there. If it throws, the
+   * responder does not answer. Without it, the responder answers only below `<topic>.replies` of the request, and
+   * below `user.<sender>`.
    */
   readonly allow?: ((request: Message, replyTo: string) => boolean) | undefined;
 }
@@ -97,6 +98,12 @@ export class Responder implements AsyncDisposable {
         this._warn(request, replyTo);
         return;
       }
+    } catch (error) {
+      // Without a decision there is no topic to answer on, not even with an error.
+      this._report(error);
+      return;
+    }
+    try {
       answer = answerTo(request, await this._handler(request));
     } catch (error) {
       if (!(error instanceof ReplyError)) this._report(error);

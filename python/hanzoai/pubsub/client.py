@@ -514,7 +514,8 @@ class PubSubClient:
                 that returns JSON. Raise ``ReplyError`` to answer with an error.
             type: Message type of requests; other messages are ignored.
             concurrency: Requests that are handled at the same time, 1 to 1,000; more requests wait.
-            allow: Called with a request and its reply topic; returns whether to reply there.
+            allow: Called with a request and its reply topic; returns whether to reply there. If it
+                raises, the responder does not reply.
                 Default: below the topic of the request in ``replies``, or below ``user.<sender>``.
 
         Raises:

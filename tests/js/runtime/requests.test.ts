@@ -322,6 +322,23 @@ test('a responder replies only below its topic or its sender', async () => {
   await server.stop();
 });
 
+test('a responder that cannot decide where to reply publishes nothing', async () => {
+  const server = await started();
+  const client = server.client();
+  const reported: string[] = [];
+  client.on('error', ({ message }) => reported.push(message));
+  const allow = (): boolean => {
+    throw new RangeError('no decision');
+  };
+  await respond(client, TOPIC, add, { allow });
+  const victim = await server.client().subscribe('demo.victim');
+  const asked = request(server.client(), TOPIC, [1], { replyTo: 'demo.victim', timeout: 1_000 });
+  await assert.rejects(within(server, asked), RequestTimeout);
+  assert.equal(victim.stats.received, 0);
+  assert.deepEqual(reported, ['no decision']);
+  await server.stop();
+});
+
 test('a responder handles as many requests at once as allowed', async () => {
   const server = await started();
   let running = 0;

@@ -152,10 +152,9 @@ class Responder:
         self._turns.release()
 
     async def _answer(self, request: Message, reply_to: str) -> None:
+        if not self._allows(request, reply_to):
+            return
         try:
-            if not self._allow(request, reply_to):
-                self._warn(request, reply_to)
-                return
             answer = reply(request, await call(self._handler, request))
         except ReplyError as error:
             answer = error_reply(request, error)
@@ -180,6 +179,18 @@ class Responder:
             self._report(error, reply_to)
             return isinstance(error, InvalidTopic) or not isinstance(error, ValueError)
         return True
+
+    def _allows(self, request: Message, reply_to: str) -> bool:
+        try:
+            allowed = self._allow(request, reply_to)
+        except Exception as error:
+            # Without a decision there is no topic to answer on, not even with an error.
+            error.add_note(f"request: {request.id}")
+            self._report(error, request.topic)
+            return False
+        if not allowed:
+            self._warn(request, reply_to)
+        return allowed
 
     def _warn(self, request: Message, reply_to: str) -> None:
         if not self._warned:
