@@ -7,7 +7,7 @@ import contextlib
 import signal
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -128,6 +128,45 @@ def test_calls_during_the_close_get_an_error_and_none_hangs() -> None:
         for thread in threads:
             thread.join(5)
             assert not thread.is_alive()
+
+
+def test_a_call_after_the_last_turn_of_the_loop_gets_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    portal = Portal()
+    loop = portal._loop
+    entered, closing, arrived = threading.Event(), threading.Event(), threading.Event()
+    close, schedule = loop.close, loop.call_soon_threadsafe
+    ended: list[type[BaseException]] = []
+
+    def close_later() -> None:
+        closing.set()
+        arrived.wait(60)
+        close()
+
+    def schedule_later(*given: Any) -> Any:
+        if threading.current_thread() is not caller:
+            return schedule(*given)
+        entered.set()
+        closing.wait(60)
+        handle = schedule(*given)
+        arrived.set()
+        return handle
+
+    def call() -> None:
+        try:
+            portal.call(lambda: asyncio.sleep(0))
+        except ClosedError as error:
+            ended.append(type(error))
+
+    monkeypatch.setattr(loop, "close", close_later)
+    monkeypatch.setattr(loop, "call_soon_threadsafe", schedule_later)
+    caller = threading.Thread(target=call, daemon=True)
+    caller.start()
+    assert entered.wait(60)
+    portal.stop()
+    caller.join(10)
+    assert ended == [ClosedError]
 
 
 def test_a_handler_runs_in_a_thread_and_what_it_raises_comes_out(portal: Portal) -> None:

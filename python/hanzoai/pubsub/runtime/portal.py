@@ -40,6 +40,7 @@ class Portal:
         self._inside = threading.local()
         self._stopped = False
         self._calls: set[asyncio.Task[Any]] = set()
+        self._outcomes: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._run, name="hanzoai.pubsub loop", daemon=True)
         self._thread.start()
         self._loop = self._ready.result()
@@ -58,6 +59,7 @@ class Portal:
             raise ClosedError
         # Created before the start, so that an interrupt always finds it.
         outcome: Future[T] = Future()
+        self._outcomes.add(outcome)
         try:
             try:
                 self._loop.call_soon_threadsafe(self._begin, make, outcome)
@@ -72,6 +74,8 @@ class Portal:
         except BaseException:
             outcome.cancel()
             raise
+        finally:
+            self._outcomes.discard(outcome)
 
     def post(self, function: Callable[[], object]) -> None:
         """Schedule a call of a function in the loop, without waiting for it.
@@ -193,3 +197,7 @@ class Portal:
         finally:
             asyncio.set_event_loop(None)
             loop.close()
+            # Calls that arrived after the last turn of the loop.
+            for outcome in list(self._outcomes):
+                if not outcome.done() and outcome.set_running_or_notify_cancel():
+                    outcome.set_exception(ClosedError())
