@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import json
 import pickle
+import threading
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -148,6 +152,27 @@ def test_a_delivery_is_new_once_as_long_as_it_could_be_accepted(
     monkeypatch.setattr("time.time", lambda: NOW + 21)
     assert [seen.is_new(id) for id in "cd"] == [False, True]
     assert len(seen) == 2
+
+
+def test_an_id_that_two_threads_receive_at_once_is_new_to_one_of_them() -> None:
+    looked_up = threading.Barrier(2)
+    hashed: Counter[int] = Counter()
+
+    class Id(str):
+        __slots__ = ()
+
+        def __hash__(self) -> int:
+            hashed[threading.get_ident()] += 1
+            if hashed[threading.get_ident()] == 2:
+                # This thread has not found the id, and is about to remember it.
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    looked_up.wait(0.5)
+            return super().__hash__()
+
+    seen = SeenWebhooks()
+    with ThreadPoolExecutor(2) as threads:
+        found = list(threads.map(seen.is_new, [Id("wh_1"), Id("wh_1")]))
+    assert sorted(found) == [False, True]
 
 
 @pytest.mark.parametrize("tolerance", [0, -1, float("nan")])

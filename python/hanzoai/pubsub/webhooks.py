@@ -25,6 +25,7 @@ import binascii
 import hashlib
 import hmac
 import json
+import threading
 import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -196,23 +197,25 @@ class SeenWebhooks:
             )
         self._kept = 2 * tolerance
         self._ids: dict[str, float] = {}
+        self._lock = threading.Lock()
 
     def __len__(self) -> int:
         """How many ids are remembered."""
         return len(self._ids)
 
     def is_new(self, id: str) -> bool:
-        """Return whether this id is new, and remember it.
+        """Return whether this id is new, and remember it. Several threads may call it.
 
         Call it only for deliveries that `verify` has accepted.
         """
         now = time.time()
-        while self._ids and self._ids[oldest := next(iter(self._ids))] < now - self._kept:
-            del self._ids[oldest]
-        if id in self._ids:
-            return False
-        self._ids[id] = now
-        return True
+        with self._lock:
+            while self._ids and self._ids[oldest := next(iter(self._ids))] < now - self._kept:
+                del self._ids[oldest]
+            if id in self._ids:
+                return False
+            self._ids[id] = now
+            return True
 
 
 _SECRET_REMEDY: Final = "Pass the `secret` of the webhook in the server's settings."

@@ -258,7 +258,8 @@ class StreamWriter:
     ) -> None:
         """Write everything that an iterator yields, and complete the stream.
 
-        A plain iterator is read in a thread. When a reader cancels, the iterator is closed at once.
+        A plain iterator is read in a thread. When a reader cancels, an asynchronous iterator is
+        closed at once, and a plain one after its current item.
 
         Args:
             source: Yields text or other pieces; ``from_openai``, ``from_anthropic`` and
