@@ -20,6 +20,10 @@ class Mute(httpx.AsyncBaseTransport):
         self.taken = asyncio.Event()
         self.go_on = asyncio.Event()
         self.requests = 0
+        self.closed = False
+
+    async def aclose(self) -> None:
+        self.closed = True
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.requests += 1
@@ -41,6 +45,23 @@ async def test_close_ends_a_question_at_once_and_waits_for_a_publish(clock: Quic
         mute.go_on.set()
         assert (await publish).seq == 3
         await closing
+
+
+async def test_a_cancelled_close_leaves_no_call_behind(clock: QuickClock) -> None:
+    mute = Mute()
+    rest = Rest(make_options(), Tokens(), clock, transport=mute)
+    async with asyncio.timeout(60):
+        publish = asyncio.create_task(rest.publish(one()))
+        await mute.taken.wait()
+        closing = asyncio.create_task(rest.close(60))
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        assert publish.done()
+        with pytest.raises(OperationTimeout):
+            await publish
+    assert mute.closed
 
 
 async def test_close_without_a_timeout_leaves_no_call_behind(clock: QuickClock) -> None:

@@ -88,18 +88,6 @@ async def test_positions_are_asked_for_by_topic_and_waited_for_beyond_the_timeou
     assert json.loads(route.calls[1].request.content) == {"topics": ["a.b"]}
 
 
-async def test_the_session_of_a_plain_peer_is_none(rest: Rest, server: Any) -> None:
-    info = {"client_id": "cl", "version": 1, "features": ["ref"], "limits": {"max_batch": 5}}
-    server.get(f"{BASE}/v1/session").mock(
-        side_effect=[httpx.Response(200, json=info), httpx.Response(404), httpx.Response(405)]
-    )
-    found = await rest.session()
-    assert found is not None
-    assert (found.client_id, found.features) == ("cl", ["ref"])
-    assert await rest.session() is None
-    assert await rest.session() is None
-
-
 @pytest.mark.parametrize(
     "answer",
     [

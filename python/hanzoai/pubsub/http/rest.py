@@ -18,7 +18,6 @@ if TYPE_CHECKING:
         PositionList,
         PresenceMember,
         Publication,
-        SessionInfo,
         TopicList,
     )
 
@@ -148,10 +147,3 @@ class Rest(Performer):
         call = rest_calls.positions(topics, after=after, at=at, wait_ms=wait_ms)
         seconds = self._options.operation_timeout if timeout is None else timeout
         return await self.perform(call, timeout=seconds + wait_ms / 1000)
-
-    async def session(self, *, timeout: float | None = None) -> SessionInfo | None:
-        """The content of `auth.ok` for the token; None if the peer implements only HIP-56."""
-        try:
-            return await self.perform(rest_calls.session(), timeout=timeout)
-        except (NotFound, Unsupported):
-            return None

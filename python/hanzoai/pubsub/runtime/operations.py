@@ -62,9 +62,13 @@ class Operations:
         """Close; see ``PubSubClient.close``."""
         driver, clock = self.driver, self.driver.clock
         ends = clock.now() + (driver.options.close_timeout if timeout is None else timeout)
-        await driver.close(timeout)
-        await self.http.close(max(0.0, ends - clock.now()))
-        await driver.tokens.close()
+        left = 0.0
+        try:
+            await driver.close(timeout)
+            left = max(0.0, ends - clock.now())
+        finally:  # also when cancelled: otherwise, requests continue
+            await self.http.close(left)
+            await driver.tokens.close()
 
     def abandon(self) -> bool:
         """The client was garbage-collected: end without waiting. Returns whether it was open."""
