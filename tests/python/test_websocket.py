@@ -796,6 +796,29 @@ async def test_an_unknown_host_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
     assert error.reason == "The host name nowhere.invalid cannot be resolved."
 
 
+@pytest.mark.parametrize("speed", ["auto", "off"])
+@pytest.mark.parametrize("host", ["a..b.invalid", f"{'x' * 64}.invalid"])
+async def test_a_host_name_that_cannot_exist_is_reported(host: str, speed: str) -> None:
+    error = await failure(f"wss://{host}/ws", proxy=False, speed=speed)
+    assert error.reason == f"The host name {host} cannot be resolved."
+
+
+async def test_an_unusable_proxy_is_reported_without_its_url(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def without_package(*_: object, **__: object) -> object:
+        raise ImportError
+
+    monkeypatch.setattr("websockets.asyncio.client.connect_socks_proxy", without_package)
+    error = await failure("wss://ps.invalid/ws", proxy="socks5h://me:s3cr3t@127.0.0.1:1")
+    assert "SOCKS" in error.reason
+    for proxy in ("http://me:s3cr3t@127.0.0.1:port", "other://me:s3cr3t@127.0.0.1:1"):
+        monkeypatch.setenv("https_proxy", proxy)
+        error = await failure("wss://ps.invalid/ws")
+        assert "URL of the proxy is invalid" in error.reason
+        assert "s3cr3t" not in error.reason
+
+
 @pytest.mark.parametrize(
     "answer",
     [b"", b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1 101 Switching\r\n\r\n", b"\x00" * 50_000],

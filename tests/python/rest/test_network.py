@@ -7,13 +7,17 @@ import contextlib
 import os
 import socket
 import ssl
+import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
+from websockets.asyncio.server import ServerConnection, serve
 
+from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.clock import SystemClock
-from hanzoai.pubsub.errors import ConnectionFailed, OperationTimeout
+from hanzoai.pubsub.errors import ClosedError, ConnectionFailed, OperationTimeout, PubSubError
 from hanzoai.pubsub.generated.wire import AuthFrame, SubscribeFrame
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.settings.options import RetryOptions, read_options
@@ -74,6 +78,59 @@ async def test_a_request_that_the_server_holds_has_the_whole_time_of_its_call() 
         found = await rest.positions(["a.b"], wait_ms=30_000)
         await rest.close()
     assert (found.positions, requests) == ([], 1)
+
+
+async def test_an_unusable_proxy_is_a_failed_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "socksio", None)
+    url = "https://ps.invalid"
+    for proxy, reason in [
+        ("socks5h://me:s3cr3t@127.0.0.1:1", "SOCKS"),
+        ("http://me:s3cr3t@127.0.0.1:port", "URL of the proxy is invalid"),
+        ("other://me:s3cr3t@127.0.0.1:1", "URL of the proxy is invalid"),
+    ]:
+        monkeypatch.setenv("https_proxy", proxy)
+        rest = Rest(options_for(url), Tokens(), SystemClock())
+        with pytest.raises(ConnectionFailed, match=reason) as caught:
+            await rest.publish(one())
+        assert "s3cr3t" not in "".join(traceback.format_exception(caught.value))
+        await rest.close()
+        transport = SseTransport(options_for(url), SystemClock())
+        transport.send(AuthFrame(token="token", version=1))
+        closed = await end_of(transport)
+        assert reason in closed.reason
+        await transport.close()
+
+
+async def test_a_cancelled_close_of_a_client_ends_its_requests() -> None:
+    asked = asyncio.Event()
+
+    async def answer_auth_only(socket: ServerConnection) -> None:
+        await socket.recv()
+        await socket.send('{"type":"auth.ok","client_id":"c","features":["ref","ack"]}')
+        async for _ in socket:
+            pass
+
+    async def answer_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await reader.read()
+
+    async with listening(answer_nothing) as http, serve(answer_auth_only, "127.0.0.1", 0) as ws:
+        url = f"ws://127.0.0.1:{next(iter(ws.sockets)).getsockname()[1]}/ws"
+        ps = PubSubClient(url, token="token", rest_url=http, operation_timeout=600)
+        await ps.connect()
+        publish = asyncio.create_task(ps.publish("a.b", {"data": 1}))
+        request = asyncio.create_task(ps.presence("a.b"))
+        await asked.wait()
+        closing = asyncio.create_task(ps.close(timeout=600))
+        await asyncio.sleep(0)
+        closing.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await closing
+        with pytest.raises(ClosedError):
+            await request
+        await ps.close(timeout=0)
+        with pytest.raises(PubSubError):
+            await publish
 
 
 @pytest.fixture

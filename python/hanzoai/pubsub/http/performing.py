@@ -34,7 +34,7 @@ from hanzoai.pubsub.http.address import doubt_address
 from hanzoai.pubsub.http.connection import LOST, authorization, body_of, make_client
 from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import describe_answer, read_error
-from hanzoai.pubsub.http.status import why_unreachable
+from hanzoai.pubsub.http.status import why_no_proxy, why_unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -131,11 +131,15 @@ class Performer:
 
         Raises:
             ClosedError: `close` was called.
+            ConnectionFailed: The proxy cannot be used.
         """
         if self._closed:
             raise ClosedError
         if self._made is None:
-            self._made = make_client(self._options, self._transport)
+            try:
+                self._made = make_client(self._options, self._transport)
+            except (ImportError, ValueError, httpx.InvalidURL) as error:
+                raise ConnectionFailed(why_no_proxy(error)) from None
         return self._made
 
     async def close(self, timeout: float = 0.0) -> None:
@@ -146,12 +150,14 @@ class Performer:
         """
         self._closed = True
         self._cut(publishes=False)
-        await self._until_quiet(timeout)
-        self._cut(publishes=True)
-        await self._until_quiet(_END)
-        made, self._made = self._made, None
-        if made is not None:
-            await made.aclose()
+        try:
+            await self._until_quiet(timeout)
+        finally:  # also when cancelled: otherwise, sockets stay open
+            self._cut(publishes=True)
+            await self._until_quiet(_END)
+            made, self._made = self._made, None
+            if made is not None:
+                await made.aclose()
 
     def _cut(self, *, publishes: bool) -> None:
         now = asyncio.get_running_loop().time()

@@ -66,7 +66,7 @@ def why_unreachable(error: BaseException, host: str) -> str:
             case ssl.SSLError():
                 why = getattr(cause, "reason", None) or type(cause).__name__
                 return f"TLS with {host} failed: {why}."
-            case socket.gaierror():
+            case socket.gaierror() | UnicodeError():
                 return f"The host name {host} cannot be resolved."
             case ConnectionRefusedError():
                 return f"{host} refused the connection: no program uses this port."
@@ -77,6 +77,13 @@ def why_unreachable(error: BaseException, host: str) -> str:
             case _:
                 continue
     return f"{host} cannot be reached ({type(error).__name__})."
+
+
+def why_no_proxy(error: Exception) -> str:
+    """A sentence with the reason why a proxy cannot be used, without its URL."""
+    if isinstance(error, ImportError):
+        return 'A SOCKS proxy needs more packages: pip install "httpx[socks]" python-socks.'
+    return "The URL of the proxy is invalid: check `proxy`, HTTPS_PROXY, HTTP_PROXY and ALL_PROXY."
 
 
 def _chain(error: BaseException) -> list[BaseException]:

@@ -93,7 +93,7 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
         if answer is None or answer.status == 101:
             raise no_websocket(host, error) from error
         raise refusal(options, int(answer.status), answer.headers.get("Retry-After")) from error
-    except (OSError, ssl.SSLError, TimeoutError) as error:
+    except (OSError, ssl.SSLError, TimeoutError, UnicodeError) as error:
         dialed.give_up()
         raise TransportFailed(None, why_unreachable(error, host)) from error
     except (WSError, ValueError, EOFError) as error:

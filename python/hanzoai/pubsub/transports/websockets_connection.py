@@ -24,7 +24,7 @@ from websockets.exceptions import (
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLOSED, OPEN
 
-from hanzoai.pubsub.http.status import why_unreachable
+from hanzoai.pubsub.http.status import why_no_proxy, why_unreachable
 from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.transports import TransportFailed
 from hanzoai.pubsub.transports.connection import (
@@ -91,12 +91,14 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
     except InvalidStatus as error:
         answer = error.response
         raise refusal(options, answer.status_code, answer.headers.get("Retry-After")) from error
-    except (ProxyError, InvalidProxy) as error:
+    except ProxyError as error:
         raise TransportFailed(None, "The proxy rejected the connection.") from error
     except (InvalidHandshake, InvalidURI, EOFError) as error:
         raise no_websocket(host, error) from error
-    except (OSError, ssl.SSLError, TimeoutError) as error:
+    except (OSError, ssl.SSLError, TimeoutError, UnicodeError) as error:
         raise TransportFailed(None, why_unreachable(error, host)) from error
+    except (InvalidProxy, ImportError, ValueError) as error:
+        raise TransportFailed(None, why_no_proxy(error)) from None
     assert isinstance(dialed, WebsocketsConnection)
     return dialed
 
