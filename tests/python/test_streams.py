@@ -579,6 +579,39 @@ async def test_an_interrupted_writer_leaves_the_topic_without_a_server(
     assert not writer._subscription.active
 
 
+async def test_a_block_that_is_cancelled_at_its_end_leaves_the_topic(
+    pubsub_memory: MemoryServer,
+) -> None:
+    writer = stream_writer(pubsub_memory.client(), TOPIC)
+
+    async def write() -> None:
+        async with writer:
+            await writer.write("half")
+
+    with pubsub_memory.refusing():
+        writing = asyncio.ensure_future(write())
+        await clock_of(pubsub_memory).settle()
+        writing.cancel()
+        await asyncio.wait({writing}, timeout=30)
+        assert writing.cancelled()
+    assert writer._subscription is not None
+    assert not writer._subscription.active
+
+
+async def test_a_stream_that_is_cancelled_before_it_is_open_ends_when_it_opens(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    writer = stream_writer(ps, TOPIC)
+    await writer.cancel("enough", by="u1")
+    async with writer:
+        with pytest.raises(StreamCancelled):
+            await writer.write("never shown")
+        assert writer.cancelled
+    final = await within(pubsub_memory, stream_reader(ps, TOPIC).final())
+    assert (final.status, final.reason, final.by, final.text) == ("aborted", "enough", "u1", "")
+
+
 async def test_a_program_that_is_interrupted_aborts_the_stream(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     reader = stream_reader(ps, TOPIC).open()

@@ -20,8 +20,8 @@ export interface RespondOptions {
   readonly concurrency?: number | undefined;
   /**
    * Called with a request and its reply topic; decides whether to answer there. If it throws, the
-   * responder does not answer. Without it, the responder answers only below `<topic>.replies` of the request, and
-   * below `user.<sender>`.
+   * responder does not answer. Without it, the responder answers only below `<topic>.replies` of the
+   * request, and below `user.<sender>`.
    */
   readonly allow?: ((request: Message, replyTo: string) => boolean) | undefined;
 }

@@ -151,6 +151,7 @@ class StreamWriter:
         self._reading: asyncio.Task[Any] | None = None
         self._subscription: Subscription | None = None
         self._early: deque[Message] = deque(maxlen=RETAINED)
+        self._asked: list[WriterEffect] = []
         self._cause: PubSubError | None = None
         self._error: PubSubError | None = None
         self._finished = False
@@ -224,7 +225,7 @@ class StreamWriter:
             window=self._window,
         )
         self._perform(core.open(self._now()))
-        self._perform(core.inherit(before))
+        self._perform([*core.inherit(before), *self._asked])
         while self._early:
             self._hear(self._early.popleft())
         return self
@@ -318,12 +319,17 @@ class StreamWriter:
     async def cancel(self, reason: str = "cancelled", by: str = "") -> None:
         """End the stream as a reader's ``cancel`` does, for example from your own route.
 
+        A stream that is not open yet ends as soon as it is.
+
         Args:
             reason: Text for the readers.
             by: Id of the user who cancelled it.
         """
-        if self._core is not None and not self._finished and self._error is None:
-            self._perform([{"kind": "cancelled", "reason": reason, "by": by}])
+        cancelled: WriterEffect = {"kind": "cancelled", "reason": reason, "by": by}
+        if self._core is None:
+            self._asked.append(cancelled)
+        elif not self._finished and self._error is None:
+            self._perform([cancelled])
             await self._drain()
 
     async def __aenter__(self) -> Self:
@@ -335,19 +341,22 @@ class StreamWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        if exc is None:
-            if not self._finished:
-                with contextlib.suppress(StreamCancelled):
-                    await self.complete()
-        elif isinstance(exc, Exception):
-            await self.abort("error")
-        else:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_PARTING):
-                    await self.abort("interrupted")
+        try:
+            if exc is None:
+                if not self._finished:
+                    with contextlib.suppress(StreamCancelled):
+                        await self.complete()
+            elif isinstance(exc, Exception):
+                await self.abort("error")
+            else:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_PARTING):
+                        await self.abort("interrupted")
+                self._stop()
+                return False
+            await self._drain()
+        finally:
             await self._leave()
-            return False
-        await self._drain()
         return isinstance(exc, StreamCancelled) and exc is self._error
 
     def __repr__(self) -> str:
@@ -400,10 +409,10 @@ class StreamWriter:
         core = self._core
         while core is not None and not core.ended:
             await self._wait()
+        self._stop()
         await self._leave()
 
     async def _leave(self) -> None:
-        self._stop()
         if self._subscription is not None:
             await self._subscription.unsubscribe()
 
