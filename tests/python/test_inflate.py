@@ -53,6 +53,8 @@ async def test_an_answer_comes_in_portions_of_limited_size(encoding: str, body: 
 async def test_bytes_behind_the_end_are_ignored() -> None:
     body = gzip.compress(b"x")
     assert await read("gzip", body + b"more", b"and more") == [b"x"]
+    large = await read("gzip", gzip.compress(TEXT) + b"more", b"and more")
+    assert b"".join(large) == TEXT
 
 
 async def test_bytes_behind_the_end_are_not_kept() -> None:

@@ -42,9 +42,9 @@ async def inflated(chunks: AsyncIterable[bytes], encoding: str | None) -> AsyncG
         )
     inflater = zlib.decompressobj(_GZIP_OR_ZLIB)
     async for chunk in chunks:
-        # zlib would keep what follows the end.
-        rest = b"" if inflater.eof else chunk
-        while rest:
+        rest = chunk
+        # zlib would keep what follows the end, and return it as unconsumed again and again.
+        while rest and not inflater.eof:
             try:
                 portion = inflater.decompress(rest, _PORTION)
             except zlib.error as error:
