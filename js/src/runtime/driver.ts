@@ -81,6 +81,8 @@ export class Driver implements Client, Ports, Owner {
   backpressure: Backpressure | undefined;
   /** Resolves when earlier publishes have entered the queue; undefined if none waits. */
   turn: Promise<unknown> | undefined;
+  /** Resolves when the publishes over HTTP are settled. */
+  requests: Promise<unknown> | undefined;
   private _session: Session | undefined;
   private _error: PubSubError | undefined;
   private readonly _over = new AbortController();
@@ -384,6 +386,7 @@ export class Driver implements Client, Ports, Owner {
     this._drain = end - clock.now();
     this.perform((session) => (time ? session.close() : session.abort()));
     for await (const _ of states);
+    if (this.requests) await within(this.requests, undefined, clock, end - clock.now());
   }
 
   /** Changes of state from now on, until the client has ended. */

@@ -184,13 +184,15 @@ export function enter(
   // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
   const certain = via === 'rest';
   if (certain || (via !== 'socket' && driver.peer?.acks === false)) {
-    return driver
+    const request = driver
       .part(driver.http(), options)
       .then((api) => api.publish(items, options, certain))
       .then(
         (outcome) =>
           outcome ?? enter(driver, items, { ...options, via: 'socket' }, end, batch, hasTurn),
       );
+    driver.requests = Promise.allSettled([driver.requests, request]).then(() => {});
+    return request;
   }
   driver.connect();
   return !hasTurn && (driver.turn || lacksPolicies(driver, options))

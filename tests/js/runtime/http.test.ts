@@ -228,6 +228,31 @@ test('an answer without the two numbers is no occupancy', async () => {
   http.close();
 });
 
+test('closing waits for a publish over HTTP', async () => {
+  const asked = deferred<ServerResponse>();
+  const { http, ps } = await peculiar((_, response) => asked.resolve(response));
+  const events: string[] = [];
+  const publish = ps
+    .publish('a', { data: 1 }, { via: 'rest' })
+    .then(() => events.push('published'));
+  const closing = ps.close().then(() => events.push('closed'));
+  (await asked.promise).end('{"id":"msg_1","timestamp":5}');
+  await Promise.all([publish, closing]);
+  assert.deepEqual(events, ['published', 'closed']);
+  http.close();
+});
+
+test('closing waits for a publish over HTTP no longer than its timeout', async () => {
+  const asked = deferred<ServerResponse>();
+  const { http, ps } = await peculiar((_, response) => asked.resolve(response));
+  const publish = ps.publish('a', { data: 1 }, { via: 'rest' });
+  const response = await asked.promise;
+  await ps.close({ timeout: 10 });
+  response.end('{"id":"msg_1","timestamp":5}');
+  assert.equal((await publish).id, 'msg_1');
+  http.close();
+});
+
 test('a redirect is refused, not followed with the token', async () => {
   let asked = 0;
   const { http, ps } = await peculiar((number, response) => {
