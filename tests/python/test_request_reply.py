@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import threading
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,12 +23,14 @@ from hanzoai.pubsub import (
     ReplyError,
     RequestTimeout,
 )
+from hanzoai.pubsub.durations import Duration, seconds_of
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable
     from pathlib import Path
 
+    from hanzoai.pubsub.request_reply.blocking import BlockingResponder
     from hanzoai.pubsub.testing.threaded import ThreadedServer
 
 T = TypeVar("T")
@@ -430,3 +433,39 @@ def test_the_blocking_client_asks_and_answers(pubsub_server: ThreadedServer) -> 
             assert responder.active
             assert ps.request(TOPIC, [2, 3]).data == 5
         assert not responder.active
+
+
+def test_a_blocking_responder_does_not_wait_for_its_handlers_after_an_exception(
+    pubsub_server: ThreadedServer,
+) -> None:
+    begun, stopped = threading.Event(), threading.Event()
+
+    async def handle(_: Message) -> None:
+        begun.set()
+        try:
+            # Longer than the test, shorter than forever.
+            await asyncio.sleep(600)
+        finally:
+            stopped.set()
+
+    def ask_and_fail(ps: PubSub, responder: BlockingResponder) -> None:
+        request = {"type": "request", "data": 1, "meta": {"reply_to": f"{TOPIC}.replies.a"}}
+        with responder:
+            ps.publish(TOPIC, request)
+            assert begun.wait(60)
+            raise LookupError
+
+    with PubSub(token=pubsub_server.service_token(), **pubsub_server.options) as ps:
+        responder = ps.respond(TOPIC, handle)
+        waits: list[float] = []
+        close = responder._responder.close
+
+        async def noted(timeout: Duration = 5.0) -> None:
+            waits.append(seconds_of(timeout))
+            await close(timeout)
+
+        responder._responder.close = noted  # type: ignore[method-assign]
+        with pytest.raises(LookupError):
+            ask_and_fail(ps, responder)
+        assert stopped.wait(60)
+    assert waits == [0]

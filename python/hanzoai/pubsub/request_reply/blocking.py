@@ -55,7 +55,7 @@ class BlockingResponder:
         traceback: TracebackType | None,
     ) -> None:
         with contextlib.suppress(ClosedError):
-            self.close()
+            self._call(lambda: self._responder.__aexit__(exc_type, exc, traceback))
 
     def __repr__(self) -> str:
         return repr(self._responder).replace("<Responder", "<BlockingResponder")
