@@ -511,6 +511,25 @@ async def test_a_model_that_raises_aborts_the_stream(pubsub_memory: MemoryServer
     assert (final.status, final.reason, final.text) == ("aborted", "error", "half of ")
 
 
+async def test_what_a_model_raises_after_the_end_of_its_stream_is_raised(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ended = asyncio.Event()
+
+    async def broken() -> AsyncIterator[str]:
+        yield "half"
+        await ended.wait()
+        raise ZeroDivisionError
+
+    async with stream_writer(pubsub_memory.client(), TOPIC) as writer:
+        piping = asyncio.ensure_future(writer.pipe(broken()))
+        await clock_of(pubsub_memory).advance(1)
+        await writer.abort("enough")
+        ended.set()
+        with pytest.raises(ZeroDivisionError):
+            await piping
+
+
 async def test_a_model_may_hold_a_timeout_over_several_pieces(pubsub_memory: MemoryServer) -> None:
     expired = asyncio.Event()
 

@@ -275,8 +275,8 @@ class StreamWriter:
         reading = asyncio.get_running_loop().create_task(self._write_all(source))
         try:
             await asyncio.wait({reading})
-            self._writable()
-            reading.result()
+            if self._error is None:  # otherwise, `complete` raises it
+                reading.result()
             stated = getattr(source, "finish_reason", None)
             await self.complete(stated or finish_reason, usage=getattr(source, "usage", None))
         except Exception:
