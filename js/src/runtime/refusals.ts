@@ -7,6 +7,7 @@ import { checkCall, checkFunction, checkNumber, invalid, kind } from '../setting
 import { checkReceiveQueue } from '../settings/option_checks.js';
 import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
+import { isObject } from '../wire/guard.js';
 import { checkData, checkPublication, inWords } from '../wire/payloads.js';
 import { HISTORY_MAX, PATTERNS_MAX } from './bounds.js';
 import { unixMs } from './times.js';
@@ -46,7 +47,7 @@ export function refuseMessage(
       field: 'messages',
     });
   }
-  if (typeof message !== 'object' || message === null || Array.isArray(message)) {
+  if (!isObject(message)) {
     throw new InvalidPayload(
       DEVELOPMENT ? `The message is ${kind(message)}, not an object.` : undefined,
       {
@@ -55,7 +56,9 @@ export function refuseMessage(
       },
     );
   }
-  const { type, data, meta, ...fields } = message as Outgoing & { readonly topic?: string };
+  const { type, data, meta, ...fields } = message as Partial<Outgoing> & {
+    readonly topic?: string;
+  };
   for (const name of DEVELOPMENT ? Object.keys(message) : []) {
     if (FIELDS.includes(name)) continue;
     throw new InvalidOption(`The message has the unknown field \`${name.slice(0, 64)}\`.`, {
@@ -107,7 +110,7 @@ export function refuseMany(messages: unknown): never {
  */
 export function checkPresence(topic: string | undefined, data: unknown, limit: number): void {
   if (topic !== undefined) checkName(topic, 'topic');
-  if (typeof data !== 'object' || data === null || Array.isArray(data)) {
+  if (!isObject(data)) {
     throw new InvalidPayload('The presence update is not an object.', {
       remedy: 'Pass `status` and other keys with their values.',
       field: 'data',
@@ -154,12 +157,10 @@ function checkOthers({ after, onGap, queue = {} }: Readonly<Record<string, unkno
   if (after !== undefined) checkPositions(after);
   checkReceiveQueue(queue as object, 'queue');
   if (onGap === 'raise') {
-    throw new InvalidOption(
-      "`onGap` is 'raise', and `onMessage` leaves no iteration that could throw.",
-      {
-        remedy: 'Pass a function as `onGap`, or iterate the subscription.',
-        field: 'onGap',
-      },
+    throw invalid(
+      'onGap',
+      "is 'raise', and `onMessage` leaves no iteration that could throw",
+      'Pass a function as `onGap`, or iterate the subscription.',
     );
   }
 }
@@ -183,11 +184,8 @@ function checkPatterns(topics: unknown): void {
 }
 
 function checkPositions(after: unknown): void {
-  if (typeof after !== 'object' || after === null || Array.isArray(after)) {
-    throw new InvalidOption(`\`after\` is ${kind(after)}.`, {
-      remedy: 'Pass positions by topic, as in `sub.positions`.',
-      field: 'after',
-    });
+  if (!isObject(after)) {
+    throw invalid('after', `is ${kind(after)}`, 'Pass positions by topic, as in `sub.positions`.');
   }
   for (const [topic, seq] of Object.entries(after)) {
     checkName(topic, 'topic');

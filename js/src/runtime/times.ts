@@ -1,7 +1,6 @@
 /** Parses times in the formats of the API. */
 
-import { InvalidOption } from '../errors.js';
-import { kind } from '../settings/checks.js';
+import { invalid, kind } from '../settings/checks.js';
 import { isTime } from './bounds.js';
 
 /**
@@ -12,17 +11,15 @@ import { isTime } from './bounds.js';
 export function unixMs(value: unknown): number {
   const ms = value instanceof Date ? value.getTime() : value;
   if (typeof ms !== 'number') {
-    throw new InvalidOption(`\`since\` is ${kind(value)}.`, {
-      remedy: 'Pass Unix milliseconds or a Date.',
-      field: 'since',
-    });
+    throw invalid('since', `is ${kind(value)}`, 'Pass Unix milliseconds or a Date.');
   }
   const whole = Math.round(ms);
   if (!isTime(whole)) {
-    throw new InvalidOption(`\`since\` is ${ms}, which is not a Unix time in milliseconds.`, {
-      remedy: 'Pass Unix milliseconds, as Date.now() gives them; 0 for the beginning.',
-      field: 'since',
-    });
+    throw invalid(
+      'since',
+      `is ${ms}, which is not a Unix time in milliseconds`,
+      'Pass Unix milliseconds, as Date.now() gives them; 0 for the beginning.',
+    );
   }
   return whole;
 }

@@ -2,6 +2,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption } from '../errors.js';
+import { isObject } from '../wire/guard.js';
 
 const DAY = 86_400_000;
 const TOKEN_MAX = 16_384;
@@ -98,7 +99,7 @@ export function checkFunction(name: string, value: unknown): void {
 /** Check an object of settings without unknown names. */
 export function checkNames(what: string, value: unknown, names: readonly string[]): void {
   if (!DEVELOPMENT) return;
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+  if (!isObject(value)) {
     const some = names.slice(0, 5).join(', ');
     throw invalid(what, `is ${kind(value)}, not an object`, `Give an object with ${some} …`);
   }
