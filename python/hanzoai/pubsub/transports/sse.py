@@ -411,7 +411,8 @@ class SseTransport:
                     task.cancel()
 
     def _start(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(coroutine, name="hanzoai.pubsub sse")
+        # Not with the task factory of the loop: a task must not begin before it is assigned.
+        task = asyncio.Task(coroutine, name="hanzoai.pubsub sse")
         self._tasks.add(task)
         task.add_done_callback(self._done)
         return task

@@ -63,9 +63,8 @@ class StreamPublisher:
         """Queue a frame; the session limits the number of unanswered frames."""
         self._queue.append(frame)
         if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(
-                self._work(), name="hanzoai.pubsub sse publisher"
-            )
+            # Not with the task factory of the loop: a task must not begin before it is assigned.
+            self._task = asyncio.Task(self._work(), name="hanzoai.pubsub sse publisher")
 
     async def _work(self) -> None:
         while self._queue:
