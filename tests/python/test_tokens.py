@@ -174,6 +174,23 @@ async def test_a_refused_token_is_replaced_once_and_a_fixed_one_never() -> None:
     assert await fixed.replace("fixed") is None
 
 
+async def test_rejections_of_requests_are_counted_until_one_is_accepted() -> None:
+    attempts: list[int] = []
+
+    async def get_token(context: TokenContext) -> str:
+        if context.reason == "rejected":
+            attempts.append(context.attempt)
+        return "kept" if context.attempt < 2 else "fresh"
+
+    tokens = source(get_token)
+    for _ in range(2):
+        assert await tokens.replace(await tokens.current()) is None
+    assert await tokens.replace(await tokens.current()) == "fresh"
+    assert [await tokens.current() for _ in range(2)] == ["fresh"] * 2
+    assert await tokens.replace("fresh") == "kept"
+    assert attempts == [0, 1, 2, 0]
+
+
 async def test_a_callback_that_fails_for_a_request_is_an_auth_error_with_its_cause() -> None:
     async def get_token(context: TokenContext) -> str:
         raise OSError("secret words")

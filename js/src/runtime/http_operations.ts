@@ -177,35 +177,39 @@ export class HttpApi {
 /** Tokens for HTTP requests: those of the socket until they expire. */
 class HttpTokens implements Tokens {
   private _rejections = 0;
+  private _wasRejected = false;
 
   constructor(private readonly _client: Client) {}
 
   async current(signal?: AbortSignal): Promise<string> {
     const { clock, tokens } = this._client;
     const { last } = tokens;
+    // The last request was accepted.
+    if (!this._wasRejected) this._rejections = 0;
+    this._wasRejected = false;
     const ended = Number(last?.expiresAt) <= clock.wallMs();
-    const token = last && !ended ? last : await this._ask(last ? 'expiring' : 'connect', signal);
-    this._rejections = 0;
+    const token = last && !ended ? last : await this._ask(last ? 'expiring' : 'connect', 0, signal);
     return token.value;
   }
 
   async replace(rejected: string, signal?: AbortSignal): Promise<string | undefined> {
     const { tokens } = this._client;
     if (!tokens.renewable) return undefined;
-    if (!tokens.last || tokens.last.value === rejected) {
-      await this._ask('rejected', signal);
+    this._wasRejected = true;
+    if (tokens.last?.value === rejected) {
+      await this._ask('rejected', this._rejections, signal);
       this._rejections += 1;
     }
     return tokens.last?.value === rejected ? undefined : tokens.last?.value;
   }
 
-  private async _ask(reason: TokenReason, signal: AbortSignal | undefined): Promise<Token> {
+  private async _ask(
+    reason: TokenReason,
+    attempt: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Token> {
     try {
-      return await this._client.tokens.fetch(
-        reason,
-        reason === 'rejected' ? this._rejections : 0,
-        signal,
-      );
+      return await this._client.tokens.fetch(reason, attempt, signal);
     } catch (error) {
       if (error instanceof PubSubError || signal?.aborted) throw error;
       throw fromCode('token_unavailable', tokenProblem(error), { cause: error });

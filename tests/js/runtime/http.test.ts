@@ -103,6 +103,22 @@ test('a refused token is replaced once', async () => {
   await ps.close();
 });
 
+test('rejected tokens are counted from one request to the next, until one is accepted', async () => {
+  const attempts: number[] = [];
+  const ps = server.client({
+    getToken: ({ reason, attempt }) => {
+      if (reason === 'rejected') attempts.push(attempt);
+      return attempt < 2 ? 'stale' : service;
+    },
+  });
+  const publish = () => ps.publish('demo.rest', { data: 1 }, { via: 'rest' });
+  await assert.rejects(publish(), { name: 'AuthError' });
+  await assert.rejects(publish(), { name: 'AuthError' });
+  await publish();
+  assert.deepEqual(attempts, [0, 1, 2]);
+  await ps.close();
+});
+
 /** A server with custom answers. */
 async function peculiar(
   answer: (number: number, response: ServerResponse) => void,
