@@ -2,6 +2,7 @@
 
 import {
   getCurrentInstance,
+  getCurrentScope,
   type MaybeRefOrGetter,
   onMounted,
   onScopeDispose,
@@ -49,8 +50,9 @@ export function useStream<Topics extends object>(
     if (!view) state.value = IDLE;
   };
   const begin = (): void => void watch(() => toValue(topic), follow, { immediate: true });
+  const scope = getCurrentScope();
   // A server renders components, but never mounts them or ends their scopes.
-  if (getCurrentInstance()) onMounted(begin);
+  if (getCurrentInstance()?.isMounted === false) onMounted(() => scope?.active && scope.run(begin));
   else begin();
   onScopeDispose(() => view?.leave());
   const known = (): StreamView => {

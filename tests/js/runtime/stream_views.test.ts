@@ -1,13 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
-import { createRenderer, createSSRApp, effectScope, h, shallowRef } from 'vue';
+import { createRenderer, createSSRApp, effectScope, h, nextTick, onMounted, shallowRef } from 'vue';
 import { renderToString } from 'vue/server-renderer';
 
 import { type StreamWriter, writeStream } from '../../../js/src/streams/index.js';
 import { type StreamState, streamStore } from '../../../js/src/svelte/index.js';
 import { MemoryServer } from '../../../js/src/testing/index.js';
-import { useStream } from '../../../js/src/vue/index.js';
+import { type UsedStream, useStream } from '../../../js/src/vue/index.js';
 
 const TOPIC = 'chat.session.abc';
 
@@ -86,23 +86,24 @@ test('useStream of Vue follows the topic that a ref names, and leaves with its s
   await server.stop();
 });
 
+const nothing = (): void => {};
+/** Renders elements of a page that nobody sees. */
+const { createApp } = createRenderer<object, object>({
+  patchProp: nothing,
+  insert: nothing,
+  remove: nothing,
+  createElement: () => ({}),
+  createText: () => ({}),
+  createComment: () => ({}),
+  setText: nothing,
+  setElementText: nothing,
+  parentNode: () => null,
+  nextSibling: () => null,
+});
+
 test('a component of Vue follows from its mount to its unmount', async () => {
   const server = await new MemoryServer().start();
   const writer = await begun(server, 'r1');
-  const nothing = (): void => {};
-  // Elements of a page that nobody sees.
-  const { createApp } = createRenderer<object, object>({
-    patchProp: nothing,
-    insert: nothing,
-    remove: nothing,
-    createElement: () => ({}),
-    createText: () => ({}),
-    createComment: () => ({}),
-    setText: nothing,
-    setElementText: nothing,
-    parentNode: () => null,
-    nextSibling: () => null,
-  });
   let text = '';
   const app = createApp({
     setup() {
@@ -124,6 +125,45 @@ test('a component of Vue follows from its mount to its unmount', async () => {
   await until(server, () => other === 'r1 begins, and grows.');
   assert.equal(text, 'r1 begins, ');
   leave();
+  await server.stop();
+});
+
+test('useStream of Vue in a mounted component follows at once', async () => {
+  const server = await new MemoryServer().start();
+  await begun(server, 'r1');
+  const shown: UsedStream[] = [];
+  const app = createApp({
+    setup() {
+      onMounted(() => shown.push(useStream(server.client(), TOPIC)));
+      return () => h('p');
+    },
+  });
+  app.mount({});
+  await until(server, () => shown[0]?.state.value.text === 'r1 begins, ');
+  app.unmount();
+  await server.stop();
+});
+
+test('useStream of Vue in a scope of its own outlives the component that called it', async () => {
+  const server = await new MemoryServer().start();
+  await begun(server, 'r1');
+  const topic = shallowRef<string | null>(null);
+  const scope = effectScope(true);
+  const shown: UsedStream[] = [];
+  const app = createApp({
+    setup() {
+      scope.run(() => shown.push(useStream(server.client(), topic)));
+      return () => h('p');
+    },
+  });
+  app.mount({});
+  app.unmount();
+  topic.value = TOPIC;
+  await until(server, () => shown[0]?.state.value.text === 'r1 begins, ');
+  scope.stop();
+  topic.value = null;
+  await nextTick();
+  assert.equal(shown[0]?.state.value.text, 'r1 begins, ');
   await server.stop();
 });
 
