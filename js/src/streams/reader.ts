@@ -129,6 +129,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   private _timer: TimerHandle | undefined;
   private _isHealing = false;
   private _isOver = false;
+  private _isClosed = false;
 
   /** @internal Created by `readStream`. */
   constructor(
@@ -210,7 +211,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
 
   /** Leave the stream, which continues for other readers. Idempotent. */
   close(): void {
-    this._over.abort();
+    this._isClosed = true;
     this._stop();
   }
 
@@ -222,7 +223,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     while (true) {
       const event = this._events.shift();
       if (event) yield event;
-      else if (this._isOver) return void (this._over.signal.aborted || (await this._final));
+      else if (this._isOver) return void (this._isClosed || (await this._final));
       else await new Promise<void>((resolve) => this._waiting.push(resolve));
     }
   }
@@ -330,6 +331,8 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   private _stop(error: unknown = new ClosedError('The reader was closed.')): void {
     if (this._isOver) return;
     this._isOver = true;
+    // Also if the subscription began, and the code of the reader could not be loaded.
+    this._over.abort();
     this._timer?.cancel();
     if (!this._core?.ended) this._settle(Promise.reject(error));
     this._wake();

@@ -141,6 +141,21 @@ test('a reader cancels and steers, and all end with the same text', async () => 
   await server.stop();
 });
 
+test('a reader that cannot begin leaves the topic, and says why', async () => {
+  const server = await started();
+  // Not a string: the reader fails when the server has granted its subscription.
+  const reader = readStream(server.client(), TOPIC, { id: Symbol('id') as unknown as string });
+  await assert.rejects(within(server, collect(reader)), TypeError);
+  await assert.rejects(within(server, reader.final()), TypeError);
+  await server.clock.advance(1_000);
+  const types = server.received.map(({ type }) => type);
+  assert.deepEqual(
+    types.filter((type) => String(type).endsWith('subscribe')),
+    ['subscribe', 'unsubscribe'],
+  );
+  await server.stop();
+});
+
 test('leaving never cancels', async () => {
   const server = await started();
   const writer = await writeStream(server.client(), TOPIC);
