@@ -14,7 +14,10 @@ import pytest
 
 from hanzoai.pubsub import PubSubClient, RetryOptions
 from pubsub_server.auth import dev_tokens
-from tests.cluster.fleet import peer
+from pubsub_server.backplanes.redis.opening import node_options, open_backplane
+from pubsub_server.backplanes.retention import retention
+from pubsub_server.settings.config import Settings
+from tests.cluster.fleet import SHARDS, peer
 from tests.cluster.nodes import Node
 from tests.cluster.processes import bus_of
 from tests.cluster.store import Store, running
@@ -26,6 +29,8 @@ from tests.interop.peer import EventStream
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
     from pathlib import Path
+
+    from pubsub_server.backplanes.redis.link import Link
 
 BOUND = 90
 TOPIC, OTHER, THIRD = "demo.x", "demo.y", "demo.z"
@@ -187,3 +192,31 @@ async def test_a_client_without_messages_of_a_topic_gets_exactly_one_gap(
         task.cancel()
         other.cancel()
     assert heard == {OTHER: [1], TOPIC: ["gap", 1, 2]}
+
+
+async def test_a_client_of_a_new_store_never_uses_a_shard_first(tmp_path: Path) -> None:
+    settings = Settings(redis_shards=SHARDS)
+    async with asyncio.timeout(BOUND), running("redis", tmp_path / "store") as store:
+        backplane = await open_backplane(
+            store.url,
+            cluster=False,
+            durable=True,
+            prefix="hp",
+            shards=SHARDS,
+            retention=retention(settings),
+            ids=settings.ids_max,
+            remember=settings.ids_max_age,
+            options=node_options(settings),
+        )
+        link, reader = backplane._link, backplane._reader
+        # The clock that the shards use must have moved on.
+        ready = await link.time("hp")
+        await until(lambda: later(link, ready))
+        sweeps = [await reader.sweep(shard, 0) for shard in range(SHARDS)]
+        assert all(sweep.unbroken <= ready for sweep in sweeps)
+        await backplane.close()
+
+
+async def later(link: Link, time: int) -> bool:
+    """Whether the clock of the store is after this time."""
+    return await link.time("hp") > time

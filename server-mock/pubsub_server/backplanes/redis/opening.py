@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import secrets
+from contextlib import suppress
 from dataclasses import dataclass
 from time import time as wall_clock
 from typing import TYPE_CHECKING, Final
@@ -15,6 +17,7 @@ from pubsub_server.backplanes.redis.backplane import RedisBackplane
 from pubsub_server.backplanes.redis.errors import unusable
 from pubsub_server.backplanes.redis.layout import VERSION, Layout
 from pubsub_server.backplanes.redis.link import Link
+from pubsub_server.backplanes.redis.reader import Reader
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 
 if TYPE_CHECKING:
@@ -27,6 +30,8 @@ logger = logging.getLogger(__name__)
 
 CLOCKS_APART: Final = 2.0
 """Seconds by which the clocks of this machine and of Redis may differ without a warning."""
+FIRST_CALL_WITHIN: Final = 1.0
+"""Seconds in which the servers of a cluster must answer at the start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +140,7 @@ async def open_backplane(
         secret = await link.set_default(layout.secret, secrets.token_hex(32))
         await _compare_clocks(link, layout)
         await _compare_timeouts(link, layout, round(options.timeout * 1000))
+        await _begin_shards(link, layout)
     except UnusableError:
         await link.close()
         raise
@@ -206,3 +212,17 @@ async def _compare_timeouts(link: Link, layout: Layout, timeout: int) -> None:
             timeout,
             before,
         )
+
+
+async def _begin_shards(link: Link, layout: Layout) -> None:
+    """Use each shard of a new store before a client gets a time of this node.
+
+    A shard has lost nothing since its first use. A stream that resumes by an earlier time would get
+    a gap.
+    """
+    reader = Reader(link, layout)
+    calls = [reader.sweep(shard, 0) for shard in range(len(layout.bases))]
+    # If a server of a cluster is unavailable, later calls use its shards first.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(FIRST_CALL_WITHIN):
+            await asyncio.gather(*calls, return_exceptions=True)
