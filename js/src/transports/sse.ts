@@ -247,7 +247,9 @@ export class SseTransport implements Transport {
   /** Open a stream for the current set; fall back to `GET` if the server has no `POST`. */
   private async _open({ signal }: AbortController): Promise<Response | undefined> {
     const { openTimeout } = this._options;
-    const late = (): void => this._end('The event stream was not opened in time.');
+    // A `fetch` of the program may ignore the signal.
+    const late = (): void =>
+      void (signal.aborted || this._end('The event stream was not opened in time.'));
     const timer = this._clock.callLater(openTimeout, late);
     try {
       while (true) {

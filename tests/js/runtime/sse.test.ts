@@ -3,8 +3,11 @@ import { after, before, test } from 'node:test';
 import WebSocket from 'ws';
 
 import { type Gap, PermissionDenied, type WebSocketConstructor } from '../../../js/src/index.js';
+import { readOptions } from '../../../js/src/settings/read_options.js';
 import { EventParser } from '../../../js/src/transports/event_stream.js';
+import { SseTransport } from '../../../js/src/transports/sse.js';
 import { bounded, deferred, Server, take } from './server.js';
+import { VirtualClock } from './virtual.js';
 
 let server: Server;
 let service: string;
@@ -37,6 +40,36 @@ test('a stream gives the same events however its bytes are split', () => {
   for (const large of ['data: 123456789', 'data: 1\ndata: 2\n\n']) {
     assert.throws(() => new EventParser(8).push(new TextEncoder().encode(large)), RangeError);
   }
+});
+
+test('a request that ignores its signal does not end the stream that replaced it', async () => {
+  const clock = new VirtualClock();
+  const asked: string[] = [];
+  const never = new Promise<Response>(() => {});
+  const open = new Response(new ReadableStream(), {
+    headers: { 'Content-Type': 'text/event-stream' },
+  });
+  const options = readOptions({
+    url: 'http://127.0.0.1:1',
+    token: 'x',
+    fetch: async (url) => {
+      if (String(url).includes('/v1/session')) return Response.json({ client_id: 'c', version: 1 });
+      asked.push(String(url));
+      return asked.length === 1 ? never : open;
+    },
+  });
+  const transport = new SseTransport(options, clock, () => 0);
+  const ends: unknown[] = [];
+  transport.open({ opened() {}, frame() {}, ended: (end) => ends.push(end) });
+  transport.send([{ type: 'auth', token: 'x', version: 1 }]);
+  for (const ref of ['1', '2']) {
+    await clock.advance(1);
+    transport.send([{ type: 'subscribe', topics: ['a.b'], ref }]);
+  }
+  await clock.advance(options.openTimeout * 2);
+  assert.equal(asked.length, 2);
+  assert.deepEqual(ends, []);
+  transport.close();
 });
 
 test('everything works over an event stream alone', async () => {
