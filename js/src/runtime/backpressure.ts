@@ -46,6 +46,7 @@ export class Backpressure {
       const { publishes } = this._client.session;
       if (!this._client.over.aborted && !publishes.hasRoom(messages.length, size)) break;
       this._waiting.shift();
+      this._client.rememberOwn(messages);
       this._client.perform((session) => session.publish(publish));
     }
     this._admitting = false;

@@ -417,9 +417,9 @@ export class Driver implements Client, Ports, Owner {
   publish(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome> {
     const { ref, messages } = publish;
     signal?.throwIfAborted();
-    if (!this.options.echo) this.rememberOwn(messages);
     if (end < this._deadline) this._expireAt(end);
     const waits = publish.policy === 'block' ? this.backpressure : undefined;
+    if (!waits) this.rememberOwn(messages);
     const settled = this.settled(
       ref,
       (session) => (waits ? waits.publish(publish, signal) : session.publish(publish)),
@@ -442,8 +442,9 @@ export class Driver implements Client, Ports, Owner {
     });
   }
 
-  /** Skip messages of this client for its own subscriptions: `echo` is off. */
+  /** Skip messages of this client for its own subscriptions, if `echo` is off. */
   rememberOwn(messages: Publish['messages']): void {
+    if (this.options.echo) return;
     for (const { id } of messages) this._own.add(id);
     for (const id of this._own) {
       if (this._own.size <= OWN_IDS) break;

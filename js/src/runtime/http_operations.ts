@@ -64,7 +64,7 @@ export class HttpApi {
         throw new OperationTimeout(undefined, { topic });
       }
       if (!certain && !(await this._isThere(topic, limits))) return undefined;
-      if (!this._client.options.echo) this._client.rememberOwn(messages);
+      this._client.rememberOwn(messages);
       return { kind: 'acked', results: await this._api.publish(messages, limits) };
     };
     const turn = publish();

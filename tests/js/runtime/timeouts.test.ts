@@ -117,6 +117,25 @@ test('with the policy `block`, publishes wait for room in order, until their tim
   await ps.close();
 });
 
+test('publishes that wait for room do not make the client forget its own messages', async () => {
+  const sendQueue = { messages: 1, policy: 'block' } as const;
+  const { ps, peer } = virtualClient({ echo: false, sendQueue });
+  const sub = await ps.subscribe('a.b');
+  peer.silent.add('publish');
+  const many = Array.from({ length: 1_000 }, () => ['a.b', { data: 1 }] as const);
+  const all = [
+    ps.publish('a.b', { data: 1 }).catch(() => {}),
+    ...Array.from({ length: 11 }, () => ps.publishMany(many).catch(() => {})),
+  ];
+  await turns();
+  const { message: own } = peer.socket.frames('publish')[0] as { readonly message: Message };
+  const { message: other } = peer.message('a.b', 1) as { readonly message: Message };
+  peer.socket.receive({ type: 'message', message: { ...other, id: own.id } });
+  assert.equal(sub.stats.received, 0);
+  await ps.close({ timeout: 0 });
+  await Promise.all(all);
+});
+
 test('publishes leave in the order of the calls, one by one or in batches', async () => {
   const { ps, peer } = virtualClient();
   await ps.connect();
