@@ -24,6 +24,7 @@ from hanzoai.pubsub import (
     RequestTimeout,
 )
 from hanzoai.pubsub.durations import Duration, seconds_of
+from hanzoai.pubsub.request_reply.requester import Requester
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 if TYPE_CHECKING:
@@ -227,6 +228,25 @@ async def test_a_retry_gets_the_reply_to_a_call_that_was_cancelled(
         retry = asking.request(TOPIC, 1, timeout=30, id="r1")
         assert (await within(pubsub_memory, retry)).data == "done"
     assert calls == 1
+
+
+async def test_a_retry_gets_the_reply_that_came_as_the_call_was_cancelled(
+    pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asking, answering = pubsub_memory.client(), pubsub_memory.client()
+    calls: list[asyncio.Future[Message]] = []
+    hear = Requester._hear
+
+    def hear_and_cancel(*given: Any) -> None:
+        hear(*given)
+        calls[0].cancel()
+
+    monkeypatch.setattr(Requester, "_hear", hear_and_cancel)
+    async with answering.respond(TOPIC, add):
+        calls.append(asyncio.ensure_future(asking.request(TOPIC, [1, 2], id="r1")))
+        await clock_of(pubsub_memory).advance(1)
+        assert calls[0].cancelled()
+        assert (await within(pubsub_memory, asking.request(TOPIC, [1, 2], id="r1"))).data == 3
 
 
 def _constant(number: int, _: Message) -> int:

@@ -51,7 +51,10 @@ class _Inbox:
 
 @dataclass(slots=True)
 class _Unanswered:
-    """A request that timed out. A retry is published with the same ``ttl``: it is one message."""
+    """A request whose call ended without a reply.
+
+    A retry is published with the same ``ttl``: it is one message.
+    """
 
     ttl: int
     reply: Message | None = None
@@ -110,24 +113,29 @@ class Requester:
         inbox.users += 1
         message = request(type, data, id, where, ttl)
         asking = asyncio.ensure_future(self._ask(inbox, topic, message, ends))
+        returned: Message | None = None
         try:
             first: set[asyncio.Future[Any]] = {asking, reply}
             await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
             if not reply.done():
                 await asking
-            return _opened(await reply, topic)
+            returned = await reply
+            return _opened(returned, topic)
         except OperationTimeout as error:
             if isinstance(error, RequestTimeout):
                 raise
             raise _timeout(topic, id, timeout, unsent=not error.outcome_unknown) from error
         finally:
             timer.cancel()
-            if reply.cancelled() or not reply.done() or reply.exception() is not None:
-                self._remember(id, ttl)
-            _leave(asking)
-            _leave(reply)
             del inbox.waiting[id]
             inbox.users -= 1
+            if returned is None:
+                self._remember(id, ttl)
+                if reply.done() and not reply.cancelled() and reply.exception() is None:
+                    # It arrived as the call was cancelled.
+                    self._hear(inbox, reply.result())
+            _leave(asking)
+            _leave(reply)
 
     async def _ask(self, inbox: _Inbox, topic: str, message: dict[str, Any], ends: float) -> None:
         """Subscribe to the replies, then publish the request."""
