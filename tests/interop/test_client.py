@@ -48,6 +48,17 @@ async def test_a_client_whose_websocket_is_blocked_reads_and_publishes_over_http
     assert (message.id, message.data) == (published.id, {"text": "a\u2028b\r\nc"})
 
 
+async def test_a_message_may_have_any_id_over_http(node: Node) -> None:
+    async with (
+        asyncio.timeout(PATIENCE),
+        PubSubClient(node.ws, node.iam.service(), rest_url=node.http, transport="sse") as ps,
+    ):
+        for id in ("é", "日本", "a b", " a", "a\nb"):
+            for duplicate in (False, True):
+                done = await ps.publish(TOPIC, {"type": "token", "data": 1}, id=id)
+                assert (done.id, done.duplicate) == (id, duplicate)
+
+
 @pytest.mark.statement("H-009", "H-018")
 @pytest.mark.parametrize("transport", ["websocket", "sse"])
 async def test_a_disconnected_client_gets_missed_messages_in_order(

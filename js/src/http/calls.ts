@@ -43,7 +43,8 @@ export function publish(publication: Publication): Call<PublishResult> {
       throw new ProtocolError('It has no `id` or no `timestamp`.');
     },
     body: JSON.stringify(request),
-    headers: id === undefined ? {} : { 'Idempotency-Key': id },
+    // A header carries visible ASCII only; the body has every id.
+    headers: id && /^[!-~]+$/.test(id) ? { 'Idempotency-Key': id } : {},
     publishes: true,
     topic,
     id,

@@ -90,6 +90,18 @@ test("a publish with `via: 'rest'` uses HTTP, without a connection", async () =>
   await user.close();
 });
 
+test('a message may have any id over HTTP', async () => {
+  for (const transport of ['websocket', 'sse'] as const) {
+    const ps = server.client({ token: service, transport });
+    for (const id of ['é', '日本', 'a b', ' a', 'a\nb']) {
+      const done = await ps.publish('demo.ids', { data: 1 }, { id, via: 'rest' });
+      const again = await ps.publish('demo.ids', { data: 1 }, { id });
+      assert.deepEqual([done.id, again.id, again.duplicate], [id, id, true]);
+    }
+    await ps.close();
+  }
+});
+
 test('a refused token is replaced once', async () => {
   const reasons: string[] = [];
   const ps = server.client({

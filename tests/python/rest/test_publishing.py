@@ -38,6 +38,16 @@ async def test_a_publish_carries_its_id_as_idempotency_key(rest: Rest, server: A
     assert sent(route) == {"type": "t", "data": None, "ttl": 5, "id": "msg_1", "meta": {"k": 1}}
 
 
+@pytest.mark.parametrize("id", ["é", "日本", "a b", " a", "a\nb"])
+async def test_an_id_that_a_header_cannot_carry_is_in_the_body_alone(
+    rest: Rest, server: Any, id: str
+) -> None:
+    route = server.post(MESSAGES).mock(return_value=ACCEPTED)
+    await rest.publish(one(id=id))
+    assert "Idempotency-Key" not in route.calls[0].request.headers
+    assert sent(route)["id"] == id
+
+
 @pytest.mark.parametrize("token", ["abc", "Bearer abc", "bearer  abc"])
 async def test_the_word_bearer_is_sent_once(server: Any, token: str) -> None:
     tokens = Tokens()

@@ -6,6 +6,7 @@ No I/O. `performing.py` performs these calls on asyncio; any other HTTP client c
 from __future__ import annotations
 
 import logging
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar, cast
 from urllib.parse import quote
@@ -44,6 +45,8 @@ T = TypeVar("T")
 _BATCH_BYTES: Final = 4 << 20
 _MESSAGE_OVERHEAD: Final = 512
 _JSON: Final = "application/json"
+_VISIBLE: Final = re.compile("[!-~]+")
+"""Text that a header carries unchanged."""
 
 MISSING: Final = frozenset({404, 405, 501})
 """Statuses with which a peer reports that it does not have the operation."""
@@ -91,6 +94,9 @@ def publish(publication: Publication) -> Call[PublishResult]:
         meta=publication.meta,
     )
     key = publication.id
+    headers = [("Content-Type", _JSON)]
+    if key is not None and _VISIBLE.fullmatch(key):  # the body has every id
+        headers.append(("Idempotency-Key", key))
 
     def read(body: bytes) -> PublishResult:
         result = _publish_result(_json_object(body))
@@ -103,7 +109,7 @@ def publish(publication: Publication) -> Call[PublishResult]:
         f"/v1/topics/{quote(publication.topic, safe='')}/messages",
         read,
         body=to_json(request),
-        headers=(("Content-Type", _JSON), *((("Idempotency-Key", key),) if key else ())),
+        headers=tuple(headers),
         repeatable=key is not None,
         carries_ids=True,
         topic=publication.topic,
