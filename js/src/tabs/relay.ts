@@ -143,6 +143,7 @@ export function startRelay(
 
   return (code) => {
     post({ end: MOVED });
+    channel.onmessage = null;
     last.then(() => channel.close());
     // The next relay has the same client id: keep its presence meanwhile.
     upstream.close(tabs.size > 1 ? 4000 : code);

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
-import { after, afterEach, before, test } from 'node:test';
+import { after, afterEach, before, type TestContext, test } from 'node:test';
 import { WebSocketServer } from 'ws';
 
 import type { Message, PubSub, PubSubOptions } from '../../../js/src/index.js';
@@ -370,7 +370,8 @@ test('the subscriptions of a crashed tab are ended', async () => {
   await one.close();
 });
 
-test('a relay may stop while a frame of the server is being read', async () => {
+/** A relay with a socket to which the test passes the frames of the server. */
+function relayOf(t: TestContext, group: string) {
   const listeners = new Map<string, (event: object) => void>();
   class Socket {
     readonly readyState = 1;
@@ -383,14 +384,32 @@ test('a relay may stop while a frame of the server is being read', async () => {
   const given = { url: 'ws://127.0.0.1:9/ws', token: 'x', WebSocket: Socket };
   const options = readOptions(given as unknown as PubSubOptions);
   const told: unknown[] = [];
-  const channel = new BroadcastChannel('a relay that stops');
-  channel.onmessage = ({ data: { begun, frame, end } }) => told.push(begun ?? frame ?? end);
-  const stop = startRelay('a relay that stops', options, platform.clock, () => {});
+  const channel = new BroadcastChannel(group);
+  channel.onmessage = ({ data: { begun, frame, end, to } }) =>
+    told.push(begun ?? frame ?? end ?? to);
+  t.after(() => channel.close());
+  const stop = startRelay(group, options, platform.clock, () => {});
   listeners.get('open')?.({});
-  listeners.get('message')?.({ data: '{"type":"pong","ref":"a:1"}' });
+  const receive = (data: string): void => listeners.get('message')?.({ data });
+  return { told, channel, stop, receive };
+}
+
+test('a relay may stop while a frame of the server is being read', async (t) => {
+  const { told, stop, receive } = relayOf(t, 'a relay that stops');
+  receive('{"type":"pong","ref":"a:1"}');
   stop(1000);
   await until(() => told.length === 3, 'the frame');
-  channel.close();
+  assert.deepEqual(told, [true, MOVED, { type: 'pong', ref: '1' }]);
+});
+
+test('a relay that has stopped answers no tab', async (t) => {
+  const { told, channel, stop, receive } = relayOf(t, 'a relay that has stopped');
+  // It is read by a part of the client, which may not be loaded yet.
+  receive('{"type":"unknown"}');
+  receive('{"type":"pong","ref":"a:1"}');
+  stop(1000);
+  channel.postMessage({ tab: 'b', said: { type: 'auth', token: 'x', version: 1 } });
+  await until(() => told.length === 3, 'the frame');
   assert.deepEqual(told, [true, MOVED, { type: 'pong', ref: '1' }]);
 });
 
