@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -125,6 +126,26 @@ def test_a_steer_handler_may_write(ps: PubSub) -> None:
             steered.get(timeout=BOUND)
     with stream_reader(ps, TOPIC) as reader:
         assert reader.final().text == "half and half"
+
+
+def test_a_steer_handler_gets_one_request_at_a_time_in_order(ps: PubSub) -> None:
+    def steer(data: Any, by: str) -> None:
+        if data == 2:
+            second.set()
+        # The first call returns before the second one begins.
+        steered.put((data, second.wait(0.2)))
+
+    second = threading.Event()
+    steered: queue.Queue[tuple[int, bool]] = queue.Queue()
+    with (
+        stream_writer(ps, TOPIC, on_steer=steer) as writer,
+        stream_reader(ps, TOPIC) as reader,
+    ):
+        writer.write("half")
+        next(iter(reader))
+        reader.steer(1)
+        reader.steer(2)
+        assert [steered.get(timeout=BOUND) for _ in range(2)] == [(1, False), (2, True)]
 
 
 def test_a_cancel_handler_is_a_function_that_may_use_the_client(ps: PubSub) -> None:

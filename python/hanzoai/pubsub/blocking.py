@@ -5,6 +5,7 @@ The asyncio client does the work, in an event loop in a separate thread (see `po
 
 from __future__ import annotations
 
+import asyncio
 import atexit
 import contextlib
 import functools
@@ -466,8 +467,21 @@ def inside(
 
 
 def in_thread(client: PubSub, function: Callable[..., Any] | None) -> Any:
-    """Return a coroutine function that runs a handler in a thread, where it may call the client."""
-    return client._threaded(function)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    """Return a coroutine function that runs a handler in a thread, where it may call the client.
+
+    The calls run one at a time, in order.
+    """
+    if not callable(function):
+        return function
+    run = client._threaded(function)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    turns = asyncio.Lock()
+
+    @functools.wraps(function)
+    async def run_in_turn(*arguments: object) -> Any:
+        async with turns:
+            return await run(*arguments)
+
+    return run_in_turn
 
 
 def _close_all() -> None:
