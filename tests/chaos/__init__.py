@@ -2,5 +2,6 @@
 
 `plan` draws a run from a seed, `checker` checks the received messages, and `shrinker` finds the
 faults that a violation needs; these three do no I/O. `world` runs the processes, and `networks` the
-proxies on which faults act. `actors` and `readers` are the clients. `run` executes a plan.
+proxies on which faults act. `actors`, `readers` and `roamers` are the clients. `run` executes a
+plan.
 """

@@ -12,12 +12,14 @@ import httpx
 from tests.chaos import records
 from tests.chaos.networks import HOST, Network
 from tests.chaos.readers import SocketReader, StreamReader
+from tests.chaos.roamers import Roamer
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from tests.chaos.peers import Peer
     from tests.chaos.plan import Client
+    from tests.chaos.readers import Reconnecting, Whims
 
 Json = dict[str, Any]
 OPTIONS: Final[Json] = {
@@ -233,9 +235,18 @@ class SdkActor(Actor):
 
 
 class ReaderActor(Actor):
-    """A raw reader."""
+    """A raw reader.
+
+    Args:
+        whims: What it does by itself.
+        *given: See `Actor`.
+    """
 
     _task: asyncio.Task[None] | None = None
+
+    def __init__(self, whims: Whims, *given: Any) -> None:
+        super().__init__(*given)
+        self._whims = whims
 
     @property
     def _transport(self) -> str:
@@ -245,10 +256,13 @@ class ReaderActor(Actor):
         kind = StreamReader if self.client.kind == "stream" else SocketReader
         port = self.network.ports[self.client.kind == "stream"]
         found = self._subscription()
-        reader = kind(found, self.end, self._token, port, self._now)
+        reader = kind(found, self.end, self._token, port, self._now, self._whims)
+        await self._run(reader, lambda: found.began is not None)
+
+    async def _run(self, reader: Reconnecting, begun: Callable[[], bool]) -> None:
         self._task = asyncio.get_running_loop().create_task(reader.run())
         async with asyncio.timeout(SUBSCRIBE_WITHIN):
-            while found.began is None:
+            while not begun():
                 if self._task.done():
                     await self._task
                 await asyncio.sleep(0.02)
@@ -258,6 +272,33 @@ class ReaderActor(Actor):
             self._task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await self._task
+
+
+class RoamerActor(ReaderActor):
+    """A raw reader that changes its subscriptions.
+
+    Args:
+        topics: All topics of the run.
+        *given: See `ReaderActor`.
+    """
+
+    def __init__(self, topics: Sequence[str], *given: Any) -> None:
+        super().__init__(*given)
+        self._roamer = Roamer(
+            self.client.topics,
+            READABLE[self.client.insider],
+            topics,
+            self._history,
+            *(self.end, self._token, self.network.ports[0], self._now, self._whims),
+        )
+
+    async def arrive(self) -> None:
+        await self._run(self._roamer, lambda: self.end.state == "connected")
+
+    async def look(self) -> None:
+        self._roamer.look()
+        if self.end.found is not None:
+            self.end.state = "connected" if self._roamer.rests else "roaming"
 
 
 class HttpActor(Actor):

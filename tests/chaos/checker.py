@@ -97,12 +97,14 @@ def published(history: History) -> Iterator[Violation]:
 
 
 def asked(history: History) -> Iterator[Violation]:
-    """A subscription receives only topics that it requests, and no past messages by default."""
+    """A subscription receives only topics that it requests, and past messages only on request."""
     for subscription in history.subscriptions:
         for entry in subscription.heard:
             if not any(matches(one, entry.topic) for one in subscription.patterns):
                 text = f"{_named(entry)} is of a topic that was not asked for"
                 yield Violation("asked", subscription.client, entry.topic, text)
+            if subscription.past:
+                continue
             source = history.publications.get(entry.id) if isinstance(entry, Message) else None
             ended = source.ended if source and source.outcome == "acknowledged" else None
             if source and ended is not None and ended < subscription.asked - UNASKED_MARGIN:
@@ -116,7 +118,7 @@ def asked(history: History) -> Iterator[Violation]:
                 ):
                     continue
                 text = (
-                    f"{source.id} was acknowledged at {ended:.2f} s,"
+                    f"{_named(entry)} was acknowledged at {ended:.2f} s,"
                     f" the subscription was asked for at {subscription.asked:.2f} s"
                 )
                 yield Violation("asked", subscription.client, entry.topic, text)
@@ -198,19 +200,26 @@ def in_turn(history: History) -> Iterator[Violation]:
 
 
 def lost(history: History) -> Iterator[Violation]:
-    """Every subscriber gets each message that was acknowledged or delivered to anyone, or a gap."""
+    """Every subscriber gets each message that was acknowledged or delivered to anyone, or a gap.
+
+    A subscriber that has left gets those before the last message that it received.
+    """
     positions = _positions(history)
+    topics = {one.topic for one in history.publications.values()}
     for subscription in history.subscriptions:
         if subscription.began is None:
             continue
+        taken = {topic for topic in topics if takes(subscription, topic)}
         heard: defaultdict[str, list[Message | Gap]] = defaultdict(list)
         for entry in subscription.heard:
             heard[entry.topic].append(entry)
         got = {entry.id for entry in subscription.heard if isinstance(entry, Message)}
         for one in history.publications.values():
-            if one.id in got or one.id not in positions or not takes(subscription, one.topic):
+            if one.id in got or one.id not in positions or one.topic not in taken:
                 continue
             entries, seq = heard[one.topic], positions[one.id]
+            if subscription.left is not None and not _follows(entries, seq):
+                continue
             # A subscriber that has received a message must get all later ones.
             if one.begun <= subscription.began and not _precedes(entries, seq):
                 continue
@@ -233,6 +242,10 @@ def _positions(history: History) -> dict[str, int]:
 
 def _precedes(entries: Sequence[Message | Gap], seq: int) -> bool:
     return any(isinstance(e, Message) and e.seq is not None and e.seq < seq for e in entries)
+
+
+def _follows(entries: Sequence[Message | Gap], seq: int) -> bool:
+    return any(isinstance(e, Message) and e.seq is not None and e.seq > seq for e in entries)
 
 
 def _covered(entries: Sequence[Message | Gap], one: Publication, seq: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import random
 import socket
 import struct
 from typing import TYPE_CHECKING, Final
@@ -16,6 +17,11 @@ if TYPE_CHECKING:
 SLICE: Final = 48
 SLICE_EVERY: Final = 0.01
 FLAP_EVERY: Final = 0.04
+LATE: Final = 0.2
+"""Maximum seconds by which `lag` delays data."""
+LATE_ONE_IN: Final = 2
+LISTENS: Final = b"SSUBSCRIBE"
+"""The command of Redis that listens to a channel."""
 CHUNK: Final = 65_536
 RESET: Final = struct.pack("ii", 1, 0)
 """SO_LINGER value: the connection ends with RST, and unsent data is discarded."""
@@ -28,6 +34,8 @@ class _Connection:
     def __init__(self, writer: asyncio.StreamWriter) -> None:
         self.writers = [writer]
         self.dead = False
+        # Whether it has subscribed to a channel of Redis.
+        self.listens = False
 
     def close(self) -> None:
         """Send FIN to both ends."""
@@ -60,7 +68,7 @@ class Wire:
         self._connections: set[_Connection] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         # Number of active faults of each kind, because faults may overlap.
-        self._refusing = self._swallowing = self._trickling = 0
+        self._refusing = self._swallowing = self._trickling = self._lagging = self._muting = 0
         self._held = {True: 0, False: 0}
         self._open = {True: asyncio.Event(), False: asyncio.Event()}
         for event in self._open.values():
@@ -141,6 +149,20 @@ class Wire:
         """Forward a few bytes at a time."""
         self._trickling += 1 if on else -1
 
+    def lag(self, on: bool) -> None:
+        """Delay some data of connections that do not listen, each by its own time.
+
+        A call is then performed or answered later than calls and messages of other connections.
+        """
+        self._lagging += 1 if on else -1
+
+    def mute(self, on: bool) -> None:
+        """Do to connections that listen what `blackhole` does to all."""
+        self._muting += 1 if on else -1
+        if on:
+            for connection in self._connections:
+                connection.dead |= connection.listens
+
     def _hold(self, inwards: bool, on: bool) -> None:
         self._held[inwards] += 1 if on else -1
         if self._held[inwards]:
@@ -190,6 +212,11 @@ class Wire:
         try:
             while data := await reader.read(CHUNK):
                 await self._open[inwards].wait()
+                if inwards and LISTENS in data:
+                    connection.listens = True
+                    connection.dead |= self._muting > 0
+                if self._lagging and not connection.listens and not random.randrange(LATE_ONE_IN):
+                    await asyncio.sleep(LATE * random.random())
                 if connection.dead:
                     continue
                 if self._trickling:
@@ -298,5 +325,9 @@ async def _set(wire: Wire, kind: str, *, on: bool) -> None:
             wire.deafen(on)
         case "trickle":
             wire.trickle(on)
+        case "lag":
+            wire.lag(on)
+        case "mute":
+            wire.mute(on)
         case _:
             raise ValueError(f"there is no fault {kind}")

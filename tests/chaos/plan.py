@@ -13,15 +13,22 @@ from tests.simulation.prng import Random
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping, Sequence
 
-Topology: TypeAlias = Literal["memory", "workers", "redis", "redis-aof"]
+Topology: TypeAlias = Literal["memory", "workers", "redis", "redis-aof", "redis-slow"]
+"""`redis-slow` is `redis-aof` with late answers of Redis, and clients that change subscriptions."""
 TOPOLOGIES: Final[tuple[Topology, ...]] = get_args(Topology)
-Kind: TypeAlias = Literal["python", "typescript", "socket", "stream", "http"]
-"""The SDKs, raw readers of WebSockets and event streams, and a raw HTTP publisher."""
+Kind: TypeAlias = Literal["python", "typescript", "socket", "stream", "roamer", "http"]
+"""The SDKs, raw readers of WebSockets and event streams, a raw reader that changes its
+subscriptions, and a raw HTTP publisher.
+"""
 Json: TypeAlias = dict[str, Any]
 
 SECONDS: Final = 9.0
+MIXED: Final = ("team.blue.mixed0", "team.blue.mixed1", "team.blue.mixed2")
+FRESH: Final = tuple(f"team.blue.fresh{number}" for number in range(12))
+PATTERN: Final = "team.blue.*"
 BRISK: Final[Json] = {"node_heartbeat": 500, "node_timeout": 2_000, "presence_grace": 1_500}
 USUAL: Final[Json] = {"node_heartbeat": 2_000, "node_timeout": 8_000, "presence_grace": 5_000}
+PATIENT: Final[Json] = USUAL | {"feed_timeout": 40_000}
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +38,14 @@ class Client:
     Attributes:
         name: Name of the client, which is also the user of its token.
         kind: Kind of the client.
-        topics: Topics to subscribe to; empty for a client that only publishes.
+        topics: Topics to subscribe to; empty for a client that only publishes. A roamer has these
+            at the end.
         node: Index of the node that it connects to.
         transport: Transport of an SDK: `auto` or `sse`.
         arrives: Seconds of the run at which it connects; 0 connects before the run.
         insider: Whether the client belongs to the organization that may read `team.blue.**`.
+        restless: Seconds of the run until which a raw reader reconnects by itself, and a roamer
+            also changes its subscriptions.
     """
 
     name: str
@@ -45,6 +55,7 @@ class Client:
     transport: str = "auto"
     arrives: float = 0.0
     insider: bool = True
+    restless: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +89,8 @@ class Fault:
         at: Seconds of the run at which it starts.
         kind: On a network or link: `cut` (FIN), `reset` (RST), `flap` (repeated RST), `refuse`,
             `blackhole` (open connections stay dead), `stall`, `deafen` (one direction) or
-            `trickle`. On a process: `stop` (SIGSTOP), `kill`, `term`. On the store also `flush`.
+            `trickle`. On a link also `lag` and `mute`, see `Wire`. On a process: `stop` (SIGSTOP),
+            `kill`, `term`. On the store also `flush`.
             On a client also `move` to another node.
         on: A client, `nodeN`, `linkN` (from node N to Redis), `worker`, `bus`, `store`, or `*`.
         lasts: Seconds until it is undone.
@@ -127,6 +139,11 @@ class Plan:
         """Number of nodes."""
         return 2 if self.topology.startswith("redis") else 1
 
+    @property
+    def durable(self) -> bool:
+        """Whether Redis has all acknowledged messages after a restart."""
+        return self.topology in {"redis-aof", "redis-slow"}
+
     def only(self, kept: Collection[int]) -> Plan:
         """Return the same plan with only the faults at these indices."""
         faults = tuple(fault for n, fault in enumerate(self.faults) if n in kept)
@@ -169,13 +186,20 @@ class _Drawing:
         return round(low + (high - low) * self._random.below(1_000) / 1_000, 2)
 
     def plan(self) -> Plan:
-        clients = self._clients()
-        streams = self._streams(clients)
-        settings = self._pick(BRISK, BRISK, USUAL) | {
-            "history_max_messages": self._pick(1_000, 1_000, 40)
+        slow = self._topology == "redis-slow"
+        # The node that loses only the connection on which it listens.
+        mute = self._random.below(2) if slow and self._random.below(4) == 0 else None
+        clients = self._roaming(mute) if slow else self._clients()
+        streams = self._mixed_streams() if slow else self._streams(clients)
+        settings = (PATIENT if mute is not None else self._pick(BRISK, BRISK, USUAL)) | {
+            "history_max_messages": 1_000 if slow else self._pick(1_000, 1_000, 40)
         }
         store = self._pick("redis", "valkey")
-        faults = self._faults([one for one in clients if one.kind != "http"])
+        disturbed = [one for one in clients if one.kind != "http"]
+        if mute is not None:
+            faults = self._muting(mute)
+        else:
+            faults = self._slow(disturbed) if slow else self._faults(disturbed)
         # Faults that start late get their full duration.
         seconds = max([SECONDS, *(fault.at + fault.lasts for fault in faults)])
         return Plan(
@@ -215,6 +239,31 @@ class _Drawing:
         add("http")
         return tuple(found)
 
+    def _roaming(self, mute: int | None) -> tuple[Client, ...]:
+        found: list[Client] = []
+
+        def add(kind: Kind, *topics: str, node: int, restless: float = 0.0) -> None:
+            name = f"{kind}{sum(one.kind == kind for one in found)}"
+            found.append(Client(name, kind, topics, node, restless=restless))
+
+        # No client keeps a topic or a pattern for the whole run: a node opens and forgets them.
+        for number in range(10):
+            node = number % 2
+            topics = self._pick((PATTERN,), MIXED[:2], (PATTERN, MIXED[0]), (MIXED[1], FRESH[0]))
+            restless = self._between(3, SECONDS - 1)
+            if mute is not None:
+                # The clients of the mute node watch all others, which settle before it hears them.
+                restless = 0.0 if node == mute else 2.0
+                topics = (PATTERN,) if node == mute else topics
+            add("roamer", *topics, node=node, restless=restless)
+        for number in range(2):
+            topic = self._pick(*FRESH)
+            add("stream", topic, node=number, restless=self._between(3, SECONDS - 1))
+        add("python", node=0)
+        add("typescript", node=1)
+        add("http", node=0)
+        return tuple(found)
+
     def _fresh(self) -> str:
         return f"team.blue.fresh{self._random.below(4)}"
 
@@ -245,7 +294,53 @@ class _Drawing:
         found.append(Stream(outsider, "team.blue.busy", self._between(0.5, 4), 2.0, 2))
         return tuple(found)
 
+    def _mixed_streams(self) -> tuple[Stream, ...]:
+        found: list[Stream] = []
+        for topic in MIXED:
+            for by in ("python0", "typescript0"):
+                every = self._between(0.15, 0.6)
+                burst = self._pick(1, 1, 3)
+                first = self._between(0, every)
+                found.append(Stream(by, topic, first, every, int(SECONDS / every), burst))
+        for topic in FRESH:
+            by = self._pick("python0", "typescript0", "http0")
+            first = self._between(0.3, SECONDS - 3)
+            every = self._between(0.2, 1.0)
+            found.append(Stream(by, topic, first, every, self._pick(1, 1, 3)))
+        return tuple(found)
+
     # ------------------------------------------------------------ faults
+
+    def _slow(self, clients: Sequence[Client]) -> tuple[Fault, ...]:
+        """Delay the answers of Redis for the whole run, and interrupt connections for a moment."""
+        found: list[Fault] = []
+        for _ in range(8 + self._random.below(12)):
+            on = self._pick("link0", "link1", "link0", "link1", "link*", "store", "client")
+            if on == "client":
+                name = self._pick(*clients).name
+                kind = self._pick("cut", "reset", "move")
+                found.append(Fault(self._when(), kind, name, to=self._random.below(2)))
+            else:
+                kind = "stop" if on == "store" else self._pick("reset", "reset", "cut", "deafen")
+                lasts = 0.0 if kind in {"reset", "cut"} else self._between(0.05, 1.0)
+                found.append(Fault(self._when(lasts), kind, on, lasts))
+        if self._random.below(6) == 0:
+            found += self._process(clients)
+        seconds = max([SECONDS, *(fault.at + fault.lasts for fault in found)])
+        found.append(Fault(0.1, "lag", "link*", round(seconds - 0.1, 2)))
+        return tuple(sorted(found, key=lambda one: one.at))
+
+    def _muting(self, node: int) -> tuple[Fault, ...]:
+        """Disconnect a node from the channels of Redis.
+
+        This lasts longer than the margin of its search for missed changes of presence. With a
+        shorter `feed_timeout`, its clients would leave and get new snapshots.
+        """
+        lasts = self._between(13.0, 13.5)
+        return (
+            Fault(0.1, "lag", "link*", SECONDS),
+            Fault(self._between(0.3, 0.6), "mute", f"link{node}", lasts),
+        )
 
     def _faults(self, clients: Sequence[Client]) -> tuple[Fault, ...]:
         scenes: list[Callable[[Sequence[Client]], list[Fault]]] = [self._network]

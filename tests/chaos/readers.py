@@ -11,7 +11,9 @@ import asyncio
 import contextlib
 import json
 import time
+import zlib
 from abc import abstractmethod
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
 from urllib.parse import quote
 
@@ -19,9 +21,10 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import WebSocketException
 
 from tests.chaos.records import Gap, Message
+from tests.simulation.prng import Random
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Mapping
+    from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 
     from websockets.asyncio.client import ClientConnection
 
@@ -40,50 +43,85 @@ class _AgainError(Exception):
     """Close the connection, and open a new one."""
 
 
-class Reader(Protocol):
-    """The common part of both readers: the position of each topic, and the recorded events.
+class Whims:
+    """What a restless client does by itself.
 
     Args:
-        subscription: Records the received events.
+        seed: Text that determines its decisions.
+        until: Seconds of the run until which it is restless.
+        now: Returns the seconds since the start of the run.
+    """
+
+    def __init__(self, seed: str, until: float, now: Callable[[], float]) -> None:
+        self._random = Random(zlib.crc32(seed.encode()))
+        self._until = until
+        self._now = now
+
+    @property
+    def restless(self) -> bool:
+        """Whether it still changes anything."""
+        return self._now() < self._until
+
+    def one_in(self, number: int) -> bool:
+        """Whether it does something that it does once in this many times."""
+        return self.restless and self._random.below(number) == 0
+
+    def leave_at_answer(self) -> None:
+        """Leave sometimes: what waited for the answer must then come with the next one.
+
+        Raises:
+            _AgainError: It leaves.
+        """
+        if self.one_in(4):
+            raise _AgainError
+
+    def seconds(self, low: float, high: float) -> float:
+        """Return a time between these."""
+        return low + (high - low) * self._random.below(1_000) / 1_000
+
+    def some(self, options: Sequence[str], most: int) -> list[str]:
+        """Return one to `most` of these."""
+        count = 1 + self._random.below(most)
+        return list({options[self._random.below(len(options))]: None for _ in range(count)})
+
+    def stay(self) -> float | None:
+        """Return the seconds until it closes a new connection; None if it does not."""
+        return self.seconds(0.2, 4.0) if self.restless else None
+
+
+class Reconnecting(Protocol):
+    """A client that reads, and connects again when its connection ends.
+
+    Args:
         client: Records the state.
         token: Bearer token.
         port: Port of the node, through its network.
         now: Returns the seconds since the start of the run.
+        whims: What it does by itself.
     """
 
     transport: str
-    subscription: Subscription
     client: Client
-    stopped: bool
     _token: str
     _port: int
     _now: Callable[[], float]
-    _last: dict[str, int]
-    _doubted: dict[str, int]
+    _whims: Whims
 
     def __init__(
-        self,
-        subscription: Subscription,
-        client: Client,
-        token: str,
-        port: int,
-        now: Callable[[], float],
+        self, client: Client, token: str, port: int, now: Callable[[], float], whims: Whims
     ) -> None:
-        self.subscription = subscription
         self.client = client
-        self.stopped = False
         self._token = token
         self._port = port
         self._now = now
-        self._last = {}
-        # By topic, the message that skipped a position and caused a new replay request.
-        self._doubted = {}
+        self._whims = whims
 
     async def run(self) -> None:
         """Read until the task is cancelled."""
         while True:
             try:
-                await self._attend()
+                async with asyncio.timeout(self._whims.stay()):
+                    await self._attend()
             except (OSError, TimeoutError, EOFError, WebSocketException, ValueError, _AgainError):
                 pass
             finally:
@@ -93,6 +131,26 @@ class Reader(Protocol):
     @abstractmethod
     async def _attend(self) -> None:
         """Connect, subscribe and read until the connection ends."""
+
+
+class Reader(Reconnecting, Protocol):
+    """A reader with one subscription: the position of each topic, and the recorded events.
+
+    Args:
+        subscription: Records the received events.
+        *given: See `Reconnecting`.
+    """
+
+    subscription: Subscription
+    _last: dict[str, int]
+    _doubted: dict[str, int]
+
+    def __init__(self, subscription: Subscription, *given: Any) -> None:
+        super().__init__(*given)
+        self.subscription = subscription
+        self._last = {}
+        # By topic, the message that skipped a position and caused a new replay request.
+        self._doubted = {}
 
     def _answered(self, frame: Mapping[str, Any]) -> None:
         """Handle a `subscribed` frame."""
@@ -137,6 +195,73 @@ class Reader(Protocol):
         )
 
 
+class Talk:
+    """An open WebSocket, which pings while nothing arrives.
+
+    Args:
+        socket: The connection.
+    """
+
+    def __init__(self, socket: ClientConnection) -> None:
+        self._socket = socket
+        self._heard = time.monotonic()
+
+    async def send(self, frame: Mapping[str, Any]) -> None:
+        """Send a frame."""
+        await self._socket.send(json.dumps(frame))
+
+    async def next(self) -> Json:
+        """Return the next frame.
+
+        Raises:
+            _AgainError: The connection is silent.
+        """
+        while True:
+            try:
+                async with asyncio.timeout(PING_AFTER):
+                    frame: Json = json.loads(await self._socket.recv())
+                self._heard = time.monotonic()
+                return frame
+            except TimeoutError:
+                if time.monotonic() - self._heard > SILENT_FOR:
+                    raise _AgainError from None
+                async with asyncio.timeout(PING_AFTER):
+                    await self._socket.send('{"type": "ping"}')
+
+    async def auth(self, token: str, client_id: str | None) -> str:
+        """Authenticate, resume the client with this id, and return the id.
+
+        Raises:
+            _AgainError: The server refuses.
+        """
+        frame = {"type": "auth", "token": token, "version": 1}
+        if client_id is not None:
+            frame["client_id"] = client_id
+        await self.send(frame)
+        answer = await self.next()
+        if answer["type"] != "auth.ok":
+            raise _AgainError
+        return str(answer["client_id"])
+
+
+@asynccontextmanager
+async def talk(port: int) -> AsyncGenerator[Talk]:
+    """Open a WebSocket."""
+    async with connect(
+        f"ws://{HOST}:{port}/ws",
+        compression=None,
+        ping_interval=None,
+        max_size=None,
+        open_timeout=OPEN_WITHIN,
+        close_timeout=0.2,
+        proxy=None,
+    ) as socket:
+        try:
+            yield Talk(socket)
+        finally:
+            socket.transport.abort()
+
+
 class SocketReader(Reader):
     """Reads from a WebSocket, and reconnects."""
 
@@ -147,64 +272,29 @@ class SocketReader(Reader):
         self._client_id: str | None = None
         self._since: int | None = None
         self._answered_here = False
-        self._heard = 0.0
 
     async def _attend(self) -> None:
         self._answered_here = False
-        async with connect(
-            f"ws://{HOST}:{self._port}/ws",
-            compression=None,
-            ping_interval=None,
-            max_size=None,
-            open_timeout=OPEN_WITHIN,
-            close_timeout=0.2,
-            proxy=None,
-        ) as socket:
-            self._heard = time.monotonic()
-            try:
-                await self._auth(socket)
-                await self._subscribe(socket)
-                while True:
-                    await self._frame(socket, await self._next(socket))
-            finally:
-                socket.transport.abort()
+        async with talk(self._port) as socket:
+            self._client_id = await socket.auth(self._token, self._client_id)
+            await self._subscribe(socket)
+            while True:
+                await self._frame(socket, await socket.next())
 
-    async def _auth(self, socket: ClientConnection) -> None:
-        frame = {"type": "auth", "token": self._token, "version": 1}
-        if self._client_id is not None:
-            frame["client_id"] = self._client_id
-        await socket.send(json.dumps(frame))
-        answer = await self._next(socket)
-        if answer["type"] != "auth.ok":
-            raise _AgainError
-        self._client_id = answer["client_id"]
-
-    async def _subscribe(self, socket: ClientConnection) -> None:
+    async def _subscribe(self, socket: Talk) -> None:
         frame: Json = {"type": "subscribe", "topics": self.subscription.patterns, "ref": "s"}
         if self.subscription.began is not None:
             frame |= {"after": self._last, "since": self._since}
-        await socket.send(json.dumps(frame))
+        await socket.send(frame)
 
-    async def _next(self, socket: ClientConnection) -> Json:
-        while True:
-            try:
-                async with asyncio.timeout(PING_AFTER):
-                    frame: Json = json.loads(await socket.recv())
-                self._heard = time.monotonic()
-                return frame
-            except TimeoutError:
-                if time.monotonic() - self._heard > SILENT_FOR:
-                    raise _AgainError from None
-                async with asyncio.timeout(PING_AFTER):
-                    await socket.send('{"type": "ping"}')
-
-    async def _frame(self, socket: ClientConnection, frame: Json) -> None:
+    async def _frame(self, socket: Talk, frame: Json) -> None:
         match frame:
             case {"type": "subscribed"}:
                 if self._since is None:
                     self._since = frame["timestamp"]
                 self._answered_here = True
                 self._answered(frame)
+                self._whims.leave_at_answer()
             case {"type": "message", "message": envelope}:
                 # Messages before the answer are in the replay, too.
                 if self._answered_here:
@@ -220,7 +310,7 @@ class SocketReader(Reader):
 
 
 class StreamReader(Reader):
-    """Reads from an event stream, and resumes like an EventSource: only by Last-Event-ID.
+    """Reads one topic from an event stream, and resumes like an EventSource: by Last-Event-ID.
 
     An `error` event does not end the connection: only the end of the stream, or silence, does.
     """
@@ -230,8 +320,6 @@ class StreamReader(Reader):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         self._mark: str | None = None
-        self._resumed = False
-        self._single = len(self.subscription.patterns) == 1 and "*" not in self._topics
 
     @property
     def _topics(self) -> str:
@@ -242,7 +330,6 @@ class StreamReader(Reader):
             reader, writer = await asyncio.open_connection(HOST, self._port)
         try:
             mark = "" if self._mark is None else f"Last-Event-ID: {self._mark}\r\n"
-            self._resumed = self._mark is not None
             writer.write(
                 f"GET /v1/subscribe?topics={quote(self._topics)} HTTP/1.1\r\n"
                 f"Host: {HOST}\r\nAuthorization: Bearer {self._token}\r\n"
@@ -259,15 +346,13 @@ class StreamReader(Reader):
             case "subscribed":
                 self._answered(json.loads(event["data"]))
             case "message":
-                envelope = json.loads(event["data"])
-                known = self._last.get(envelope["topic"], 0)
-                # With several topics, the id names one of them; the others are replayed by time.
-                if self._single or not self._resumed or envelope.get("seq", known + 1) > known:
-                    self._take(envelope, replayed=False)
+                self._take(json.loads(event["data"]), replayed=False)
             case _:
                 pass
         if "id" in event:
             self._mark = event["id"]
+        if event["event"] == "subscribed":
+            self._whims.leave_at_answer()
 
 
 async def _events(reader: asyncio.StreamReader) -> AsyncIterator[dict[str, str]]:

@@ -89,6 +89,8 @@ class Subscription:
         heard: Messages and gaps, in the order of arrival.
         ended: Reason for which it ended although the client did not end it.
         members: Latest user ids of the members by topic, if it watches presence.
+        past: Whether it requested messages from before it.
+        left: When the client ended it; None while it lasts.
     """
 
     client: str
@@ -99,6 +101,8 @@ class Subscription:
     heard: list[Message | Gap] = field(default_factory=list[Message | Gap])
     ended: str | None = None
     members: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    past: bool = False
+    left: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import httpx
 
-from tests.chaos.actors import Actor, HttpActor, Publisher, ReaderActor, SdkActor
+from tests.chaos.actors import Actor, HttpActor, Publisher, ReaderActor, RoamerActor, SdkActor
 from tests.chaos.checker import EVENTUAL, Violation, check
 from tests.chaos.networks import HOST, Network
 from tests.chaos.peers import Peer
+from tests.chaos.readers import Whims
 from tests.chaos.records import History, Message
 from tests.chaos.world import World, logs
 from tests.conformance.peer_process import PeerGone
@@ -133,6 +134,7 @@ class _Run:
         self._world = World(plan, folder, self._now)
         self._actors: dict[str, Actor] = {}
         self._past: set[str] = set()
+        self._acting = False
         # Faults to which others refer, but which were removed from the plan.
         names = {each.name for each in plan.faults}
         self._absent = {each.beyond for each in plan.faults} - names
@@ -161,7 +163,17 @@ class _Run:
         given = (client, token, network, self._history, self._now)
         if client.kind == "python" or client.kind == "typescript":
             return SdkActor(await self._stage.peer(client.kind), *given)
-        return (HttpActor if client.kind == "http" else ReaderActor)(*given)
+        if client.kind == "http":
+            return HttpActor(*given)
+        whims = Whims(
+            f"{self._plan.seed} {client.name}",
+            client.restless,
+            lambda: self._now() if self._acting else 0.0,
+        )
+        if client.kind == "roamer":
+            topics = sorted({one.topic for one in self._plan.streams})
+            return RoamerActor(topics, whims, *given)
+        return ReaderActor(whims, *given)
 
     # ------------------------------------------------------------ clients and faults
 
@@ -174,6 +186,7 @@ class _Run:
                     subscription.asked -= offset
                     subscription.began -= offset
         self._began += offset
+        self._acting = True
         self._world.losses = self._history.losses
         async with asyncio.TaskGroup() as group:
             for fault in self._plan.faults:

@@ -36,9 +36,13 @@ PINNED: Final = sorted((Path(__file__).parent / "pinned").glob("*.json"))
 
 
 def networks_alone(plan: Plan) -> Plan:
-    """Return the same run with faults only on the networks between clients and nodes."""
+    """Return the same run with faults only on the networks of clients, and late answers."""
     names = {"*", *(one.name for one in plan.clients)}
-    chosen = {n for n, one in enumerate(plan.faults) if one.on in names and one.kind != "move"}
+    chosen = {
+        n
+        for n, one in enumerate(plan.faults)
+        if (one.on in names and one.kind != "move") or one.kind == "lag"
+    }
     assert chosen
     return plan.only(chosen)
 

@@ -422,3 +422,21 @@ def test_a_pattern_need_not_know_of_a_topic_that_appeared_and_was_lost_with_the_
         del subscription.heard[:2]
     lost = [each for each in check(history) if each.rule == "lost"]
     assert {each.who for each in lost} == {"reader"}
+
+
+def test_a_subscriber_that_has_left_got_all_messages_before_its_last_one() -> None:
+    history = good()
+    reader(history).left = 4.0
+    del reader(history).heard[3:]
+    assert check(history) == []
+    del reader(history).heard[1]
+    assert rules(history) == {"lost"}
+
+
+def test_past_messages_come_only_on_request() -> None:
+    history = good()
+    one = reader(history)
+    one.asked, one.began = 3.5, 3.6
+    assert "asked" in rules(history)
+    one.past = True
+    assert check(history) == []

@@ -157,6 +157,25 @@ async def test_a_trickle_passes_everything_in_the_end() -> None:
         assert await one.says(b"x" * 500) == b"x" * 500
 
 
+async def test_lag_delays_data_and_passes_everything_in_the_end() -> None:
+    async with network() as made, line(made) as one, suffering(made, "lag"):
+        for _ in range(10):
+            assert await one.says(b"x" * 500) == b"x" * 500
+
+
+async def test_a_network_that_is_mute_discards_only_what_listens() -> None:
+    async with network() as made, line(made) as listening, line(made) as other:
+        assert await listening.says(b"SSUBSCRIBE") == b"SSUBSCRIBE"
+        assert await other.says(b"a") == b"a"
+        async with suffering(made, "mute"), line(made) as meanwhile:
+            for one in (listening, meanwhile):
+                one.writer.write(b"SSUBSCRIBE")
+                assert await silent(one)
+            assert await other.says(b"b") == b"b"
+        async with line(made) as after:
+            assert await after.says(b"SSUBSCRIBE") == b"SSUBSCRIBE"
+
+
 async def test_faults_that_overlap_are_undone_one_by_one() -> None:
     async with network() as made, line(made) as one:
         assert await one.says(b"a") == b"a"

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 SEEDS = range(1, 101)
 NETWORK = {"cut", "reset", "flap", "refuse", "blackhole", "stall", "trickle", "deafen"}
+LINK = NETWORK | {"lag", "mute"}
 PROCESS = {"stop", "kill", "term"}
 
 
@@ -28,7 +29,7 @@ def test_a_seed_gives_the_same_plan_each_time_and_seeds_differ(topology: Topolog
 def test_the_plan_of_a_seed_is_the_same_on_every_python() -> None:
     plans = [draw(seed, topology).to_json() for seed in SEEDS for topology in TOPOLOGIES]
     # This value changes with every change of the drawing; earlier seeds then mean other plans.
-    assert zlib.crc32(json.dumps(plans).encode()) == 1938455192
+    assert zlib.crc32(json.dumps(plans).encode()) == 3339321861
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
@@ -47,7 +48,7 @@ def test_faults_come_in_order_within_the_run_and_concern_what_there_is(topology:
         assert plan.faults
         assert [fault.at for fault in plan.faults] == sorted(fault.at for fault in plan.faults)
         for fault in plan.faults:
-            assert 0 < fault.at <= fault.at + fault.lasts <= plan.seconds
+            assert 0 < fault.at <= round(fault.at + fault.lasts, 2) <= plan.seconds
             if fault.kind == "move":
                 assert fault.on in clients
                 assert fault.to < plan.nodes
@@ -61,7 +62,7 @@ def test_faults_come_in_order_within_the_run_and_concern_what_there_is(topology:
                 assert fault.kind in {"stop", "kill"}
             elif fault.on in {"link0", "link1", "link*"}:
                 assert plan.nodes == 2
-                assert fault.kind in NETWORK
+                assert fault.kind in LINK
             else:
                 assert fault.on == "*" or fault.on in clients
                 assert fault.kind in NETWORK
@@ -77,7 +78,7 @@ def test_every_kind_of_fault_is_drawn() -> None:
         for seed in SEEDS
         for fault in draw(seed, topology).faults
     }
-    assert {kind for on, kind in found if on == "link"} == NETWORK
+    assert {kind for on, kind in found if on == "link"} == LINK
     assert {kind for on, kind in found if on == "node"} == PROCESS
     assert {kind for on, kind in found if on == "store"} == PROCESS | {"flush"}
     assert {(on, kind) for on, kind in found if on in {"worker", "bus"}} == {

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tests.chaos.readers import SocketReader, _AgainError
+from tests.chaos.readers import SocketReader, Whims, _AgainError
 from tests.chaos.records import Client, Gap, Message, Subscription
 
 TOPIC = "team.blue.busy"
@@ -14,7 +14,9 @@ TOPIC = "team.blue.busy"
 
 def reader() -> SocketReader:
     subscription = Subscription("socket0", (TOPIC,), ("team.**",), 0.0)
-    found = SocketReader(subscription, Client("socket0", "websocket"), "token", 1, lambda: 1.0)
+    whims = Whims("socket0", 0.0, lambda: 1.0)
+    client = Client("socket0", "websocket")
+    found = SocketReader(subscription, client, "token", 1, lambda: 1.0, whims)
     found._answered({"positions": {TOPIC: 10}})
     return found
 

@@ -146,7 +146,7 @@ class World:
         return self
 
     async def _join(self, flags: list[str]) -> None:
-        durable = self._plan.topology == "redis-aof"
+        durable = self._plan.durable
         options = DURABLE if durable else ()
         self._store = Store(self._plan.store, self._folder / "store", *options)
         await self._store.start()
@@ -264,7 +264,7 @@ class World:
             await store.end(signal.SIGKILL if fault.kind == "kill" else signal.SIGTERM)
             await asyncio.sleep(fault.lasts)
             await store.start()
-        if fault.kind == "flush" or self._plan.topology != "redis-aof":
+        if fault.kind == "flush" or not self._plan.durable:
             self.losses.append(Loss(begun, self._now()))
 
 
