@@ -797,9 +797,13 @@ async def test_an_unknown_host_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 @pytest.mark.parametrize("speed", ["auto", "off"])
-@pytest.mark.parametrize("host", ["a..b.invalid", f"{'x' * 64}.invalid"])
-async def test_a_host_name_that_cannot_exist_is_reported(host: str, speed: str) -> None:
-    error = await failure(f"wss://{host}/ws", proxy=False, speed=speed)
+@pytest.mark.parametrize("host", ["a..b.invalid", "\u00fc..b.invalid", f"{'x' * 64}.invalid"])
+@pytest.mark.parametrize("proxy", [True, False])
+async def test_a_host_name_that_cannot_exist_is_reported(
+    monkeypatch: pytest.MonkeyPatch, host: str, speed: str, *, proxy: bool
+) -> None:
+    monkeypatch.setenv("no_proxy", "*")
+    error = await failure(f"wss://{host}/ws", proxy=proxy, speed=speed)
     assert error.reason == f"The host name {host} cannot be resolved."
 
 

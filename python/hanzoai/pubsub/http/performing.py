@@ -131,7 +131,7 @@ class Performer:
 
         Raises:
             ClosedError: `close` was called.
-            ConnectionFailed: The proxy cannot be used.
+            ConnectionFailed: The proxy cannot be used, or the host cannot exist.
         """
         if self._closed:
             raise ClosedError
@@ -139,6 +139,8 @@ class Performer:
             try:
                 self._made = make_client(self._options, self._transport)
             except (ImportError, ValueError, httpx.InvalidURL) as error:
+                if isinstance(error.__context__, UnicodeError):  # not the proxy, but the host
+                    raise ConnectionFailed(why_unreachable(error, self._host)) from None
                 raise ConnectionFailed(why_no_proxy(error)) from None
         return self._made
 

@@ -56,4 +56,7 @@ def _proxied(options: ClientOptions) -> bool:
     from websockets.proxy import get_proxy
     from websockets.uri import parse_uri
 
-    return get_proxy(parse_uri(options.socket_url)) is not None
+    try:
+        return get_proxy(parse_uri(options.socket_url)) is not None
+    except UnicodeError:
+        return True  # the host cannot exist, which the library of proxies reports
