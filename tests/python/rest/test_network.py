@@ -103,7 +103,7 @@ async def test_an_unusable_proxy_is_a_failed_connection(monkeypatch: pytest.Monk
 
 async def test_a_host_name_that_cannot_exist_is_a_failed_connection() -> None:
     rest = Rest(options_for("https://\u00fc..b.invalid"), Tokens(), SystemClock())
-    with pytest.raises(ConnectionFailed, match="host name .* cannot be resolved"):
+    with pytest.raises(ConnectionFailed, match="cannot be resolved"):
         await rest.publish(one())
     await rest.close()
 
