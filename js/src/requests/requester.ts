@@ -114,13 +114,15 @@ class Requester {
     const ends = clock.now() + limit;
     let timer: ReturnType<typeof clock.callLater> | undefined;
     let ignore: (() => void) | undefined;
-    let reply: Message;
     try {
-      reply = await new Promise<Message>((resolve, fail) => {
-        const reject = (error: unknown): void =>
+      const reply = await new Promise<Message>((resolve, fail) => {
+        const reject = (error: unknown): void => {
+          // At once: the reply may arrive before the call ends.
+          this._remember(id, ttl);
           fail(error instanceof OperationTimeout ? timedOut(!error.outcomeUnknown) : error);
+        };
         inbox.waiting.set(id, { resolve, reject });
-        timer = clock.callLater(limit, () => fail(timedOut(!inbox.isGranted)));
+        timer = clock.callLater(limit, () => reject(timedOut(!inbox.isGranted)));
         ignore = onAbort(signal, () => reject(signal?.reason));
         const message = { type, data, id, ttl, meta: { reply_to: where } } as Outgoing;
         inbox.subscription
@@ -131,15 +133,12 @@ class Requester {
           })
           .catch(reject);
       });
-    } catch (error) {
-      this._remember(id, ttl);
-      throw error;
+      return opened(reply, topic);
     } finally {
       timer?.cancel();
       ignore?.();
       inbox.waiting.delete(id);
     }
-    return opened(reply, topic);
   }
 
   private _inbox(topic: string): Inbox {
@@ -181,8 +180,8 @@ class Requester {
     const id = requestOf(message) ?? '';
     const waiting = inbox.waiting.get(id);
     const late = this._late.get(id);
-    if (waiting) waiting.resolve(message);
-    else if (late) late.reply = message;
+    if (late) late.reply = message;
+    waiting?.resolve(message);
   }
 
   private _remember(id: string, ttl: number): void {

@@ -175,6 +175,31 @@ test('a retry returns the reply to a call that its signal ended', async () => {
   await server.stop();
 });
 
+test('a retry returns the reply that arrived as the signal of the call was aborted', async () => {
+  const server = await started();
+  const responder = await respond(server.client(), TOPIC, add, { allow: () => true });
+  const client = server.client();
+  const replyTo = 'demo.chosen';
+  let aborting = new AbortController();
+  let steps = 0;
+  const onMessage = async (): Promise<void> => {
+    for (let step = 0; step < steps; step += 1) await undefined;
+    aborting.abort(new Error('of no use'));
+  };
+  // This subscription receives the reply, too.
+  await client.subscribe(replyTo, { onMessage });
+  for (steps = 0; steps < 5; steps += 1) {
+    const again = { id: `r${steps}`, replyTo };
+    aborting = new AbortController();
+    const { signal } = aborting;
+    const given = request(client, TOPIC, [1, 2], { ...again, signal });
+    const retried = given.catch(() => request(client, TOPIC, [1, 2], again));
+    assert.equal((await within(server, retried)).data, 3);
+  }
+  await responder.close();
+  await server.stop();
+});
+
 test('a request that cannot be sent times out, and was certainly not sent', async () => {
   const server = await started();
   using _ = server.refusing();
