@@ -71,7 +71,7 @@ export function readError(
     field,
     retryAfter:
       typeof wait === 'number'
-        ? Math.max(0, wait)
+        ? limited(wait)
         : retryAfterOf(response.headers.get('Retry-After'), wall),
   });
 }
@@ -126,5 +126,10 @@ export function retryAfterOf(value: string | null, wall: number): number | undef
   const text = value?.trim();
   if (!text) return undefined;
   const wait = /^[\d.]+$/.test(text) ? Number(text) * 1_000 : Date.parse(text) - wall;
-  return Number.isNaN(wait) ? undefined : Math.min(Math.max(wait, 0), WAIT_MAX);
+  return Number.isNaN(wait) ? undefined : limited(wait);
+}
+
+/** A wait that a server requests, from 0 to an hour. */
+function limited(wait: number): number {
+  return Math.min(Math.max(wait, 0), WAIT_MAX);
 }

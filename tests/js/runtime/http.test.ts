@@ -162,13 +162,17 @@ test('a wait beyond the timeout is not begun', async () => {
   let asked = 0;
   const { http, ps } = await peculiar((number, response) => {
     asked = number;
-    response.writeHead(429, { 'Retry-After': '3600' }).end();
+    response.writeHead(429, { 'Retry-After': '3600' });
+    // The body counts; a wait of more than an hour does not.
+    response.end(number === 2 ? '{"code":"rate_limited","retry_after_ms":1e12}' : '');
   });
-  await assert.rejects(
-    ps.publish('a', { data: 1 }, { via: 'rest', timeout: 20_000 }),
-    (error) => error instanceof RateLimited && error.retryAfter === 3_600_000,
-  );
-  assert.equal(asked, 1);
+  for (let n = 1; n <= 2; n += 1) {
+    await assert.rejects(
+      ps.publish('a', { data: 1 }, { via: 'rest', timeout: 20_000 }),
+      (error) => error instanceof RateLimited && error.retryAfter === 3_600_000,
+    );
+    assert.equal(asked, n);
+  }
   http.close();
 });
 
@@ -193,7 +197,7 @@ test('without batches, the timeout is for all messages together', async () => {
     if (number === 1) response.writeHead(404).end();
   });
   const messages = Array.from({ length: 5 }, (_, data) => ['a', { data }] as const);
-  const results = await ps.publishMany(messages, { via: 'rest', timeout: 1_000 });
+  const results = await ps.publishMany(messages, { via: 'rest', timeout: 3_000 });
   assert.deepEqual(
     results.map((result) => result instanceof OperationTimeout && result.outcomeUnknown),
     [true, false, false, false, false],
