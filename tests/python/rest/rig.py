@@ -49,6 +49,9 @@ class Tokens:
             self.token = self.renewed
         return self.renewed
 
+    def accepted(self) -> None:
+        pass
+
 
 def make_options(**settings: Any) -> ClientOptions:
     return read_options(BASE, OLD, settings=settings, environ={})

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -11,8 +11,11 @@ from hanzoai.pubsub.errors import (
     TokenExpired,
 )
 from hanzoai.pubsub.http.rest import Rest
+from hanzoai.pubsub.runtime.tokens import TokenSource
+from hanzoai.pubsub.settings.options import read_options
 from tests.python.rest.rig import (
     ACCEPTED,
+    BASE,
     MESSAGES,
     NEW,
     OLD,
@@ -22,6 +25,9 @@ from tests.python.rest.rig import (
     one,
     problem,
 )
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.values import TokenContext
 
 
 async def test_a_refused_token_is_renewed_once(rest: Rest, server: Any, tokens: Tokens) -> None:
@@ -68,4 +74,23 @@ async def test_a_token_that_does_not_come_leaves_no_outcome_unknown(clock: Quick
     with pytest.raises(OperationTimeout, match="get_token returned no token") as caught:
         await rest.publish(one(), timeout=0.01)
     assert not caught.value.outcome_unknown
+    await rest.close()
+
+
+async def test_a_token_that_replaces_a_rejected_one_is_counted_as_accepted_by_the_answer(
+    server: Any,
+) -> None:
+    attempts: list[int] = []
+
+    async def get_token(context: TokenContext) -> str:
+        if context.reason == "rejected":
+            attempts.append(context.attempt)
+        return f"t{len(attempts)}"
+
+    tokens = TokenSource(read_options(BASE, get_token=get_token), QuickClock())
+    rest = Rest(make_options(), tokens, QuickClock())
+    server.post(MESSAGES).mock(side_effect=[problem(401, "token_expired"), ACCEPTED] * 3)
+    for _ in range(3):
+        await rest.publish(one())
+    assert attempts == [0, 0, 0]
     await rest.close()

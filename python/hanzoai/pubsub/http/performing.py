@@ -70,6 +70,10 @@ class Tokens(Protocol):
         """Another token, after the server rejected `rejected`; None if there is no other."""
         ...
 
+    def accepted(self) -> None:
+        """The server did not reject the last token."""
+        ...
+
 
 class _Failed(Exception):
     """One attempt did not succeed.
@@ -259,6 +263,8 @@ class Performer:
             other = await self._tokens.replace(token)
             if other is not None:
                 status, headers, body = await self._exchange(call, other)
+        if status != 401:
+            self._tokens.accepted()
         if 200 <= status < 300:
             try:
                 return call.read(body)

@@ -35,7 +35,6 @@ class TokenSource:
         self._waiting = 0
         self._closed = False
         self._rejections = 0
-        self._was_rejected = False
         self._fetched_at = 0.0
         self._life: float | None = None
 
@@ -109,9 +108,6 @@ class TokenSource:
             AuthRefused: The callback stops the client.
             AuthError: The callback failed; its exception is the cause.
         """
-        if not self._was_rejected:  # the last request was accepted
-            self._rejections = 0
-        self._was_rejected = False
         token = self._current
         if token is None:
             token = await self._ask("connect")
@@ -123,12 +119,15 @@ class TokenSource:
         """Another token instead of the rejected one; None if there is no other."""
         if self._callback is None:
             return None
-        self._was_rejected = True
         if self._current is None or self._current.value == rejected:
             await self._ask("rejected", self._rejections)
             self._rejections += 1
         assert self._current is not None
         return None if self._current.value == rejected else self._current.value
+
+    def accepted(self) -> None:
+        """A server did not reject the token of an HTTP request."""
+        self._rejections = 0
 
     async def _ask(self, reason: TokenReason, attempt: int = 0) -> Token:
         try:

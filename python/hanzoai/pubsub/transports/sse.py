@@ -174,6 +174,9 @@ class SseTransport:
         """Return the token of a newer `auth`; only the session renews tokens."""
         return self._token if self._token != rejected else None
 
+    def accepted(self) -> None:
+        """Do nothing: the session counts rejected tokens."""
+
     # ------------------------------------------------------------ frames out
 
     def _turn(self) -> None:
