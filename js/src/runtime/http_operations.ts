@@ -177,12 +177,16 @@ export class HttpApi {
 /** Tokens for HTTP requests: those of the socket until they expire. */
 class HttpTokens implements Tokens {
   private _rejections = 0;
+  private _wasRejected = false;
 
   constructor(private readonly _client: Client) {}
 
   async current(signal?: AbortSignal): Promise<string> {
     const { clock, tokens } = this._client;
     const { last } = tokens;
+    // The last request was accepted.
+    if (!this._wasRejected) this._rejections = 0;
+    this._wasRejected = false;
     const ended = Number(last?.expiresAt) <= clock.wallMs();
     const token = last && !ended ? last : await this._ask(last ? 'expiring' : 'connect', 0, signal);
     return token.value;
@@ -191,15 +195,12 @@ class HttpTokens implements Tokens {
   async replace(rejected: string, signal?: AbortSignal): Promise<string | undefined> {
     const { tokens } = this._client;
     if (!tokens.renewable) return undefined;
+    this._wasRejected = true;
     if (tokens.last?.value === rejected) {
       await this._ask('rejected', this._rejections, signal);
       this._rejections += 1;
     }
     return tokens.last?.value === rejected ? undefined : tokens.last?.value;
-  }
-
-  accepted(): void {
-    this._rejections = 0;
   }
 
   private async _ask(
