@@ -41,6 +41,8 @@ export interface Tokens {
   current(signal?: AbortSignal): Promise<string>;
   /** Another one, after the server rejected `rejected`; undefined if there is none. */
   replace(rejected: string, signal?: AbortSignal): Promise<string | undefined>;
+  /** The server did not reject the last token. */
+  accepted?(): void;
 }
 
 /** Timeout and signal of a call. */
@@ -208,6 +210,7 @@ export class Rest {
       });
       return new Failed(error, true, false);
     }
+    if (response.status !== 401) this._tokens.accepted?.();
     if (response.ok) {
       try {
         return call.read(body);

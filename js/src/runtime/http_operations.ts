@@ -7,7 +7,7 @@ import * as calls from '../http/calls.js';
 import { type Limits, Rest, type Tokens } from '../http/rest.js';
 import type { Acked } from '../session/ports.js';
 import { checkName } from '../topic_names.js';
-import type { Message, Since, Token, TokenReason } from '../values.js';
+import type { Message, Since, TokenReason } from '../values.js';
 import type { Client } from './client.js';
 import { unixMs } from './times.js';
 import { tokenProblem } from './tokens.js';
@@ -59,8 +59,7 @@ export class HttpApi {
     const before = this._order;
     const publish = async (): Promise<Acked | undefined> => {
       const limits = this._limits(options);
-      const { timeout, signal } = limits;
-      if (!(await within(before, signal, this._client.clock, timeout))) {
+      if (!(await within(before, limits.signal, this._client.clock, limits.timeout))) {
         throw new OperationTimeout(undefined, { topic });
       }
       if (!certain && !(await this._isThere(topic, limits))) return undefined;
@@ -131,11 +130,10 @@ export class HttpApi {
     since: number | undefined,
     options: HistoryOptions,
   ): AsyncGenerator<Message> {
-    const { historyPage } = this._client.options;
     const pages: (readonly Envelope[])[] = [];
     let { before, after, limit: left = Infinity } = options;
     while (left > 0) {
-      const limit = Math.min(left, historyPage);
+      const limit = Math.min(left, this._client.options.historyPage);
       const from = after ?? before;
       let page: HistoryPage;
       try {
@@ -148,13 +146,13 @@ export class HttpApi {
       left -= messages.length;
       if (after === undefined) {
         pages.push(messages);
-        before = messages[0]?.id;
+        before = messages[0]?.id ?? before;
       } else {
         yield* messages;
         after = Math.max(after, ...messages.map(({ seq = 0 }) => seq));
       }
-      // A peer may ignore the position.
-      if (!has_more || !messages.length || from === (after ?? before)) break;
+      // An empty page moves nothing, and a peer may ignore the position.
+      if (!has_more || from === (after ?? before)) break;
     }
     for (const messages of pages.reverse()) yield* messages;
   }
@@ -177,39 +175,39 @@ export class HttpApi {
 /** Tokens for HTTP requests: those of the socket until they expire. */
 class HttpTokens implements Tokens {
   private _rejections = 0;
-  private _wasRejected = false;
 
   constructor(private readonly _client: Client) {}
 
   async current(signal?: AbortSignal): Promise<string> {
     const { clock, tokens } = this._client;
     const { last } = tokens;
-    // The last request was accepted.
-    if (!this._wasRejected) this._rejections = 0;
-    this._wasRejected = false;
-    const ended = Number(last?.expiresAt) <= clock.wallMs();
-    const token = last && !ended ? last : await this._ask(last ? 'expiring' : 'connect', 0, signal);
-    return token.value;
+    if (!last) return this._ask('connect', 0, signal);
+    const ended = Number(last.expiresAt) <= clock.wallMs();
+    return ended ? this._ask('expiring', 0, signal) : last.value;
   }
 
   async replace(rejected: string, signal?: AbortSignal): Promise<string | undefined> {
     const { tokens } = this._client;
     if (!tokens.renewable) return undefined;
-    this._wasRejected = true;
-    if (tokens.last?.value === rejected) {
-      await this._ask('rejected', this._rejections, signal);
+    let other = tokens.last?.value;
+    if (other === rejected) {
+      other = await this._ask('rejected', this._rejections, signal);
       this._rejections += 1;
     }
-    return tokens.last?.value === rejected ? undefined : tokens.last?.value;
+    return other === rejected ? undefined : other;
+  }
+
+  accepted(): void {
+    this._rejections = 0;
   }
 
   private async _ask(
     reason: TokenReason,
     attempt: number,
     signal: AbortSignal | undefined,
-  ): Promise<Token> {
+  ): Promise<string> {
     try {
-      return await this._client.tokens.fetch(reason, attempt, signal);
+      return (await this._client.tokens.fetch(reason, attempt, signal)).value;
     } catch (error) {
       if (error instanceof PubSubError || signal?.aborted) throw error;
       throw fromCode('token_unavailable', tokenProblem(error), { cause: error });

@@ -146,6 +146,26 @@ async function peculiar(
   return { http, url, ps: new PubSub({ url, token: 'x', retry: { base: 1, cap: 5 } }) };
 }
 
+test('a token that replaces a rejected one is counted as accepted by the answer', async () => {
+  const attempts: number[] = [];
+  const { http, url, ps } = await peculiar((number, response) => {
+    if (number % 2) response.writeHead(401).end();
+    else response.end('{"id":"msg_1","timestamp":5}');
+  });
+  await ps.close();
+  const renewing = new PubSub({
+    url,
+    getToken: ({ reason, attempt }) => {
+      if (reason === 'rejected') attempts.push(attempt);
+      return `t${attempts.length}`;
+    },
+  });
+  for (let n = 0; n < 3; n += 1) await renewing.publish('a', { data: 1 }, { via: 'rest' });
+  assert.deepEqual(attempts, [0, 0, 0]);
+  await renewing.close();
+  http.close();
+});
+
 test('a request to a busy server is retried after the time that it states', async () => {
   let asked = 0;
   const { http, ps } = await peculiar((number, response) => {
