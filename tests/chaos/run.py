@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import httpx
 
-from tests.chaos.actors import Actor, HttpActor, Publisher, ReaderActor, RoamerActor, SdkActor
+from tests.chaos.actors import (
+    REQUEST_WITHIN,
+    Actor,
+    HttpActor,
+    Publisher,
+    ReaderActor,
+    RoamerActor,
+    SdkActor,
+)
 from tests.chaos.checker import EVENTUAL, Violation, check
 from tests.chaos.networks import HOST, Network
 from tests.chaos.peers import Peer
@@ -273,7 +281,7 @@ class _Run:
         right = 0
         async with httpx.AsyncClient(
             trust_env=False,
-            timeout=5,
+            timeout=REQUEST_WITHIN,
             headers={"Authorization": f"Bearer {self._world.token('root', admin=True)}"},
         ) as http:
             for _ in range(LOOKS):
