@@ -47,7 +47,7 @@ async def read_lines(stream: BinaryIO) -> AsyncIterator[bytes]:
 
     A line that is too long is truncated, so that it is not valid JSON.
     """
-    async with _arriving(stream) as reader:
+    async with _arriving(stream, LINE_MAX) as reader:
         if reader is None:
             while line := stream.readline(LINE_MAX):
                 yield line
@@ -59,7 +59,7 @@ async def read_lines(stream: BinaryIO) -> AsyncIterator[bytes]:
 
 async def read_chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
     """Bytes as they arrive."""
-    async with _arriving(stream) as reader:
+    async with _arriving(stream, _CHUNK) as reader:
         if reader is None:
             source = cast("io.BufferedReader", stream)
             while chunk := await asyncio.to_thread(source.read1, _CHUNK):
@@ -70,9 +70,14 @@ async def read_chunks(stream: BinaryIO) -> AsyncIterator[bytes]:
 
 
 @contextlib.asynccontextmanager
-async def _arriving(stream: BinaryIO) -> AsyncGenerator[asyncio.StreamReader | None]:
-    """A reader in the event loop; None if that cannot wait for this stream."""
-    reader = asyncio.StreamReader(limit=LINE_MAX)
+async def _arriving(stream: BinaryIO, most: int) -> AsyncGenerator[asyncio.StreamReader | None]:
+    """A reader in the event loop; None if that cannot wait for this stream.
+
+    Args:
+        stream: Standard input.
+        most: It stops reading ahead above twice these bytes.
+    """
+    reader = asyncio.StreamReader(limit=most)
     transport = await _connect(stream, reader) if _can_be_waited_for(stream) else None
     if transport is None:
         yield None
