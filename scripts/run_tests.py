@@ -63,7 +63,11 @@ FUZZ = "tests/server/test_rest_fuzz.py"
 NEWEST = ROOT / ".venv" / "newest" / "bin" / "python"
 """The newest Python of this machine, if `.venv/` has an older one; see `scripts/setup`."""
 
-ON_NEWEST = ("tests/server", *(f"tests/cluster/test_{name}.py" for name in ("feed", "leftovers")))
+ON_NEWEST = (
+    "tests/server",
+    *(f"tests/cluster/test_{name}.py" for name in ("feed", "leftovers")),
+    "tests/python/test_eager_tasks.py",
+)
 """Tests that depend on how a Python version runs tasks, timeouts and transports."""
 
 PYTHON_FOLDERS: Mapping[str, tuple[str, ...]] = {

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-
-import pytest
+from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.testing import VirtualClock
+
+if TYPE_CHECKING:
+    import pytest
 
 
 async def test_all_tasks_are_awaited_and_slow_ones_are_cancelled() -> None:
@@ -55,18 +56,3 @@ async def test_a_failed_task_is_logged(caplog: pytest.LogCaptureFixture) -> None
     await asyncio.wait({task})
     await tasks.join(0)
     assert "probe failed" in caplog.text
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="this Python starts no task eagerly")
-async def test_a_task_begins_after_the_current_step_in_a_loop_with_eager_tasks() -> None:
-    asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009
-    tasks = Tasks(VirtualClock())
-    begun: list[str] = []
-
-    async def work() -> None:
-        begun.append("work")
-
-    task = tasks.spawn(work(), "work")
-    assert begun == []
-    await task
-    assert begun == ["work"]

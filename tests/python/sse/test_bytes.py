@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-import sys
 import tracemalloc
 import zlib
 from typing import TYPE_CHECKING
@@ -70,13 +69,6 @@ async def test_chunks_may_be_cut_anywhere(end: str, mark: str, size: int) -> Non
     data = (mark + BODY).replace("\n", end).encode()
     chunks = [data[at : at + size] for at in range(0, len(data), size)]
     check_body(*await read_body(chunks))
-
-
-@pytest.mark.skipif(sys.version_info < (3, 12), reason="this Python starts no task eagerly")
-async def test_a_stream_is_read_to_its_end_in_a_loop_with_eager_tasks() -> None:
-    asyncio.get_running_loop().set_task_factory(getattr(asyncio, "eager_task_factory"))  # noqa: B009
-    async with asyncio.timeout(60):
-        check_body(*await read_body([BODY.encode()]))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 10_000])
