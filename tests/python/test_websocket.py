@@ -807,6 +807,18 @@ async def test_a_host_name_that_cannot_exist_is_reported(
     assert error.reason == f"The host name {host} cannot be resolved."
 
 
+@pytest.mark.parametrize("given", [True, False])
+async def test_a_proxy_that_refuses_is_named(
+    monkeypatch: pytest.MonkeyPatch, *, given: bool
+) -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        proxy = f"http://me:s3cr3t@127.0.0.1:{unused.getsockname()[1]}"
+        monkeypatch.setenv("https_proxy", proxy)
+        error = await failure("wss://ps.invalid/ws", proxy=proxy if given else True)
+    assert error.reason == "The proxy 127.0.0.1 refused the connection: no program uses this port."
+
+
 async def test_an_unusable_proxy_is_reported_without_its_url(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import socket
 import ssl
+import time
 from datetime import UTC, datetime
 from email.utils import format_datetime
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,8 @@ from hanzoai.pubsub.settings.options import read_options
 from tests.python.rest.rig import OLD, QuickClock, Tokens
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import respx
 
 
@@ -111,6 +114,16 @@ def test_a_requested_wait_is_an_hour_at_most(milliseconds: str, seconds: float) 
     assert read_error(429, {}, body).retry_after == seconds
 
 
+@pytest.fixture
+def tokyo(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A machine whose local time is not GMT."""
+    with monkeypatch.context() as patch:
+        patch.setenv("TZ", "Asia/Tokyo")
+        time.tzset()
+        yield
+    time.tzset()
+
+
 @pytest.mark.parametrize(
     ("value", "seconds"),
     [
@@ -124,8 +137,10 @@ def test_a_requested_wait_is_an_hour_at_most(milliseconds: str, seconds: float) 
         ("", None),
         (format_datetime(datetime.fromtimestamp(1_000, UTC), usegmt=True), 10.0),
         (format_datetime(datetime.fromtimestamp(900, UTC), usegmt=True), 0.0),
+        ("Thu Jan  1 00:16:40 1970", 10.0),
     ],
 )
+@pytest.mark.usefixtures("tokyo")
 def test_retry_after_is_seconds_or_a_date(value: str | None, seconds: float | None) -> None:
     assert retry_after_of(value, wall=990.0) == seconds
 

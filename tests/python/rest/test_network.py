@@ -101,11 +101,38 @@ async def test_an_unusable_proxy_is_a_failed_connection(monkeypatch: pytest.Monk
         await transport.close()
 
 
-async def test_a_host_name_that_cannot_exist_is_a_failed_connection() -> None:
-    rest = Rest(options_for("https://\u00fc..b.invalid"), Tokens(), SystemClock())
+@pytest.mark.parametrize("host", ["\u00fc..b.invalid", "xn--.invalid"])
+async def test_a_host_name_that_cannot_exist_is_a_failed_connection(host: str) -> None:
+    rest = Rest(options_for(f"https://{host}"), Tokens(), SystemClock())
     with pytest.raises(ConnectionFailed, match="cannot be resolved"):
         await rest.publish(one())
     await rest.close()
+    transport = SseTransport(options_for(f"https://{host}"), SystemClock())
+    transport.send(AuthFrame(token="token", version=1))
+    assert "cannot be resolved" in (await end_of(transport)).reason
+    await transport.close()
+
+
+@pytest.mark.parametrize("given", [True, False])
+async def test_a_proxy_that_refuses_is_named(
+    monkeypatch: pytest.MonkeyPatch, *, given: bool
+) -> None:
+    url = "https://ps.invalid"
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        proxy = f"http://me:s3cr3t@127.0.0.1:{unused.getsockname()[1]}"
+        monkeypatch.setenv("https_proxy", proxy)
+        options = options_for(url, **({"proxy": proxy} if given else {}))
+        rest = Rest(options, Tokens(), SystemClock())
+        with pytest.raises(ConnectionFailed) as caught:
+            await rest.publish(one())
+        await rest.close()
+        transport = SseTransport(options, SystemClock())
+        transport.send(AuthFrame(token="token", version=1))
+        closed = await end_of(transport)
+        await transport.close()
+    reason = "The proxy 127.0.0.1 refused the connection: no program uses this port."
+    assert caught.value.message == closed.reason == reason
 
 
 async def test_a_cancelled_close_of_a_client_ends_its_requests() -> None:

@@ -34,8 +34,15 @@ def make_client(
     Args:
         options: `http_url`, `proxy`, `ssl_context` and `operation_timeout` are used.
         transport: Transport of the requests, instead of the network.
+
+    Raises:
+        ImportError: The proxy needs more packages.
+        ValueError: The URL of the proxy is not valid.
+        UnicodeError: The host cannot exist.
+        httpx.InvalidURL: One of both, see its context.
     """
     url = urlsplit(options.http_url)
+    _ = httpx.URL(options.http_url).host  # raises now, not with each request
     local = is_loopback(url.hostname or "")
     verify: ssl.SSLContext | bool = False
     if url.scheme == "https" and transport is None:

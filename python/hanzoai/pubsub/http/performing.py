@@ -35,6 +35,7 @@ from hanzoai.pubsub.http.connection import LOST, authorization, body_of, make_cl
 from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import describe_answer, read_error
 from hanzoai.pubsub.http.status import why_no_proxy, why_unreachable
+from hanzoai.pubsub.settings.proxies import host_of, http_proxy
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -143,7 +144,8 @@ class Performer:
             try:
                 self._made = make_client(self._options, self._transport)
             except (ImportError, ValueError, httpx.InvalidURL) as error:
-                if isinstance(error.__context__, UnicodeError):  # not the proxy, but the host
+                cause = error.__context__ or error
+                if isinstance(cause, UnicodeError):  # not the proxy, but the host
                     raise ConnectionFailed(why_unreachable(error, self._host)) from None
                 raise ConnectionFailed(why_no_proxy(error)) from None
         return self._made
@@ -308,7 +310,7 @@ class Performer:
             ) as response:
                 return response.status_code, response.headers, await self._read(response)
         except _NOT_SENT as error:
-            reason = why_unreachable(error, self._host)
+            reason = why_unreachable(error, self._host, host_of(http_proxy(self._options)))
             failed = ConnectionFailed(reason, topic=call.topic, cause=error)
             doubt_address(failed, self._options)
             raise _Failed(failed, again=True, unknown=False) from None
@@ -316,7 +318,7 @@ class Performer:
             again = self._is_repeatable(call)
             if call.carries_ids:
                 raise _Failed(_lost(call, error), again=again, unknown=True) from None
-            reason = why_unreachable(error, self._host)
+            reason = why_unreachable(error, self._host, host_of(http_proxy(self._options)))
             failed = ConnectionFailed(reason, topic=call.topic, cause=error)
             doubt_address(failed, self._options)
             raise _Failed(failed, again=again, unknown=False) from None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import ssl
 import time
+from datetime import UTC
 from typing import Final, cast
 
 _CLOSE_CODES: Final = {
@@ -47,17 +48,27 @@ def retry_after_of(value: str | None, wall: float | None = None) -> float | None
         from email.utils import parsedate_to_datetime
 
         try:
-            then = parsedate_to_datetime(text).timestamp()
+            then = parsedate_to_datetime(text)
+            # The oldest of the three forms names no zone; each is in GMT.
+            seconds = then.replace(tzinfo=then.tzinfo or UTC).timestamp()
         except (ValueError, OverflowError):
             return None
-        seconds = then - (time.time() if wall is None else wall)
+        seconds -= time.time() if wall is None else wall
     if seconds != seconds:
         return None
     return min(max(seconds, 0.0), _WAIT_MAX)
 
 
-def why_unreachable(error: BaseException, host: str) -> str:
-    """A sentence with the reason why a host could not be reached, and one for each remedy."""
+def why_unreachable(error: BaseException, host: str, proxy: str | None = None) -> str:
+    """A sentence with the reason why a host could not be reached.
+
+    Args:
+        error: What was raised.
+        host: The host.
+        proxy: The host of the proxy, if the connection goes through one.
+    """
+    dialed = host if proxy is None else f"The proxy {proxy}"
+    either = host if proxy is None else f"{host} or the proxy {proxy}"
     for cause in _chain(error):
         match cause:
             case ssl.SSLCertVerificationError():
@@ -66,17 +77,19 @@ def why_unreachable(error: BaseException, host: str) -> str:
             case ssl.SSLError():
                 why = getattr(cause, "reason", None) or type(cause).__name__
                 return f"TLS with {host} failed: {why}."
-            case socket.gaierror() | UnicodeError():
+            case UnicodeError():
                 return f"The host name {host} cannot be resolved."
+            case socket.gaierror():
+                return f"The host name {proxy or host} cannot be resolved."
             case ConnectionRefusedError():
-                return f"{host} refused the connection: no program uses this port."
+                return f"{dialed} refused the connection: no program uses this port."
             case ConnectionResetError() | BrokenPipeError():
-                return f"{host} reset the connection."
+                return f"{either} reset the connection."
             case TimeoutError():
-                return f"{host} did not answer in time."
+                return f"{either} did not answer in time."
             case _:
                 continue
-    return f"{host} cannot be reached ({type(error).__name__})."
+    return f"{either} cannot be reached ({type(error).__name__})."
 
 
 def why_no_proxy(error: Exception) -> str:

@@ -7,12 +7,11 @@ import os
 import random
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from hanzoai.pubsub.errors import AuthError, ConnectionFailed, PubSubError
 from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.status import why_unreachable
-from hanzoai.pubsub.settings.urls import is_loopback
+from hanzoai.pubsub.settings.proxies import host_of, system_proxy
 from hanzoai.pubsub.version import USER_AGENT
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Connection:
         # Loading certificates reads the disk: skip it if none is verified.
         secure = config.base_url.startswith("https:")
         self._transport = transport or httpx.HTTPTransport(
-            verify=secure, proxy=_proxy(config.base_url)
+            verify=secure, proxy=system_proxy(config.base_url)
         )
 
     def ask(
@@ -103,17 +102,6 @@ class Connection:
         self._transport.close()
 
 
-def _proxy(url: str) -> str | None:
-    """Return the proxy for a server, from the usual environment variables."""
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_loopback(host) or proxy_bypass(host):
-        return None
-    named = getproxies()
-    proxy = named.get(parts.scheme) or named.get("all")
-    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
-
-
 def backoff(config: PubSubConfig, failures: int) -> float:
     """Return the seconds before the next attempt, by the number of failures."""
     longest = min(BACKOFF_MAX, config.retry_backoff * 2.0 ** (failures - 1))
@@ -153,8 +141,9 @@ class Attempts:
         """
         self.failures += 1
         if self.failures > self._config.max_retries:
-            host = urlsplit(self._config.base_url).hostname or ""
-            raise ConnectionFailed(why_unreachable(error, host)) from None
+            url = self._config.base_url
+            host, proxy = urlsplit(url).hostname or "", host_of(system_proxy(url))
+            raise ConnectionFailed(why_unreachable(error, host, proxy)) from None
         return backoff(self._config, self.failures)
 
     def answered(self, status: int, error: PubSubError, token: str) -> float | None:

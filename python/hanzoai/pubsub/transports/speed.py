@@ -7,10 +7,9 @@ connections that need either use `websockets`.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from hanzoai.pubsub.settings.extras import is_usable
-from hanzoai.pubsub.settings.urls import is_loopback
+from hanzoai.pubsub.settings.proxies import socket_proxy
 from hanzoai.pubsub.wire import codec
 
 if TYPE_CHECKING:
@@ -49,14 +48,7 @@ def _wanted(options: ClientOptions, package: str) -> bool:
 
 def _proxied(options: ClientOptions) -> bool:
     """Whether the connection goes through a proxy."""
-    if isinstance(options.proxy, str):
-        return not is_loopback(urlsplit(options.socket_url).hostname or "")
-    if not options.proxy or is_loopback(urlsplit(options.socket_url).hostname or ""):
-        return False
-    from websockets.proxy import get_proxy
-    from websockets.uri import parse_uri
-
     try:
-        return get_proxy(parse_uri(options.socket_url)) is not None
+        return socket_proxy(options) is not None
     except UnicodeError:
         return True  # the host cannot exist, which the library of proxies reports

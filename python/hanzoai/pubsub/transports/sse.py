@@ -45,6 +45,7 @@ from hanzoai.pubsub.http.connection import LOST
 from hanzoai.pubsub.http.problems import describe_answer, is_page, read_error
 from hanzoai.pubsub.http.rest import Rest
 from hanzoai.pubsub.http.status import close_code_for, why_unreachable
+from hanzoai.pubsub.settings.proxies import host_of, http_proxy
 from hanzoai.pubsub.transports import TransportClosed, ignore
 from hanzoai.pubsub.transports.event_stream import (
     EventTooLarge,
@@ -274,7 +275,7 @@ class SseTransport:
                 "server, check `rest_url`."
             )
         except LOST as failure:
-            reason = why_unreachable(failure, self._host)
+            reason = why_unreachable(failure, self._host, host_of(http_proxy(self._options)))
         self._end(TransportClosed(None, reason, None))
         return False
 
@@ -306,7 +307,7 @@ class SseTransport:
         except ProtocolError as strange:
             reason = strange.message
         except LOST as failure:
-            reason = why_unreachable(failure, self._host)
+            reason = why_unreachable(failure, self._host, host_of(http_proxy(self._options)))
         if self._superseded():
             # The server ends a stream when another one replaces it, which is already opening.
             self._reading = None

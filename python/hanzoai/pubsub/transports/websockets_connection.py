@@ -25,6 +25,7 @@ from websockets.frames import Frame, Opcode
 from websockets.protocol import CLOSED, OPEN
 
 from hanzoai.pubsub.http.status import why_no_proxy, why_unreachable
+from hanzoai.pubsub.settings.proxies import host_of, socket_proxy
 from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.transports import TransportFailed
 from hanzoai.pubsub.transports.connection import (
@@ -96,11 +97,16 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
     except (InvalidHandshake, InvalidURI, EOFError) as error:
         raise no_websocket(host, error) from error
     except (OSError, ssl.SSLError, TimeoutError, UnicodeError) as error:
-        raise TransportFailed(None, why_unreachable(error, host)) from error
+        raise TransportFailed(None, _why(error, host, options)) from error
     except (InvalidProxy, ImportError, ValueError) as error:
         raise TransportFailed(None, why_no_proxy(error)) from None
     assert isinstance(dialed, WebsocketsConnection)
     return dialed
+
+
+def _why(error: BaseException, host: str, options: ClientOptions) -> str:
+    proxy = None if isinstance(error, UnicodeError) else host_of(socket_proxy(options))
+    return why_unreachable(error, host, proxy)
 
 
 class _Connect(connect):
