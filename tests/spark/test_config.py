@@ -110,6 +110,7 @@ def test_options_are_read_whatever_their_case() -> None:
         ({"maxRowsPerSecond": "x"}, "`maxRowsPerSecond` is not a number"),
         ({"statsLog": "perhaps"}, "`statsLog`"),
         ({"path": "/x"}, "without a path"),
+        ({"url": "http://pubsub.example.com"}, "`allowInsecure=true`"),
         ({"topic": "a.*"}, "Option `topic`"),
         ({"onError": "deadletter:a.*"}, "Option `onError`"),
     ],

@@ -23,6 +23,10 @@ from hanzoai.pubsub.topics import validate_topic
 URL_VARIABLE: Final = "HANZO_PUBSUB_URL"
 TOKEN_VARIABLE: Final = "HANZO_PUBSUB_TOKEN"
 DEADLETTER: Final = "deadletter"
+TIMEOUT_BOUNDS: Final = (0.001, 86_400.0)
+"""Least and most seconds of `request_timeout`."""
+BACKOFF_BOUNDS: Final = (0.001, 5.0)
+"""Least and most seconds of `retry_backoff`."""
 
 _PROVIDER: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*", re.ASCII)
 _TTL_MAX: Final = 2**31 - 1
@@ -112,9 +116,9 @@ class PubSubConfig:
         check_whole("max_batch_bytes", self.max_batch_bytes, 1 << 10, 4 << 20, "bytes")
         check_whole("max_message_bytes", self.max_message_bytes, 1, 4 << 20, "bytes")
         check_whole("max_in_flight", self.max_in_flight, 1, 64, "requests")
-        check_seconds("request_timeout", self.request_timeout)
+        check_seconds("request_timeout", self.request_timeout, *TIMEOUT_BOUNDS)
         check_whole("max_retries", self.max_retries, 0, 1_000, "attempts")
-        check_seconds("retry_backoff", self.retry_backoff, 0.001, 5.0)
+        check_seconds("retry_backoff", self.retry_backoff, *BACKOFF_BOUNDS)
         if self.topic is not None:
             validate_topic(self.topic)
         _check_text("type", self.type, 128)

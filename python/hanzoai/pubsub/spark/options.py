@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidTopic
-from hanzoai.pubsub.spark.config import PubSubConfig
+from hanzoai.pubsub.settings.checks import check_number
+from hanzoai.pubsub.spark.config import BACKOFF_BOUNDS, TIMEOUT_BOUNDS, PubSubConfig
 
 Reader = Callable[[str, str], object]
 """Reads the text of an option: its name and text → its value. Raises InvalidOption."""
@@ -36,9 +37,18 @@ def number(name: str, value: str) -> object:
         raise invalid(name, "is not a number", "Write it in digits.") from None
 
 
-def milliseconds(name: str, value: str) -> object:
-    """Read milliseconds; returns seconds."""
-    return float(str(number(name, value))) / 1000
+def milliseconds(bounds: tuple[float, float]) -> Reader:
+    """Return a reader of milliseconds, whose value is in seconds.
+
+    Args:
+        bounds: Least and most seconds.
+    """
+    low, high = (1000 * bound for bound in bounds)
+
+    def read(name: str, value: str) -> object:
+        return check_number(name, number(name, value), low, high, "milliseconds") / 1000
+
+    return read
 
 
 def flag(name: str, value: str) -> object:
@@ -55,9 +65,9 @@ SERVER_OPTIONS: Final[Table] = {
     "tokenEnv": ("token_env", text),
     "credentialProvider": ("credential_provider", text),
     "allowInsecure": ("allow_insecure", flag),
-    "requestTimeoutMs": ("request_timeout", milliseconds),
+    "requestTimeoutMs": ("request_timeout", milliseconds(TIMEOUT_BOUNDS)),
     "maxRetries": ("max_retries", whole),
-    "retryBackoffMs": ("retry_backoff", milliseconds),
+    "retryBackoffMs": ("retry_backoff", milliseconds(BACKOFF_BOUNDS)),
 }
 """Connection options of both source and sink, fields of `PubSubConfig`."""
 
@@ -139,6 +149,7 @@ def renamed(error: InvalidOption, table: Table) -> InvalidOption:
     for field, name in spoken.items():
         sentence = sentence.replace(f"`{field}`", f"`{name}`")
         remedy = remedy.replace(f"`{field}`", f"`{name}`")
+        remedy = remedy.replace(f"`{field}=True`", f"`{name}=true`")
     return type(error)(sentence, remedy=remedy, field=spoken.get(error.field or "", error.field))
 
 

@@ -36,8 +36,8 @@ _SEQ_MAX: Final = 2**53 - 1
 _TOPICS_MAX: Final = 1_000
 _ROWS_MAX: Final = 1 << 30
 _EARLIEST_MS: Final = 10**11
-_POLL_MAX: Final = 30.0
-_FORGET_MAX: Final = 366 * 86_400.0
+_POLL_BOUNDS: Final = (0.05, 30.0)
+_FORGET_BOUNDS: Final = (1.0, 366 * 86_400.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +87,8 @@ class SourceConfig:
         check_whole("min_partitions", self.min_partitions, 1, 100_000, "tasks")
         check_whole("max_rows_per_partition", self.max_rows_per_partition, 1, _ROWS_MAX, "rows")
         check_whole("page_size", self.page_size, 1, 500, "messages")
-        check_seconds("poll", self.poll, 0.05, _POLL_MAX)
-        check_seconds("forget", self.forget, 1.0, _FORGET_MAX)
+        check_seconds("poll", self.poll, *_POLL_BOUNDS)
+        check_seconds("forget", self.forget, *_FORGET_BOUNDS)
         for field in ("starting", "ending"):
             bound = getattr(self, field)
             if isinstance(bound, Mapping):
@@ -213,8 +213,8 @@ SOURCE_OPTIONS: Final[Table] = {
     "maxRowsPerPartition": ("max_rows_per_partition", whole),
     "types": ("types", _names),
     "pageSize": ("page_size", whole),
-    "minPollIntervalMs": ("poll", milliseconds),
-    "topicForgetMs": ("forget", milliseconds),
+    "minPollIntervalMs": ("poll", milliseconds(_POLL_BOUNDS)),
+    "topicForgetMs": ("forget", milliseconds(_FORGET_BOUNDS)),
 }
 """The source's options: name → field of `SourceConfig`, or of its `server`."""
 
