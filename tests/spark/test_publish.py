@@ -96,7 +96,9 @@ def test_an_id_that_was_used_for_something_else_fails_the_task(server: ThreadedS
     publish_partition([{**one, "data": "1"}], config(server))
     with pytest.raises(Conflict) as caught:
         publish_partition([{**one, "data": "2"}], config(server))
-    assert caught.value.topic == "jobs.rows"
+    assert (caught.value.topic, caught.value.field) == ("jobs.rows", "id")
+    assert str(caught.value).startswith("Column `id`: ")
+    assert "'i1'" in str(caught.value)
     assert stored(server) == [1]
 
 
@@ -107,10 +109,12 @@ def test_a_number_that_no_json_parser_takes_spoils_its_row_alone(server: Threade
     assert Counter(each["n"] for each in stored(server)) == Counter(range(40))
     (letter,) = stored(server, "jobs.dead")
     assert letter["row"]["data"] == "1e999"
+    assert letter["error"]["field"] == "data"
 
 
 def test_the_error_of_a_denied_publish_names_the_topic(server: ThreadedServer) -> None:
     tokens[:] = [lambda: server.token("mallory")]
     with pytest.raises(PermissionDenied) as caught:
         publish_partition(rows(3), config(server))
-    assert caught.value.topic == "jobs.rows"
+    assert (caught.value.topic, caught.value.field) == ("jobs.rows", "topic")
+    assert "jobs.rows" in str(caught.value)

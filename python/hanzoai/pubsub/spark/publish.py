@@ -12,7 +12,7 @@ from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from hanzoai.pubsub.errors import PayloadTooLarge, PubSubError
+from hanzoai.pubsub.errors import PayloadTooLarge, PubSubError, from_code
 from hanzoai.pubsub.spark.ids import numbering
 from hanzoai.pubsub.spark.messages import Encoder, letter
 from hanzoai.pubsub.spark.pace import Pace
@@ -264,7 +264,8 @@ class _Run:
         sent = future.result()
         self._count(sent)
         for place, error in sent.refused:
-            self._bad(batch.record(place), error)
+            record = batch.record(place)
+            self._bad(record, _at_column(error, record))
 
     def _count(self, sent: Sent) -> None:
         self._stats.rows += sent.accepted
@@ -298,3 +299,20 @@ class _Run:
                     raise error
             self._stats.dead_letters += len(part)
             self._stats.retries += sent.retries
+
+
+_COLUMNS: Final = {"forbidden": "topic", "conflict": "id"}
+"""Columns that errors of the server are about; other errors are about `data`."""
+
+
+def _at_column(error: PubSubError, record: Record) -> PubSubError:
+    """Return a rejection by the server with the name of the column, like those of the encoder."""
+    column = _COLUMNS.get(error.code, "data")
+    which = f" ({record.id!a})" if column == "id" else ""
+    return from_code(
+        error.code,
+        f"Column `{column}`: {error.message.removesuffix('.')}{which}.",
+        remedy=error.remedy,
+        topic=error.topic,
+        field=column,
+    )

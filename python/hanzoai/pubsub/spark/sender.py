@@ -153,7 +153,7 @@ class Sender:
                     todo.extendleft((places[half:], places[:half]))
                     sent.retries += 1
                     continue
-                error_ = read_error(status, headers, body)
+                error_ = read_error(status, headers, body, messages[places[0]].topic)
                 if status in _SOME_ITEM:
                     sent.refused.append((places[0], error_))
                     continue
