@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from pyspark.sql import Row
+from pyspark.sql.types import VariantVal
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, InvalidTopic, PayloadTooLarge
 from hanzoai.pubsub.spark import PubSubConfig
@@ -169,6 +170,48 @@ def test_an_arrow_map_is_an_object() -> None:
     column = pa.array([[{"m": [("a", [(1, 2)])]}], None], kind)
     found = [record.data for record in records([pa.RecordBatch.from_arrays([column], ["data"])])]
     assert found == [[{"m": {"a": {1: 2}}}], None]
+
+
+def test_an_arrow_map_with_structs_as_keys_is_an_object() -> None:
+    kind = pa.map_(pa.struct([("a", pa.int32())]), pa.map_(pa.list_(pa.int32()), pa.int32()))
+    column = pa.array([[({"a": 1}, [([1, 2], 3)])]], kind)
+    (record,) = records([pa.RecordBatch.from_arrays([column], ["data"])])
+    assert record.data == {'{"a":1}': {"[1,2]": 3}}
+
+
+def test_values_that_python_cannot_hold_spoil_their_rows_alone() -> None:
+    year_10_000 = 253_402_300_800
+    times = pa.array(
+        [{"at": 0}, {"at": year_10_000}], pa.struct([("at", pa.timestamp("s", "UTC"))])
+    )
+    texts = pa.array([b"1", b'"\xff"']).view(pa.string())
+    for column, wanted, why in (
+        (times, {"at": "1970-01-01T00:00:00+00:00"}, "outside of the years 1 to 9999"),
+        (texts, 1, "not UTF-8"),
+    ):
+        names = pa.array(["a.b"] * 2)
+        batch = pa.RecordBatch.from_arrays([names, column], ["topic", "data"])
+        (chunk,) = chunks([batch], 500, 1 << 20)
+        encoded = encoder().encode_all(chunk)
+        assert [json.loads(message.text)["data"] for message in encoded.messages] == [wanted]
+        ((place, error),) = encoded.refused
+        assert (place, error.field) == (1, "data")
+        assert why in error.message
+        config = PubSubConfig(URL, on_error="deadletter:jobs.dead")
+        made = letter(chunk.record(1), error, config, numbering("content", "n", 0))
+        row = json.loads(made.text)["data"]["row"]
+        assert (row["topic"], row["data"]) == ("a.b", "<Unreadable>")
+
+
+def test_variants_are_json_wherever_they_are() -> None:
+    one = VariantVal.parseJson('{"x": [1, null]}')
+    arrow = {"value": one.value, "metadata": one.metadata}
+    for variant in (one, arrow):
+        for data, wanted in (
+            (variant, {"x": [1, None]}),
+            ({"v": variant, "all": [variant]}, {"v": {"x": [1, None]}, "all": [{"x": [1, None]}]}),
+        ):
+            assert item(encoder(), data=data)["data"] == wanted
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     StringType,
     StructType,
     VariantType,
+    YearMonthIntervalType,
 )
 
 from hanzoai.pubsub.errors import InvalidOption
@@ -90,6 +91,13 @@ def test_columns_that_can_be_published_are_accepted(data: DataType) -> None:
             "data",
             "BINARY, which",
             "base64()",
+        ),
+        (columns(topic=TEXT, data=MapType(BinaryType(), TEXT)), "data", "BINARY, which", "base64"),
+        (
+            columns(topic=TEXT, data=columns(a=YearMonthIntervalType())),
+            "data",
+            "INTERVAL YEAR TO MONTH, which",
+            "Cast it to STRING",
         ),
         (columns(data=TEXT), "topic", "neither a column `topic`", "Select the topic"),
     ],

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from pydantic_core import from_json, to_json
 
 from hanzoai.pubsub.errors import InvalidPayload, InvalidTopic, PayloadTooLarge, PubSubError
+from hanzoai.pubsub.spark.records import Unreadable
 from hanzoai.pubsub.spark.values import all_json, check_json, to_text
 from hanzoai.pubsub.topics import validate_topic
 
@@ -132,6 +133,8 @@ class Encoder:
             InvalidPayload: A field is missing, has a wrong type, or is not JSON; `field` names it.
             PayloadTooLarge: `data` is over the limit.
         """
+        if Unreadable in map(type, record):
+            raise _unreadable(record)
         topic_, kind_, data_, ttl_, id_ = record
         topic = self._topic(topic_)
         kind = self._type(topic, kind_)
@@ -305,6 +308,19 @@ def _quoted(text: str, name: str, topic: str) -> str:
         return to_json(text).decode()
     except ValueError:
         raise _ill(name, "text that UTF-8 can encode", topic) from None
+
+
+def _unreadable(record: Record) -> InvalidPayload:
+    name, why = next(
+        (name, value.why)
+        for name, value in zip(record._fields, record, strict=True)
+        if isinstance(value, Unreadable)
+    )
+    return InvalidPayload(
+        f"Column `{name}` cannot be read: it {why}.",
+        remedy="Correct it in Spark, or leave such rows out.",
+        field=name,
+    )
 
 
 def _ill(name: str, expected: str, topic: str) -> InvalidPayload:

@@ -6,6 +6,7 @@ Rows are read in chunks of columns, so values that many rows share are checked o
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
@@ -24,6 +25,17 @@ class Record(NamedTuple):
     data: object
     ttl: object
     id: object
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """Replaces a value that Spark can hold and Python cannot.
+
+    Attributes:
+        why: What is wrong with it, as a verb and its object.
+    """
+
+    why: str
 
 
 class Chunk(NamedTuple):
@@ -143,7 +155,23 @@ def _of_batch(batch: Any, most: int, most_bytes: int) -> Iterator[Chunk]:
             if name not in readers:
                 columns.append([None] * part.num_rows)
                 continue
-            values = part.column(name).to_pylist()
-            read = readers[name]
-            columns.append(values if read is None else list(map(read, values)))
+            columns.append(_values(part.column(name), readers[name]))
         yield Chunk(*columns)
+
+
+def _values(column: Any, read: Callable[[object], object] | None) -> list[object]:
+    try:
+        values = column.to_pylist()
+    except (ValueError, OverflowError):
+        return [_value(scalar, read) for scalar in column]
+    return values if read is None else list(map(read, values))
+
+
+def _value(scalar: Any, read: Callable[[object], object] | None) -> object:
+    try:
+        value = scalar.as_py()
+    except UnicodeDecodeError:
+        return Unreadable("has text that is not UTF-8")
+    except (ValueError, OverflowError):
+        return Unreadable("has a time outside of the years 1 to 9999")
+    return value if read is None else read(value)

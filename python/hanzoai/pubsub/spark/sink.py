@@ -18,6 +18,7 @@ from pyspark.sql.types import (
     StringType,
     StructType,
     VariantType,
+    YearMonthIntervalType,
 )
 
 from hanzoai.pubsub.errors import InvalidOption
@@ -107,11 +108,19 @@ _WANTED: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 }
 
 
+_UNSUPPORTED: dict[type[DataType], str] = {
+    BinaryType: "Encode it with base64().",
+    YearMonthIntervalType: "Cast it to STRING.",
+}
+
+
 def _check_data(kind: DataType) -> None:
-    if isinstance(kind, BinaryType):
+    remedy = _UNSUPPORTED.get(type(kind))
+    if remedy is not None:
         raise InvalidOption(
-            "Column `data` has the type BINARY, which JSON does not support.",
-            remedy="Encode it with base64().",
+            f"Column `data` has the type {kind.simpleString().upper()}, which JSON does not"
+            " support.",
+            remedy=remedy,
             field="data",
         )
     if isinstance(kind, StructType):
@@ -120,6 +129,7 @@ def _check_data(kind: DataType) -> None:
     elif isinstance(kind, ArrayType):
         _check_data(kind.elementType)
     elif isinstance(kind, MapType):
+        _check_data(kind.keyType)
         _check_data(kind.valueType)
 
 

@@ -14,6 +14,8 @@ from pydantic_core import SchemaValidator, core_schema, from_json, to_json
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from pyspark.sql.types import VariantVal
+
 _VARIANT = {"value", "metadata"}
 
 _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="ignore"))
@@ -69,9 +71,9 @@ def to_text(value: object) -> str:
         TypeError: It contains bytes, or something else that JSON does not support.
         ValueError: It contains NaN or an infinity.
     """
-    variant = _variant_text(value)
+    variant = _variant(value)
     if variant is not None:
-        return variant
+        return variant.toJson()
     return to_json(plain(value), inf_nan_mode="constants").decode()
 
 
@@ -83,6 +85,9 @@ def plain(value: object) -> object:
         if value != value or value in (float("inf"), float("-inf")):
             raise ValueError("is NaN or infinite")
         return value
+    variant = _variant(value)
+    if variant is not None:
+        return from_json(variant.toJson())
     if isinstance(value, dict):
         items = cast("dict[object, object]", value).items()
         return {key if isinstance(key, str) else _key(key): plain(item) for key, item in items}
@@ -108,19 +113,16 @@ def _key(key: object) -> str:
     return made if isinstance(made, str) else to_json(made).decode()
 
 
-def _variant_text(value: object) -> str | None:
-    """Return the JSON of a VARIANT, which is an object in rows and two byte strings in Arrow."""
-    to_variant_json: Callable[[], str] | None = getattr(value, "toJson", None)
-    if to_variant_json is not None:
-        return to_variant_json()
+def _variant(value: object) -> VariantVal | None:
+    """Return a VARIANT, which is an object in rows and two byte strings in Arrow."""
+    if hasattr(value, "toJson"):
+        return cast("VariantVal", value)
     if isinstance(value, dict):
         parts = cast("dict[str, object]", value)
         if parts.keys() == _VARIANT and all(isinstance(part, bytes) for part in parts.values()):
             from pyspark.sql.types import VariantVal
 
-            return VariantVal(
-                cast("bytes", parts["value"]), cast("bytes", parts["metadata"])
-            ).toJson()
+            return VariantVal(cast("bytes", parts["value"]), cast("bytes", parts["metadata"]))
     return None
 
 
@@ -135,8 +137,10 @@ def arrow_reader(kind: Any) -> Callable[[object], object] | None:
     types: Any = import_module("pyarrow.types")
     if types.is_map(kind):
         item = arrow_reader(kind.item_type) or _same
+        # A key of several values is a dict or a list, which cannot be a key in Python.
+        name = _key if types.is_nested(kind.key_type) else _same
         return lambda value: (
-            None if value is None else {key: item(each) for key, each in cast("Any", value)}
+            None if value is None else {name(key): item(each) for key, each in cast("Any", value)}
         )
     if types.is_struct(kind):
         readers = {
