@@ -57,6 +57,8 @@ class Replay:
             subscriber has, or gets with the replay.
         ends: Topics without a log for which the subscriber has a position. By topic, the position
             at which the lost numbering ends at the latest; the next numbering begins behind it.
+        begun: Unix ms by the clock of the store; messages that follow the replay are newer. None if
+            messages have the time of this node.
     """
 
     entries: Sequence[Entry]
@@ -66,6 +68,7 @@ class Replay:
     unbroken: int = 0
     floors: Mapping[str, int] = field(default_factory=dict[str, int])
     ends: Mapping[str, int] = field(default_factory=dict[str, int])
+    begun: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -156,9 +156,13 @@ async def meeting(
 
 
 @asynccontextmanager
-async def stream(node: RunningServer, token: str, **query: str) -> AsyncGenerator[EventStream]:
-    """Open an event stream."""
+async def stream(
+    node: RunningServer, token: str, mark: str | None = None, **query: str
+) -> AsyncGenerator[EventStream]:
+    """Open an event stream; with a mark, it resumes after this event id."""
     headers = {"Authorization": f"Bearer {token}", "Accept": "text/event-stream"}
+    if mark is not None:
+        headers["Last-Event-ID"] = mark
     async with (
         httpx.AsyncClient(base_url=node.http, headers=headers, timeout=BOUND) as rest,
         rest.stream("GET", "/v1/subscribe", params=query) as response,

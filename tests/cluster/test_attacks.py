@@ -17,7 +17,7 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 
-from tests.cluster.fleet import nodes, peer, present
+from tests.cluster.fleet import nodes, peer, present, stream
 from tests.cluster.store import Store, running
 from tests.cluster.waiting import until
 
@@ -288,6 +288,39 @@ async def test_nodes_whose_clocks_differ_by_minutes_agree_on_messages_and_member
                 # No member is removed because of the other node's clock.
                 seen = await present(a, "demo.x", a.token("x"))
                 assert {m["user_id"] for m in seen} == {"ann", "bob", "eve"}
+
+
+@pytest.mark.parametrize("minutes", [-10, 0, 10])
+@pytest.mark.parametrize("topics", ["demo.*", "demo.x,demo.y"])
+async def test_a_stream_that_resumes_by_time_lacks_nothing_if_the_clock_of_its_node_jumps(
+    store: Store, topics: str, minutes: int
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store, 1) as (node,),
+        peer(node, node.service_token()) as publisher,
+        store.client() as redis,
+    ):
+        wall = node.hub.core.wall
+        node.hub.core.wall = lambda: wall() + minutes * 60_000
+        began: int = (await redis.time())[0]
+        # The time of the stream precedes its request by the duration of a read of Redis at most.
+        await until(lambda: moved_on(redis, began + 3))
+        async with stream(node, node.token("ann"), topics=topics) as events:
+            mark = (await events.event("subscribed")).id
+        for topic in ("demo.x", "demo.y"):
+            await publisher.send({"type": "publish", "topic": topic, "data": 1, "ref": topic})
+            await publisher.until("published")
+        async with stream(node, node.token("ann"), mark, topics=topics) as events:
+            answer = (await events.event("subscribed")).json
+        assert sorted(each["topic"] for each in answer["history"]) == ["demo.x", "demo.y"]
+        assert not {"reset", "truncated"} & answer.keys()
+
+
+async def moved_on(redis: Any, to: int) -> bool:
+    """Whether the clock of Redis shows at least this time, Unix seconds."""
+    seconds: int = (await redis.time())[0]
+    return seconds >= to
 
 
 async def test_compressed_frames_are_not_taken(store: Store) -> None:

@@ -291,6 +291,20 @@ async def test_a_store_that_lost_its_data_gets_the_members_again(store: Store) -
         await until(lambda: _users(b), ["ann", "bob"])
 
 
+async def test_a_node_that_starts_on_an_emptied_store_recognizes_the_clients_of_the_others(
+    store: Store,
+) -> None:
+    async with asyncio.timeout(BOUND), nodes(store, 1) as (a,):
+        async with store.client() as redis:
+            await redis.flushall()
+            await until(lambda: redis.exists("hanzo-pubsub:{0}:layout"), 1)
+        async with peer(a, a.token("ann")) as ann, nodes(store, 1) as (b,):
+            client_id = ann.client_id
+            ann.cut()
+            async with peer(b, b.token("ann"), client_id) as back:
+                assert back.client_id == client_id
+
+
 @pytest.mark.parametrize("by", [TOPIC, "demo.*"])
 async def test_members_of_a_node_that_dies_as_the_store_forgets_everything_are_shown_gone(
     store: Store, by: str

@@ -77,7 +77,7 @@ class _Accepted:
         denied: Errors of the others.
         loud: Whether it receives presence.
         members: Topics of its patterns with a member, if they have been searched.
-        timestamp: Unix ms; messages that follow the replay are newer.
+        timestamp: Unix ms of this node; see `Replay.begun`.
     """
 
     request: SubscribeRequest
@@ -360,7 +360,7 @@ class Subscriptions:
                 "type": "subscribed",
                 "topics": accepted.granted,
                 "history": [orjson.Fragment(entry.body) for entry in part],
-                "timestamp": accepted.timestamp,
+                "timestamp": accepted.timestamp if replay.begun is None else replay.begun,
             }
             if index == 0:
                 if replay.truncated:

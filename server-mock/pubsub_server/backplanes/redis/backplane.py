@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import replace
+from math import ceil
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard
@@ -114,7 +115,7 @@ class RedisBackplane:
         self._patterns: dict[str, float] = {}
         self._trie: TopicTrie[str] = TopicTrie()
         self._grace = options.grace
-        self._lease = Lease(link, layout, options.heartbeat, options.timeout)
+        self._lease = Lease(link, layout, secret, options.heartbeat, options.timeout)
         self.roster = RedisRoster(
             link,
             layout,
@@ -272,11 +273,12 @@ class RedisBackplane:
         """See `backplane.Backplane`."""
         wanted = Wanted(since, after, newest)
         journal = self._tracks.begin()
-        return self._replay(journal, topics, patterns, wanted, allowed)
+        return self._replay(journal, self._loop.time(), topics, patterns, wanted, allowed)
 
     async def _replay(
         self,
         journal: Journal,
+        asked: float,
         topics: Sequence[str],
         patterns: Sequence[str],
         wanted: Wanted,
@@ -290,6 +292,7 @@ class RedisBackplane:
                     names += await self._search(patterns, set(topics), allowed)
                     names += self._lost(journal, wanted.after, patterns, set(names), allowed)
                 found = await self._reader.replay(names, wanted)
+                begun = await self._begun(asked, found)
                 read = {topic: 0 if log is None else log.last for topic, log in found.logs.items()}
                 # One repetition is enough: a log that still ends before it has lost messages.
                 while unread := self._tracks.unread(journal, read):
@@ -299,9 +302,14 @@ class RedisBackplane:
         except (TimeoutError, *LINK_ERRORS):
             raise away("the store cannot be reached, so no messages can be replayed") from None
         else:
-            return self._join(journal, found, wanted)
+            return replace(self._join(journal, found, wanted), begun=begun)
         finally:
             self._tracks.end(journal)
+
+    async def _begun(self, asked: float, read: Snapshot) -> int:
+        """Unix ms of Redis just before a replay was requested at this time of the loop."""
+        now = read.now or await self._link.time(self._layout.nodes)
+        return now - ceil(1000 * (self._loop.time() - asked)) - 1
 
     def _join(self, journal: Journal, read: Snapshot, wanted: Wanted) -> Replay:
         """The logs as read; the hub adds the messages that are delivered."""

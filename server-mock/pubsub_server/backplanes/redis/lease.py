@@ -56,6 +56,7 @@ class Lease:
     Args:
         link: To Redis.
         layout: Names of keys.
+        secret: Seals client ids; the same on all nodes.
         every: Seconds between two heartbeats.
         timeout: Seconds without a heartbeat after which a lease is revoked.
 
@@ -65,9 +66,12 @@ class Lease:
         last_heartbeat: Redis time of the last written heartbeat, ms; 0 before the first.
     """
 
-    def __init__(self, link: Link, layout: Layout, every: float, timeout: float) -> None:
+    def __init__(
+        self, link: Link, layout: Layout, secret: str, every: float, timeout: float
+    ) -> None:
         self._link = link
         self._layout = layout
+        self._secret = secret
         self._every = every
         self._timeout = timeout
         self._loop = asyncio.get_running_loop()
@@ -155,12 +159,14 @@ class Lease:
         self.last_heartbeat = int(now)
         if first:
             logger.info("this is node %s", self.node)
-            await self._check_mark()
+            await self._initialize()
         return [each for each in silent if each != self.node]
 
-    async def _check_mark(self) -> None:
-        # The first node that returns initializes a flushed store.
+    async def _initialize(self) -> None:
+        # The first node that returns initializes a flushed store. Nodes that start later use its
+        # secret, so clients can resume on them.
         layout = self._layout
+        await self._link.set_default(layout.secret, self._secret)
         found = await self._link.set_default(layout.mark_key, layout.mark)
         if found != layout.mark:
             logger.error(
