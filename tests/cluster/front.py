@@ -40,6 +40,8 @@ class Front:
         self.folder = store.folder
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
+        self._late: asyncio.Event | None = None
+        self._held: frozenset[asyncio.StreamWriter] = frozenset()
         self.swallows: Literal["nothing", "all", "channels"] = "nothing"
         self._open: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -49,6 +51,11 @@ class Front:
         self.store = store
         for writer in self._open:
             writer.transport.abort()
+
+    def hold(self) -> asyncio.Event:
+        """Hold what open connections send until the event is set; new ones are not held."""
+        self._held, self._late = frozenset(self._open), asyncio.Event()
+        return self._late
 
     def reset(self) -> None:
         """Reset open connections, in both directions."""
@@ -98,6 +105,8 @@ class Front:
         deaf = False
         with contextlib.suppress(OSError):
             while data := await reader.read(65_536):
+                if self._late is not None and says is not None and writer in self._held:
+                    await self._late.wait()
                 if says is not None and b"SSUBSCRIBE" in data:
                     says.set()
                 if self.swallows == "all":

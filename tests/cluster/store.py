@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BOUND = 60
+LOADS = ("--key-load-delay", "1000", "--loading-process-events-interval-bytes", "1024")
+"""Options with which a store that has been filled loads its data for some seconds."""
 
 
 def program(kind: str) -> str:
@@ -115,6 +117,14 @@ class Store:
             yield client
         finally:
             await client.aclose()
+
+
+async def fill(store: Store) -> None:
+    """Write some thousand keys."""
+    async with store.client() as redis, redis.pipeline(transaction=False) as calls:
+        for number in range(3_000):
+            calls.set(f"filler{number}", 1)
+        await calls.execute()
 
 
 @asynccontextmanager

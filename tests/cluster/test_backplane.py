@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import pytest
 
-from hanzoai.pubsub import Conflict, Gap, Message, PubSubClient, Subscription
+from hanzoai.pubsub import Conflict, Gap, Message, PubSubClient, Subscription, Unavailable
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.requests import Draft
@@ -108,10 +108,17 @@ async def test_a_node_listens_only_to_what_its_clients_need(store: Store) -> Non
 
 
 class Traffic:
-    """Publishes continuously on one node, and records the acknowledged messages."""
+    """Publishes continuously on one node, and records the acknowledged messages.
 
-    def __init__(self, ps: PubSubClient, *topics: str) -> None:
+    Args:
+        ps: The client that publishes.
+        *topics: Its topics.
+        again: Whether to publish a message again that the server refuses for now.
+    """
+
+    def __init__(self, ps: PubSubClient, *topics: str, again: bool = False) -> None:
         self.ps = ps
+        self._again = again
         self.topics = topics
         self.acknowledged: dict[str, list[int]] = {topic: [] for topic in topics}
         self._tasks: list[asyncio.Task[None]] = []
@@ -129,8 +136,19 @@ class Traffic:
         n = 0
         while not self._ending:
             n += 1
-            await self.ps.publish(topic, {"data": n}, timeout=BOUND)
+            await self._publish_one(topic, n)
             self.acknowledged[topic].append(n)
+
+    async def _publish_one(self, topic: str, n: int) -> None:
+        while True:
+            try:
+                await self.ps.publish(topic, {"data": n}, id=f"{topic}-{n}", timeout=BOUND)
+            except Unavailable as error:
+                if not self._again:
+                    raise
+                await asyncio.sleep(error.retry_after or 0)
+            else:
+                return
 
     async def more(self, count: int = 50) -> None:
         """Wait until this number of further messages is acknowledged on each topic."""

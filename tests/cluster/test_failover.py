@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
+from pubsub_server.backplanes.redis import wire
 from pubsub_server.backplanes.redis.layout import Layout, Packer
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.writer import Memory, Writer
@@ -18,11 +20,13 @@ from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.interfaces import Published
 from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.requests import Draft
-from tests.cluster.fleet import nodes, peer
+from tests.cluster.fleet import nodes, peer, present
 from tests.cluster.front import front
 from tests.cluster.redis_cluster import redis_cluster
 from tests.cluster.store import Store, running
 from tests.cluster.test_backplane import Traffic, collect, differences, settled
+from tests.cluster.test_feed import readiness
+from tests.cluster.test_presence import users
 from tests.cluster.test_redis_cluster import base, client, on, topics
 from tests.cluster.waiting import until
 
@@ -34,6 +38,7 @@ if TYPE_CHECKING:
     from pubsub_server.errors import ServiceError
     from pubsub_server.testing import RunningServer
     from tests.cluster.front import Front
+    from tests.cluster.redis_cluster import Cluster
 
 BOUND = 60
 LOSSY: dict[str, Any] = {"redis_durable": False, "publish_rate_service": 10_000}
@@ -149,6 +154,62 @@ async def test_a_promoted_replica_that_lacks_messages_shows_one_gap_per_topic(
         assert await history(a, "demo.x", after=positions[3]) == ([7, 8, 9], False)
 
 
+async def test_connections_that_survive_to_a_demoted_primary_move_to_the_new_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    heard: dict[str, list[object]] = {}
+    wild: dict[str, list[object]] = {}
+    async with (
+        asyncio.timeout(BOUND),
+        pair("redis", tmp_path) as (address, primary, replica),
+        nodes(address, **LOSSY) as (a, b),
+        client(a) as here,
+        client(b) as there,
+        peer(b, b.token("ann")) as ann,
+    ):
+        tasks = [
+            asyncio.create_task(collect(await there.subscribe("demo.x"), heard)),
+            asyncio.create_task(collect(await there.subscribe("demo.*"), wild)),
+        ]
+        positions = await publish(here, "demo.x", 1, 2, 3)
+        await replicated(primary, replica)
+        await replica.command("REPLICAOF", "NO", "ONE")
+        # The new primary lacks these, and a member.
+        positions += await publish(here, "demo.x", 4, 5)
+        await ann.subscribe("demo.x")
+        await until(lambda: (heard["demo.x"], wild["demo.x"]), ([1, 2, 3, 4, 5],) * 2)
+        connections = b.stats.connections_total
+        address.store = replica
+        await primary.command("REPLICAOF", "127.0.0.1", replica.port)
+        positions += await publish(here, "demo.x", 6, 7)
+        shown = {"demo.x": [1, 2, 3, 4, 5, "gap", 6, 7]}
+        await until(lambda: (heard, wild), (shown, shown))
+        for node in (a, b):
+            token = node.token("bob")
+            await until(partial(_users, node, token), ["ann", "service"])
+            assert await readiness(node) == 200
+        for task in tasks:
+            task.cancel()
+        assert ascending(positions)
+        assert b.stats.connections_total == connections
+        # Only the replication and this client are left.
+        await until(partial(_clients, primary), 1)
+    lost = [each for each in caplog.messages if "lost the feed connection" in each]
+    assert lost
+    assert all("read only replica" in each for each in lost)
+
+
+async def _users(node: RunningServer, token: str) -> list[Any]:
+    return sorted(users(await present(node, "demo.x", token)))
+
+
+async def _clients(store: Store) -> int:
+    """Return the number of its clients, without replicas and primaries."""
+    return len((await store.command("CLIENT", "LIST", "TYPE", "normal")).splitlines()) + len(
+        (await store.command("CLIENT", "LIST", "TYPE", "pubsub")).splitlines()
+    )
+
+
 async def test_the_log_of_a_promoted_replica_is_reported_as_incomplete_before_any_message(
     tmp_path: Path,
 ) -> None:
@@ -189,14 +250,16 @@ async def test_a_snapshot_that_lacks_messages_gives_no_position_twice(store: Sto
 
 
 @asynccontextmanager
-async def sender(store: Store) -> AsyncGenerator[Callable[[str], Awaitable[Published]]]:
+async def sender(
+    store: Store | Front,
+) -> AsyncGenerator[Callable[[str | None], Awaitable[Published]]]:
     """A node without subscribers, so that nothing else requests the lineage."""
     link = Link(store.url, cluster=False, durable=False)
     layout, retention = Layout("test", 1), Retention(Keep(10, 3_600_000))
     packer = Packer(layout, retention)
-    writer = Writer(link, layout, Memory(100, 3_600_000, 7_200_000), BOUND)
+    writer = Writer(link, layout, Memory(100_000, 3_600_000, 7_200_000), BOUND)
 
-    async def send(id: str) -> Published:
+    async def send(id: str | None) -> Published:
         draft = Draft("demo.x", "row", b"1", None, id, None)
         answer: Answer[list[Published | ServiceError]] = Answer()
         writer.publish([packer.pack(draft, ("service", "spark"), 0)], answer)
@@ -209,6 +272,34 @@ async def sender(store: Store) -> AsyncGenerator[Callable[[str], Awaitable[Publi
     finally:
         await writer.close()
         await link.close()
+
+
+async def test_a_call_that_arrives_after_its_repetition_publishes_nothing(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A network or a proxy may deliver what a closed connection had sent."""
+    monkeypatch.setattr(wire, "ANSWER_WITHIN", 0.5)
+    async with asyncio.timeout(BOUND), front(store) as way, sender(way) as send:
+        # The first one connects, loads the script, and starts the numbering.
+        positions = [(await send(None)).seq for _ in range(2)]
+        late = way.hold()
+        positions.append((await send(None)).seq)
+        processed = await calls(store)
+        late.set()
+        await until(lambda: called_since(store, processed))
+        positions.append((await send(None)).seq)
+        first = positions[0] or 0
+        assert positions == list(range(first, first + 4))
+
+
+async def calls(store: Store) -> int:
+    """Return the number of script calls that the store has processed."""
+    async with store.client() as redis:
+        return int((await redis.info("commandstats"))["cmdstat_evalsha"]["calls"])
+
+
+async def called_since(store: Store, before: int) -> bool:
+    return await calls(store) > before
 
 
 async def test_a_repeat_that_comes_first_after_a_snapshot_does_not_stand_for_its_lineage(
@@ -248,8 +339,18 @@ async def aged(store: Store) -> bool:
         return bool((await redis.info("server"))["uptime_in_seconds"])
 
 
-async def test_a_primary_of_a_cluster_that_is_killed_amid_traffic_costs_a_gap_at_most(
-    tmp_path: Path,
+async def kill(cluster: Cluster) -> None:
+    await cluster.servers[0].end()
+
+
+async def hand_over(cluster: Cluster) -> None:
+    """Make the replica take over; connections to the former primary stay open."""
+    await cluster.replica.command("CLUSTER", "FAILOVER")
+
+
+@pytest.mark.parametrize("end", [kill, hand_over])
+async def test_a_primary_of_a_cluster_that_ends_amid_traffic_costs_a_gap_at_most(
+    tmp_path: Path, end: Callable[[Cluster], Awaitable[None]]
 ) -> None:
     heard: dict[str, list[object]] = {}
     async with (
@@ -266,7 +367,7 @@ async def test_a_primary_of_a_cluster_that_is_killed_amid_traffic_costs_a_gap_at
         async with Traffic(here, *names[0]) as hit, Traffic(other, *safe) as rest:
             await hit.more()
             await rest.more()
-            await cluster.servers[0].end()
+            await end(cluster)
             # The other topics continue meanwhile.
             await rest.more(20)
             await cluster.promoted()

@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 import httpx
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.redis import link
 from pubsub_server.testing import running_server
+from tests.cluster.fleet import peer
+from tests.cluster.store import LOADS, fill, running
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -50,6 +53,16 @@ async def lacks_its_disk(store: Store) -> str:
     return "free space on its disk"
 
 
+async def lacks_memory(store: Store) -> str:
+    await store.command("CONFIG", "SET", "maxmemory", 1)
+    return "raise its maxmemory"
+
+
+async def recovers(store: Store) -> None:
+    for name in ("min-replicas-to-write", "maxmemory"):
+        await store.command("CONFIG", "SET", name, 0)
+
+
 async def allow(store: Store, *rights: str) -> str:
     await store.command("ACL", "SETUSER", "service", "reset", "on", ">hush", *rights)
     return store.url.replace("//", "//service:hush@")
@@ -78,6 +91,38 @@ async def test_a_publish_that_redis_rejects_is_sent_when_redis_recovers(store: S
         await until(lambda: backplane._link.failures > failures, True)
         await store.command("CONFIG", "SET", "min-replicas-to-write", 0)
         assert (await waiting).status_code == 201
+
+
+@pytest.mark.parametrize("spoil", [lacks_replicas, lacks_memory])
+async def test_a_message_without_history_that_redis_rejects_at_first_is_delivered_once(
+    store: Store, spoil: Any
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        running_server(redis_url=store.url, redis_durable=True) as node,
+        peer(node, node.service_token()) as socket,
+        peer(node, node.token("ann")) as reader,
+    ):
+        backplane: Any = node.hub.core.backplane
+
+        async def send(data: int) -> None:
+            await socket.send(
+                {"type": "publish", "topic": "demo.x", "data": data, "ttl": 0, "ref": str(data)}
+            )
+
+        await reader.subscribe("demo.x", presence=False)
+        await send(0)
+        await socket.until("published")
+        assert (await reader.message())["data"] == 0
+        failures = backplane._link.failures
+        await spoil(store)
+        await send(1)
+        await until(lambda: backplane._link.failures >= failures + 3)
+        await recovers(store)
+        await socket.until("published")
+        await send(2)
+        await socket.until("published")
+        assert [(await reader.message())["data"] for _ in range(2)] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -136,6 +181,35 @@ async def test_what_is_wrong_in_the_url_of_redis_is_named(
         with pytest.raises(StartError, match=f"redis_url: .*{said}"):
             async with running_server(redis_url=store.url + behind):
                 pass
+
+
+async def test_a_full_redis_is_named_at_the_start(store: Store) -> None:
+    await lacks_memory(store)
+    async with asyncio.timeout(BOUND):
+        with pytest.raises(StartError, match=r"Redis is full \(maxmemory\); raise its maxmemory"):
+            async with running_server(redis_url=store.url):
+                pass
+
+
+async def test_a_redis_that_loads_its_data_is_named_at_the_start(tmp_path: Path) -> None:
+    async with asyncio.timeout(BOUND), running("redis", tmp_path / "store", *LOADS) as store:
+        await fill(store)
+        await store.command("SAVE")
+        await store.end()
+        starting = asyncio.create_task(store.start())
+        await until(lambda: loading(store))
+        with pytest.raises(StartError, match="still loads its data; start again when"):
+            async with running_server(redis_url=store.url):
+                pass
+        await starting
+
+
+async def loading(store: Store) -> bool:
+    """Whether it accepts connections, but is loading its data."""
+    try:
+        return b"loading:1" in await store.command("INFO", "persistence")
+    except RedisConnectionError:
+        return False
 
 
 async def test_a_password_that_is_missing_is_asked_for(store: Store) -> None:

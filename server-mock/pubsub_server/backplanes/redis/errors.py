@@ -10,6 +10,7 @@ from typing import Any, Final, TypeVar
 from redis.asyncio.connection import parse_url
 from redis.exceptions import (
     AuthenticationError,
+    BusyLoadingError,
     InvalidResponse,
     NoPermissionError,
     OutOfMemoryError,
@@ -33,6 +34,9 @@ _KNOWN: Final = {
         "wait until it ends, or stop it with SCRIPT KILL",
     ),
 }
+
+
+_FULL: Final = "Redis is full (maxmemory)"
 
 
 class RefusedError(RedisError):
@@ -65,7 +69,7 @@ def refusal(error: ResponseError) -> RefusedError | None:
 def cause(error: Exception) -> str:
     """For the log: the problem, and the remedy if it is known."""
     if isinstance(error, OutOfMemoryError):
-        return "Redis is full (maxmemory)"
+        return _FULL
     detail = str(error)
     return detail if isinstance(error, RefusedError) else f"{type(error).__name__}: {detail}"
 
@@ -110,11 +114,15 @@ def _refused(error: ResponseError) -> str:
         return "it is not a Redis Cluster; remove redis_cluster"
     if isinstance(error, ReadOnlyError):
         return "it is a replica, which accepts no writes; use its primary"
+    if isinstance(error, OutOfMemoryError):
+        return f"{_FULL}; raise its maxmemory, or remove data"
     return reply
 
 
 def _unreachable(url: str, error: Exception) -> str:
     where = _where(url)
+    if isinstance(error, BusyLoadingError):
+        return f"Redis at {where} still loads its data; start again when it has finished"
     distrust = _within(error, ssl.SSLCertVerificationError)
     if distrust is not None:
         return (

@@ -32,6 +32,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError as RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
+from redis.maint_notifications import MaintNotificationsConfig
 
 from pubsub_server.backplanes.redis.errors import RefusedError
 from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire
@@ -86,7 +87,7 @@ def broken() -> Generator[None]:
 
 
 def lost(error: Exception) -> RedisConnectionError:
-    """The error to raise instead of one of `BROKEN`."""
+    """The error of a connection that is lost because of this one."""
     return RedisConnectionError(f"{type(error).__name__}: {error}")
 
 
@@ -111,6 +112,8 @@ class Server:
             "timeout": ANSWER_WITHIN,
             "socket_timeout": ANSWER_WITHIN,
             "retry": Retry(NoBackoff(), 0),
+            # With these notifications redis-py uses connections that were closed while idle.
+            "maint_notifications_config": MaintNotificationsConfig(enabled=False),
             **options,
         }
         self._shared = shared
@@ -144,7 +147,7 @@ class Server:
             error: `DIAL_ANEW`.
         """
         if isinstance(error, ReadOnlyError):
-            self.writer.close()
+            self.writer.close(lost(error))
         await self.readers.connection_pool.disconnect(inuse_connections=False)
 
     async def close(self) -> None:

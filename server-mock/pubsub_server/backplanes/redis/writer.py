@@ -34,7 +34,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.backoff import Backoff
-from pubsub_server.backplanes.redis.errors import RefusedError
+from pubsub_server.backplanes.redis.errors import RefusedError, cause
 from pubsub_server.backplanes.redis.layout import PLACE
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
@@ -76,7 +76,7 @@ UNPERFORMED: Final = (
 )
 """Errors of a server that has not performed any part of a call."""
 TELL_EVERY: Final = 60.0
-"""Seconds between two log lines about a full Redis."""
+"""Seconds between two log lines about refused publishes."""
 
 
 class _Group(msgspec.Struct):
@@ -510,6 +510,7 @@ class Lane:
         if isinstance(reason, RefusedError):
             self._log(f"{reason.why}, and publishes are refused: {reason.remedy}")
             return "the store accepts no messages now; the log of the server has the cause"
+        self._log(f"Redis cannot be reached, and publishes are refused ({cause(reason)})")
         return f"the store cannot be reached ({type(reason).__name__})"
 
     def _log(self, line: str) -> None:

@@ -136,15 +136,11 @@ for at = 2, #ARGV do
     end
   end
 
-  local answer
-  if known then
-    -- A write, so that a caller that waits for replicas also waits for the original message.
-    call('HSET', holder, key, known)
-    answer = sub(known, 17) == mark and 'd' .. sub(known, 1, 16) or 'c'
-  else
-    local since = unbroken[base] or noted and unpack('<d', noted) or rarely().lineage(base)
-    local starts = not found and base .. ':f'
-    local start_known = starts and tonumber(call('ZSCORE', starts, topic))
+  local since, starts, start_known, time, place
+  if not known then
+    since = unbroken[base] or noted and unpack('<d', noted) or rarely().lineage(base)
+    starts = not found and base .. ':f'
+    start_known = starts and tonumber(call('ZSCORE', starts, topic))
     if start_known and start_known > floor and start_known > (last or 0) then
       -- Subscribers have received this start.
       start, lost, of = start_known, last and now or 0, since
@@ -158,16 +154,26 @@ for at = 2, #ARGV do
       start = math.max(now * 1000, floor > 0 and floor + leap or 0, last and last + leap or 0)
       last = start - 1
     end
-    local time = now < latest and latest or now
     -- A numbering without a message has not been checked yet.
     if last < start then first, renewed = true, true end
-    local place, record
+    time = now < latest and latest or now
+    place = pack('<dd', numbered == 0 and 0 or last + 1, time)
+    -- The first write: a server that refuses writes must not have sent the message. A call that is
+    -- late may arrive after its repetition, and has not looked up the ids that its caller created.
+    if call('HSETNX', ids, key, place .. mark) == 0 then known = call('HGET', ids, key) end
+  end
+
+  local answer
+  if known then
+    -- A write, so that a caller that waits for replicas also waits for the original message.
+    call('HSET', holder, key, known)
+    answer = sub(known, 17) == mark and 'd' .. sub(known, 1, 16) or 'c'
+  else
+    local record
     if numbered == 0 then
-      place = pack('<dd', 0, time)
       record = 'm' .. place .. pack('<d', time) .. rest
     else
       local seq = last + 1
-      place = pack('<dd', seq, time)
       record = 'm' .. place .. pack('<d', latest) .. rest
       if keep ~= '0' and ttl > 0 then
         local new = not call('XADD', log, 'NOMKSTREAM', 'MAXLEN', keep, whole(seq), 'm', record)
@@ -202,7 +208,6 @@ for at = 2, #ARGV do
     if complete and (first or few_ids) then
       rarely().turn_ids(ids, base .. ':j', complete)
     end
-    call('HSET', ids, key, place .. mark)
     answer = 'n' .. place
   end
   answers[at - 1] = answer
