@@ -6,6 +6,7 @@ import asyncio
 import json
 import os
 from contextlib import suppress
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
@@ -220,6 +221,25 @@ async def test_a_file_that_becomes_wrong_leaves_the_keys_as_they_are(
     assert KEY not in caplog.text
 
 
+async def test_a_key_that_is_removed_is_reported_even_after_a_typing_error_in_the_file(
+    file: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(api_keys, "CHECK_INTERVAL", 0.02)
+    keys = ApiKeys(file)
+    gone: list[str | None] = []
+    keys.on_withdrawn = lambda ended, _: gone.extend(each.key_id for each in ended)
+    entry = f"{{id: k1, user: gateway, sha256: {DIGEST}, expires_at: 2030-02-30}}"
+    keys.start()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            replace(file, f"keys: [{entry}]")
+            await until(lambda: "day is out of range" in caplog.text)
+            replace(file, "keys: []")
+            await until(lambda: gone, ["k1"])
+    finally:
+        keys.stop()
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -239,6 +259,14 @@ async def test_a_file_that_becomes_wrong_leaves_the_keys_as_they_are(
             "`expires_at` is 'soon'",
         ),
         (
+            f"keys:\n- {{id: a, user: b, sha256: {DIGEST}, expires_at: 2030-02-30}}",
+            "line 2: day is out of range",
+        ),
+        (
+            f"keys: [{{id: a, user: b, sha256: {DIGEST}, expires_at: 9999-12-31T23:59:59Z}}]",
+            "key 1: `expires_at` is too late; leave it out",
+        ),
+        (
             f"keys: [{{id: a, user: b, sha256: {DIGEST}}}, {{id: c, user: d, sha256: {DIGEST}}}]",
             "key 2",
         ),
@@ -250,6 +278,18 @@ def test_a_mistake_in_the_file_names_the_key(tmp_path: Path, text: str, said: st
     with pytest.raises(ApiKeysError, match=r"keys\.yaml") as caught:
         load(file)
     assert said in str(caught.value)
+
+
+@pytest.mark.parametrize("date", ["2030-01-31", "'2030-01-31'", "2030-01-31T01:00:00+01:00"])
+async def test_a_key_ends_at_the_beginning_of_a_date(tmp_path: Path, date: str) -> None:
+    file = tmp_path / "keys.yaml"
+    entry = f"{{id: a, user: b, sha256: {DIGEST}, expires_at: {date}}}"
+    file.write_text(f"keys: [{entry}]", encoding="utf-8")
+    end = datetime(2030, 1, 31, tzinfo=UTC).timestamp()
+    assert (await ApiKeys(file, clock=lambda: end - 1).authenticate(KEY)).user_id == "b"
+    with pytest.raises(ServiceError) as caught:
+        await ApiKeys(file, clock=lambda: end).authenticate(KEY)
+    assert caught.value.code == "token_expired"
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

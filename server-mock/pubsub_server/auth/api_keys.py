@@ -16,10 +16,15 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
-from pubsub_server.auth.identity import Identity, identity_from_claims, strip_bearer
+from pubsub_server.auth.identity import (
+    MAX_SECONDS,
+    Identity,
+    identity_from_claims,
+    strip_bearer,
+)
 from pubsub_server.errors import ServiceError
 from pubsub_server.settings import documents
 
@@ -153,8 +158,9 @@ class ApiKeys:
             self.on_withdrawn(gone, other)
 
     def _look(self) -> None:
-        self._refresh()
+        # First, so that an error cannot end the checks.
         self.start()
+        self._refresh()
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
@@ -217,14 +223,15 @@ def _entry(entry: object) -> tuple[str, Identity]:
 def _expiry(value: object) -> float | None:
     if value is None:
         return None
-    if isinstance(value, datetime):
-        return (value if value.tzinfo else value.replace(tzinfo=UTC)).timestamp()
-    if isinstance(value, str):
-        try:
-            parsed = datetime.fromisoformat(value)
-        except ValueError:
-            raise ValueError(
-                f"`expires_at` is {value!r}, not a date such as 2030-01-31T00:00:00Z"
-            ) from None
-        return (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
-    raise ValueError("`expires_at` is not a date such as 2030-01-31T00:00:00Z")
+    # YAML reads a date as a `date` or `datetime`, unless it is quoted.
+    text = value.isoformat() if isinstance(value, date) else value
+    try:
+        parsed = datetime.fromisoformat(text)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"`expires_at` is {value!r}, not a date such as 2030-01-31T00:00:00Z"
+        ) from None
+    found = (parsed if parsed.tzinfo else parsed.replace(tzinfo=UTC)).timestamp()
+    if found >= MAX_SECONDS:
+        raise ValueError("`expires_at` is too late; leave it out for a key that does not expire")
+    return found

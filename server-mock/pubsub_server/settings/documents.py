@@ -23,12 +23,18 @@ class DocumentError(ValueError):
     """A file cannot be read or parsed; the text is one line without the file's name."""
 
 
-class _TwiceError(ValueError):
-    pass
+class _Strict(SafeLoader):
+    """Rejects a duplicate key, of which YAML would silently use the last, and impossible values."""
 
-
-class _Once(SafeLoader):
-    """Rejects a mapping with a duplicate key, of which YAML would silently use the last."""
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
+        try:
+            made: object = super().construct_object(node, deep)  # pyright: ignore[reportUnknownMemberType]
+        except DocumentError:
+            raise
+        except ValueError as error:
+            # For example a date on 30 February.
+            raise DocumentError(f"line {node.start_mark.line + 1}: {error}") from None
+        return made
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
         seen: set[str] = set()
@@ -36,7 +42,7 @@ class _Once(SafeLoader):
             if isinstance(key, yaml.ScalarNode):
                 if key.value in seen and key.tag != MERGE:
                     line = key.start_mark.line + 1
-                    raise _TwiceError(f"line {line}: `{key.value}` occurs twice")
+                    raise DocumentError(f"line {line}: `{key.value}` occurs twice")
                 seen.add(key.value)
         return super().construct_mapping(node, deep)
 
@@ -59,13 +65,11 @@ def parse(text: str) -> object:
     """Parse a YAML or JSON text.
 
     Raises:
-        DocumentError: It is neither, or has a duplicate key.
+        DocumentError: It is neither, or has a duplicate key or an impossible value.
     """
     try:
         # A safe loader: it creates only plain values.
-        return cast("object", yaml.load(text, _Once))
-    except _TwiceError as error:
-        raise DocumentError(str(error)) from None
+        return cast("object", yaml.load(text, _Strict))
     except yaml.YAMLError as error:
         raise DocumentError("is not YAML: " + " ".join(str(error).split())) from None
 
