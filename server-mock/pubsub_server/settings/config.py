@@ -256,9 +256,9 @@ class Settings(BaseModel):
     )
     redis_prefix: str = Field(
         default="hanzo-pubsub",
-        pattern=r"[A-Za-z0-9_-]{1,64}",
-        description="Prefix of all Redis keys. Services that share a Redis need different "
-        "prefixes.",
+        pattern=r"^[A-Za-z0-9_-]{1,64}$",
+        description="Prefix of all Redis keys: at most 64 letters, digits, `_` and `-`. Services "
+        "that share a Redis need different prefixes.",
     )
     redis_shards: int = Field(
         default=64,
@@ -561,7 +561,7 @@ class Settings(BaseModel):
     )
     audit_kafka_topic: str = Field(
         default="hanzo-pubsub-audit",
-        pattern=r"[A-Za-z0-9._-]{1,249}",
+        pattern=r"^[A-Za-z0-9._-]{1,249}$",
         description="Kafka topic of the audit records.",
     )
     audit_kafka_tls: Switch = Field(default=False, description="Connect to the brokers with TLS.")

@@ -66,9 +66,7 @@ def conflicts(settings: Settings) -> Iterator[str]:
     if settings.history_page_default > settings.history_page_max:
         yield "history_page_default is larger than history_page_max"
     if settings.redis_url is not None:
-        scheme = urlsplit(settings.redis_url.get_secret_value()).scheme
-        if scheme not in {"redis", "rediss", "unix"}:
-            yield "redis_url must begin with redis://, rediss:// or unix://"
+        yield from _redis(settings.redis_url.get_secret_value())
     elif settings.backplane == "redis":
         yield "backplane is `redis` without redis_url; set redis_url"
     if settings.workers > 1 and settings.backplane == "memory":
@@ -88,6 +86,17 @@ def conflicts(settings: Settings) -> Iterator[str]:
         yield "audit_redis is set without redis_url; set redis_url"
     yield from _mesh(settings)
     yield from _kafka(settings)
+
+
+def _redis(url: str) -> Iterator[str]:
+    try:
+        parts = urlsplit(url)
+        _ = parts.port  # raises, if it is not a port
+    except ValueError:
+        yield "redis_url has an invalid host or port; write redis://HOST:PORT, IPv6 as [ADDRESS]"
+        return
+    if parts.scheme not in {"redis", "rediss", "unix"}:
+        yield "redis_url must begin with redis://, rediss:// or unix://"
 
 
 def _mesh(settings: Settings) -> Iterator[str]:

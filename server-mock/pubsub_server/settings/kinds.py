@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 _UNITS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h)")
+_DURATION = re.compile(r"(\d{1,20}(?:\.\d{1,20})?)\s*(ms|s|m|h)")
 _SIZES = {"KiB": 1024, "MiB": 1024**2, "GiB": 1024**3}
-_SIZE = re.compile(r"(\d+)\s*(KiB|MiB|GiB)")
+_SIZE = re.compile(r"(\d{1,20})\s*(KiB|MiB|GiB)")
 _TRUTH = {
     **dict.fromkeys(("true", "yes", "on", "1"), True),
     **dict.fromkeys(("false", "no", "off", "0"), False),
