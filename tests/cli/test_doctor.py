@@ -191,11 +191,11 @@ async def test_a_proxy_that_buffers_the_event_stream_is_reported() -> None:
     assert "proxy_buffering" in report.cause.remedy
 
 
-async def test_the_second_chunk_is_waited_for_only_when_asked_to() -> None:
+async def test_the_next_comment_is_waited_for_only_when_asked_to() -> None:
     async with Fake(second_chunk=b": keepalive\n\n").run() as (http, ws):
         report = await diagnose(*urls(http, ws), wait_keepalive=True)
     assert report.healthy
-    assert "the next after" in found(report, "sse").message
+    assert "the next comment after" in found(report, "sse").message
     async with Fake(second_chunk=b"").run() as (http, ws):
         assert (await diagnose(*urls(http, ws))).healthy
         report = await diagnose(*urls(http, ws), wait_keepalive=True)

@@ -173,13 +173,35 @@ async def test_a_stream_that_is_cut_is_reported_with_the_time(
     assert said in finding.message
 
 
-async def test_the_next_event_is_waited_for_on_request(respx_mock: respx.MockRouter) -> None:
+async def test_the_next_comment_is_waited_for_on_request(respx_mock: respx.MockRouter) -> None:
     route = respx_mock.get(f"{BASE}/v1/subscribe")
-    route.respond(200, headers=STREAM, stream=Chunks(b": hello\n\n", b": again\n\n"))
+    presence = b'event: presence\ndata: {"topic":"demo.a","members":[]}\n\n'
+    chunks = (b": welcome\n\nevent: subscribed\ndata: {}\n\n", presence, b": keepalive\n\n")
+    route.respond(200, headers=STREAM, stream=Chunks(*chunks))
     async with looking() as found:
         finding = await found.check_stream("demo.a", wait_keepalive=True)
     assert told(finding)[0] is Status.OK
-    assert "the next after" in finding.message
+    assert "the next comment after" in finding.message
+
+
+async def test_events_do_not_replace_the_comment_that_is_waited_for(
+    respx_mock: respx.MockRouter,
+) -> None:
+    route = respx_mock.get(f"{BASE}/v1/subscribe")
+    chunks = (b": welcome\n\n", b"event: presence\ndata: {}\n\n", httpx.ReadError("cut"))
+    route.respond(200, headers=STREAM, stream=Chunks(*chunks))
+    async with looking() as found:
+        finding = await found.check_stream("demo.a", wait_keepalive=True)
+    assert told(finding) == (Status.FAILED, "sse_cut")
+
+
+async def test_a_proxy_that_holds_back_comments_buffers(respx_mock: respx.MockRouter) -> None:
+    route = respx_mock.get(f"{BASE}/v1/subscribe")
+    route.respond(200, headers=STREAM, stream=Chunks(b": welcome\n\n", TimeoutError()))
+    async with looking() as found:
+        finding = await found.check_stream("demo.a", wait_keepalive=True)
+    assert told(finding) == (Status.FAILED, "sse_buffered")
+    assert "After its first event" in finding.message
 
 
 async def test_a_stream_that_sends_nothing_is_buffered(respx_mock: respx.MockRouter) -> None:

@@ -52,7 +52,7 @@ def _parser() -> Parser:
     parser.add_argument(
         "--wait-keepalive",
         action="store_true",
-        help="also wait up to 20s for the second chunk of the event stream",
+        help="also wait up to 20s for the next comment of the event stream",
     )
     connection_arguments(parser, timeout="timeout of each check [default: 5s]")
     return parser

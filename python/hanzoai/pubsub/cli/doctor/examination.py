@@ -46,7 +46,7 @@ class Patient:
         token_problem: The reason why it could not be read.
         topics: Topics whose access is probed.
         patience: Seconds for each check.
-        wait_keepalive: Whether to wait for the second chunk of the event stream.
+        wait_keepalive: Whether to wait for the next comment of the event stream.
         allow_insecure: Whether to send a token unencrypted to another machine.
     """
 

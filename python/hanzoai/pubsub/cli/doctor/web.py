@@ -22,6 +22,10 @@ if TYPE_CHECKING:
 PUBLIC_TOPIC: Final = "system.announcements"
 """A topic that every authenticated user may read by HIP-56's rules."""
 _KEEPALIVE: Final = 20.0
+_LET_STREAM: Final = (
+    "Disable buffering for this path (nginx: proxy_buffering off; or the header X-Accel-Buffering: "
+    "no), compression and response inspection."
+)
 _GATEWAY: Final = frozenset({502, 504})
 
 
@@ -145,7 +149,7 @@ class Web:
         url, began = f"{self._base}/v1/subscribe", time.perf_counter()
         headers = {**self._headers, "Accept": "text/event-stream"}
         timeout = httpx.Timeout(self._patience, read=None)
-        head = False
+        head, first = False, None
         try:
             async with (
                 asyncio.timeout(self._patience) as limit,
@@ -176,13 +180,20 @@ class Web:
                 limit.reschedule(asyncio.get_running_loop().time() + _KEEPALIVE)
                 return await self._keepalive(chunks, first)
         except TimeoutError:
+            if first is not None:
+                return failed(
+                    "sse",
+                    "sse_buffered",
+                    f"After its first event, the event stream sent no comment within "
+                    f"{span(_KEEPALIVE)}: a proxy buffers the response.",
+                    _LET_STREAM,
+                )
             return failed(
                 "sse",
                 "sse_buffered",
                 f"The event stream {'opened' if head else 'was asked for'}, but no event came "
                 f"within {span(self._patience)}: a proxy buffers the response.",
-                "Disable buffering for this path (nginx: proxy_buffering off; or the header "
-                "X-Accel-Buffering: no), compression and response inspection.",
+                _LET_STREAM,
             )
         except (httpx.HTTPError, StopAsyncIteration) as error:
             return failed(
@@ -193,19 +204,23 @@ class Web:
             )
 
     async def _keepalive(self, chunks: AsyncIterator[bytes], first: float) -> Finding:
+        """Waits for a comment. Events of the topic may come before it."""
         began = time.perf_counter()
         try:
-            await anext(chunks)
+            while b"\n:" not in b"\n" + await anext(chunks):
+                pass
         except (StopAsyncIteration, httpx.HTTPError):
             return failed(
                 "sse",
                 "sse_cut",
-                f"The event stream was cut after {span(time.perf_counter() - began)} of silence.",
+                f"The event stream was cut after {span(time.perf_counter() - began)}.",
                 "A proxy ends idle responses. Raise its read timeout above 30s.",
             )
         waited = time.perf_counter() - began
         return ok(
-            "sse", f"the first event arrived immediately, the next after {span(waited)}", first
+            "sse",
+            f"the first event arrived immediately, the next comment after {span(waited)}",
+            first,
         )
 
     async def _refused_stream(self, answer: httpx.Response, topic: str | None) -> Finding:
