@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -83,6 +85,32 @@ async def test_the_programs_of_a_page_run(
         if name.startswith("HANZO_PUBSUB_"):
             monkeypatch.setenv(name, value)
     await Page(server, folder, environ).run(page, blocks(page))
+
+
+def test_the_python_programs_of_the_pages_pass_a_type_checker(tmp_path: Path) -> None:
+    for page in WHOLE:
+        home = tmp_path / f"{page.parent.name}_{page.stem}"
+        home.mkdir()
+        for block in blocks(page):
+            if block.language == "python" and block.directive != "not run":
+                name = block.title or f"line_{block.line}.py"
+                (home / name).write_text(block.text, encoding="utf-8")
+    settings = {
+        "pythonVersion": "3.11",
+        "extraPaths": [str(ROOT / "python"), str(ROOT / "server-mock")],
+        "reportMissingModuleSource": False,
+        "reportMissingTypeStubs": False,
+    }
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings), encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "pyright", "--project", tmp_path, "--pythonpath", sys.executable],
+        env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
 
 
 PRELUDES_AT_MOST = 4

@@ -19,6 +19,7 @@ from hanzoai.pubsub.errors import (
     InvalidOption,
     InvalidPayload,
     InvalidTopic,
+    MessagesMissed,
     OperationTimeout,
     PayloadTooLarge,
     PermissionDenied,
@@ -97,6 +98,12 @@ def test_a_code_of_a_later_server_is_kept_and_not_retried() -> None:
     assert not error.retryable
     assert error.retry_after == 2.5
     assert str(from_code("x")) == "Error `x`."
+
+
+def test_missed_messages_have_a_gap_also_if_a_server_sends_only_the_code() -> None:
+    error = from_code("messages_missed", topic="chat.a")
+    assert isinstance(error, MessagesMissed)
+    assert (error.gap.topic, error.gap.missed, error.gap.reason) == ("chat.a", None, "unproven")
 
 
 def test_a_number_of_seconds_to_wait_belongs_to_rate_limited() -> None:

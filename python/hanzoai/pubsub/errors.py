@@ -286,7 +286,7 @@ class MessagesMissed(_CodedError, code="messages_missed"):
         gap: The missing messages, and the reason.
     """
 
-    gap: Gap | None
+    gap: Gap
 
     def __init__(
         self,
@@ -309,6 +309,11 @@ class MessagesMissed(_CodedError, code="messages_missed"):
             retry_after=retry_after,
             cause=cause,
         )
+        if gap is None:
+            # A server may send this code, without a gap.
+            from hanzoai.pubsub.gap import Gap as Unknown
+
+            gap = Unknown(topic or "", None, None, None, "unproven")
         self.gap = gap
 
 
