@@ -44,6 +44,15 @@ def test_a_remedy_names_the_option_of_the_program(
     assert option in err.getvalue()
 
 
+def test_wrong_arguments_on_a_terminal_name_no_page() -> None:
+    err = Terminal()
+    output = Output(out=io.StringIO(), err=err)
+    output.error(from_code("usage", "There is no command 'x'."))
+    assert "docs/errors.md" not in err.getvalue()
+    output.error(from_code("forbidden"))
+    assert "docs/errors.md#forbidden" in err.getvalue()
+
+
 def test_each_stream_is_judged_apart() -> None:
     output = Output(out=io.StringIO(), err=Terminal())
     assert (output.pretty, output.pretty_errors) == (False, True)

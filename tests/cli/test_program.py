@@ -80,6 +80,8 @@ def test_help_of_a_command_is_the_help_that_the_command_prints(
         (["--url", "ws://x"], "Options follow the command"),
         (["publish"], "TOPIC"),
         (["publish", "a.b", "--data", "{"], "JSON"),
+        (["publish", "a.b", "--dat", "1"], "Did you mean `--data`?"),
+        (["history", "a.b", "--nothing-like-it"], "See `hanzo-pubsub history --help`"),
         (["publish", "a.b", "--data", "@/no/such/file"], "cannot be read"),
         (["publish", "a.b", "--data", "-", "--id", "x"], "--id"),
         (["history", "a.b"], "HANZO_PUBSUB_URL"),

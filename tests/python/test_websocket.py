@@ -758,6 +758,7 @@ async def test_a_rejected_handshake_reports_its_status(
         error = await failure(url, transport=choice)
     assert (error.code, error.retry_after) == (code, retry_after)
     assert f"HTTP {status}" in error.reason
+    assert ("Check the path of the URL" in error.reason) is (status == 404)
 
 
 async def test_a_redirect_is_not_followed() -> None:

@@ -158,7 +158,7 @@ def test_lists_take_commas_and_objects_take_json() -> None:
         ("auth_deadline", "0", "greater than or equal to 1"),
         ("history_page_max", "20000", "at most 10000"),
         ("dev", "perhaps", "true or false"),
-        ("log_level", "loud", "debug, info, warning, error"),
+        ("log_level", "loud", 'got "loud"; expected one of debug, info, warning, error'),
         ("backplane", "kafka", "memory"),
         ("org_limits", "acme=5", "JSON"),
         (

@@ -117,6 +117,10 @@ class Link:
                 return cls(*await asyncio.open_connection(target.host, target.port, ssl=context))
         except TimeoutError:
             raise OperationTimeout(f"{target} did not answer within {timeout:g} s.") from None
+        except ConnectionRefusedError as error:
+            raise ConnectionFailed(
+                f"{target} refused the connection: no program listens there."
+            ) from error
         except OSError as error:
             raise ConnectionFailed(f"{target} cannot be reached: {error}.") from error
 

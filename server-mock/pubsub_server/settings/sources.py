@@ -287,7 +287,8 @@ def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
     if name in _SECRET:
         return f"{where} ({item.source}): {reason}; expected {_kind(name)}"
     got = json.dumps(item.value, default=str)
-    if detail["type"].endswith("_parsing"):  # the reason only repeats what is expected
+    # The reason only repeats what is expected.
+    if detail["type"].endswith("_parsing") or detail["type"] == "literal_error":
         return f"{where} ({item.source}): got {got}; expected {_kind(name)}"
     return f"{where} ({item.source}): got {got}; {reason}; expected {_kind(name)}"
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import re
 import sys
@@ -33,8 +34,11 @@ class Parser(argparse.ArgumentParser):
         )
 
     def error(self, message: str) -> NoReturn:
-        """Report the error and exit with 2."""
-        usage_error(message, remedy=f"See `{self.prog} --help`.")
+        """Report the error and exit with 2; for an unknown option, suggest the nearest one."""
+        unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
+        near = unknown and difflib.get_close_matches(unknown[1], self._option_string_actions, 1)
+        meant = f"Did you mean `{near[0]}`? " if near else ""
+        usage_error(message, remedy=f"{meant}See `{self.prog} --help`.")
 
 
 def usage_error(message: str, *, remedy: str) -> NoReturn:

@@ -138,7 +138,8 @@ class Output:
                 [(f"{error.code}{where}: ", "bold red")],
                 f"{error.message}{stop}",
                 (f" {remedy}", "dim"),
-                (f" See {error.docs}" if error.docs else "", "dim"),
+                # The page has nothing to add about wrong arguments.
+                (f" See {error.docs}" if error.docs and error.code != "usage" else "", "dim"),
                 error=True,
             )
             return

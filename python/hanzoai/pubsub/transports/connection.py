@@ -91,6 +91,8 @@ def refusal(options: ClientOptions, status: int, retry_after: str | None) -> Tra
     reason = f"The server answered the WebSocket handshake with HTTP {status}."
     if 300 <= status < 400:
         reason = f"{reason} Redirects are not followed: they would carry the token away."
+    if status == 404:
+        reason = f"{reason} Check the path of the URL, usually /ws."
     return TransportFailed(code, reason, retry_after_of(retry_after))
 
 
