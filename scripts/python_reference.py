@@ -63,6 +63,8 @@ LIKE: Final[Mapping[str, str]] = {
     "BlockingStreamWriter": "StreamWriter",
 }
 """Blocking classes that have the methods of another class, without `await`."""
+SAME: Final[Mapping[str, str]] = {"Settings": "ClientOptions"}
+"""Classes whose attributes another class describes in the same words. Editors show both."""
 
 
 def page(name: str) -> str:
@@ -164,7 +166,15 @@ def _class(name: str, found: griffe.Class, level: int) -> Iterator[str]:
     if like := LIKE.get(name):
         yield f"The methods of `{like}`, without `await`.\n"
         return
-    if rows := list(_attributes(found)):
+    rows = list(_attributes(found))
+    if same := SAME.get(name):
+        other = found.module.members[same]
+        assert isinstance(other, griffe.Class)
+        described = {attribute: meaning for attribute, _, meaning in _attributes(other)}
+        if differing := [each for each, _, meaning in rows if described[each] != meaning]:
+            raise ValueError(f"{name} and {same} describe {', '.join(differing)} differently")
+        return
+    if rows:
         columns = 3 if any(meaning for _, _, meaning in rows) else 2
         head = ("attribute", "type", "meaning")[:columns]
         yield _table(head, (row[:columns] for row in rows))
@@ -268,7 +278,7 @@ def _prose(text: str) -> str:
         else:
             text = _literals(block)
             parts.append(f"{text[:-2]}:" if text.endswith("::") else text)
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part != ":")
 
 
 def _line(text: str) -> str:

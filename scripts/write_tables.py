@@ -1,6 +1,7 @@
 """Writes the generated parts of docs/: settings, options, limits, metrics, the Python reference.
 
-A table is between `<!-- table: NAME -->` and `<!-- end of table -->`.
+A table is between `<!-- table: NAME -->` and `<!-- end of table -->`. The block after
+`<!-- file: PATH -->` shows a file of the repository.
 
     python scripts/write_tables.py [--check]
 """
@@ -47,6 +48,9 @@ from scripts import typescript_tables as typescript  # noqa: E402
 
 PLACE: Final = re.compile(
     r"(<!-- table: (?P<name>[a-z-]+) -->\n).*?(<!-- end of table -->)", re.DOTALL
+)
+SHOWN_FILE: Final = re.compile(
+    r"(?P<head><!-- file: (?P<path>\S+) -->\n```[^\n]*\n).*?^```$", re.DOTALL | re.MULTILINE
 )
 ARGUMENTS: Final = (
     "token",
@@ -298,6 +302,9 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
     "typescript-retry": lambda: typescript.table("RetryOptions", ranges=True),
     "typescript-subscribe": lambda: typescript.table("SubscribeOptions", "runtime/subscribing.ts"),
     "typescript-publish": lambda: typescript.table("PublishOptions", "runtime/publishing.ts"),
+    "typescript-publish-many": lambda: typescript.table(
+        "PublishManyOptions", "runtime/publishing.ts"
+    ),
     "typescript-history": lambda: typescript.table("HistoryOptions", "runtime/http_operations.ts"),
     "typescript-write-stream": lambda: typescript.table("WriteStreamOptions", "streams/writer.ts"),
     "typescript-read-stream": lambda: typescript.table("ReadStreamOptions", "streams/reader.ts"),
@@ -309,12 +316,19 @@ TABLES: Final[dict[str, Callable[[], str]]] = {
 
 
 def render(text: str) -> str:
-    """Return a page with updated tables.
+    """Return a page with updated tables and files.
 
     Raises:
         KeyError: The page names an unknown table.
+        OSError: The page names a file that does not exist.
     """
-    return PLACE.sub(lambda place: f"{place[1]}\n{TABLES[place['name']]()}\n{place[3]}", text)
+    text = PLACE.sub(lambda place: f"{place[1]}\n{TABLES[place['name']]()}\n{place[3]}", text)
+    return SHOWN_FILE.sub(lambda place: f"{place['head']}{content(place['path'])}```", text)
+
+
+def content(path: str) -> str:
+    """Return the text of a file of the repository."""
+    return (ROOT / path).read_text(encoding="utf-8")
 
 
 def pages() -> list[Path]:
@@ -323,7 +337,7 @@ def pages() -> list[Path]:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="Writes the tables of docs/ that come from code.")
+    parser = argparse.ArgumentParser(description="Writes the parts of docs/ that come from code.")
     parser.add_argument("--check", action="store_true", help="write nothing; show what is outdated")
     check: bool = parser.parse_args().check
     drifted = 0

@@ -14,6 +14,7 @@ import { lazily, PARTS } from './runtime/parts.js';
 import {
   checkPublishing,
   NONE,
+  type PublishManyOptions,
   type PublishOptions,
   publish,
   publishMany,
@@ -228,8 +229,8 @@ export class PubSub<Topics extends object = AnyTopics> {
   /**
    * Publish several messages in one request, in order.
    *
-   * @param messages `[topic, message]` pairs, or messages with a `topic`. The client splits a batch
-   *   that exceeds the limit of the server.
+   * @param messages `[topic, message]` pairs, or messages with a `topic`, each with its own `ttl` and
+   *   `id`. The client splits a batch that exceeds the limit of the server.
    * @returns One result per message, in the same order: a `Published`, or the error.
    * @throws InvalidTopic A topic is not valid; nothing was sent.
    * @throws InvalidPayload A payload is not JSON; nothing was sent.
@@ -243,10 +244,10 @@ export class PubSub<Topics extends object = AnyTopics> {
         ]
       | (Outgoing<PayloadOf<Topics, Topic>> & { readonly topic: Topic & Allowed<Topics, Topic> })
     )[],
-    options: PublishOptions = {},
+    options: PublishManyOptions = {},
   ): Promise<(Published | PubSubError)[]> {
     const driver = this._live;
-    checkPublishing(options);
+    checkPublishing(options, []);
     return publishMany(driver, messages, options, batches);
   }
 
@@ -256,6 +257,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws InvalidTopic The topic is not valid.
    * @throws PermissionDenied The access rules do not allow it.
    * @throws ConnectionFailed The HTTP API could not be reached.
+   * @throws OperationTimeout The server did not answer in time.
    */
   history<Topic extends string>(
     topic: Topic & Allowed<Topics, Topic>,
@@ -264,7 +266,14 @@ export class PubSub<Topics extends object = AnyTopics> {
     return this._history(this._live, topic, options);
   }
 
-  /** Return the members of a topic without wildcards. */
+  /**
+   * Return the members of a topic without wildcards.
+   *
+   * @throws InvalidTopic The topic is not valid or has a wildcard.
+   * @throws PermissionDenied The access rules do not allow it.
+   * @throws ConnectionFailed The HTTP API could not be reached.
+   * @throws OperationTimeout The server did not answer in time.
+   */
   async presence(topic: string, options: Waiting = {}): Promise<PresenceMember[]> {
     return (await this._http(options)).presence(topic, options);
   }
@@ -273,6 +282,11 @@ export class PubSub<Topics extends object = AnyTopics> {
    * Return the number of members and of users of a topic without wildcards.
    *
    * `occupancyOf(change.members)` counts the members that `onPresence` receives.
+   *
+   * @throws InvalidTopic The topic is not valid or has a wildcard.
+   * @throws PermissionDenied The access rules do not allow it.
+   * @throws ConnectionFailed The HTTP API could not be reached.
+   * @throws OperationTimeout The server did not answer in time.
    */
   async occupancy(topic: string, options: Waiting = {}): Promise<Occupancy> {
     return (await this._http(options)).occupancy(topic, options);
@@ -283,6 +297,12 @@ export class PubSub<Topics extends object = AnyTopics> {
    *
    * @param data `status`, `name`, `avatar_url` set fields of the member, other keys are merged into
    *   `metadata`; null deletes a key.
+   * @throws NotFound This client is not a member of the topic.
+   * @throws InvalidTopic The topic is not valid or has a wildcard.
+   * @throws InvalidPayload The data is not a JSON object, or a field has the wrong type.
+   * @throws Unsupported The client uses server-sent events, which cannot update presence.
+   * @throws OperationTimeout The server did not answer in time. The client sends the update again
+   *   until it does.
    */
   async updatePresence(
     topic: string | undefined,
@@ -300,6 +320,9 @@ export class PubSub<Topics extends object = AnyTopics> {
    *
    * @param prefix Only topics that begin with this text.
    * @param options `limit`: maximum number of topics.
+   * @throws PermissionDenied The token is not that of an administrator.
+   * @throws ConnectionFailed The HTTP API could not be reached.
+   * @throws OperationTimeout The server did not answer in time.
    */
   async topics(
     prefix?: string,

@@ -140,7 +140,9 @@ export interface ErrorClass<E extends PubSubError, Details = unknown> {
 
 /** Details of a timeout in addition to its message. */
 export interface TimeoutDetails {
+  /** Whether the operation may have taken effect. */
   readonly outcomeUnknown?: boolean | undefined;
+  /** Id of the message or request. */
   readonly id?: string | undefined;
 }
 

@@ -1,5 +1,6 @@
 /** `Gap`: messages that are missing. */
 
+/** Why messages are missing; `Gap.reason` describes each reason. */
 export type GapReason =
   | 'history_trimmed'
   | 'log_reset'

@@ -70,6 +70,7 @@ type Glob<Pattern extends string> = Pattern extends `${infer Before}**${infer Af
 
 /** A received message: `id, topic, type, data, sender, timestamp, ttl, seq, meta`. */
 export interface Message<Data = AnyPayload> extends Envelope {
+  /** The payload: any JSON value, of the type that the topic has in the map of the client. */
   readonly data: Data;
 }
 
@@ -80,11 +81,13 @@ export type Since = number | Date;
 export interface Outgoing<Data = unknown> {
   /** Application-defined type; default `message`. */
   readonly type?: string | undefined;
+  /** The payload: any JSON value, at most 262,144 bytes of JSON by default. */
   readonly data: Data;
   /** Retention in seconds; 0 stores nothing. */
   readonly ttl?: number | undefined;
-  /** Message id; default `msg_` and a ULID. */
+  /** Message id, at most 128 characters; default `msg_` and a ULID. */
   readonly id?: string | undefined;
+  /** Passed through unchanged, for example a W3C `traceparent`. */
   readonly meta?: JsonObject | undefined;
 }
 
@@ -117,8 +120,9 @@ export interface TokenContext {
 }
 
 /**
- * `getToken`. Throw AuthRefused to stop permanently. The signal is aborted when no call waits for
- * the token any more.
+ * `getToken`: returns a token for the user. Throw `AuthRefused` to stop the client permanently; after
+ * any other error, the client calls it again. The signal is aborted when no call waits for the token
+ * any more.
  */
 export type TokenCallback = (
   context: TokenContext,
@@ -127,7 +131,9 @@ export type TokenCallback = (
 
 /** A change of state of a client (LIFE-1). */
 export interface StateChange {
+  /** State before. */
   readonly from: StateName;
+  /** State after. */
   readonly to: StateName;
   /**
    * A code of `spec/errors.yaml` or the close code; 1006 for a connection that was lost or could
@@ -142,6 +148,7 @@ export interface StateChange {
   readonly attempt: number;
 }
 
+/** What happened to the members of a topic; `PresenceChange.change` describes each kind. */
 export type PresenceChangeKind =
   | 'snapshot'
   | 'join'
@@ -152,6 +159,7 @@ export type PresenceChangeKind =
 
 /** The members of a topic after a change. */
 export interface PresenceChange {
+  /** The topic. */
   readonly topic: string;
   /** All current connections, by time of joining; `usersOf` lists each user once. */
   readonly members: readonly PresenceMember[];
@@ -167,6 +175,7 @@ export interface PresenceChange {
 
 /** A publish that the server accepted. */
 export interface Published {
+  /** Id of the message. */
   readonly id: string;
   /** Server time, Unix milliseconds; undefined if the server sends no acknowledgements. */
   readonly timestamp: number | undefined;

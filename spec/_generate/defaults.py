@@ -15,7 +15,7 @@ _GROUPS = {
     "client": ("ClientDefaults", "Defaults of the SDKs; times in milliseconds, sizes in bytes"),
     "limits": (
         "ServiceLimits",
-        "Limits of the service; `auth.ok` may say otherwise. Milliseconds and bytes where not said",
+        "Default limits of the service; times in milliseconds, sizes in bytes",
     ),
 }
 

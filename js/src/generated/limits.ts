@@ -1,6 +1,6 @@
 // Generated from spec/defaults.yaml by `make generate`; do not edit.
 
-/** Limits of the service; `auth.ok` may say otherwise. Milliseconds and bytes where not said. */
+/** Default limits of the service; times in milliseconds, sizes in bytes. */
 
 /** Bytes of JSON-encoded data. */
 export const maxPayload = 262144;

@@ -68,7 +68,9 @@ export interface PresenceView {
   readonly members: ReadonlyMap<string, PresenceMember>;
   /** Each present user once, by the connection that joined first. */
   readonly users: readonly PresenceMember[];
+  /** As in `TopicState`. */
   readonly status: TopicStatus;
+  /** As in `TopicState`. */
   readonly error: Error | undefined;
   /** Change what others see of this client on the topic. */
   readonly update: (data: JsonObject, options?: Waiting) => Promise<void>;

@@ -43,6 +43,10 @@ export interface TopicState<Data = AnyPayload> {
   readonly gap: Gap | undefined;
   /** The members, by client id. */
   readonly members: ReadonlyMap<string, PresenceMember>;
+  /**
+   * `idle` without a topic, `joining` before the server has answered and while there is no
+   * connection, `live`, or `failed` with an `error`.
+   */
   readonly status: TopicStatus;
   /**
    * With the status `failed`, why the subscription ended. With another status, an `AuthError`: the

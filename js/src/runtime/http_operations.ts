@@ -18,7 +18,7 @@ const ASK_AGAIN = 60_000;
 
 /** Selects retained messages. */
 export interface HistoryOptions {
-  /** Only messages newer than this time. */
+  /** Only messages newer than this time: Unix milliseconds or a Date. */
   readonly since?: Since | undefined;
   /** Only messages older than the message with this id. */
   readonly before?: string | undefined;
@@ -28,6 +28,7 @@ export interface HistoryOptions {
   readonly limit?: number | undefined;
   /** Milliseconds for each page; default `operationTimeout`. */
   readonly timeout?: number | undefined;
+  /** Cancels the call; the iteration then rejects with the reason of the signal. */
   readonly signal?: AbortSignal | undefined;
 }
 

@@ -24,12 +24,8 @@ const PRESENCE_UPDATE = 'presence.update';
 /** Fields of a message. */
 const FIELDS = DEVELOPMENT ? isPublication.fields.map(({ name }) => name) : [];
 
-/** Options of `publish`. */
-export interface PublishOptions extends Waiting {
-  /** Seconds in history; 0 stores nothing. */
-  readonly ttl?: number | undefined;
-  /** Message id, at most 128 characters; default `msg_` and a ULID. */
-  readonly id?: string | undefined;
+/** Options of `publishMany`. */
+export interface PublishManyOptions extends Waiting {
   /**
    * With the policy `latest`, a newer message with the same key replaces one that is not sent yet.
    */
@@ -43,13 +39,21 @@ export interface PublishOptions extends Waiting {
   readonly via?: Via | undefined;
 }
 
+/** Options of `publish`. */
+export interface PublishOptions extends PublishManyOptions {
+  /** Seconds in history; 0 stores nothing. Default: `ttl` of the message, or the server's. */
+  readonly ttl?: number | undefined;
+  /** Message id, at most 128 characters; default `msg_` and a ULID. */
+  readonly id?: string | undefined;
+}
+
 /** @internal The default options. */
 export const NONE: PublishOptions = {};
 
-/** @internal Reject unknown options. */
-export function checkPublishing(options: PublishOptions): void {
+/** @internal Reject options other than those of `publishMany` and `more`. */
+export function checkPublishing(options: PublishManyOptions, more: readonly string[]): void {
   if (!DEVELOPMENT || options === NONE) return;
-  checkCall(options, ['ttl', 'id', 'key', 'background', 'via']);
+  checkCall(options, [...more, 'key', 'background', 'via']);
   const { key = '', via = 'auto' } = options;
   checkChoice('via', via, ['auto', 'socket', 'rest']);
   if (typeof key === 'string') return;
@@ -106,7 +110,7 @@ export async function publish(
   options: PublishOptions,
 ): Promise<Published> {
   driver.checkOpen();
-  checkPublishing(options);
+  checkPublishing(options, ['ttl', 'id']);
   const { maxPayload } = driver;
   const one = prepare(topic, message, maxPayload, options);
   if (!one) {
@@ -145,7 +149,7 @@ interface Batches {
 export async function publishMany(
   driver: Driver,
   messages: readonly unknown[],
-  options: PublishOptions,
+  options: PublishManyOptions,
   batches: () => Promise<Batches>,
 ): Promise<(Published | PubSubError)[]> {
   const { maxPayload } = driver;

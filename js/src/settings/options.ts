@@ -71,31 +71,31 @@ export type WebSocketConstructor = new (url: string) => WebSocketLike;
 
 /** Times and limits by name. */
 export interface Settings {
-  /** Timeout of the token callback; default 10,000. */
+  /** Timeout of the token callback in milliseconds; default 10,000. */
   readonly fetchTimeout: number;
-  /** Timeout to connect and authenticate; default 5,000. */
+  /** Timeout to connect and authenticate in milliseconds; default 5,000. */
   readonly openTimeout: number;
-  /** Timeout of publish, subscribe, history and presence; default 10,000. */
+  /** Timeout of publish, subscribe, history and presence in milliseconds; default 10,000. */
   readonly operationTimeout: number;
-  /** Time that `close` waits for unanswered publishes; default 5,000. */
+  /** Milliseconds that `close` waits for unanswered publishes; default 5,000. */
   readonly closeTimeout: number;
   /**
-   * Time without traffic before the client sends a ping; default 15,000. The server closes an idle
-   * connection after 30,000.
+   * Milliseconds without traffic before the client sends a ping; default 15,000. The server closes
+   * an idle connection after 30,000.
    */
   readonly pingInterval: number;
-  /** Time that the client waits for any byte after a ping; default 10,000. */
+  /** Milliseconds that the client waits for any byte after a ping; default 10,000. */
   readonly pongTimeout: number;
-  /** Time without a connection until the state is `suspended`; default 120,000. */
+  /** Milliseconds without a connection until the state is `suspended`; default 120,000. */
   readonly suspendAfter: number;
   /**
-   * Time before its expiry at which the client renews a token, if the server sends no
+   * Milliseconds before its expiry at which the client renews a token, if the server sends no
    * `auth.expiring`; default 45,000.
    */
   readonly refreshMargin: number;
   /**
-   * Time after which the client falls back to server-sent events if the first WebSocket is not
-   * open and HTTP answers; default 8,000.
+   * Milliseconds after which the client falls back to server-sent events if the first WebSocket is
+   * not open and HTTP answers; default 8,000.
    */
   readonly fallbackAfter: number;
   /** Failed WebSocket openings after which the client falls back, if HTTP answers; default 2. */
@@ -106,11 +106,13 @@ export interface Settings {
    */
   readonly shortLife: number;
   /**
-   * Time on server-sent events before the client tries a WebSocket. It doubles with each attempt;
-   * default 30,000.
+   * Milliseconds on server-sent events before the client tries a WebSocket. The time doubles with
+   * each attempt, up to ten minutes; default 30,000.
    */
   readonly upgradeAfter: number;
-  /** Time replayed before the newest message, with a server without `seq`; default 5,000. */
+  /**
+   * Milliseconds replayed before the newest message, with a server without `seq`; default 5,000.
+   */
   readonly overlap: number;
   /**
    * Message ids kept per topic to detect duplicates, with a server without `seq`; default 1,000.

@@ -38,6 +38,7 @@ export type StreamEnd = (
 ) & {
   /** The whole text. */
   readonly text: string;
+  /** All parts, including the text. */
   readonly parts: readonly Part[];
   /** Tokens that were published. */
   readonly count: number;
@@ -66,13 +67,17 @@ export type StreamEvent =
        * The whole answer so far, after a late join or a loss. It replaces what the program shows.
        */
       readonly kind: 'snapshot';
+      /** Its text. */
       readonly text: string;
+      /** All parts, including the text. */
       readonly parts: readonly Part[];
     }
   | {
       /** Tokens are missing: the view is stale until the next snapshot, about 1.5 seconds. */
       readonly kind: 'gap';
+      /** Number of the first missing token. */
       readonly first: number;
+      /** Number of the last one. */
       readonly last: number;
     }
   | {

@@ -548,7 +548,8 @@ class PubSubClient:
 
         Args:
             topic: A topic without wildcards.
-            since: Only messages newer than this time.
+            since: Only messages newer than this time: Unix milliseconds, a datetime with a time
+                zone, or a timedelta before now.
             before: Only messages older than the message with this id.
             after: Only messages after this position; the client requests further pages during the
                 iteration.
@@ -559,6 +560,7 @@ class PubSubClient:
             InvalidTopic: The topic is not valid.
             PermissionDenied: The access rules do not allow it.
             ConnectionFailed: The HTTP API could not be reached.
+            OperationTimeout: The server did not answer in time.
         """
         return self._ready().http.history(
             topic, since=since, before=before, after=after, limit=limit, timeout=timeout
@@ -572,6 +574,12 @@ class PubSubClient:
         Args:
             topic: A topic without wildcards.
             timeout: Seconds or a timedelta; default: ``operation_timeout``.
+
+        Raises:
+            InvalidTopic: The topic is not valid or has a wildcard.
+            PermissionDenied: The access rules do not allow it.
+            ConnectionFailed: The HTTP API could not be reached.
+            OperationTimeout: The server did not answer in time.
         """
         return await self._ready().http.presence(topic, timeout=timeout)
 
@@ -582,7 +590,13 @@ class PubSubClient:
 
         Args:
             topic: A topic without wildcards.
-            timeout: Seconds or a timedelta; default ``operation_timeout``.
+            timeout: Seconds or a timedelta; default: ``operation_timeout``.
+
+        Raises:
+            InvalidTopic: The topic is not valid or has a wildcard.
+            PermissionDenied: The access rules do not allow it.
+            ConnectionFailed: The HTTP API could not be reached.
+            OperationTimeout: The server did not answer in time.
         """
         return await self._ready().http.occupancy(topic, timeout=timeout)
 
@@ -596,6 +610,14 @@ class PubSubClient:
             data: ``status``, ``name``, ``avatar_url`` set fields of the member, other keys are
                 merged into ``metadata``; None deletes a key.
             timeout: Seconds or a timedelta to wait for an answer; default: ``operation_timeout``.
+
+        Raises:
+            NotFound: This client is not a member of the topic.
+            InvalidTopic: The topic is not valid or has a wildcard.
+            InvalidPayload: The data is not a JSON object, or a field has the wrong type.
+            Unsupported: The client uses server-sent events, which cannot update presence.
+            OperationTimeout: The server did not answer in time. The client sends the update again
+                until it does.
         """
         await self._ready().publisher.update_presence(topic, data, timeout=timeout)
 
@@ -612,6 +634,11 @@ class PubSubClient:
             prefix: Only topics that begin with this text.
             limit: Maximum number of topics.
             timeout: Seconds or a timedelta; default: ``operation_timeout``.
+
+        Raises:
+            PermissionDenied: The token is not that of an administrator.
+            ConnectionFailed: The HTTP API could not be reached.
+            OperationTimeout: The server did not answer in time.
         """
         return await self._ready().http.topics(prefix, limit=limit, timeout=timeout)
 

@@ -67,7 +67,7 @@ class Tracing:
             return message.model_copy(update={"meta": {**own, **carrier}})
         if message.__class__ is not dict and is_model(message):
             message = {"data": message}
-        # What is not a message is refused where all others are.
+        # `publish` rejects a value that is not a message.
         get = getattr(message, "get", None)
         meta: object = None if get is None else get("meta") or {}
         if not carrier or not isinstance(meta, Mapping) or "traceparent" in meta:

@@ -115,7 +115,7 @@ def verify(
     Raises:
         InvalidWebhook: A header is missing, the signature does not match, the request is too old
             or too new, or the body is not a batch of events. Answer with its ``status``.
-        InvalidOption: ``secret`` is empty, or has ``whsec_`` in front of what is not base64.
+        InvalidOption: ``secret`` is empty, or the text after ``whsec_`` is not Base64.
     """
     secrets = [secret] if isinstance(secret, str) else list(secret)
     if not secrets or not all(secrets):
@@ -165,7 +165,7 @@ def sign(body: bytes, secret: str, *, id: str, sent_at: float) -> dict[str, str]
         sent_at: Unix seconds; the fraction is dropped.
 
     Raises:
-        InvalidOption: ``secret`` has ``whsec_`` in front of what is not base64.
+        InvalidOption: The text after ``whsec_`` in ``secret`` is not Base64.
     """
     stamp = str(int(sent_at))
     digest = base64.b64encode(_digest(_key(secret), id, stamp, body)).decode()

@@ -261,6 +261,8 @@ const WRONG: readonly [string, string, (ps: PubSub) => Promise<unknown>][] = [
   ['an unknown option', 'ttk', (ps) => ps.publish('a.b', { data: 1 }, wrong({ ttk: 5 }))],
   ['an option of another call', 'key', (ps) => ps.presence('a.b', wrong({ key: 'k' }))],
   ['a key that is no text', 'key', (ps) => ps.publish('a.b', { data: 1 }, wrong({ key: 5 }))],
+  ['a ttl for several messages', 'ttl', (ps) => ps.publishMany([], wrong({ ttl: 5 }))],
+  ['one id for several messages', 'id', (ps) => ps.publishMany([], wrong({ id: 'x' }))],
   ['null as options', 'options', (ps) => ps.publishMany([], wrong(null))],
   ['null as options of history', 'options', (ps) => ps.history('a.b', wrong(null)).next()],
   ['messages that are no list', 'messages', (ps) => ps.publishMany(wrong(5))],

@@ -69,7 +69,7 @@ class ClientDefaults:
 
 @dataclass(frozen=True, slots=True)
 class ServiceLimits:
-    """Limits of the service; `auth.ok` may say otherwise. Milliseconds and bytes where not said."""
+    """Default limits of the service; times in milliseconds, sizes in bytes."""
 
     max_payload: int = 262144
     """Bytes of JSON-encoded data."""

@@ -135,31 +135,75 @@ class Settings(TypedDict, total=False):
     """Further options of `PubSubClient`, passed by name; `ClientOptions` describes each."""
 
     fetch_timeout: Duration
+    """Timeout of the token callback, in seconds; default 10."""
     open_timeout: Duration
+    """Timeout to connect and authenticate, in seconds; default 5."""
     operation_timeout: Duration
+    """Timeout of publish, subscribe, history and presence, in seconds; default 10."""
     close_timeout: Duration
+    """Seconds that `close` waits for unanswered publishes; default 5."""
     ping_interval: Duration
+    """Seconds without traffic before the client sends a ping; default 15. The server closes an idle
+    connection after 30.
+    """
     pong_timeout: Duration
+    """Seconds that the client waits for any byte after a ping; default 10."""
     retry: RetryOptions
+    """Delays before the client reconnects."""
     suspend_after: Duration
+    """Seconds without a connection until the state is `suspended`; default 120."""
     refresh_margin: Duration
+    """Seconds before its expiry at which the client renews a token, if the server sends no
+    `auth.expiring`; default 45.
+    """
     fallback_after: Duration
+    """Seconds after which the client falls back to server-sent events if the first WebSocket is not
+    open and the HTTP address answers; default 8.
+    """
     fallback_failures: int
+    """Failed WebSocket openings after which the client falls back, if the HTTP address answers;
+    default 2.
+    """
     short_life: int
+    """Replaces `fallback_failures` once a WebSocket to the address has worked in this process. A
+    connection that is lost before it has delivered anything counts as a failed opening; default 3.
+    """
     upgrade_after: Duration
+    """Seconds on server-sent events before the client tries a WebSocket. The time doubles with each
+    attempt, up to ten minutes; default 30.
+    """
     overlap: Duration
+    """Seconds replayed before the newest message, with a server without `seq`; default 5."""
     remembered_ids: int
+    """Message ids kept per topic to detect duplicates, with a server without `seq`; default 1,000.
+    """
     remembered_topics: int
+    """Topics per subscription whose position the client tracks; default 20,000."""
     receive_queue: ReceiveQueue
+    """Bounds of a subscription that has no `queue` of its own."""
     held_messages: int
+    """Live messages per subscription that may wait for its replay; default 10,000."""
     max_frame: int
+    """Maximum bytes of a received frame or event; default 32 MiB."""
     max_payload: int
+    """Maximum bytes of JSON-encoded `data`, unless the server states another limit; default
+    262,144.
+    """
     rest_attempts: int
+    """Maximum attempts of an HTTP request; default 4."""
     history_page: int
+    """Messages per page of history; default 100."""
     compression: bool
+    """Whether the client offers permessage-deflate; default False."""
     proxy: str | bool
+    """URL of a proxy. True uses the proxy of the system, False uses none; default True."""
     ssl_context: ssl.SSLContext | None
+    """TLS settings. None uses the certificates of the system."""
     speed: SpeedChoice
+    """Libraries for WebSockets and JSON. `auto` uses picows and msgspec where they are installed
+    (extra `speed`), `on` requires both, `off` uses websockets and pydantic. Connections with
+    compression or through a proxy always use websockets. Default `auto`, or `HANZO_PUBSUB_SPEED`.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

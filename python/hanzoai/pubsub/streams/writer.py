@@ -186,7 +186,7 @@ class StreamWriter:
         """Tokens and snapshots published, publishes repeated, and how many were held back.
 
         ``slowed`` counts publishes that took more than a second. The first is logged at WARNING:
-        once for each client where the publish rate is used up, else once for each stream.
+        once per client if the publish rate is used up, otherwise once per stream.
         """
         return {} if self._core is None else dict(self._core.stats)
 
