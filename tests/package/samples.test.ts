@@ -8,7 +8,7 @@ import { before, test } from 'node:test';
 import { APPLICATION, INSTALLED, ROOT, run } from './application.js';
 
 const FENCE =
-  /(?<directive><!-- not run: [^\n]* -->\n)?^```(?<language>[jt]sx?|vue|svelte)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```$/gms;
+  /(?<directive><!-- (?:not run|file): [^\n]* -->\n)?^```(?<language>[jt]sx?|vue|svelte)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```$/gms;
 
 /** Files of a guide that another test builds and runs. */
 const OF_A_GUIDE = /^page\//;
@@ -82,7 +82,7 @@ before(() => {
     const home = page.replace(/\.md$/, '').replaceAll('/', '.');
     for (const { groups = {}, index } of text.matchAll(FENCE)) {
       const { directive, language = '', title, text: shown = '' } = groups;
-      if (directive || shown.startsWith('--8<--') || OF_A_GUIDE.test(title ?? '')) continue;
+      if (directive || OF_A_GUIDE.test(title ?? '')) continue;
       const line = text.slice(0, index).split('\n').length;
       const script = language === 'vue' || language === 'svelte';
       const name = title ?? `line_${line}.${script ? 'ts' : language}`;
