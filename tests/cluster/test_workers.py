@@ -32,6 +32,7 @@ from pubsub_server.command_errors import USAGE
 from pubsub_server.instruments import SWITCHES
 from pubsub_server.testing import running_server
 from pubsub_server.workers import bus, shutdown_barrier
+from pubsub_server.workers.counted import Counted
 from pubsub_server.workers.pool import WorkerPool, together
 from tests.cluster.fleet import peer
 from tests.cluster.nodes import Node
@@ -456,6 +457,25 @@ async def test_what_workers_have_counted_stays_when_they_die(tmp_path: Path) -> 
         assert await shown() == (100 * life + 110, 6, 100 * life + 110)
     for pool in pools:
         await pool.close()
+
+
+async def test_several_workers_can_be_asked_at_the_same_time(tmp_path: Path) -> None:
+    text = "".join(
+        f"# TYPE hanzo_pubsub_c{number} counter\nhanzo_pubsub_c{number}_total 1\n"
+        for number in range(50)
+    )
+
+    def ask() -> None:
+        counted = Counted(tmp_path)
+        for _ in range(100):
+            counted.answered("0", text)
+            counted.silent()
+
+    async with asyncio.timeout(BOUND):
+        await asyncio.gather(*(asyncio.to_thread(ask) for _ in range(4)))
+    assert [path.name for path in await asyncio.to_thread(lambda: [*tmp_path.iterdir()])] == [
+        "0.seen"
+    ]
 
 
 async def test_whatever_is_1_or_0_is_known_as_such(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ A killed worker loses what it counted after the last read, which no reader has s
 from __future__ import annotations
 
 import json
+import secrets
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -85,7 +86,7 @@ class Counted:
         }
 
     def _write(self, name: str, found: Mapping[Key, float]) -> None:
-        # Other workers may be reading it.
-        written = self._folder / f"{name}.new"
+        # Other workers may be reading it, or writing it as well.
+        written = self._folder / f"{name}.{secrets.token_hex(8)}"
         written.write_text(json.dumps([[*key, value] for key, value in found.items()]))
         written.replace(self._folder / name)
