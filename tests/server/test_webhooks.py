@@ -14,6 +14,7 @@ import pytest
 from aiohttp import web
 from pydantic import ValidationError
 
+from pubsub_server.observe import webhooks
 from pubsub_server.observe.webhooks import WebhookSender
 from pubsub_server.settings.config import Settings
 from pubsub_server.settings.entries import signing_key
@@ -202,6 +203,25 @@ async def test_a_full_queue_drops_and_counts(receiver: Receiver) -> None:
     receiver.gate.set()
     await hooks.close(PATIENCE)
     assert [event["data"] for event in receiver.events()] == [0, 1, 2, 3]
+
+
+async def test_the_bytes_of_a_queue_are_bounded(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(webhooks, "QUEUE_BYTES", 100_000)
+    receiver.gate = asyncio.Event()
+    hooks = sender(receiver)
+    hooks.start()
+    hooks.notify("publish", "a", b"0")
+    await receiver.requests(1)
+    for number in range(1, 9):
+        hooks.notify("publish", "a", b'"%d%b"' % (number, b"x" * 30_000))
+    assert (hooks.waiting, hooks.dropped) == (3, 5)
+    receiver.gate.set()
+    await receiver.requests(2)
+    hooks.notify("publish", "a", b'"%b"' % (b"y" * 90_000))
+    await hooks.close(PATIENCE)
+    assert [str(event["data"])[:1] for event in receiver.events()] == ["0", "1", "2", "3", "y"]
 
 
 async def test_a_receiver_that_is_not_there_or_hangs_does_not_hold_up_the_end(

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 MAX_BACKOFF: Final = 60.0
 """Maximum seconds between two attempts."""
+QUEUE_BYTES: Final = 67_108_864
+"""Maximum bytes of the events that wait for one receiver."""
 
 _LOG: Final = logging.getLogger("pubsub_server.observe.webhooks")
 _AGAIN: Final = frozenset({408, 425, 429})
@@ -68,7 +70,9 @@ class Receiver:
         self._topics = TopicFilter(hook.topics)
         self._events = frozenset(hook.events)
         self._key = signing_key(hook.secret.get_secret_value())
-        self._queue: deque[dict[str, object]] = deque()
+        # Each event as JSON.
+        self._queue: deque[bytes] = deque()
+        self._size = 0
         self._wake = asyncio.Event()
         self._closing = False
 
@@ -76,12 +80,14 @@ class Receiver:
         """Whether this receiver requested the event."""
         return event in self._events and topic in self._topics
 
-    def put(self, item: dict[str, object]) -> None:
+    def put(self, event: bytes) -> None:
         """Queues one event, or drops it if the queue is full."""
-        if len(self._queue) >= self._settings.webhook_queue:
+        size = self._size + len(event)
+        if len(self._queue) >= self._settings.webhook_queue or size > QUEUE_BYTES:
             self.dropped += 1
             return
-        self._queue.append(item)
+        self._queue.append(event)
+        self._size = size
         self._wake.set()
 
     @property
@@ -103,8 +109,9 @@ class Receiver:
                 self._wake.clear()
                 await self._wake.wait()
             size = min(len(self._queue), self._settings.webhook_batch)
-            items = [self._queue.popleft() for _ in range(size)]
-            failure = await self._deliver(session, orjson.dumps({"events": items}))
+            events = [self._queue.popleft() for _ in range(size)]
+            self._size -= sum(map(len, events))
+            failure = await self._deliver(session, b'{"events":[%b]}' % b",".join(events))
             if failure is None:
                 self.delivered += size
                 continue
@@ -218,15 +225,17 @@ class WebhookSender:
 
     def notify(self, event: HookEvent, topic: str, body: bytes) -> None:
         """Queues one event; `body` is JSON: the envelope, or the user."""
-        item: dict[str, object] = {
-            "event": event,
-            "topic": topic,
-            "time": round(self._clock() * 1000),
-            "data": orjson.Fragment(body),
-        }
+        encoded = orjson.dumps(
+            {
+                "event": event,
+                "topic": topic,
+                "time": round(self._clock() * 1000),
+                "data": orjson.Fragment(body),
+            }
+        )
         for receiver in self.receivers:
             if receiver.wants(event, topic):
-                receiver.put(item)
+                receiver.put(encoded)
 
     async def close(self, seconds: float = 5.0) -> None:
         """Posts waiting events for at most this long, and ends."""

@@ -599,8 +599,8 @@ class Settings(BaseModel):
     )
     webhook_queue: Count = Field(
         default=10_000,
-        description="Maximum events that wait for a receiver. Further events are dropped and "
-        "counted.",
+        description="Maximum events that wait for a receiver, within 64 MiB. Further events are "
+        "dropped and counted.",
     )
     webhook_batch: Count = Field(default=100, description="Maximum events per webhook request.")
     webhook_timeout: Milliseconds = Field(
