@@ -51,9 +51,11 @@ def test_an_offset_is_written_with_sorted_keys_and_read_back_as_the_same_text() 
     assert json.dumps(read_offset(json.loads(text)).as_json()) == text
 
 
-def test_an_offset_of_another_source_is_refused() -> None:
-    with pytest.raises(TypeError, match="another source"):
-        read_offset({"a": [1, 2]})
+@pytest.mark.parametrize("other", [0, None, {"a": {"0": 5}}, {"@from": 1, "a": 2}])
+def test_an_offset_of_another_source_is_refused(other: object) -> None:
+    with pytest.raises(InvalidOption, match="another source") as caught:
+        read_offset(other)
+    assert caught.value.field == "checkpointLocation"
 
 
 def test_a_first_batch_that_is_repeated_after_a_restart_reads_the_same_rows() -> None:

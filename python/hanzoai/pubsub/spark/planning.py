@@ -9,8 +9,9 @@ lost: after a restart, the batch reads the same rows again.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.spark.losses import Loss
 
 if TYPE_CHECKING:
@@ -60,19 +61,24 @@ class Offset:
         return self.read == self.begin
 
 
-def read_offset(given: Mapping[str, object]) -> Offset:
-    """Read an offset from the text that Spark stored."""
-    read = {topic: _position(place) for topic, place in given.items() if topic != BEGIN}
-    begin = cast("Mapping[str, object]", given.get(BEGIN, {}))
-    return Offset(read, {topic: _position(place) for topic, place in begin.items()})
+def read_offset(given: object) -> Offset:
+    """Read an offset that Spark stored.
 
-
-def _position(place: object) -> int:
-    if not isinstance(place, int):
-        raise TypeError(
-            f"The checkpoint contains an offset of another source: {type(place).__name__}"
-        )
-    return place
+    Raises:
+        InvalidOption: It is an offset of another source.
+    """
+    if isinstance(given, dict):
+        read = cast("dict[str, Any]", given).copy()
+        begin = read.pop(BEGIN, {})
+        if isinstance(begin, dict):
+            begin = cast("dict[str, Any]", begin)
+            if all(isinstance(place, int) for place in (*read.values(), *begin.values())):
+                return Offset(read, begin)
+    raise InvalidOption(
+        "The checkpoint contains an offset of another source.",
+        remedy="Give each query its own checkpointLocation.",
+        field="checkpointLocation",
+    )
 
 
 UNKNOWN: Final = -1
