@@ -154,6 +154,16 @@ def test_the_namespace_is_the_same_for_each_attempt_and_another_for_each_batch()
     assert len(batches) == 3
 
 
+def test_two_names_and_two_calls_without_a_name_have_their_own_namespaces() -> None:
+    named = PubSubConfig(URL, id_namespace="nightly")
+    names = {namespace_of(named, name, Task(batch="query:1")) for name in (None, "a", "b")}
+    assert len(names) == 3
+    for batch in (None, "query:1"):
+        calls = {namespace_of(PubSubConfig(URL), None, Task(0, 0, 4, batch, c)) for c in ("", "1")}
+        assert len(calls) == 2
+        assert namespace_of(named, None, Task(call="1")) == namespace_of(named, None, Task())
+
+
 def test_rows_dicts_and_arrow_batches_are_the_same_records() -> None:
     wanted = [Record("a.b", None, "1", 3, None), Record("c.d", None, "2", None, None)]
     dicts: list[dict[str, Any]] = [

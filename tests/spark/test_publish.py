@@ -83,6 +83,18 @@ def test_a_task_that_runs_again_publishes_nothing_twice(server: ThreadedServer) 
     assert len(stored(server)) == 300
 
 
+def test_equal_rows_of_two_calls_are_published_twice_unless_they_share_a_namespace(
+    server: ThreadedServer,
+) -> None:
+    settings = config(server)
+    for _ in range(2):
+        publish_partition(rows(1), settings)
+    assert len(stored(server)) == 2
+    for _ in range(2):
+        publish_partition(rows(1), settings, namespace="nightly")
+    assert len(stored(server)) == 3
+
+
 def test_tokens_that_have_ended_are_replaced_and_nothing_is_lost(server: ThreadedServer) -> None:
     tokens[:] = [lambda: server.token("service", kind="service", ttl=-5), server.service_token]
     stats = publish_partition(rows(300), config(server, batch_size=20))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,13 +111,22 @@ def test_a_task_that_dies_after_it_published_publishes_nothing_twice(
     assert by_number(server.data("jobs.dies")) == numbers(1_000)
 
 
-def test_each_action_publishes_equal_rows_again(spark: SparkSession, server: ServerProcess) -> None:
+def test_each_action_and_each_call_publishes_equal_rows_again(
+    spark: SparkSession, server: ServerProcess
+) -> None:
     frame = spark.createDataFrame([('{"n": 1}',)] * 3, "data STRING").coalesce(1)
-    publish = foreach_partition(config(server, topic="jobs.equal"))
-    frame.foreachPartition(publish)
+    settings = config(server, topic="jobs.equal")
+    frame.foreachPartition(foreach_partition(settings))
     assert len(server.messages("jobs.equal")) == 3
-    frame.foreachPartition(publish)
+    frame.foreachPartition(foreach_partition(settings))
     assert len(server.messages("jobs.equal")) == 6
+
+    def one_by_one(some: Iterable[Any]) -> None:
+        for row in some:
+            publish_partition([row], settings)
+
+    frame.foreachPartition(one_by_one)
+    assert len(server.messages("jobs.equal")) == 9
 
 
 def test_map_in_arrow_prints_what_each_task_published(
@@ -157,7 +167,7 @@ def test_a_stream_is_published_once_over_a_restart_that_repeats_a_batch(
     assert by_number(server.data("jobs.stream")) == numbers(300)
 
 
-def test_foreach_batch_publishes_each_micro_batch(
+def test_foreach_batch_publishes_each_micro_batch_with_times_in_their_zone(
     spark: SparkSession, server: ServerProcess, tmp_path: Path
 ) -> None:
     source = str(tmp_path / "in")
@@ -165,13 +175,17 @@ def test_foreach_batch_publishes_each_micro_batch(
     query = (
         spark.readStream.schema("topic STRING, data STRING")
         .json(source)
+        .selectExpr("topic", "struct(parse_json(data) row, timestamp_seconds(1771840800) at) data")
         .writeStream.foreachBatch(foreach_batch(config(server), "alerts"))
         .option("checkpointLocation", str(tmp_path / "checkpoint"))
         .trigger(availableNow=True)
         .start()
     )
     assert query.awaitTermination(240)
-    assert by_number(server.data("jobs.each")) == numbers(200)
+    found = server.data("jobs.each")
+    assert by_number([each["row"] for each in found]) == numbers(200)
+    then = datetime(2026, 2, 23, 10, tzinfo=UTC)
+    assert {datetime.fromisoformat(each["at"]) for each in found} == {then}
 
 
 def test_rows_that_cannot_be_published_go_to_the_dead_letters(

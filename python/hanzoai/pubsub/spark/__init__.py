@@ -48,7 +48,7 @@ FORMAT = "hanzo-pubsub"
 def register(spark: SparkSession | Any) -> None:
     """Make `format("hanzo-pubsub")` known to a session, of Spark 4.0 or later or Spark Connect.
 
-    If the package is installed for the driver's Python, Spark finds the format without this call.
+    If the package is installed for the Python that Spark starts, it finds the format without this.
 
     On a local master the workers then run the Python of this program, unless ``PYSPARK_PYTHON`` or
     ``spark.pyspark.python`` names another one. On a cluster, set ``PYSPARK_PYTHON`` yourself:

@@ -6,7 +6,8 @@ import logging
 import sys
 import threading
 import time
-from collections import deque
+import uuid
+from collections import Counter, deque
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
@@ -48,20 +49,46 @@ class Task:
         attempt: Number of the attempt, from 0.
         stage: Stage, the same for all attempts.
         batch: Query and micro-batch, the same after a restart from the checkpoint; None outside.
+        call: Distinguishes this call from earlier ones of the same attempt; empty for the first.
     """
 
     partition: int = 0
     attempt: int = 0
     stage: int = 0
     batch: str | None = None
+    call: str = ""
 
 
-def current_task() -> Task:
-    """Return the task that this process runs; a default one outside of Spark."""
+class _Calls:
+    """Counts the calls with each config in the attempt that this process runs."""
+
+    def __init__(self) -> None:
+        self._attempt = -1
+        self._counts: Counter[str] = Counter()
+
+    def earlier(self, attempt: int, job: str) -> int:
+        """Return the number of earlier calls, and count this one.
+
+        Args:
+            attempt: Spark's id of the attempt.
+            job: `job` of the config.
+        """
+        if attempt != self._attempt:
+            self._attempt = attempt
+            self._counts.clear()
+        self._counts[job] += 1
+        return self._counts[job] - 1
+
+
+_calls = _Calls()
+
+
+def current_task(config: PubSubConfig) -> Task:
+    """Return the task that this process runs; outside of Spark, a new one for each call."""
     pyspark = sys.modules.get("pyspark")
     context: Any = pyspark.TaskContext.get() if pyspark is not None else None
     if context is None:
-        return Task()
+        return Task(call=uuid.uuid4().hex)
     query = context.getLocalProperty("sql.streaming.queryId")
     batch = context.getLocalProperty("streaming.sql.batchId")
     return Task(
@@ -69,19 +96,25 @@ def current_task() -> Task:
         context.attemptNumber(),
         context.stageId(),
         f"{query}:{batch}" if query is not None and batch is not None else None,
+        str(_calls.earlier(context.taskAttemptId(), config.job) or ""),
     )
 
 
 def namespace_of(config: PubSubConfig, given: str | None, task: Task) -> str:
-    """Return the namespace of content ids: common to all attempts of this task, and unique to it.
+    """Return the namespace of content ids, the same for all attempts of a task.
 
     Args:
-        config: Its `id_namespace` has precedence; its `job` is the last resort.
+        config: Its `id_namespace` is part of the name; its `job` is the last resort.
         given: Namespace from the caller.
-        task: Its micro-batch is part of the name, since another one may have equal rows.
+        task: Its micro-batch is part of the name, since another one may have equal rows. Its call
+            is part of the name only without an `id_namespace` and a namespace from the caller.
     """
-    parts = [part for part in (config.id_namespace or given, task.batch) if part]
-    return ":".join(parts) if parts else f"{config.job}:{task.stage}"
+    named = [part for part in (config.id_namespace, given) if part]
+    if named:
+        parts = [*named, task.batch]
+    else:
+        parts = [task.batch or f"{config.job}:{task.stage}", task.call]
+    return ":".join([part for part in parts if part])
 
 
 def publish_partition(
@@ -95,13 +128,13 @@ def publish_partition(
         config: Configuration of the server and of publishing.
         namespace: Distinguishes this job from others in content ids: rows that are published again
             with the same namespace are published once. Default: one for each stage of a job or each
-            micro-batch.
+            micro-batch; another one for each further call of a task, and outside of Spark.
 
     Raises:
         PubSubError: A row cannot be published and `on_error` is `fail`, or the server is
             unreachable or rejects the token for all retries.
     """
-    task = current_task()
+    task = current_task(config)
     run = _Run(config, namespace_of(config, namespace, task), task)
     return run.publish(rows)
 
@@ -138,7 +171,8 @@ def _each_partition(rows: Iterable[Any], config: PubSubConfig, namespace: str | 
 
 
 def _each_batch(frame: Any, batch: int, config: PubSubConfig, name: str) -> None:
-    frame.foreachPartition(foreach_partition(config, namespace=f"{name}:{batch}"))
+    # Not foreachPartition: a TIMESTAMP has no time zone in a Row of a task.
+    frame.mapInArrow(publish_arrow(config, namespace=f"{name}:{batch}"), ARROW_SCHEMA).collect()
 
 
 def _arrow(batches: Iterable[Any], config: PubSubConfig, namespace: str | None) -> Iterator[Any]:
