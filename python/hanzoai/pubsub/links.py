@@ -45,7 +45,7 @@ def parse_target(url: str, scheme: str, port: int) -> Target:
     Raises:
         InvalidOption: It is none of these.
     """
-    found, separator, rest = url.partition(":")
+    found, _, rest = url.partition(":")
     if found == f"{scheme}+unix" and rest.removeprefix("//"):
         return Target(path=rest.removeprefix("//"))
     try:
@@ -53,13 +53,22 @@ def parse_target(url: str, scheme: str, port: int) -> Target:
         host, given = parts.hostname, parts.port
     except ValueError:
         host = given = None
-    if not separator or found not in (scheme, f"{scheme}+tls") or not host:
+    if not host or not is_host(host) or found not in (scheme, f"{scheme}+tls"):
         raise InvalidOption(
             f"{url!r} is not a URL of this protocol.",
             field="url",
             remedy=f"Write {scheme}://HOST:PORT, {scheme}+tls://HOST:PORT or {scheme}+unix:PATH.",
         )
     return Target(host, given or port, tls=found.endswith("+tls"))
+
+
+def is_host(text: str) -> bool:
+    """Whether a name or IP address can be looked up: no label is empty or has over 63 bytes."""
+    try:
+        text.encode("idna")
+    except UnicodeError:
+        return False
+    return True
 
 
 def to_bytes(text: str | bytes) -> bytes:
@@ -124,6 +133,10 @@ class Link:
         except OSError as error:
             raise ConnectionFailed(f"{target} cannot be reached: {error}.") from error
 
+    def begin(self, data: bytes) -> None:
+        """Write the first bytes of the connection, which the system has room for."""
+        self._writer.write(data)
+
     async def write(self, data: bytes) -> None:
         """Write everything, and wait if the peer does not read.
 
@@ -169,10 +182,12 @@ class Backoff:
         """Reset to the shortest wait."""
         self._wait = self._first
 
-    async def sleep(self) -> None:
-        """Wait."""
+    async def sleep(self, ended: asyncio.Event) -> None:
+        """Wait, but not beyond the end."""
         wait, self._wait = self._wait, min(2 * self._wait, self._longest)
-        await asyncio.sleep(wait * random.uniform(0.5, 1))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(wait * random.uniform(0.5, 1)):
+                await ended.wait()
 
 
 def _trust() -> ssl.SSLContext:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import TYPE_CHECKING, Self
+import socket
+import ssl
+from typing import Self
+
+import trustme
 
 from tests.ports import free_port
-
-if TYPE_CHECKING:
-    import ssl
 
 Writers = dict[asyncio.StreamWriter, bytes]
 
@@ -91,6 +92,51 @@ class Listener:
 
     def forget(self, writer: asyncio.StreamWriter) -> None:
         raise NotImplementedError
+
+
+class SlowTls:
+    """A server that accepts a connection, and does the TLS handshake only in `rest`."""
+
+    def __init__(self) -> None:
+        authority = trustme.CA()
+        self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        authority.issue_cert("localhost").configure_cert(self._context)
+        self.trust = ssl.create_default_context()
+        authority.configure_trust(self.trust)
+        self._listening = socket.create_server(("127.0.0.1", 0))
+        self._listening.setblocking(False)
+        self.port: int = self._listening.getsockname()[1]
+        self._client: socket.socket | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._listening.close()
+        if self._client is not None:
+            self._client.close()
+
+    async def reached(self) -> None:
+        """Wait until a client has connected."""
+        async with asyncio.timeout(60):
+            self._client, _ = await asyncio.get_running_loop().sock_accept(self._listening)
+
+    async def rest(self, answer: bytes = b"") -> bytes:
+        """Encrypt, answer, and return what the client sends until it closes."""
+        client, self._client = self._client, None
+        assert client is not None
+        reader = asyncio.StreamReader()
+        transport, _ = await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: asyncio.StreamReaderProtocol(reader), client, ssl=self._context
+        )
+        transport.write(answer)
+        try:
+            async with asyncio.timeout(60):
+                return await reader.read()
+        except ConnectionError:
+            return b""
+        finally:
+            transport.abort()
 
 
 class Broker(Listener):

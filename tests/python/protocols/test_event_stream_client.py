@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import ssl
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,7 +23,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.eventstream import Event, EventStreamClient, EventSubscription, blocking
 from tests.ports import free_port
-from tests.python.protocols.literal_peers import Broker
+from tests.python.protocols.literal_peers import Broker, SlowTls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -149,6 +151,45 @@ async def test_a_subscription_ends_when_it_or_its_client_is_closed(
         await client.publish("x", "y")
 
 
+async def test_a_client_keeps_no_subscription_that_has_ended(client: EventStreamClient) -> None:
+    async with client.subscribe("status") as events:
+        ended = weakref.ref(events)
+    del events
+    gc.collect()
+    assert ended() is None
+
+
+async def test_closing_a_subscription_ends_its_wait_for_the_next_attempt() -> None:
+    async with Broker() as broker:
+        url = f"events://127.0.0.1:{broker.port}"
+        async with EventStreamClient(url, reconnect_min=600, reconnect_max=1200) as client:
+            events = client.subscribe("status")
+            await events.open()
+            receiving = asyncio.create_task(events.recv())
+            await broker.until(1)
+            await broker.stop()
+            while events._backoff._wait == 600:  # noqa: ASYNC110 - it does not tell that it waits
+                await asyncio.sleep(0)
+            await events.close()
+            async with asyncio.timeout(30):
+                with pytest.raises(ClosedError):
+                    await receiving
+
+
+@pytest.mark.parametrize("act", ["publish", "subscribe"])
+async def test_closing_a_client_while_it_connects_leaves_no_connection(act: str) -> None:
+    async with SlowTls() as server:
+        url = f"events+tls://localhost:{server.port}"
+        client = EventStreamClient(url, ssl=server.trust)
+        call = client.publish("a", "x") if act == "publish" else client.subscribe("a").open()
+        calling = asyncio.ensure_future(call)
+        await server.reached()
+        await client.close()
+        assert await server.rest() == b""
+        with pytest.raises(ClosedError):
+            await calling
+
+
 async def test_waiting_may_time_out(client: EventStreamClient) -> None:
     async with client.subscribe("status") as events:
         with pytest.raises(OperationTimeout, match=r"within 0\.01 s"):
@@ -224,7 +265,16 @@ def test_self_is_the_node_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.parametrize(
-    "url", ["ws://a:1", "events:", "events://", "events+unix:", "events://a:b"]
+    "url",
+    [
+        "ws://a:1",
+        "events:",
+        "events://",
+        "events+unix:",
+        "events://a:b",
+        "events://a..b:1",
+        f"events://{64 * 'a'}.b:1",
+    ],
 )
 def test_a_wrong_url_is_refused(url: str) -> None:
     with pytest.raises(InvalidOption) as caught:

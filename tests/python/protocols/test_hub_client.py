@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from typing import TYPE_CHECKING
 
 import pytest
@@ -15,7 +17,7 @@ from hanzoai.pubsub.errors import (
     ProtocolError,
 )
 from hanzoai.pubsub.hub import HubClient, HubMessage, HubSubscription, blocking
-from tests.python.protocols.literal_peers import Hub
+from tests.python.protocols.literal_peers import Hub, SlowTls
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -126,6 +128,27 @@ async def test_a_hub_that_breaks_the_protocol_ends_the_call(
             if answer[:1] != b"\3":
                 with pytest.raises(error):
                     await client.publish("x", "y")
+
+
+async def test_a_client_keeps_no_subscription_that_has_ended(client: HubClient) -> None:
+    async with client.subscribe("a") as messages:
+        ended = weakref.ref(messages)
+    del messages
+    gc.collect()
+    assert ended() is None
+
+
+@pytest.mark.parametrize("act", ["publish", "subscribe"])
+async def test_closing_a_client_while_it_connects_leaves_no_connection(act: str) -> None:
+    async with SlowTls() as server:
+        client = HubClient(f"hub+tls://localhost:{server.port}", ssl=server.trust)
+        call = client.publish("a", "x") if act == "publish" else client.subscribe("a").open()
+        calling = asyncio.ensure_future(call)
+        await server.reached()
+        await client.close()
+        await server.rest(b"\5" + bytes(12))
+        with pytest.raises(ClosedError):
+            await calling
 
 
 async def test_waiting_may_time_out() -> None:

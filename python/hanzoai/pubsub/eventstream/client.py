@@ -31,7 +31,7 @@ from hanzoai.pubsub.unparsed import FrameError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from types import TracebackType
 
     from hanzoai.pubsub.durations import Duration
@@ -131,8 +131,8 @@ class EventStreamClient:
         wire = _encode(topic, body)
         try:
             async with asyncio.timeout(seconds), self._lock:
-                link = await self._publishing(topic)
                 try:
+                    link = await self._publishing(topic)
                     await link.write(wire)
                 except BaseException:
                     # A partial event would corrupt all later ones.
@@ -164,6 +164,7 @@ class EventStreamClient:
             self._ssl,
             self._connect_timeout,
             Backoff(*self._reconnect),
+            self._subscriptions.discard,
         )
         self._subscriptions.add(subscription)
         return subscription
@@ -171,9 +172,8 @@ class EventStreamClient:
     async def close(self) -> None:
         """End all connections; calling it again does nothing."""
         self._closed = True
-        for subscription in self._subscriptions:
+        for subscription in list(self._subscriptions):
             await subscription.close()
-        self._subscriptions.clear()
         await self._hang_up()
 
     async def __aenter__(self) -> Self:
@@ -193,13 +193,14 @@ class EventStreamClient:
         if self._link is not None and self._link.ended:
             await self._hang_up()
         if self._link is None:
-            link = await Link.open(self._target, self._ssl, self._connect_timeout)
+            self._link = await Link.open(self._target, self._ssl, self._connect_timeout)
+            if self._closed:
+                raise ClosedError
             # The first event of a connection subscribes. Use the topic of the publish: a client
             # that may publish usually may read, and a special topic could be denied, so that the
             # server would close the connection.
-            await link.write(_encode(topic, b""))
-            self._discarding = asyncio.create_task(_discard(link))
-            self._link = link
+            self._link.begin(_encode(topic, b""))
+            self._discarding = asyncio.create_task(_discard(self._link))
         return self._link
 
     async def _hang_up(self) -> None:
@@ -231,18 +232,20 @@ class EventSubscription:
         ssl: ssl.SSLContext | None,
         timeout: float,
         backoff: Backoff,
+        closing: Callable[[EventSubscription], None],
     ) -> None:
         self._target = target
         self._opening = opening
         self._ssl = ssl
         self._timeout = timeout
         self._backoff = backoff
+        self._closing = closing
         self._link: Link | None = None
         self._decoder = Decoder()
         self._found: deque[Event] = deque()
         self._lock = asyncio.Lock()
         self._opened = False
-        self._closed = False
+        self._ended = asyncio.Event()
         self.topic = topic
         self.reconnects = 0
 
@@ -295,7 +298,8 @@ class EventSubscription:
 
     async def close(self) -> None:
         """Unsubscribe and end the connection; calling it again does nothing."""
-        self._closed = True
+        self._ended.set()
+        self._closing(self)
         link, self._link = self._link, None
         if link is not None:
             await link.close()
@@ -315,7 +319,7 @@ class EventSubscription:
     async def _read(self) -> None:
         link = await self._ensure()
         data = await link.read()
-        if self._closed:
+        if self._ended.is_set():
             raise ClosedError
         if not data:
             self._link = None
@@ -332,17 +336,20 @@ class EventSubscription:
 
     async def _ensure(self) -> Link:
         while self._link is None:
-            if self._closed:
-                raise ClosedError
             if self._opened:
-                await self._backoff.sleep()
+                await self._backoff.sleep(self._ended)
+            if self._ended.is_set():
+                raise ClosedError
             try:
                 link = await Link.open(self._target, self._ssl, self._timeout)
-                await link.write(self._opening)
             except (ConnectionFailed, OperationTimeout):
                 if not self._opened:
                     raise
                 continue
+            if self._ended.is_set():
+                await link.close()
+                raise ClosedError
+            link.begin(self._opening)
             self._decoder = Decoder()
             self.reconnects += self._opened
             self._opened = True

@@ -44,7 +44,7 @@ from hanzoai.pubsub.unparsed import FrameError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Iterable
+    from collections.abc import AsyncIterator, Callable, Iterable
     from types import TracebackType
 
     from hanzoai.pubsub.durations import Duration
@@ -141,11 +141,11 @@ class HubClient:
         wire = encode(Publish(_topics(topics), payload(data)))
         try:
             async with asyncio.timeout(seconds):
+                answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
                 async with self._lock:
-                    link = await self._publishing()
-                    answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-                    self._unanswered.append(answer)
                     try:
+                        link = await self._publishing()
+                        self._unanswered.append(answer)
                         await link.write(wire)
                     except BaseException:
                         # A partial request would corrupt all later ones.
@@ -176,6 +176,7 @@ class HubClient:
             self._ssl,
             self._connect_timeout,
             Backoff(*self._reconnect),
+            self._subscriptions.discard,
         )
         self._subscriptions.add(subscription)
         return subscription
@@ -183,9 +184,8 @@ class HubClient:
     async def close(self) -> None:
         """End all connections; calling it again does nothing."""
         self._closed = True
-        for subscription in self._subscriptions:
+        for subscription in list(self._subscriptions):
             await subscription.close()
-        self._subscriptions.clear()
         await self._hang_up()
 
     async def __aenter__(self) -> Self:
@@ -206,6 +206,8 @@ class HubClient:
             await self._hang_up()
         if self._link is None:
             self._link = await Link.open(self._target, self._ssl, self._connect_timeout)
+            if self._closed:
+                raise ClosedError
             self._unanswered = deque()
             self._reading = asyncio.create_task(self._answer(self._link, self._unanswered))
         return self._link
@@ -258,19 +260,21 @@ class HubSubscription:
         ssl: ssl.SSLContext | None,
         timeout: float,
         backoff: Backoff,
+        closing: Callable[[HubSubscription], None],
     ) -> None:
         self._target = target
         self._topics = dict.fromkeys(topics)
         self._ssl = ssl
         self._timeout = timeout
         self._backoff = backoff
+        self._closing = closing
         self._link: Link | None = None
         self._decoder = ReplyDecoder()
         self._found: deque[HubMessage] = deque()
         self._asked: deque[asyncio.Future[Reply]] = deque()
         self._lock = asyncio.Lock()
         self._opened = False
-        self._closed = False
+        self._ended = asyncio.Event()
         self.id = 0
         self.reconnects = 0
 
@@ -361,7 +365,8 @@ class HubSubscription:
 
     async def close(self) -> None:
         """Unsubscribe and end the connection; calling it again does nothing."""
-        self._closed = True
+        self._ended.set()
+        self._closing(self)
         link, self._link = self._link, None
         if link is not None:
             await link.close()
@@ -407,7 +412,7 @@ class HubSubscription:
     async def _fill(self, link: Link) -> None:
         """Read received messages and answers."""
         data = await link.read()
-        if self._closed:
+        if self._ended.is_set():
             raise ClosedError
         if not data:
             self._link = None
@@ -440,10 +445,10 @@ class HubSubscription:
 
     async def _ensure(self) -> Link:
         while self._link is None:
-            if self._closed:
-                raise ClosedError
             if self._opened:
-                await self._backoff.sleep()
+                await self._backoff.sleep(self._ended)
+            if self._ended.is_set():
+                raise ClosedError
             try:
                 async with asyncio.timeout(self._timeout):
                     await self._subscribe()
@@ -468,6 +473,9 @@ class HubSubscription:
         except BaseException:
             await link.close()
             raise
+        if self._ended.is_set():
+            await link.close()
+            raise ClosedError
         self.id = reply.id
         self.reconnects += self._opened
         self._opened = True

@@ -7,6 +7,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.links import is_host
 
 _NETWORK: Final = {"tcp": None, "tls+tcp": None, "ws": 80, "wss": 443}
 """Default port by scheme; None if the URL must contain a port."""
@@ -58,8 +59,8 @@ def parse_address(url: str) -> Address:
             url, "The scheme must be tcp, ipc, abstract, tls+tcp, ws or wss, followed by ://."
         )
     if scheme == "ipc":
-        if not rest:
-            raise _refused(url, "The path is missing, as in ipc:///tmp/feed.sock.")
+        if not rest or "\0" in rest:
+            raise _refused(url, "Write a path, as in ipc:///tmp/feed.sock.")
         return Address(scheme, path=rest.encode())
     if scheme == "abstract":
         if not rest:
@@ -72,8 +73,10 @@ def parse_address(url: str) -> Address:
         raise _refused(url, f"{error}.") from None
     if port is None:
         port = _NETWORK[scheme]
-    if not host or port is None:
+    if not host or not is_host(host) or port is None:
         raise _refused(url, f"Host and port are needed, as in {scheme}://127.0.0.1:5555.")
+    if parts.fragment:
+        raise _refused(url, f"Leave out #{parts.fragment}: it is not sent to the peer.")
     resource = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     return Address(scheme, "0.0.0.0" if host == "*" else host, port, resource=resource)
 
