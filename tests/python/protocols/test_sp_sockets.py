@@ -595,6 +595,34 @@ async def test_a_websocket_needs_the_path_and_the_name_of_the_listener(
             assert pub.stats.refused == {"bad_hello": 1}
 
 
+async def test_a_publisher_reads_no_more_pings_than_it_can_answer(
+    pub: PubSocket, tmp_path: Path
+) -> None:
+    target = await pub.listen(url("ws", tmp_path))
+    async with await Bare.connect(target) as peer:
+        peer.write(UPGRADE)
+        async with asyncio.timeout(60):
+            await peer.reader.readuntil(b"\r\n\r\n")
+        peer.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        pings = (b"\x89\xfd" + bytes(4 + 125)) * 8000
+        for _ in range(100):
+            peer.write(pings)
+            try:
+                async with asyncio.timeout(2):
+                    await peer.writer.drain()
+            except TimeoutError:
+                break
+        else:
+            pytest.fail("the publisher has kept the answers to all pings")
+        peer.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        pub.send(b"after")
+        draining = asyncio.ensure_future(peer.writer.drain())
+        data = b""
+        async with asyncio.timeout(60):
+            while b"\x82\x05after" not in data or not draining.done():
+                data = data[-2_000_000:] + await peer.reader.read(65_536)
+
+
 @pytest.mark.statement("N-15")
 async def test_a_dialed_address_is_tried_again_and_again(tmp_path: Path) -> None:
     async with SubSocket(reconnect_min=0.01, reconnect_max=0.05) as sub:
@@ -640,7 +668,19 @@ async def test_a_socket_file_is_taken_over_only_from_a_dead_process(
 
 @pytest.mark.parametrize(
     "wrong",
-    ["udp://127.0.0.1:1", "tcp://127.0.0.1", "tcp://:1", "tcp://a:b", "ipc://", "abstract://", "x"],
+    [
+        "udp://127.0.0.1:1",
+        "tcp://127.0.0.1",
+        "tcp://:1",
+        "tcp://a:b",
+        "tcp://a..b:1",
+        f"tcp://{64 * 'a'}:1",
+        "ws://127.0.0.1:1/feed#part",
+        "ipc://",
+        "ipc:///tmp/a\0b",
+        "abstract://",
+        "x",
+    ],
 )
 async def test_a_wrong_url_is_refused(pub: PubSocket, wrong: str) -> None:
     with pytest.raises(InvalidOption) as caught:

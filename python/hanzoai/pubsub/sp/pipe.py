@@ -117,6 +117,7 @@ class Pipe(asyncio.Protocol):
             self.sent += 1
         if not self._full:
             self._announce()
+            self._resume_reading()
 
     async def drain(self) -> None:
         """Wait until the system has accepted everything, or the connection ends."""
@@ -194,11 +195,9 @@ class Pipe(asyncio.Protocol):
             self._flush()
             self._fail(error.reason)
             return
+        self._resume_reading()
         self._flush()
         self._introduce()
-        if self._paused and self._transport is not None:
-            self._paused = False
-            self._transport.resume_reading()
 
     def _introduce(self) -> None:
         if not self.greeted and self._wire.ready:
@@ -210,15 +209,23 @@ class Pipe(asyncio.Protocol):
     def _again(self, delay: float) -> None:
         if self._transport is None or self._transport.is_closing():
             return
-        if not self._paused:
-            self._paused = True
-            self._transport.pause_reading()
+        self._pause_reading()
         if delay:
             self._next = self._loop.call_later(delay, self._read)
             if self._owner.inbox is not None:
                 self._owner.inbox.when_empty(self._hurry)
         else:
             self._next = self._loop.call_soon(self._read)
+
+    def _pause_reading(self) -> None:
+        if self._transport is not None and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def _resume_reading(self) -> None:
+        if self._transport is not None and self._paused and self._next is None:
+            self._paused = False
+            self._transport.resume_reading()
 
     def _hurry(self) -> None:
         with contextlib.suppress(RuntimeError):  # the loop has ended
@@ -254,6 +261,9 @@ class Pipe(asyncio.Protocol):
     def _flush(self) -> None:
         if self._transport is not None and (output := self._wire.output()):
             self._transport.write(output)
+            if self._full:
+                # Read no more pings from a peer that does not read the pongs.
+                self._pause_reading()
 
     def _fail(self, reason: str) -> None:
         self._reason = reason
