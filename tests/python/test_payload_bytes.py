@@ -72,6 +72,8 @@ def test_an_object_or_array_leaves_as_compact_json_and_comes_back(value: Any) ->
         (b'{"$base64":"aGk="}', '{"$base64":"aGk="}'),
         (b'{"$base64":1}', {"$base64": 1}),
         (b'{"$base64":"?"}', {"$base64": "?"}),
+        (b'{"$base64":"AAAA===="}', {"$base64": "AAAA===="}),
+        (b'{"$base64":"AA==AA=="}', {"$base64": "AA==AA=="}),
         (b"\xff\x00", {"$base64": "/wA="}),
         (b"\xef\xbb\xbf{}", "\ufeff{}"),
     ],

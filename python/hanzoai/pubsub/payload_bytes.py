@@ -13,6 +13,7 @@ compact JSON. So ``to_bytes(to_json(data)) == data`` for all bytes.
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from typing import TYPE_CHECKING, Any, Final, NoReturn, cast
 
@@ -25,6 +26,10 @@ BASE64: Final = "$base64"
 DEPTH_MAX: Final = 100
 """Maximum nesting; deeper JSON becomes a string, as not every JSON parser reads it."""
 
+# Strict: what `b64decode` accepts depends on the version of Python.
+_BASE64_TEXT: Final = re.compile(
+    r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?", re.ASCII
+)
 _OPENING: Final = frozenset(b"{[")
 _QUOTE: Final = ord('"')
 _ENCODE: Final = json.JSONEncoder(
@@ -104,12 +109,9 @@ def _plain(value: Any) -> bytes | None:
     if not isinstance(value, dict) or len(cast("dict[str, Any]", value)) != 1:
         return None
     text = cast("dict[str, Any]", value).get(BASE64)
-    if not isinstance(text, str):
+    if not isinstance(text, str) or not _BASE64_TEXT.fullmatch(text):
         return None
-    try:
-        return b64decode(text, validate=True)
-    except ValueError:
-        return None
+    return b64decode(text)
 
 
 def _depth(data: bytes) -> int:
