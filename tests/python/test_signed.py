@@ -265,6 +265,22 @@ async def test_a_rejected_or_lost_socket_reports_the_reason() -> None:
             await act()
 
 
+async def test_connecting_twice_opens_one_socket_or_subscription() -> None:
+    async with (
+        node() as server,
+        client(server) as ps,
+        SignedTopic(server.ws, id=ID, owner=OWNER) as socket,
+        SignedTopic(client=ps, id=ID, owner=OWNER) as inside,
+    ):
+        await asyncio.gather(*(topic.connect() for topic in (socket, inside, socket, inside)))
+        assert server.stats.connections["signed"] == 1
+        await socket.close()
+        await until(lambda: server.stats.connections["signed"] == 0)
+        await socket.connect()
+        await inside.close()
+        await until(lambda: server.stats.subscriptions == 1)
+
+
 async def test_a_reader_publishes_nothing() -> None:
     topic = SignedTopic("ws://127.0.0.1:1", id=ID, owner=OWNER)
     with pytest.raises(UsageError, match="read only"):

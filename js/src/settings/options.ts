@@ -60,6 +60,7 @@ export interface RetryOptions {
 export interface WebSocketLike {
   binaryType: string;
   readonly readyState: number;
+  readonly bufferedAmount?: number;
   send(data: string): void;
   close(code?: number, reason?: string): void;
   // biome-ignore lint/suspicious/noExplicitAny: each platform has event types of its own

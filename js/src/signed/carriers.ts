@@ -1,7 +1,13 @@
 /** Carriers of signed messages: a HIP-56 topic, or a WebSocket for the topic alone. */
 
 import type { PubSub } from '../client.js';
-import { ClosedError, ConnectionFailed, InvalidOption, InvalidPayload } from '../errors.js';
+import {
+  ClosedError,
+  ConnectionFailed,
+  InvalidOption,
+  InvalidPayload,
+  OperationTimeout,
+} from '../errors.js';
 import { jsonOf } from '../payload_bytes.js';
 import type { Subscription } from '../runtime/subscription.js';
 import type { WebSocketConstructor, WebSocketLike } from '../settings/options.js';
@@ -13,12 +19,20 @@ import type { SignedEvent } from './messages.js';
  * Maximum frames that wait for the program; above it the socket closes, so that no loss is silent.
  */
 const WAITING_MAX = 1_000;
+/** Milliseconds for a socket to open. */
+const OPEN_TIMEOUT = 10_000;
+/** Unsent bytes of a socket above which `publish` waits. */
+const UNSENT_MAX = 1_048_576;
+/** Milliseconds until `publish` looks again at the unsent bytes, as sockets do not report them. */
+const UNSENT_POLL = 20;
 
 /** The interface of a client for a carrier. */
 export type Client = Pick<PubSub, 'subscribe' | 'publish'>;
 
 /** Publishes frames, and yields received ones. */
 export interface Carrier {
+  /** Whether the connection has ended by itself, so that `open` opens another one. */
+  readonly ended: boolean;
   open(): Promise<void>;
   publish(frame: Uint8Array, owner: Uint8Array): Promise<Published | undefined>;
   /** Verified messages, forged ones and gaps, in order. */
@@ -28,6 +42,8 @@ export interface Carrier {
 
 /** Uses the HIP-56 topic `signed.<64 hex>` of a client. */
 export class TopicCarrier implements Carrier {
+  /** The client reconnects by itself. */
+  readonly ended = false;
   private readonly _name: string;
   private _subscription: Subscription | undefined;
 
@@ -145,14 +161,26 @@ export class SocketCarrier implements Carrier {
     const socket = new Socket(this._url);
     socket.binaryType = 'arraybuffer';
     this._socket = socket;
+    this._waiting = [];
     this._ended = undefined;
-    socket.addEventListener('message', ({ data }: { data: unknown }) => this._take(data));
+    socket.addEventListener('message', ({ data }: { data: unknown }) => {
+      if (this._socket === socket) this._take(data);
+    });
     await new Promise<void>((resolve, reject) => {
-      socket.addEventListener('open', () => resolve());
+      const timer = setTimeout(() => {
+        reject(new OperationTimeout('The signed topic did not open in time.'));
+        socket.close();
+      }, OPEN_TIMEOUT);
+      socket.addEventListener('open', () => {
+        clearTimeout(timer);
+        resolve();
+      });
       // A close event with more details follows.
       socket.addEventListener('error', () => {});
       socket.addEventListener('close', ({ code, reason }: { code: number; reason: string }) => {
-        this._end(lost(`${code} ${reason}`.trim()));
+        clearTimeout(timer);
+        // The socket of an earlier connection may close late.
+        if (this._socket === socket) this._end(lost(`${code} ${reason}`.trim()));
         reject(
           new ConnectionFailed('The signed topic cannot be opened.', {
             remedy: "Compare owner, id and topic; see the server's rules and `signed_peers`.",
@@ -162,10 +190,20 @@ export class SocketCarrier implements Carrier {
     });
   }
 
+  get ended(): boolean {
+    return this._ended !== undefined;
+  }
+
   async publish(frame: Uint8Array): Promise<undefined> {
-    if (!this._socket) throw closed();
+    const socket = this._socket;
+    if (!socket) throw closed();
     if (this._ended) throw this._ended;
-    this._socket.send(frame as unknown as string);
+    socket.send(frame as unknown as string);
+    while ((socket.bufferedAmount ?? 0) > UNSENT_MAX) {
+      await new Promise((resolve) => setTimeout(resolve, UNSENT_POLL));
+      if (this._socket !== socket) throw closed();
+      if (this._ended) throw this._ended;
+    }
   }
 
   async *events(): AsyncGenerator<SignedEvent, void> {
@@ -192,14 +230,14 @@ export class SocketCarrier implements Carrier {
   }
 
   private _take(data: unknown): void {
-    if (!this._socket || this._ended || !this._wanted) return;
+    if (this._ended || !this._wanted) return;
     const frame =
       typeof data === 'string'
         ? new TextEncoder().encode(data)
         : new Uint8Array(data as ArrayBuffer);
     if (this._waiting.length >= WAITING_MAX) {
       this._end(lost(`${WAITING_MAX.toLocaleString('en-US')} messages wait for the program`));
-      this._socket.close(4000);
+      this._socket?.close(4000);
       return;
     }
     this._waiting.push(this._verify(frame));

@@ -129,11 +129,17 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   }
 
   /**
-   * Start to receive. Iteration also does this. A publisher receives from its first iteration on.
+   * Start to receive; open the topic again if its WebSocket has ended. Iteration also starts it. A
+   * publisher receives from its first iteration on.
    *
    * @throws PubSubError The server cannot be reached, or rejects the request.
    */
   connect(): Promise<void> {
+    if (this._carrier.ended) this._opening = undefined;
+    return this._open();
+  }
+
+  private _open(): Promise<void> {
     // The publisher's own unread messages would fill the queue of its subscription.
     const idle = (this._key || this._signer) && !(this._carrier instanceof SocketCarrier);
     if (idle) return Promise.resolve();
@@ -162,7 +168,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
       });
     const data = payloadOf(payload);
     const frame = key ? sign(key, id, data) : await this._ask(signer as Signer, id, data);
-    if (this._carrier instanceof SocketCarrier) await this.connect();
+    if (this._carrier instanceof SocketCarrier) await this._open();
     return this._carrier.publish(frame, owner);
   }
 
@@ -172,7 +178,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
    * @throws ConnectionFailed The topic's own WebSocket has ended.
    */
   async *events(): AsyncGenerator<SignedEvent, void> {
-    await this.connect();
+    await this._open();
     for await (const event of this._carrier.events()) {
       if (event.kind === 'forged') this.forged++;
       yield event;

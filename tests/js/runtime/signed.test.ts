@@ -9,6 +9,7 @@ import {
   ConnectionFailed,
   InvalidOption,
   InvalidPayload,
+  OperationTimeout,
   type PubSub,
   UsageError,
   type WebSocketConstructor,
@@ -217,19 +218,25 @@ test('a Bee node receives the parameters in both spellings, and its forged frame
 /** A WebSocket whose other end is the test. */
 class FakeSocket extends EventTarget {
   static last: FakeSocket;
+  static opens = true;
   readonly closed: number[] = [];
   binaryType = '';
+  bufferedAmount = 0;
 
   constructor() {
     super();
     FakeSocket.last = this;
-    queueMicrotask(() => this.dispatchEvent(new Event('open')));
+    if (FakeSocket.opens) queueMicrotask(() => this.dispatchEvent(new Event('open')));
   }
 
   send(): void {}
 
   close(code: number): void {
     this.closed.push(code);
+  }
+
+  end(): void {
+    this.dispatchEvent(Object.assign(new Event('close'), { code: 1000, reason: '' }));
   }
 
   /** Bytes that are not a frame, so that verification is fast. */
@@ -253,6 +260,81 @@ test('a reader with 1,000 waiting messages loses its socket, and receives the er
   };
   await assert.rejects(read(), /1,000 messages wait for the program/);
   assert.equal(topic.forged, 1_000);
+});
+
+test('a topic that is opened again ignores its earlier socket', async () => {
+  const Fake = FakeSocket as unknown as WebSocketConstructor;
+  const topic = new SignedTopic({ url: 'ws://bee', id: ID, owner: OWNER, WebSocket: Fake });
+  await topic.connect();
+  const earlier = FakeSocket.last;
+  await topic.close();
+  await topic.connect();
+  earlier.receive(1);
+  earlier.end();
+  FakeSocket.last.receive(2);
+  const events = topic.events();
+  for (let n = 0; n < 2; n += 1) assert.equal((await events.next()).value?.kind, 'forged');
+  const third = events.next();
+  await topic.close();
+  assert.equal((await third).done, true);
+});
+
+test('connect opens another socket after one has ended, and only then', async () => {
+  const Fake = FakeSocket as unknown as WebSocketConstructor;
+  const topic = new SignedTopic({ url: 'ws://bee', id: ID, owner: OWNER, WebSocket: Fake });
+  await topic.connect();
+  const first = FakeSocket.last;
+  await topic.connect();
+  assert.equal(FakeSocket.last, first);
+  first.end();
+  await assert.rejects(topic.events().next(), ConnectionFailed);
+  await topic.connect();
+  assert.notEqual(FakeSocket.last, first);
+  FakeSocket.last.receive(1);
+  assert.equal((await topic.events().next()).value?.kind, 'forged');
+  await topic.close();
+});
+
+test('a socket that does not open is given up after ten seconds', async (context) => {
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  FakeSocket.opens = false;
+  try {
+    const Fake = FakeSocket as unknown as WebSocketConstructor;
+    const topic = new SignedTopic({ url: 'ws://bee', id: ID, owner: OWNER, WebSocket: Fake });
+    const opening = assert.rejects(topic.connect(), OperationTimeout);
+    context.mock.timers.tick(10_000);
+    await opening;
+    assert.equal(FakeSocket.last.closed.length, 1);
+  } finally {
+    FakeSocket.opens = true;
+  }
+});
+
+test('publish waits while the socket holds more than a megabyte', async (context) => {
+  const Fake = FakeSocket as unknown as WebSocketConstructor;
+  const topic = new SignedTopic({ url: 'ws://bee', id: ID, key: KEY, WebSocket: Fake });
+  await topic.publish('one');
+  context.mock.timers.enable({ apis: ['setTimeout'] });
+  FakeSocket.last.bufferedAmount = 1_048_577;
+  let done = false;
+  const publishing = topic.publish('two').then(() => {
+    done = true;
+  });
+  for (let n = 0; n < 3; n += 1) {
+    await new Promise((resolve) => setImmediate(resolve));
+    context.mock.timers.tick(20);
+  }
+  await new Promise((resolve) => setImmediate(resolve));
+  assert.equal(done, false);
+  FakeSocket.last.bufferedAmount = 0;
+  context.mock.timers.tick(20);
+  await publishing;
+  FakeSocket.last.bufferedAmount = 1_048_577;
+  const lost = topic.publish('three');
+  await new Promise((resolve) => setImmediate(resolve));
+  FakeSocket.last.end();
+  context.mock.timers.tick(20);
+  await assert.rejects(lost, ConnectionFailed);
 });
 
 test('a publisher that never reads does not collect what its socket receives', async () => {

@@ -38,7 +38,7 @@ class Carrier(Protocol):
     """Publishes frames, and yields received events."""
 
     async def open(self) -> None:
-        """Start to receive.
+        """Start to receive; do nothing if it is open.
 
         Raises:
             PubSubError: The carrier cannot connect or subscribe.
@@ -76,7 +76,8 @@ class TopicCarrier:
 
     async def open(self) -> None:
         """See `Carrier`."""
-        self._subscription = await self._client.subscribe(self._name)
+        if self._subscription is None:
+            self._subscription = await self._client.subscribe(self._name)
 
     async def publish(self, frame: bytes, owner: bytes) -> Published | None:
         """See `Carrier`."""
@@ -86,8 +87,7 @@ class TopicCarrier:
 
     async def events(self) -> AsyncIterator[SignedEvent]:
         """See `Carrier`."""
-        if self._subscription is None:
-            await self.open()
+        await self.open()
         assert self._subscription is not None
         async for event in self._subscription.events():
             if isinstance(event, Gap):
@@ -159,6 +159,8 @@ class SocketCarrier:
 
     async def open(self) -> None:
         """See `Carrier`."""
+        if self._reading is not None and not self._reading.done():
+            return
         try:
             self._socket = await connect(
                 self._url,
@@ -226,8 +228,9 @@ class SocketCarrier:
         socket, self._socket = self._socket, None
         if socket is None:
             return
-        if self._reading is not None:
-            self._reading.cancel()
+        reading, self._reading = self._reading, None
+        if reading is not None:
+            reading.cancel()
         await socket.close()
         while not self._received.empty():
             self._received.get_nowait()

@@ -97,6 +97,7 @@ class SignedTopic:
         self._key = key
         self._signer = signer
         self._warned = False
+        self._opening = asyncio.Lock()
         # Done when the most recently requested signature has been used or has failed.
         self._turn: asyncio.Future[None] | None = None
         self._writes = writes
@@ -119,7 +120,7 @@ class SignedTopic:
         return self._owner
 
     async def connect(self) -> None:
-        """Open the topic.
+        """Open the topic; do nothing if it is open.
 
         A reader receives from this call on, a publisher from its first iteration on.
 
@@ -127,7 +128,8 @@ class SignedTopic:
             PubSubError: The server cannot be reached, or rejects the connection.
         """
         if isinstance(self._carrier, SocketCarrier) or not self._writes:
-            await self._carrier.open()
+            async with self._opening:
+                await self._carrier.open()
 
     async def publish(self, payload: Any) -> Published | None:
         """Sign and publish.
@@ -194,7 +196,8 @@ class SignedTopic:
 
     async def close(self) -> None:
         """Stop receiving."""
-        await self._carrier.close()
+        async with self._opening:
+            await self._carrier.close()
 
     async def __aenter__(self) -> Self:
         await self.connect()
