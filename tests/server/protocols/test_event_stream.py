@@ -51,6 +51,26 @@ async def broker(**settings: Any) -> AsyncGenerator[Broker]:
         yield Broker(server)
 
 
+async def test_a_message_that_no_event_can_hold_disturbs_no_other_subscriber() -> None:
+    size = 17 * 1024 * 1024
+    async with (
+        broker(max_payload=2 * size, max_frame=4 * size, send_queue_bytes=8 * size) as node,
+        events(node.url, b"demo.a") as peer,
+        PubSubClient(
+            node.server.ws,
+            node.server.admin_token(),
+            max_frame=4 * size,
+            max_payload=2 * size,
+        ) as client,
+        client.subscribe("demo.a") as messages,
+    ):
+        await node.has(2)
+        await client.publish("demo.a", {"type": "n", "data": "x" * size})
+        assert len((await anext(aiter(messages))).data) == size
+        await client.publish("demo.a", {"type": "n", "data": "small"})
+        assert await peer.next() == (b"demo.a", b"small")
+
+
 @pytest.mark.statement("P-03", "P-05", "P-10", "P-15", "P-22")
 async def test_events_reach_all_subscribers_of_their_topic_in_order_and_not_their_sender() -> None:
     async with (

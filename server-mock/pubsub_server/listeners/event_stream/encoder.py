@@ -24,7 +24,9 @@ class EventEncoder(Encoder):
 
     def message(self, entry: Entry) -> bytes:
         """See `encoder.Encoder`."""
-        return encode_event(entry.topic.encode(), to_bytes(data_of(entry.body)))
+        data = to_bytes(data_of(entry.body))
+        # With a high `max_payload`, a message can exceed what an event can hold.
+        return encode_event(entry.topic.encode(), data) if len(data) <= MAX_PAYLOAD else b""
 
 
 EVENTS: Final = EventEncoder()
