@@ -6,7 +6,10 @@ import re
 from typing import NamedTuple
 
 LOOPBACK_HOST = "127.0.0.1"
-_HOST_PORT = re.compile(r"(?:(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):)?(\d{1,5})", re.ASCII)
+_LABEL = r"[A-Za-z0-9_-]{1,63}"
+_HOST_PORT = re.compile(
+    rf"(?:(\[[0-9A-Fa-f:.]+\]|{_LABEL}(?:\.{_LABEL})*\.?):)?(\d{{1,5}})", re.ASCII
+)
 _PATH_MAX = 100
 """Maximum characters of the path of a Unix socket; the operating system accepts few more."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +13,8 @@ from pubsub_server.access.setup import StartError
 from pubsub_server.settings.sources import SettingsError, load
 from pubsub_server.testing import running_server
 from tests.server.mesh.rig import QUICK, node
-from tests.server.protocols.peers import until
+from tests.server.mesh.seed_peer import seed_peer
+from tests.server.protocols.peers import BOUND, until
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -37,6 +39,7 @@ ELSEWHERE: dict[str, Any] = {"behind_tls_proxy": True, "iam_url": "https://iam",
         ({**MESH, "mesh_listen": "unix:/tmp/a"}, "unix:/tmp/a is not a port or HOST:PORT"),
         ({**MESH, "mesh_listen": "a:99999"}, "a:99999 is not a port or HOST:PORT"),
         ({**MESH, "mesh_peer": "a:1,b"}, "b is not a port or HOST:PORT"),
+        ({**MESH, "mesh_peer": "a..b:1"}, "a..b:1 is not a port or HOST:PORT"),
         ({**MESH, "mesh_peer": "a:0"}, "a:0 has port 0"),
         ({**MESH, "mesh_advertise": "a:0"}, "mesh_advertise has port 0"),
         ({**MESH, "mesh_heartbeat": "0"}, "greater than or equal to 1"),
@@ -116,6 +119,9 @@ async def test_with_certificates_nodes_connect_by_tls_and_strangers_do_not(tmp_p
             assert not one.mesh.peers
             assert not three.mesh.peers
             assert not four.mesh.peers
+        # A client that begins no handshake is disconnected after four windows.
+        async with seed_peer(one.url.replace("+tls", "")) as silent, asyncio.timeout(BOUND / 2):
+            await silent.ended()
     (tmp_path / "one.pem").write_text("no certificate", encoding="utf-8")
     files = {name: str(file) for name, file in shown("five", authority).items()}
     files["mesh_tls_cert"] = str(tmp_path / "one.pem")

@@ -112,6 +112,7 @@ async def test_the_parameters_of_a_publisher_are_read_in_every_spelling(
         ("a-text" + WRITES, 400, "do not belong"),
         (TOPIC_HEX + "?peer=127.0.0.1:1", 400, "/ip4/HOST/tcp/PORT"),
         (TOPIC_HEX + "?peer=/ip4/127.0.0.1/tcp/0", 400, "/ip4/HOST/tcp/PORT"),
+        (TOPIC_HEX + "?peer=/dns/a..b/tcp/1634", 400, "/ip4/HOST/tcp/PORT"),
         (TOPIC_HEX + "?peer=/ip4/192.0.2.1/tcp/1634", 403, "signed_peers"),
         ("", 400, "1 to 1024"),
     ],

@@ -19,7 +19,8 @@ TOPIC_MAX: Final = 1024
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]{64}", re.ASCII)
 _MULTIADDR: Final = re.compile(
-    r"/(ip4|ip6|dns|dns4|dns6)/([A-Za-z0-9.:_-]{1,255})/tcp/(\d{1,5})(/tls)?(?:/p2p/\w{1,128})?",
+    r"/(ip4|ip6|dns|dns4|dns6)/((?:[A-Za-z0-9:_-]{1,63}(?:\.|(?=/)))+)"
+    r"/tcp/(\d{1,5})(/tls)?(?:/p2p/\w{1,128})?",
     re.ASCII,
 )
 
