@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
 from pubsub_server.shared.accepting import stop_accepting
+from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -114,6 +115,59 @@ class Proxy:
                     self._network.forwards.append((one, two, topic, len(frame)))
                 writer.write(frame)
                 await writer.drain()
+
+
+class Relay:
+    """An address in front of a node, whose dialers can lose the node without its noticing."""
+
+    def __init__(self) -> None:
+        self.address = f"127.0.0.1:{free_port()}"
+        self.target = ""
+        self._cut = False
+        self._server: asyncio.Server | None = None
+        self._dialers: list[asyncio.StreamWriter] = []
+        self._writers: list[asyncio.StreamWriter] = []
+        self._pumps: set[asyncio.Task[None]] = set()
+
+    def cut(self) -> None:
+        """Disconnect all dialers, and accept no others. The node's connections swallow its data."""
+        self._cut = True
+        for writer in self._dialers:
+            writer.transport.abort()
+
+    def mend(self) -> None:
+        """Accept dialers again."""
+        self._cut = False
+
+    async def __aenter__(self) -> Self:
+        host, port = self.address.split(":")
+        self._server = await asyncio.start_server(self._accept, host, int(port))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await stop_accepting(self._server)
+        for task in self._pumps:
+            task.cancel()
+        await asyncio.gather(*self._pumps, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._cut:
+            writer.transport.abort()
+            return
+        host, port = self.target.split(":")
+        back, other = await asyncio.open_connection(host, int(port))
+        self._dialers.append(writer)
+        self._writers += (writer, other)
+        for pump in (self._pump(reader, other), self._pump(back, writer)):
+            self._pumps.add(asyncio.ensure_future(pump))
+
+    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(65_536):
+                if not writer.transport.is_closing():
+                    writer.write(data)
 
 
 async def _frame(reader: asyncio.StreamReader) -> bytes:

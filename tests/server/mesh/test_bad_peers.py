@@ -15,8 +15,9 @@ import pytest
 
 from hanzoai.pubsub import Gap
 from tests.ports import free_port
+from tests.server.mesh.proxies import Relay
 from tests.server.mesh.rig import MeshNode, joined, node, nodes
-from tests.server.mesh.seed_peer import SeedPeer, names, seed_peer
+from tests.server.mesh.seed_peer import SeedPeer, names, seed_listener, seed_peer
 from tests.server.protocols.peers import BOUND, until
 
 KEY = "a shared key of a test"
@@ -160,6 +161,18 @@ async def test_two_nodes_with_one_id_are_not_taken_for_one() -> None:
         assert one.mesh.peers == 1
 
 
+async def test_a_node_that_starts_again_with_its_id_has_no_subscriptions() -> None:
+    async with node() as one:
+        for start in ("first", "second"):
+            async with seed_peer(one.url) as peer:
+                await greet(one, peer, start=start)
+                if start == "first":
+                    peer.write(2, names(b"demo.a"))
+                    assert await peer.expect(3) == b"\x01"
+                assert one.mesh.interests == (start == "first")
+            await until(lambda: not one.mesh.peers)
+
+
 async def test_another_version_of_the_mesh_is_refused() -> None:
     async with node() as one, seed_peer(one.url) as peer:
         peer.write(7, hello(one, version=2))
@@ -184,6 +197,47 @@ async def test_a_peer_that_lies_about_members_costs_a_bounded_number_of_addresse
         assert await peer.expect(3) == b"\x01"
         assert one.mesh.members <= 256
         assert one.mesh.counts.refused == 4
+
+
+@pytest.mark.parametrize("address", ["x:port{}", "a..b{}:1", "{}" + 64 * "a" + ":1"])
+async def test_addresses_that_cannot_be_dialed_keep_no_other_from_being_dialed(
+    address: str,
+) -> None:
+    async with node() as one, seed_listener() as (reachable, came):
+        for n in range(8):
+            async with seed_peer(one.url) as peer:
+                await greet(one, peer, node=f"z{n}", address=address.format(n))
+        await until(lambda: not one.mesh.peers)
+        await until(lambda: not one.mesh._members.untried(lambda node: False))
+        async with seed_peer(one.url) as peer:
+            await greet(one, peer)
+            peer.write(10, pack([("zz", reachable)]))
+            async with asyncio.timeout(BOUND):
+                await came.get()
+
+
+async def test_a_wildcard_among_topics_is_a_name_and_no_pattern() -> None:
+    async with node() as one, one.client() as client, seed_peer(one.url) as peer:
+        peer.subscribe(b"demo.*", b"**")
+        assert await peer.expect(3) == b"\x01"
+        await client.publish("demo.a", {"type": "n", "data": 1})
+        peer.write(1, b"ping")
+        assert await peer.frame() == (1, b"pong")
+
+
+async def test_a_subscription_that_a_peer_rejects_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with node() as one, one.client() as client, seed_peer(one.url) as peer:
+        peer.write(1, b"pong")
+        await until(lambda: one.mesh.peers == 1)
+        subscriptions = [client.subscribe(topic) for topic in ("demo.a", "demo.b")]
+        for subscription, topic in zip(subscriptions, (b"demo.a", b"demo.b"), strict=True):
+            subscribed = asyncio.ensure_future(joined(subscription))
+            assert await peer.expect(2) == names(topic)
+            peer.write(3, b"\x00")
+            await subscribed
+    assert caplog.text.count("accepts no more topics of this node") == 1
 
 
 async def test_a_request_for_too_many_topics_is_rejected_and_keeps_the_existing_ones() -> None:
@@ -348,6 +402,13 @@ async def test_a_flood_of_one_peer_delays_others_only_briefly() -> None:
         assert two.mesh.counts.unwanted > 1000
 
 
+async def test_a_stranger_cannot_make_a_node_wait_for_a_long_body() -> None:
+    async with node(mesh_key=KEY, mesh_ack_timeout=60_000) as one, seed_peer(one.url) as peer:
+        peer.writer.write(b"\x02" + (65_537).to_bytes(4, "big"))
+        await peer.ended()
+        assert one.mesh.counts.refused == 1
+
+
 async def test_connections_that_never_send_a_hello_are_bounded() -> None:
     async with node(mesh_key=KEY, mesh_ack_timeout=20_000, mesh_heartbeat=60_000) as one:
         peers = [seed_peer(one.url) for _ in range(260)]
@@ -396,3 +457,26 @@ async def test_only_messages_published_while_a_node_was_away_are_a_gap() -> None
             got = [await anext(events) for _ in range(2)]
         assert isinstance(got[0], Gap)
         assert not isinstance(got[1], Gap)
+
+
+async def test_messages_that_a_dead_connection_swallows_are_a_gap() -> None:
+    async with (
+        Relay() as relay,
+        node(mesh_heartbeat=1000, mesh_advertise=relay.address) as one,
+        one.client() as publisher,
+    ):
+        relay.target = one.address
+        async with node(relay.address) as two, two.client() as client:
+            await until(lambda: one.mesh.peers == two.mesh.peers == 1)
+            events = aiter((await client.subscribe("demo.a")).events())
+            relay.cut()
+            await until(lambda: not two.mesh.peers)
+            await client.publish("demo.a", {"type": "n", "data": "here"})
+            await publisher.publish("demo.a", {"type": "n", "data": "swallowed"})
+            relay.mend()
+            await until(lambda: one.mesh.counts.lost == 1 and two.mesh.peers == 1)
+            await until(lambda: one.wanting("demo.a") == {two.id})
+            await publisher.publish("demo.a", {"type": "n", "data": "there"})
+            async with asyncio.timeout(BOUND):
+                got = [await anext(events) for _ in range(4)]
+    assert [isinstance(each, Gap) for each in got] == [True, False, True, False]

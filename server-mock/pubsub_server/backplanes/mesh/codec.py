@@ -16,7 +16,7 @@ import msgspec
 from hanzoai.pubsub.unparsed import Bytes, FrameError, Unparsed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 _T = TypeVar("_T")
 
@@ -267,13 +267,17 @@ class FrameDecoder:
 
     Args:
         max_message: Maximum bytes of the body of a message.
+        trusted: See the attribute.
 
     Attributes:
         skipped: Frames with an opcode that this node does not know.
+        trusted: Whether bodies may exceed `MAX_SMALL`. False before a peer proves the shared key,
+            so that strangers cannot fill the memory.
     """
 
-    def __init__(self, max_message: int) -> None:
+    def __init__(self, max_message: int, *, trusted: bool) -> None:
         self.skipped = 0
+        self.trusted = trusted
         self._most = {
             SUBSCRIBE: MAX_LIST_IN,
             UNSUBSCRIBE: MAX_LIST_IN,
@@ -286,25 +290,15 @@ class FrameDecoder:
         # Remaining bytes of a frame that is skipped.
         self._skip = 0
 
-    def feed(self, data: Bytes) -> list[Frame]:
-        """Frames that are now complete, including those before a broken frame.
+    def feed(self, data: Bytes) -> Iterator[Frame]:
+        """Yield the frames that are now complete.
 
         Raises:
             FrameError: A body exceeds the limit of its opcode.
         """
-        unparsed = self._unparsed
-        unparsed.feed(data)
-        found: list[Frame] = []
-        while True:
-            try:
-                each = self._next(unparsed)
-            except FrameError:
-                if found:
-                    return found
-                raise
-            if each is None:
-                return found
-            found.append(each)
+        self._unparsed.feed(data)
+        while (frame := self._next(self._unparsed)) is not None:
+            yield frame
 
     def _next(self, unparsed: Unparsed) -> Frame | None:
         while True:
@@ -326,7 +320,7 @@ class FrameDecoder:
             self.skipped += 1
             self._skip = size
             unparsed.at += _HEAD.size
-        most = self._most.get(opcode, MAX_SMALL)
+        most = self._most.get(opcode, MAX_SMALL) if self.trusted else MAX_SMALL
         if size > most:
             detail = f"Opcode {opcode} with a body of {size} bytes exceeds {most}."
             raise FrameError("oversize", detail)

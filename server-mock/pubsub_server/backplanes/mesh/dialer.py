@@ -8,7 +8,7 @@ import secrets
 import socket
 from typing import TYPE_CHECKING, Final
 
-from pubsub_server.settings.addresses import parse_address
+from pubsub_server.settings.addresses import parse_node_address
 
 if TYPE_CHECKING:
     import ssl
@@ -61,7 +61,7 @@ class Dialer:
 
     async def _dial(self, address: str) -> None:
         try:
-            where = parse_address(address)
+            where = parse_node_address(address)
             async with asyncio.timeout(self._seconds):
                 found = await self._loop.getaddrinfo(
                     where.host, where.port, type=socket.SOCK_STREAM
@@ -77,7 +77,8 @@ class Dialer:
                     ssl=self._tls,
                     server_hostname="" if self._tls is not None else None,
                 )
-        except (OSError, TimeoutError) as error:
+        except (OSError, ValueError) as error:
+            # A peer can report an address that is none.
             _LOG.debug("mesh: cannot reach %s: %s", address, error or type(error).__name__)
             self._members.dialed(address, None, self._loop.time())
             self._failed()

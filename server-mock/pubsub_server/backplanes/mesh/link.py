@@ -45,6 +45,11 @@ class Link(asyncio.Protocol):
         clock: Monotonic seconds.
         queue_bytes: Unsent bytes above which the peer has stalled, and is cut.
         address: The address that this node has dialed; None if the peer dialed.
+
+    Attributes:
+        unheard: Whether a message has been forwarded since the peer was last heard. If the
+            connection ends now, the message may be lost.
+        refused: Whether the peer has rejected subscriptions of this node.
     """
 
     def __init__(
@@ -58,6 +63,8 @@ class Link(asyncio.Protocol):
         self.peering = peering
         self.address = address
         self.ended = False
+        self.unheard = False
+        self.refused = False
         self.peer_host = ""
         self.forwarded_bytes = 0
         self._owner = owner
@@ -83,6 +90,7 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
+        self.unheard = False
         try:
             for event in self.peering.received(data, self._loop.time()):
                 self._owner.on_event(self, event)
@@ -130,6 +138,7 @@ class Link(asyncio.Protocol):
 
     def send(self, frame: bytes) -> None:
         """Forward a message, with others of the same loop turn."""
+        self.unheard = True
         self._put(frame)
         self.forwarded_bytes += len(frame)
 

@@ -33,7 +33,7 @@ from pubsub_server.backplanes.mesh.peering import (
 )
 from pubsub_server.backplanes.mesh.remotes import Remote, Remotes
 from pubsub_server.backplanes.mesh.settling import Settling
-from pubsub_server.settings.addresses import parse_address
+from pubsub_server.settings.addresses import parse_node_address
 from pubsub_server.shared.accepting import stop_accepting
 from pubsub_server.tasks import Tasks
 
@@ -146,8 +146,14 @@ class Mesh:
         Raises:
             OSError: The address is in use, or does not belong to this machine.
         """
+        seconds = None if self._listener_tls is None else GREETING * self.terms.window
         self._server = await self._loop.create_server(
-            lambda: self._link(None), listen.host, listen.port, ssl=self._listener_tls, backlog=512
+            lambda: self._link(None),
+            listen.host,
+            listen.port,
+            ssl=self._listener_tls,
+            ssl_handshake_timeout=seconds,
+            backlog=512,
         )
         bound = listen._replace(port=int(self._server.sockets[0].getsockname()[1]))
         anywhere = listen.host in {"0.0.0.0", "::"}
@@ -298,7 +304,7 @@ class Mesh:
             case Welcomed():
                 self._welcomed(link, plain=event.plain, missed=event.missed)
             case Subscribed(opcode, names):
-                ok = self._remotes.wants(self._remote_of[link], names)
+                ok = self._remotes.wants(self._remote_of[link], names, self._stale_until())
                 self.counts.refused += not ok
                 link.peering.acknowledge(opcode, ok=ok)
             case Unsubscribed(names):
@@ -309,7 +315,14 @@ class Mesh:
                 self._raw(link, topics, data)
             case MembersListed(members):
                 self._learn_members(members)
-            case Acknowledged():
+            case Acknowledged(ok):
+                if not ok and not link.refused:
+                    link.refused = True
+                    logger.warning(
+                        "mesh: %s accepts no more topics of this node, so their subscribers receive"
+                        " nothing from it; raise its topics_max",
+                        _name(link, self._remote_of[link]),
+                    )
                 self._settling.progress(link)
             case Left():
                 self._left(link)
@@ -333,6 +346,7 @@ class Mesh:
         if reason not in EXPECTED:
             logger.warning("mesh: closed the connection to %s: %s", _name(link, remote), detail)
         if remote is not None and used:
+            remote.missed |= link.unheard
             self._remotes.disconnect(remote, now, for_good=remote.plain or reason == "left")
             self._plain_lost |= remote.plain
             if reason != "left" and not self._ending:
@@ -411,8 +425,11 @@ class Mesh:
 
     def _connect(self, link: Link, remote: Remote) -> None:
         self._remote_of[link] = remote
-        self._remotes.connect(remote, link, self._loop.time() + 2 * self.terms.window)
+        self._remotes.connect(remote, link, self._stale_until())
         self.had_peers = True
+
+    def _stale_until(self) -> float:
+        return self._loop.time() + 2 * self.terms.window
 
     def _announce_all(self, link: Link) -> None:
         link.peering.announcements.want(self.wanted)
@@ -456,7 +473,7 @@ class Mesh:
             if node == self.terms.node:
                 continue
             try:
-                parse_address(address)
+                parse_node_address(address)
             except ValueError:
                 self.counts.refused += 1
                 continue

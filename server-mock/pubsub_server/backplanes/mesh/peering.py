@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from hanzoai.pubsub.topics import is_wildcard
 from hanzoai.pubsub.unparsed import FrameError
 from pubsub_server.backplanes.mesh import codec
 from pubsub_server.backplanes.mesh.codec import Frame, FrameDecoder, Hello, Member, Record
 from pubsub_server.backplanes.mesh.lanes import Announcements
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 DEAD_AFTER: Final = 3
 """Missed heartbeats after which a peer is dead (Z-28)."""
@@ -98,7 +99,13 @@ class MembersListed:
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """The peer has acknowledged a request."""
+    """The peer has answered a request.
+
+    Attributes:
+        ok: Whether it accepts the request.
+    """
+
+    ok: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +168,7 @@ class Peering:
     def __init__(self, terms: Terms, nonce: bytes, *, dialed: bool, now: float) -> None:
         self._terms = terms
         self._dialed = dialed
-        self._decoder = FrameDecoder(terms.max_message)
+        self._decoder = FrameDecoder(terms.max_message, trusted=terms.key is None)
         self._out: list[bytes] = []
         self._mine = Hello(
             codec.VERSION, terms.node, terms.start, terms.address, nonce, terms.key is not None
@@ -311,7 +318,7 @@ class Peering:
             raise MeshError("bad_order", "A proof arrived that this node did not request.")
         if not hmac.compare_digest(body, self._proof(hello, self._mine, dialer=not self._dialed)):
             raise MeshError("wrong_key", "The peer has another shared key.")
-        self._proven = True
+        self._proven = self._decoder.trusted = True
         yield Introduced(hello)
 
     def _proof(self, whose: Hello, other: Hello, *, dialer: bool) -> bytes:
@@ -345,7 +352,7 @@ class Peering:
             case codec.SUBSCRIBE | codec.PATTERNS:
                 names = codec.read_topic_list(body)
                 if names:
-                    yield Subscribed(opcode, [name.decode("latin-1") for name in names])
+                    yield Subscribed(opcode, list(_wanted(opcode, names)))
                 else:
                     self.acknowledge(opcode, ok=False)
             case codec.UNSUBSCRIBE | codec.PATTERNS_END:
@@ -363,4 +370,12 @@ class Peering:
                 yield Left()
             case _:
                 if self.announcements.acknowledged(opcode):
-                    yield Acknowledged()
+                    yield Acknowledged(ok=body != codec.REFUSED)
+
+
+def _wanted(opcode: int, names: Sequence[bytes]) -> Iterator[str]:
+    """The names of a subscription. Among topics, a name with a wildcard is that of no topic."""
+    for name in names:
+        text = name.decode("latin-1")
+        if opcode == codec.PATTERNS or not is_wildcard(text):
+            yield text

@@ -88,17 +88,27 @@ class Remotes:
             link: The connection.
             until: When to remove the names that it wanted earlier and has not requested again.
         """
+        before = self._remotes.get(remote.node)
+        if before is not None and before is not remote:
+            self._drop(before)
         self._remotes[remote.node] = remote
         remote.link = link
         remote.missed = False
         remote.stale = set(self.table.of(remote))
         remote.stale_until = until
 
-    def wants(self, remote: Remote, names: Iterable[str]) -> bool:
-        """Add names that the node wants; False if there would be too many."""
+    def wants(self, remote: Remote, names: Iterable[str], until: float) -> bool:
+        """Add names that the node wants; False if there would be too many.
+
+        Args:
+            remote: The node.
+            names: The names.
+            until: See `connect`; a node requests many names in several frames.
+        """
         names = list(names)
         if remote.stale:
             remote.stale.difference_update(names)
+            remote.stale_until = until
         return self.table.add(remote, names)
 
     def disconnect(self, remote: Remote, now: float, *, for_good: bool) -> None:
