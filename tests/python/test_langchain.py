@@ -17,6 +17,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage, Too
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 
+from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.streams import from_langchain, stream_reader, stream_writer
 from hanzoai.pubsub.streams.langchain import BlockingStreamCallback, StreamCallback
 from hanzoai.pubsub.streams.parts import grow
@@ -208,3 +209,12 @@ def test_langchain_is_loaded_by_its_own_module_only() -> None:
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     names: list[str] = json.loads(loaded.stdout)
     assert [name for name in names if name.startswith(("langchain", "openai", "anthropic"))] == []
+
+
+def test_a_missing_langchain_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "langchain_core.callbacks", None)
+    monkeypatch.delitem(sys.modules, "hanzoai.pubsub.streams.langchain")
+    with pytest.raises(UsageError, match="pip install langchain-core"):
+        __import__("hanzoai.pubsub.streams.langchain")

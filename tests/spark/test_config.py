@@ -7,8 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanzoai.pubsub.errors import AuthError, InsecureUrl, InvalidOption, InvalidTopic
-from hanzoai.pubsub.spark import PubSubConfig
+from hanzoai.pubsub.errors import (
+    AuthError,
+    InsecureUrl,
+    InvalidOption,
+    InvalidTopic,
+    UsageError,
+)
+from hanzoai.pubsub.spark import PubSubConfig, register
 from hanzoai.pubsub.spark.credentials import Credentials
 from hanzoai.pubsub.spark.options import sink_config
 
@@ -176,6 +182,15 @@ def test_importing_the_helpers_imports_no_spark() -> None:
         "assert not {'pyspark', 'pyarrow', 'pandas'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_a_missing_spark_is_named_with_the_command_that_installs_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "pyspark.sql.datasource", None)
+    monkeypatch.delitem(sys.modules, "hanzoai.pubsub.spark.data_source", raising=False)
+    with pytest.raises(UsageError, match=r"pip install 'hanzoai\.pubsub\[spark\]'"):
+        register(object())
 
 
 def test_the_module_that_spark_looks_up_never_raises() -> None:

@@ -69,7 +69,7 @@ class TokenSigner:
         password: str | bytes | None = None,
     ) -> None:
         if not key_id:
-            raise _invalid("key_id", "key_id is empty.", "Name the key, for example by its date.")
+            raise _invalid("key_id", "`key_id` is empty.", "Name the key, for example by its date.")
         self.key_id = key_id
         self._key, self.algorithm = _load(private_key, password)
         self._common: dict[str, object] = {}
@@ -122,16 +122,16 @@ class TokenSigner:
         import jwt
 
         if not 1 <= len(user) <= 128:
-            raise _invalid("user", f"user has {len(user)} characters.", "Pass 1 to 128.")
+            raise _invalid("user", f"`user` has {len(user)} characters.", "Pass 1 to 128.")
         seconds = float(seconds_of(ttl))
         if not 0 < seconds <= TTL_MAX:
             raise _invalid(
-                "ttl", f"ttl is {seconds:g} s.", "Pass a value above 0 and at most 366 days."
+                "ttl", f"`ttl` is {seconds:g} s.", "Pass a value above 0 and at most 366 days."
             )
         if taken := sorted(_RESERVED & set(extra or ())):
             raise _invalid(
                 "extra",
-                f"extra has the claim `{taken[0]}`.",
+                f"`extra` has the claim `{taken[0]}`.",
                 "Pass it by its own argument, or give your claim another name.",
             )
         now = time.time()
@@ -188,7 +188,7 @@ def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:
     except ImportError as error:
         raise UsageError(
             "Signing tokens needs PyJWT and cryptography.",
-            remedy="Run: pip install 'hanzoai.pubsub[tokens]'",
+            remedy="Install them: pip install 'hanzoai.pubsub[tokens]'.",
         ) from error
     data = pem.encode() if isinstance(pem, str) else pem
     secret = password.encode() if isinstance(password, str) else password
@@ -197,8 +197,8 @@ def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:
     except (ValueError, TypeError):
         raise _invalid(
             "private_key",
-            "private_key is not the PEM of a private key, or its password is wrong.",
-            "Create one: openssl genpkey -algorithm ed25519",
+            "`private_key` is not the PEM of a private key, or its password is wrong.",
+            "Create one with `openssl genpkey -algorithm ed25519`.",
         ) from None  # The words of the library may quote the key.
     if isinstance(key, Ed25519PrivateKey):
         return key, "EdDSA"
@@ -208,7 +208,7 @@ def _load(pem: str | bytes, password: str | bytes | None) -> tuple[Any, str]:
         return key, "RS256"
     raise _invalid(
         "private_key",
-        "private_key has a type that the server does not accept.",
+        "`private_key` has a type that the server does not accept.",
         "Use Ed25519, P-256, or RSA with 2,048 bits or more.",
     )
 

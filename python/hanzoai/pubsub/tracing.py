@@ -41,7 +41,8 @@ class Tracing:
             from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
         except ImportError:
             raise UsageError(
-                "Tracing needs OpenTelemetry.", remedy="pip install 'hanzoai.pubsub[otel]'"
+                "Tracing needs OpenTelemetry.",
+                remedy="Install it: pip install 'hanzoai.pubsub[otel]'.",
             ) from None
         self._trace = trace
         self._w3c = TraceContextTextMapPropagator()

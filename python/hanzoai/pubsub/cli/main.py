@@ -86,7 +86,7 @@ def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
     if name in SERVER_COMMANDS:
         usage_error(
             f"`{name}` is part of the server, which is not installed.",
-            remedy="Install it: pip install 'hanzoai.pubsub[server]'",
+            remedy="Install it: pip install 'hanzoai.pubsub[server]'.",
         )
     if name.startswith("-"):
         usage_error(

@@ -9,7 +9,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.errors import InvalidOption, UsageError
 from hanzoai.pubsub.spark.config import PubSubConfig
 from hanzoai.pubsub.spark.losses import DataLossError
 from hanzoai.pubsub.spark.outlet import ProgressStats
@@ -59,8 +59,15 @@ def register(spark: SparkSession | Any) -> None:
 
     Raises:
         InvalidOption: This Spark has no Python data sources.
+        UsageError: The extra ``spark`` is not installed.
     """
-    from hanzoai.pubsub.spark.data_source import HanzoPubSub
+    try:
+        from hanzoai.pubsub.spark.data_source import HanzoPubSub
+    except ImportError as error:
+        raise UsageError(
+            f"The data source needs the package {error.name}.",
+            remedy="Install it: pip install 'hanzoai.pubsub[spark]'.",
+        ) from error
 
     sources: Any = getattr(spark, "dataSource", None)
     if sources is None:

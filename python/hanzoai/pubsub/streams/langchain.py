@@ -17,10 +17,16 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
-
 from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.streams.models import LangChainEvents
+
+try:
+    from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
+except ImportError as missing:
+    raise UsageError(
+        "The callbacks for LangChain need the package langchain-core.",
+        remedy="Install it: pip install langchain-core.",
+    ) from missing
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

@@ -53,7 +53,7 @@ def dev_token(
     except ImportError as error:
         raise UsageError(
             "Development tokens require the server package.",
-            remedy="Run: pip install 'hanzoai.pubsub[server]'",
+            remedy="Install it: pip install 'hanzoai.pubsub[server]'.",
         ) from error
     named = key_file or os.environ.get(KEY_FILE)
     try:

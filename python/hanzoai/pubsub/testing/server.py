@@ -144,7 +144,7 @@ class MemoryServer(Generic[C]):
                     raise
                 raise UsageError(
                     "The reference server is not installed.",
-                    remedy='pip install "hanzoai.pubsub[server]"',
+                    remedy="Install it: pip install 'hanzoai.pubsub[server]'.",
                     cause=error,
                 ) from None
             self._hub = MemoryHub(self.clock, self._rules, self._settings)

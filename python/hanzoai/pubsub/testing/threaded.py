@@ -46,7 +46,7 @@ class ThreadedServer:
                 raise
             raise UsageError(
                 "The reference server is not installed.",
-                remedy='pip install "hanzoai.pubsub[server]"',
+                remedy="Install it: pip install 'hanzoai.pubsub[server]'.",
                 cause=error,
             ) from None
         self._portal = Portal()
