@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from itertools import chain, islice
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
 import orjson
@@ -41,10 +41,12 @@ class Groundwork:
     """Searches before a subscription to patterns; a context manager, so that they end.
 
     Attributes:
+        identity: The identity that may read the found topics.
         topics: The search for topics with a log.
         members: The search for topics with members.
     """
 
+    identity: Identity
     topics: Survey | None
     members: Survey | None
 
@@ -72,6 +74,7 @@ class _Accepted:
     """A subscribe that is performed and not answered yet.
 
     Attributes:
+        identity: The identity that may read what is granted.
         request: As the client sent it.
         granted: Topics and patterns that it subscribes to.
         denied: Errors of the others.
@@ -80,6 +83,7 @@ class _Accepted:
         timestamp: Unix ms of this node; see `Replay.begun`.
     """
 
+    identity: Identity
     request: SubscribeRequest
     granted: Sequence[str]
     denied: Sequence[ServiceError]
@@ -116,7 +120,9 @@ class Subscriptions:
         loud = wants_presence(connection, request)
         alone = loud and core.roster is None
         members = core.presence.survey(patterns, allowed) if alone else None
-        return None if topics is None and members is None else Groundwork(topics, members)
+        if topics is None and members is None:
+            return None
+        return Groundwork(identity, topics, members)
 
     def subscribe(
         self,
@@ -157,12 +163,14 @@ class Subscriptions:
         members: list[str] | None = None
         if groundwork is not None:
             if groundwork.members is not None:
-                members = _of(patterns, groundwork.members)
+                members = self._found(connection, patterns, groundwork, groundwork.members)
             if groundwork.topics is not None:
-                named += islice(_of(patterns, groundwork.topics), SURVEYED_TOPICS)
+                found = self._found(connection, patterns, groundwork, groundwork.topics)
+                named += found[:SURVEYED_TOPICS]
                 patterns = []
         # One less than now, so that messages published within this millisecond are newer.
-        accepted = _Accepted(request, granted, denied, loud, members, core.wall() - 1)
+        now = core.wall() - 1
+        accepted = _Accepted(identity, request, granted, denied, loud, members, now)
         replay = core.backplane.replay(
             named,
             patterns,
@@ -284,15 +292,50 @@ class Subscriptions:
         core = self._core
         try:
             found = await replay
+            accepted, found = self._permitted(connection, accepted, found)
             self._join(connection, found, _reset(accepted, found))
             joined = self._joined(connection, accepted)
             shown = accepted.granted if accepted.loud else ()
             ahead = await self._attendance.greet(connection, joined, shown)
             if not connection.closed:
+                accepted, found = self._permitted(connection, accepted, found)
                 core.turns.spend(len(found.entries) + len(found.positions))
                 self._answer(connection, accepted, found, ahead)
         finally:
             self._attendance.greeted(connection)
+
+    def _permitted(
+        self, connection: Connection, accepted: _Accepted, replay: Replay
+    ) -> tuple[_Accepted, Replay]:
+        """The answer without what the connection may no longer read since a reauthentication."""
+        identity = connection.identity
+        if identity is None or identity is accepted.identity or connection.closed:
+            return accepted, replay
+        route = self._core.router.route
+        ended = [each for each in accepted.granted if each not in connection.patterns]
+        denied = [*accepted.denied, *map(_no_longer, ended)]
+        granted = [each for each in accepted.granted if each in connection.patterns]
+        entries = [each for each in replay.entries if connection in route(each.topic)]
+        positions = {
+            topic: last for topic, last in replay.positions.items() if connection in route(topic)
+        }
+        return (
+            replace(accepted, identity=identity, granted=granted, denied=denied),
+            replace(replay, entries=entries, positions=positions),
+        )
+
+    def _found(
+        self,
+        connection: Connection,
+        patterns: Sequence[str],
+        groundwork: Groundwork,
+        survey: Survey,
+    ) -> list[str]:
+        """The found topics of these patterns that the connection may still read."""
+        topics = _of(patterns, survey)
+        if connection.identity is groundwork.identity:
+            return topics
+        return [each for each in topics if self._core.may_read(connection, each)]
 
     def _join(self, connection: Connection, replay: Replay, reset: Iterable[str]) -> None:
         """Order live messages after the replay.
@@ -432,6 +475,11 @@ def _reset(accepted: _Accepted, replay: Replay) -> Sequence[str]:
     counted = (request.after or {}).keys() & replay.positions.keys()
     lost = [each for each in granted if not is_wildcard(each) and each not in counted]
     return list(dict.fromkeys((*replay.reset, *lost)))
+
+
+def _no_longer(topic: str) -> ServiceError:
+    detail = "the access rules no longer allow this subscription"
+    return ServiceError("forbidden", detail, topic=topic)
 
 
 def not_yet() -> ServiceError:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.requests import Draft
+from pubsub_server.shared.topic_index import AT_ONCE
+from tests.cluster.waiting import until
 from tests.server.hub_rig import START_MS, Rig
 from tests.server.test_history import memory_store
 
@@ -93,3 +95,47 @@ async def test_a_publish_is_answered_when_the_store_has_answered() -> None:
     assert [(e["code"], e["ref"]) for e in errors] == [("unavailable", "2"), ("unavailable", "3")]
     alice.say("ping")
     assert alice.hear_one("pong")
+
+
+async def test_a_new_token_with_fewer_permissions_also_limits_a_subscribe_in_progress() -> None:
+    backplane = FarBackplane(lambda: START_MS)
+    for topic in ("a", "b", "c.x", "c.y"):
+        backplane.append([Draft(topic, "t", b"1", None, None, None)], ("user", "u"))
+    rig = Rig(backplane=backplane)
+    alice = await rig.client("alice")
+    rig.people.gate = asyncio.Event()
+    alice.say("auth", token="alice")
+    alice.say("subscribe", topics=["a", "b", "c.*"], history=9, ref="1")
+    rig.rules.unreadable = lambda identity, topic: topic in ("b", "c.x")
+    rig.people.gate.set()
+    async with asyncio.timeout(60):
+        await until(lambda: alice.connection.authenticating, False)
+    backplane.gate.set()
+    await rig.settle()
+    frames = alice.hear()
+    (answer,) = (each for each in frames if each["type"] == "subscribed")
+    assert answer["topics"] == ["a", "c.*"]
+    assert [(each["topic"], each["code"]) for each in answer["denied"]] == [("b", "forbidden")]
+    assert [each["topic"] for each in answer["history"]] == ["a", "c.y"]
+    assert set(answer["positions"]) == {"a", "c.y"}
+    assert [f["topic"] for f in frames if f["type"] == "presence.snapshot"] == ["a"]
+    assert rig.hub.core.presence.topics() == ["a"]
+
+
+async def test_a_new_token_with_fewer_permissions_also_limits_a_search_in_progress() -> None:
+    rig = Rig()
+    backplane = rig.hub.core.backplane
+    assert isinstance(backplane, MemoryBackplane)
+    for number in range(AT_ONCE + 1):
+        draft = Draft(f"c.{number}", "t", b"1", None, None, None)
+        backplane.append([draft], ("user", "u"))
+    rig.rules.unreadable = lambda identity, topic: topic == "c.7" and bool(identity.expires_at)
+    alice = await rig.client("alice")
+    rig.people.gate = asyncio.Event()
+    alice.say("auth", token=f"alice:user:{START_MS + 1_000_000}")
+    alice.say("subscribe", topics=["c.*"], history=1, ref="1")
+    rig.people.gate.set()
+    await rig.settle()
+    answers = [each for each in alice.hear() if each["type"] == "subscribed"]
+    shown = {message["topic"] for answer in answers for message in answer["history"]}
+    assert {"c.7", "c.8"} & (shown | set(answers[-1]["positions"])) == {"c.8"}
