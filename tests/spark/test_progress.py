@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -140,12 +141,24 @@ def test_a_server_out_of_reach_stops_no_job(
     spark: SparkSession, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HANZO_PUBSUB_TOKEN", "t0ken")
-    progress = PubSubProgress(spark, "progress.nowhere", PubSubConfig("http://127.0.0.1:9"))
-    with progress:
+    with PubSubProgress(spark, "progress.nowhere", PubSubConfig("http://127.0.0.1:9")) as watched:
         assert spark.range(10).count() == 10
-    assert progress.stats.published == 0
-    assert progress.stats.failed > 0
+    assert watched.stats.published == 0
+    assert watched.stats.failed > 0
     assert "t0ken" not in caplog.text
+
+
+def test_what_a_silent_server_has_not_confirmed_at_the_end_counts_as_failed(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HANZO_PUBSUB_TOKEN", "t0ken")
+    monkeypatch.setattr(progress, "CLOSING", 0.5)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        with PubSubProgress(spark, "progress.silent", PubSubConfig(url)) as watched:
+            assert spark.range(10).count() == 10
+        assert watched.stats.published == 0
+        assert watched.stats.failed > 0
 
 
 def test_an_invalid_topic_or_interval_is_rejected_immediately(spark: SparkSession) -> None:

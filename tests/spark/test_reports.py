@@ -177,6 +177,24 @@ def test_few_reports_go_at_once_and_the_others_wait(monkeypatch: pytest.MonkeyPa
     assert out.stats.published == AT_ONCE + 2
 
 
+def test_the_last_reports_are_sent_without_a_pause_and_counted_if_they_fail(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    server, stop = Server(403, 200, 403), threading.Event()
+    out = outlet(server, monkeypatch)
+    out.put(report("a"))
+    out.turn(stop)
+    out.put(report("a", 1))
+    assert (out.turn(stop), out.unsent) == (0, 1)
+    out.finish(stop)
+    assert (out.stats.published, out.stats.failed, out.unsent) == (1, 1, 0)
+
+    for number in range(AT_ONCE + 2):
+        out.put(report(f"job {number}"))
+    out.finish(stop)
+    assert (out.stats.failed, out.unsent) == (1 + AT_ONCE, 2)
+
+
 def test_a_denied_publish_is_reported_once_and_not_repeated(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -73,6 +73,9 @@ class Waiting:
                 del self._reports[next(ended, next(iter(self._reports)))]
             self._reports[report.subject] = report
 
+    def __len__(self) -> int:
+        return len(self._reports)
+
     def take(self, most: int) -> list[Report]:
         """Return the reports that have waited longest, up to a maximum."""
         with self._lock:
@@ -107,8 +110,14 @@ class Outlet:
         self._encoder = Encoder(self._config, numbering("random", run, 0))
         self._sender = sender
         self._number = 0
+        self._sending = 0
         self._failures = 0
         self._not_before = 0.0
+
+    @property
+    def unsent(self) -> int:
+        """Number of reports that wait, or whose outcome is not known yet."""
+        return len(self._waiting) + self._sending
 
     def put(self, report: Report) -> None:
         """Queue a report for its turn; returns immediately."""
@@ -131,6 +140,7 @@ class Outlet:
         reports = self._waiting.take(AT_ONCE)
         if not reports:
             return 0
+        self._sending = len(reports)
         try:
             if self._sender is None:
                 self._sender = Sender(self._config)
@@ -144,11 +154,22 @@ class Outlet:
         except PubSubError as found:
             self.stats.failed += len(reports)
             error = found
+        finally:
+            self._sending = 0
         self._note(error, clock)
         return len(reports)
 
-    def close(self) -> None:
-        """Close the connection."""
+    def finish(self, stop: threading.Event) -> None:
+        """Publish what waits, up to the first failure, and close the connection.
+
+        Skips no turn: the server may be available again.
+
+        Args:
+            stop: Set it to cancel the wait for the server.
+        """
+        self._not_before = 0.0
+        while self.turn(stop):
+            pass
         if self._sender is not None:
             self._sender.close()
 

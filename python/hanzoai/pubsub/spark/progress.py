@@ -7,6 +7,7 @@ import logging
 import threading
 import time
 import uuid
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.settings.checks import check_seconds
@@ -81,8 +82,10 @@ class PubSubProgress:
 
     @property
     def stats(self) -> ProgressStats:
-        """Counters of the messages so far."""
-        return self._outlet.stats
+        """Counters of the messages so far. At the end of the block, unsent messages have failed."""
+        stats = self._outlet.stats
+        unsent = self._outlet.unsent if self._abandoned.is_set() else 0
+        return replace(stats, failed=stats.failed + unsent)
 
     def __enter__(self) -> Self:
         self.start()
@@ -154,9 +157,7 @@ class PubSubProgress:
         seconds = round(time.monotonic() - self._began, 3)
         end = {**about, "state": "failed" if self._failed else "ended", "seconds": seconds}
         self._outlet.put(Report("run", "spark.run.ended", end, last=True))
-        while self._outlet.turn(self._abandoned):
-            pass
-        self._outlet.close()
+        self._outlet.finish(self._abandoned)
 
     def _look(self) -> None:
         if self._jobs is not None:
