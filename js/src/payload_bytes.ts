@@ -16,6 +16,9 @@ const BASE64_TEXT = /^(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3
 /** A lone surrogate, which UTF-8 cannot encode. */
 const HALF = /\p{Surrogate}/u;
 
+/** The same in JSON: `JSON.stringify` escapes it. Two backslashes are one character. */
+const ESCAPED_HALF = /(?:^|[^\\])(?:\\\\)*\\ud[89a-f]/;
+
 /**
  * The JSON value of bytes.
  *
@@ -38,7 +41,8 @@ export function bytesOf(value: unknown): Uint8Array<ArrayBuffer> {
     if (text instanceof Uint8Array) return text;
     throw new TypeError('This is not a JSON value.');
   }
-  if (HALF.test(text)) throw new TypeError('A string has half a character.');
+  const half = typeof value === 'string' ? HALF : ESCAPED_HALF;
+  if (half.test(text)) throw new TypeError('A string has half a character.');
   return new TextEncoder().encode(text);
 }
 
@@ -57,7 +61,8 @@ function documentOf(text: string): object | undefined {
   try {
     const value: unknown = JSON.parse(text);
     if (typeof value !== 'object' || value === null) return undefined;
-    return JSON.stringify(value) === text && !plain(value) ? value : undefined;
+    if (ESCAPED_HALF.test(text) || plain(value)) return undefined;
+    return JSON.stringify(value) === text ? value : undefined;
   } catch {
     return undefined;
   }

@@ -34,7 +34,6 @@ export const MAX_PAYLOAD = 4096;
 export const MAX_FRAME = 4169;
 
 const PREFIX = /* @__PURE__ */ new TextEncoder().encode('\x19Ethereum Signed Message:\n32');
-const HALF = /\p{Surrogate}/u;
 
 /** The verified content of a frame. */
 export interface Verified {
@@ -349,16 +348,10 @@ function hexField(
 
 /** Whether other languages encode this JSON as the same bytes. */
 function portable(value: unknown): boolean {
-  if (typeof value === 'string') return !HALF.test(value);
   if (typeof value === 'number') return Number.isSafeInteger(value);
   if (typeof value !== 'object' || value === null) return true;
   if (Array.isArray(value)) return value.every(portable);
   return Object.entries(value).every(
-    ([key, each]) =>
-      !/^\d+$/.test(key) &&
-      key !== '__proto__' &&
-      key !== BASE64 &&
-      portable(key) &&
-      portable(each),
+    ([key, each]) => !/^\d+$/.test(key) && key !== '__proto__' && key !== BASE64 && portable(each),
   );
 }

@@ -357,7 +357,8 @@ test('a reader cannot publish, and a payload that cannot be signed is rejected',
   await assert.rejects(new SignedTopic({ url, id: ID, owner: OWNER }).publish('x'), UsageError);
   const topic = new SignedTopic({ url, id: ID, key: KEY });
   await assert.rejects(topic.publish('x'.repeat(4097)), InvalidPayload);
-  await assert.rejects(topic.publish('\ud800'), InvalidPayload);
+  for (const half of ['\ud800', ['\udfff'], { n: ['a\ud800'] }, { '\ud800': 1 }, ['\\\udbff']])
+    await assert.rejects(topic.publish(half), InvalidPayload);
   await assert.rejects(topic.publish(undefined), InvalidPayload);
 });
 
