@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Generic, Protocol, Self, TypeVar
 
@@ -110,7 +111,8 @@ class BlockingSubscription(Generic[M]):
 
     def close(self) -> None:
         """Unsubscribe and end the connection; calling it again does nothing."""
-        self._portal.call(self._inner.close)
+        with contextlib.suppress(ClosedError):  # the client is closed, and its subscriptions too
+            self._portal.call(self._inner.close)
 
     def __iter__(self) -> Iterator[M]:
         """Yield messages until the subscription is closed."""

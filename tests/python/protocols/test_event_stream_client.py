@@ -6,7 +6,7 @@ import asyncio
 import gc
 import ssl
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import trustme
@@ -190,6 +190,30 @@ async def test_closing_a_client_while_it_connects_leaves_no_connection(act: str)
             await calling
 
 
+async def test_many_connections_to_a_server_that_stalls_are_closed_at_the_same_time() -> None:
+    authority = trustme.CA()
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    authority.issue_cert("localhost").configure_cert(context)
+    trust = ssl.create_default_context()
+    authority.configure_trust(trust)
+    stalled: list[asyncio.Transport] = []
+
+    def stall(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        stalled.append(cast("asyncio.Transport", writer.transport))
+
+    async with await asyncio.start_server(stall, "127.0.0.1", 0, ssl=context) as server:
+        url = f"events+tls://localhost:{server.sockets[0].getsockname()[1]}"
+        client = EventStreamClient(url, ssl=trust)
+        for n in range(40):
+            await client.subscribe(str(n)).open()
+        # One close waits for up to a second.
+        async with asyncio.timeout(20):
+            await client.close()
+        for transport in stalled:
+            transport.abort()
+
+
 async def test_waiting_may_time_out(client: EventStreamClient) -> None:
     async with client.subscribe("status") as events:
         with pytest.raises(OperationTimeout, match=r"within 0\.01 s"):
@@ -295,6 +319,7 @@ async def test_a_program_without_asyncio_has_the_same_client(broker: Broker) -> 
             assert (events.topic, events.reconnects) == ("status", 0)
             events.close()
             assert list(events) == []
+            client.close()
         with pytest.raises(ClosedError):
             client.publish("status", "x")
         return got

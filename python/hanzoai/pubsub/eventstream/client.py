@@ -172,9 +172,8 @@ class EventStreamClient:
     async def close(self) -> None:
         """End all connections; calling it again does nothing."""
         self._closed = True
-        for subscription in list(self._subscriptions):
-            await subscription.close()
-        await self._hang_up()
+        closing = [subscription.close() for subscription in self._subscriptions]
+        await asyncio.gather(*closing, self._hang_up())
 
     async def __aenter__(self) -> Self:
         return self
