@@ -595,6 +595,19 @@ async def test_a_websocket_needs_the_path_and_the_name_of_the_listener(
             assert pub.stats.refused == {"bad_hello": 1}
 
 
+async def test_a_publisher_closes_when_a_websocket_says_goodbye(
+    pub: PubSocket, tmp_path: Path
+) -> None:
+    async with await Bare.connect(await pub.listen(url("ws", tmp_path))) as peer:
+        peer.write(UPGRADE)
+        async with asyncio.timeout(60):
+            await peer.reader.readuntil(b"\r\n\r\n")
+        peer.write(bytes.fromhex("8882 00000000 03e8"))
+        assert await peer.rest() == bytes.fromhex("880203e8")
+        await until(lambda: not pub.stats.peers)
+        assert pub.stats.refused == {}
+
+
 async def test_a_publisher_reads_no_more_pings_than_it_can_answer(
     pub: PubSocket, tmp_path: Path
 ) -> None:

@@ -264,9 +264,14 @@ class Pipe(asyncio.Protocol):
             if self._full:
                 # Read no more pings from a peer that does not read the pongs.
                 self._pause_reading()
+            if self._wire.ended:
+                self._end()
 
     def _fail(self, reason: str) -> None:
         self._reason = reason
+        self._end()
+
+    def _end(self) -> None:
         if self._transport is None:
             return
         if self._transport.get_write_buffer_size():

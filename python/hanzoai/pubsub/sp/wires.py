@@ -11,7 +11,7 @@ from websockets.client import ClientProtocol
 from websockets.exceptions import PayloadTooBig
 from websockets.frames import Frame, Opcode
 from websockets.http11 import Request, Response
-from websockets.protocol import State
+from websockets.protocol import SEND_EOF, State
 from websockets.server import ServerProtocol
 from websockets.uri import parse_uri
 
@@ -30,6 +30,9 @@ class Wire(Protocol):
 
     encoding: str
     """Connections with the same `encoding` encode a message to the same bytes."""
+
+    ended: bool
+    """Whether the peer has ended the connection, and this side is to close it."""
 
     @property
     def ready(self) -> bool:
@@ -59,6 +62,8 @@ class Wire(Protocol):
 
 class StreamWire:
     """SP on TCP, TLS or a Unix socket."""
+
+    ended = False
 
     def __init__(self, role: Role, framing: Framing, max_message_size: int) -> None:
         self.encoding = framing.value
@@ -105,6 +110,7 @@ class WebSocketWire:
         self._parts: list[bytes] = []
         self._fault: FrameError | None = None
         self.ready = False
+        self.ended = False
         listening = role if url is None else role.peer
         names = [cast("Subprotocol", _NAMES[listening])]
         self._protocol: ClientProtocol | ServerProtocol
@@ -145,7 +151,9 @@ class WebSocketWire:
 
     def output(self) -> bytes:
         """Handshakes, pongs and close frames to send."""
-        return b"".join(self._protocol.data_to_send())
+        output = self._protocol.data_to_send()
+        self.ended |= SEND_EOF in output
+        return b"".join(output)
 
     def encode(self, body: bytes) -> bytes:
         """Encode one binary message; the side that dialed masks it."""
