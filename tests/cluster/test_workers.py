@@ -13,6 +13,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
 from types import SimpleNamespace
@@ -301,6 +302,25 @@ async def test_workers_and_bus_end_when_their_supervisor_is_gone(tmp_path: Path)
         assert len(pids) == WORKERS + 1
         await node.end(signal.SIGKILL)
         await until(lambda: any(alive(pid) for pid in pids), False)
+
+
+async def test_workers_end_while_they_wait_for_redis_at_their_start(tmp_path: Path) -> None:
+    silent = socket.create_server(("127.0.0.1", 0))
+    silent.setblocking(False)
+    url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "pubsub_server", "serve", "--dev", "--workers", "2"),
+        *("--http-port", "0", "--ws-port", "0", "--redis-url", url),
+        *("--dev-key-file", str(tmp_path / "dev.key")),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    async with asyncio.timeout(BOUND):
+        dialed, _ = await asyncio.get_running_loop().sock_accept(silent)
+        with silent, dialed:
+            process.terminate()
+            logged, _ = await process.communicate()
+    assert (process.returncode, logged) == (0, b"")
 
 
 async def test_a_port_that_others_listen_on_is_one_clear_line(tmp_path: Path) -> None:

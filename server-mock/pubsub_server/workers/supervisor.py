@@ -21,7 +21,7 @@ from pubsub_server.workers import bus, shutdown_barrier
 from pubsub_server.workers.ports import refused_port, reserve
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from typing import TextIO
 
     from pubsub_server.settings.config import Settings
@@ -100,7 +100,9 @@ class Supervisor:
         """Run the workers; with a folder they stop together, because their logs are lost."""
         # A problem at the start concerns all workers: only the first one reports it.
         ready = await self._start(0)
-        if ready is None and not self._end.is_set():
+        if ready is None:
+            if self._end.is_set():
+                return
             raise StartError("")
         self._tasks.keep(partial(self._keep, 0))
         try:
@@ -108,7 +110,7 @@ class Supervisor:
             await asyncio.gather(*(self._start(number) for number in others))
             for number in others:
                 self._tasks.keep(partial(self._keep, number))
-            if ready is not None and not self._end.is_set():
+            if not self._end.is_set():
                 line = {**ready, "pid": os.getpid(), "workers": self._settings.workers}
                 print(json.dumps(line), file=self._out, flush=True)
             await self._end.wait()
@@ -138,10 +140,10 @@ class Supervisor:
             stdout=asyncio.subprocess.PIPE,
             start_new_session=True,
         )
-        if self._end.is_set():
-            self._signal(signal.SIGTERM)
-        assert process.stdout is not None
         self._starting.add(number)
+        if self._end.is_set():
+            self._signal(signal.SIGTERM, self._starting)
+        assert process.stdout is not None
         line = await process.stdout.readline()
         self._starting.discard(number)
         if not line:
@@ -191,12 +193,13 @@ class Supervisor:
             process.kill()
 
     def _ask(self) -> None:
-        if self._end.is_set():
-            self._signal(signal.SIGTERM)
+        # The others get the signal when all have started or ended.
+        self._signal(signal.SIGTERM, self._running if self._end.is_set() else self._starting)
         self._end.set()
 
-    def _signal(self, number: int) -> None:
-        for process in self._running.values():
+    def _signal(self, number: int, workers: Iterable[int] | None = None) -> None:
+        for each in self._running if workers is None else workers:
+            process = self._running[each]
             if process.returncode is None:
                 # `send_signal` of the process may reap it without the event loop's knowledge.
                 with contextlib.suppress(ProcessLookupError):
