@@ -196,10 +196,13 @@ def _attributes(found: griffe.Class) -> Iterator[tuple[str, str, str]]:
     for each in described:
         yield f"`{each.name}`", _type(each.annotation), _line(each.description)
     names = {each.name for each in described}
+    arguments = {each.name for each in _section(found, "parameters")}
     for member in found.members.values():
         public = not member.name.startswith("_") and member.name not in names
         if public and isinstance(member, griffe.Attribute) and member.annotation is not None:
             text = _description(member) or _alias(found, str(member.annotation))
+            if not text and member.name in arguments:
+                continue
             yield f"`{member.name}`", _type(member.annotation), _line(text)
 
 

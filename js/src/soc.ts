@@ -26,11 +26,15 @@ type Bytes = Uint8Array<ArrayBuffer>;
 
 /** Length of a topic id, a key and a topic address. */
 export const ID_BYTES = 32;
+/** Length of the address of an owner. */
 export const OWNER_BYTES = 20;
+/** Length of a signature. */
 export const SIGNATURE_BYTES = 65;
 /** Length of the parts before the payload. */
 export const HEAD_BYTES = 73;
+/** Maximum bytes of a payload. */
 export const MAX_PAYLOAD = 4096;
+/** Maximum bytes of a frame. */
 export const MAX_FRAME = 4169;
 
 const PREFIX = /* @__PURE__ */ new TextEncoder().encode('\x19Ethereum Signed Message:\n32');

@@ -76,16 +76,21 @@ export function isSender(value: unknown): value is Sender {
 
 /** A published message as every transport delivers it. HIP-56 Message Format. */
 export interface Envelope {
+  /** Unique id: that of the publisher, or `msg_` and a ULID. */
   readonly id: MessageId;
+  /** The topic, without wildcards. */
   readonly topic: Topic;
   /** Application-defined message type. */
   readonly type: string;
   /** Payload. HIP-56 names an object; any JSON value is passed through. */
   readonly data: unknown;
+  /** Who published it, set by the server. */
   readonly sender?: Sender;
+  /** When the server accepted it, in Unix milliseconds. */
   readonly timestamp: Timestamp;
   /** Retention in history, seconds; 0 stores nothing. */
   readonly ttl?: number;
+  /** Position in the log of its topic: +1 per message. Messages with `ttl` 0 have none. */
   readonly seq?: Seq;
   /** Passed through untouched, for example a W3C `traceparent`. */
   readonly meta?: JsonObject;
@@ -110,6 +115,7 @@ export function isEnvelope(value: unknown): value is Envelope {
 
 /** The fields of a message that the publisher sets; the server adds the others. */
 export interface Publication {
+  /** The topic, without wildcards. */
   readonly topic: Topic;
   /** Application-defined message type. */
   readonly type?: string;
@@ -117,6 +123,7 @@ export interface Publication {
   readonly data: unknown;
   /** Retention in history, seconds; 0 stores nothing. */
   readonly ttl?: number;
+  /** Id, at most 128 characters; the server publishes an id once. Default: `msg_` and a ULID. */
   readonly id?: MessageId;
   /** Passed through untouched. */
   readonly meta?: JsonObject;
@@ -141,7 +148,9 @@ export interface PresenceMember {
   readonly status?: string;
   /** Application keys. */
   readonly metadata?: JsonObject;
+  /** When it joined, in Unix milliseconds. */
   readonly joined_at: Timestamp;
+  /** When the server last heard from it, in Unix milliseconds. */
   readonly last_seen: Timestamp;
 }
 

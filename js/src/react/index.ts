@@ -49,15 +49,31 @@ export {
 
 /** The provider and the hooks, for the topics of one program. */
 export interface Hooks<Map extends object> {
+  /** Provide a client for the components inside. */
   readonly PubSubProvider: (props: ProviderProps<Map>) => ReactNode;
+  /**
+   * The client of the nearest provider.
+   *
+   * @throws UsageError There is no provider.
+   */
   readonly usePubSub: () => PubSub<Map>;
+  /**
+   * The newest messages of topics, up to a limit, and the state of the subscription.
+   *
+   * Components that use the same topics share one subscription, which stays for 500 ms after the
+   * last one unmounts.
+   */
   readonly useTopic: <Topic extends string, Value = undefined>(
     topics: Topics<Topic & Allowed<Map, Topic>>,
     options?: TopicOptions & TopicHandlers<Value, PayloadOf<Map, Topic>>,
   ) => TopicView<PayloadOf<Map, Topic>> & { readonly value: Value };
+  /** Follow a stream: its text grows with the frames of the page. */
   readonly useStream: (topic: string | null | undefined, options?: StreamOptions) => StreamView;
+  /** The members of a topic. The subscription makes this client a member. */
   readonly usePresence: (topic: string | null | undefined) => PresenceView;
+  /** The state of the client, why it is not connected, and a function to try again. */
   readonly useConnection: () => ConnectionView;
+  /** The state of the client. */
   readonly useConnectionState: () => StateName;
 }
 

@@ -15,12 +15,17 @@ export type PendingStatus = 'sending' | 'sent' | 'failed';
 export interface PendingMessage<Data = AnyPayload> {
   /** Id of the message; the delivered message has the same one. */
   readonly id: string;
+  /** The topic. */
   readonly topic: string;
+  /** Type of the message. */
   readonly type: string;
+  /** The payload. */
   readonly data: Data;
+  /** `meta` of the message. */
   readonly meta: JsonObject | undefined;
   /** Time of `send` by the clock of this page, Unix milliseconds. */
   readonly timestamp: number;
+  /** `sending`; `sent`: the server has accepted it; `failed`. */
   readonly status: PendingStatus;
   /** Why the publish failed, with the status `failed`. */
   readonly error: Error | undefined;

@@ -24,22 +24,29 @@ export interface ReasoningPart {
  */
 export interface ToolCallPart {
   readonly type: 'tool-call';
+  /** Id of the call, for example that of the model. */
   readonly id: string;
+  /** Name of the tool. */
   readonly name: string;
+  /** JSON of the arguments so far. */
   readonly text: string;
 }
 
 /** The source of something in the answer. */
 export interface CitationPart {
   readonly type: 'citation';
+  /** Address of the source. */
   readonly url: string;
+  /** Title of the source. */
   readonly title?: string | undefined;
 }
 
 /** An image, by its URL. */
 export interface ImagePart {
   readonly type: 'image';
+  /** Address of the image. */
   readonly url: string;
+  /** Text for readers who do not see the image. */
   readonly alt?: string | undefined;
 }
 

@@ -57,6 +57,7 @@ export interface WebhookDelivery {
   readonly id: string;
   /** When the server sent this attempt, in Unix milliseconds. */
   readonly sentAt: number;
+  /** At least one event, in the order in which they happened. */
   readonly events: readonly WebhookEvent[];
 }
 
@@ -65,6 +66,7 @@ export type WebhookHeaders =
   | { get(name: string): string | null }
   | Readonly<Record<string, string | readonly string[] | undefined>>;
 
+/** Options of `verify`. */
 export interface VerifyOptions {
   /** Maximum difference between `webhook-timestamp` and `now`, in milliseconds; default 300,000. */
   readonly tolerance?: number;

@@ -89,16 +89,21 @@ class Envelope(Payload, Generic[Data]):
     """A published message as every transport delivers it. HIP-56 Message Format."""
 
     id: MessageId
+    """Unique id: that of the publisher, or `msg_` and a ULID."""
     topic: Topic
+    """The topic, without wildcards."""
     type: str
     """Application-defined message type."""
     data: Data
     """Payload. HIP-56 names an object; any JSON value is passed through."""
     sender: Sender | None = None
+    """Who published it, set by the server."""
     timestamp: Timestamp
+    """When the server accepted it, in Unix milliseconds."""
     ttl: Annotated[int | None, Field(ge=0)] = None
     """Retention in history, seconds; 0 stores nothing."""
     seq: Seq | None = None
+    """Position in the log of its topic: +1 per message. Messages with `ttl` 0 have none."""
     meta: dict[str, Any] | None = None
     """Passed through untouched, for example a W3C `traceparent`."""
 
@@ -107,6 +112,7 @@ class Publication(Payload):
     """The fields of a message that the publisher sets; the server adds the others."""
 
     topic: Topic
+    """The topic, without wildcards."""
     type: Annotated[str, Field(max_length=128, min_length=1)] = "message"
     """Application-defined message type."""
     data: Any
@@ -114,6 +120,7 @@ class Publication(Payload):
     ttl: Annotated[int | None, Field(ge=0)] = None
     """Retention in history, seconds; 0 stores nothing."""
     id: MessageId | None = None
+    """Id, at most 128 characters; the server publishes an id once. Default: `msg_` and a ULID."""
     meta: dict[str, Any] | None = None
     """Passed through untouched."""
 
@@ -134,7 +141,9 @@ class PresenceMember(Model):
     metadata: dict[str, Any] | None = None
     """Application keys."""
     joined_at: Timestamp
+    """When it joined, in Unix milliseconds."""
     last_seen: Timestamp
+    """When the server last heard from it, in Unix milliseconds."""
 
 
 class ClientInfo(Model):

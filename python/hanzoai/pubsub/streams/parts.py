@@ -36,25 +36,35 @@ class ToolCallPart(TypedDict):
     """
 
     type: str
+    """``tool-call``."""
     id: str
+    """Id of the call, for example that of the model."""
     name: str
+    """Name of the tool."""
     text: str
+    """JSON of the arguments so far."""
 
 
 class CitationPart(TypedDict):
     """The source of something in the answer; ``type`` is ``citation``."""
 
     type: str
+    """``citation``."""
     url: str
+    """Address of the source."""
     title: NotRequired[str]
+    """Title of the source."""
 
 
 class ImagePart(TypedDict):
     """An image by its address; ``type`` is ``image``."""
 
     type: str
+    """``image``."""
     url: str
+    """Address of the image."""
     alt: NotRequired[str]
+    """Text for readers who do not see the image."""
 
 
 Part: TypeAlias = dict[str, Any]
