@@ -162,7 +162,11 @@ export async function publishMany(
       Array.isArray(given) && given.length === 2 ? given : [undefined, given];
     const item = prepare(topic, message, maxPayload);
     if (item) items.push(item);
-    else (await driver.part(PARTS.arguments(), options)).refuseMessage(topic, message, maxPayload);
+    else {
+      const { refuseMessage } = await driver.part(PARTS.arguments(), options);
+      const at = DEVELOPMENT ? { item: items.length } : undefined;
+      refuseMessage(topic, message, maxPayload, at);
+    }
   }
   const end = driver.clock.now() + driver.timeoutOf(options.timeout);
   const enter = (part: Batches) => part.sendAll(driver, items, options, end, true);

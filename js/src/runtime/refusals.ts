@@ -1,7 +1,7 @@
 /** Errors about the arguments of `publish` and `subscribe`: loaded only when one is thrown. */
 
 import { DEVELOPMENT } from '../build.js';
-import { InvalidOption, InvalidPayload, UsageError } from '../errors.js';
+import { InvalidOption, InvalidPayload, type PubSubError, UsageError } from '../errors.js';
 import { isPublication } from '../generated/wire.js';
 import { checkCall, checkFunction, checkNumber, invalid, kind } from '../settings/checks.js';
 import { checkReceiveQueue } from '../settings/option_checks.js';
@@ -29,7 +29,8 @@ const EXPECTED: Readonly<Record<string, string>> = {
  * @param topic Its topic; undefined if the message contains it.
  * @param message The argument of the program.
  * @param limit Maximum bytes of its JSON data.
- * @param given `ttl` and `id` that override the message's own.
+ * @param given `ttl` and `id` that override the message's own, or the number of the `item` of
+ *   `publishMany`.
  * @throws InvalidTopic The topic is not valid.
  * @throws InvalidPayload There is no message, or its data is missing or not plain JSON.
  * @throws PayloadTooLarge Its data is larger than the limit.
@@ -39,8 +40,13 @@ export function refuseMessage(
   topic: unknown,
   message: unknown,
   limit: number,
-  given: { readonly ttl?: number | undefined; readonly id?: string | undefined } = {},
+  given: {
+    readonly ttl?: number | undefined;
+    readonly id?: string | undefined;
+    readonly item?: number | undefined;
+  } = {},
 ): never {
+  if (DEVELOPMENT && given.item !== undefined) refuseItem(topic, message, limit, given.item);
   if (topic === undefined && Array.isArray(message)) {
     throw new InvalidPayload(DEVELOPMENT ? `An item is ${kind(message)}.` : undefined, {
       remedy: 'Give [topic, { type, data }] pairs.',
@@ -90,6 +96,20 @@ export function refuseMessage(
   if (!wrong) checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
   const field = wrong?.name ?? 'message';
   throw new InvalidOption(`\`${field}\` ${EXPECTED[field]}.`, { field, topic: name });
+}
+
+/** Reject an item of `publishMany`: the error has its number. */
+function refuseItem(topic: unknown, message: unknown, limit: number, item: number): never {
+  try {
+    return refuseMessage(topic, message, limit);
+  } catch (error) {
+    const { message: problem, field = 'topic' } = error as PubSubError;
+    const place = field === 'messages' ? `[${item}]` : `[${item}].${field}`;
+    throw Object.assign(error as PubSubError, {
+      field: place,
+      message: `Item ${item}: ${problem}`,
+    });
+  }
 }
 
 /** Reject an argument that is not a list of messages. */
@@ -144,13 +164,19 @@ export function refuseSubscription(
 function checkOptions(given: Readonly<Record<string, unknown>>, names: readonly string[]): void {
   checkCall(given, names);
   for (const name of names) {
-    const raises = name === 'onGap' && given[name] === 'raise';
-    if (/^on|Loader$/.test(name) && !raises) checkFunction(name, given[name]);
+    const value = given[name];
+    if (name === 'onGap' && typeof value === 'string') checkRaise(value);
+    else if (/^on|Loader$/.test(name)) checkFunction(name, value);
   }
   const { since, history } = given;
   if (history !== undefined)
     checkNumber('history', history, [0, HISTORY_MAX, 'a number of messages']);
   if (since !== undefined) unixMs(since);
+}
+
+function checkRaise(value: string): void {
+  if (value === 'raise') return;
+  throw invalid('onGap', 'is a string, not a function', "Pass a function, or 'raise'.");
 }
 
 function checkOthers({ after, onGap, queue = {} }: Readonly<Record<string, unknown>>): void {

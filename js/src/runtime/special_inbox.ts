@@ -74,7 +74,7 @@ function checkTypes(types: unknown): ReadonlySet<string> {
     throw invalid(
       'types',
       `is ${Array.isArray(types) && !types.length ? 'empty' : kind(types)}`,
-      'Pass message types of 1 to 128 characters.',
+      'Pass a list of message types of 1 to 128 characters.',
     );
   }
   return new Set(types as readonly string[]);

@@ -118,7 +118,7 @@ export function checkOptions(
     else checkFlag(field, value);
   }
   if ((shareTabs ?? false) !== false && (recover ?? false) !== false) {
-    throw invalid('recover', 'stands beside `shareTabs`', 'Pass one of them.');
+    throw missing('recover', 'Both `recover` and `shareTabs` were', 'Pass one of them.');
   }
   checkFunction('WebSocket', given.WebSocket);
   checkFunction('fetch', given.fetch);

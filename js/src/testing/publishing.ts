@@ -126,7 +126,10 @@ export class Publishing {
     }
     if (!connection) {
       const detail = 'presence belongs to a connection; send `presence.update` on a socket';
-      throw new Problem('unsupported', detail, { topic });
+      throw new Problem('unsupported', detail, {
+        topic,
+        remedy: 'Update presence over a WebSocket.',
+      });
     }
     if (!isObject(data)) {
       const details = { topic, field: 'data' };

@@ -224,6 +224,7 @@ class Publishing:
                 "unsupported",
                 "presence belongs to a connection; send `presence.update` on a socket",
                 topic=topic,
+                remedy="Update presence over a WebSocket.",
             )
         data = orjson.loads(draft.data)
         if not isinstance(data, dict):

@@ -281,6 +281,35 @@ for (const [what, field, call] of WRONG) {
   });
 }
 
+test('an item of several messages that cannot be published is named by its number', async () => {
+  const { ps, peer } = virtualClient();
+  const wrongItems: readonly [string, unknown][] = [
+    ['[1].topic', ['a.*', { data: 1 }]],
+    ['[1].data', ['a.b', {}]],
+    ['[1].data.when', ['a.b', { data: { when: new Date() } }]],
+    ['[1].ttl', { topic: 'a.b', data: 1, ttl: -1 }],
+    ['[1]', ['a.b']],
+  ];
+  for (const [field, item] of wrongItems) {
+    const sent = ps.publishMany([['a.b', { data: 0 }], wrong(item)]);
+    await assert.rejects(sent, (error: PubSubError) => {
+      assert.match(error.message, /^Item 1: /);
+      return error.field === field;
+    });
+  }
+  assert.equal(peer.sockets.length, 0);
+  await ps.close();
+});
+
+test("a string as `onGap` other than 'raise' is rejected with both forms", async () => {
+  const { ps } = virtualClient();
+  await assert.rejects(ps.subscribe('a.b', wrong({ onGap: 'rise' })), {
+    field: 'onGap',
+    remedy: "Pass a function, or 'raise'.",
+  });
+  await ps.close();
+});
+
 test('a signal has one listener, however many calls it is given to', async () => {
   const { ps, peer } = virtualClient();
   await ps.connect();
