@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from hanzoai.pubsub.spark import (
     foreach_partition,
     publish_arrow,
     publish_partition,
+    register,
 )
 
 if TYPE_CHECKING:
@@ -66,6 +68,21 @@ def test_a_dataframe_is_written_without_registration(
     assert by_number([message["data"] for message in found]) == numbers(1_200)
     assert {message["type"] for message in found} == {"row"}
     assert {message["id"] for message in found} == {f"r{n}" for n in range(1_200)}
+
+
+def test_a_thread_that_registers_the_format_can_write(
+    spark: SparkSession, server: ServerProcess
+) -> None:
+    writer = rows(spark, "jobs.thread", 10).write.format(FORMAT).mode("append")
+    writer = writer.option("url", server.url).option("tokenFile", str(server.token_file))
+
+    def publish() -> None:
+        register(spark)
+        writer.save()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(publish).result()
+    assert by_number(server.data("jobs.thread")) == numbers(10)
 
 
 def test_planning_refuses_what_cannot_work_and_shows_no_secret(

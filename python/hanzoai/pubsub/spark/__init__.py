@@ -5,6 +5,7 @@ Importing this needs neither pyspark nor a running Spark; docs/spark.md is the g
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,9 @@ def register(spark: SparkSession | Any) -> None:
     ``spark.pyspark.python`` names another one. On a cluster, set ``PYSPARK_PYTHON`` yourself:
     Otherwise, Spark starts workers as ``python3``, which may not have this package.
 
+    Spark looks for the format only in the active session, and a new thread has none: call this in
+    each thread that writes or starts a stream.
+
     Args:
         spark: The session.
 
@@ -77,12 +81,21 @@ def register(spark: SparkSession | Any) -> None:
             field="spark",
         )
     _let_local_workers_run_this_python(spark)
+    _activate(spark)
     try:
         sources.register(HanzoPubSub)
     except Exception as error:
         # Spark 4.0 rejects the registration of a source that it found itself.
         if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
             raise
+
+
+def _activate(spark: Any) -> None:
+    """Make a session the active one of this thread, which Spark does only for its first thread."""
+    # Spark Connect needs no active session, and has no JVM here.
+    with contextlib.suppress(Exception):
+        jvm = spark._jvm  # noqa: SLF001
+        jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)  # noqa: SLF001
 
 
 def _let_local_workers_run_this_python(spark: Any) -> None:
