@@ -164,7 +164,7 @@ class Server:
         if self._descriptors is not None:
             self._descriptors.stop()
         if self._keys is not None:
-            self._keys.stop()
+            await self._keys.close()
         loop = asyncio.get_running_loop()
         end = loop.time() + settings.drain_timeout / 1000
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import threading
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -118,13 +119,12 @@ async def test_a_key_ends_when_its_entry_says(tmp_path: Path) -> None:
 
 
 async def test_the_file_is_read_again_when_it_changes(file: Path) -> None:
-    now = 0.0
-    keys = ApiKeys(file, monotonic=lambda: now)
+    keys = ApiKeys(file)
     other, digest = generate()
     write(file, {"id": "k2", "sha256": digest, "user": "other"})
     os.utime(file, ns=(1, 1))
     await keys.authenticate(KEY)
-    now += api_keys.CHECK_INTERVAL
+    await keys.check()
     assert (await keys.authenticate(other)).user_id == "other"
     with pytest.raises(ServiceError):
         await keys.authenticate(KEY)
@@ -133,8 +133,7 @@ async def test_the_file_is_read_again_when_it_changes(file: Path) -> None:
 async def test_removed_and_changed_keys_are_reported_when_the_file_is_stable(
     file: Path,
 ) -> None:
-    now = 0.0
-    keys = ApiKeys(file, monotonic=lambda: now)
+    keys = ApiKeys(file)
     told: list[tuple[list[str | None], list[str | None]]] = []
     keys.on_withdrawn = lambda gone, other: told.append(
         ([each.key_id for each in gone], [each.key_id for each in other])
@@ -143,10 +142,9 @@ async def test_removed_and_changed_keys_are_reported_when_the_file_is_stable(
     k2: dict[str, object] = {"id": "k2", "sha256": hash_key("other"), "user": "other"}
 
     async def look(*entries: dict[str, object]) -> Identity:
-        nonlocal now
         if entries:
             write(file, *entries)
-        now += api_keys.CHECK_INTERVAL
+        await keys.check()
         with suppress(ServiceError):
             return await keys.authenticate(KEY)
         return Identity("nobody")
@@ -209,13 +207,12 @@ async def test_a_connection_ends_with_its_key_and_returns_with_the_identity_of_a
 async def test_a_file_that_becomes_wrong_leaves_the_keys_as_they_are(
     file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    now = 0.0
-    keys = ApiKeys(file, monotonic=lambda: now)
+    keys = ApiKeys(file)
     replace(file, "keys: 7")
-    now += api_keys.CHECK_INTERVAL
+    await keys.check()
     await keys.authenticate(KEY)
     replace(file, None)
-    now += api_keys.CHECK_INTERVAL
+    await keys.check()
     await keys.authenticate(KEY)
     assert "keeping the previous API keys" in caplog.text
     assert KEY not in caplog.text
@@ -237,7 +234,30 @@ async def test_a_key_that_is_removed_is_reported_even_after_a_typing_error_in_th
             replace(file, "keys: []")
             await until(lambda: gone, ["k1"])
     finally:
-        keys.stop()
+        await keys.close()
+
+
+async def test_clients_are_served_while_a_large_file_is_read(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = ApiKeys(file)
+    reading, served = threading.Event(), threading.Event()
+
+    def read_slowly(path: Path) -> object:
+        reading.set()
+        assert served.wait(PATIENCE)
+        return load(path)
+
+    monkeypatch.setattr(api_keys, "load", read_slowly)
+    replace(file, "keys: []")
+    checking = asyncio.ensure_future(keys.check())
+    async with asyncio.timeout(PATIENCE):
+        await asyncio.to_thread(reading.wait)
+        assert (await keys.authenticate(KEY)).user_id == "gateway"
+        served.set()
+        await checking
+    with pytest.raises(ServiceError):
+        await keys.authenticate(KEY)
 
 
 @pytest.mark.parametrize(

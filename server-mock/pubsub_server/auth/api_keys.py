@@ -3,7 +3,7 @@
 A key is `hpk_` and 43 characters of 256 random bits, so a plain hash is enough: keys cannot be
 guessed. The file is a YAML or JSON mapping `keys:` with a list of `{id, sha256, user, kind, name,
 orgs, sessions_owned, sessions_shared, agents, bulk, expires_at}`; `id`, `sha256` and `user` are
-required. The server reads the file again when it changes.
+required. The server reads the file again when it changes, in a thread.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from pubsub_server.auth.identity import (
 )
 from pubsub_server.errors import ServiceError
 from pubsub_server.settings import documents
+from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 PREFIX = "hpk_"
 MAX_KEYS = 100_000
 CHECK_INTERVAL = 1.0
-"""Seconds between two checks of the file's modification time."""
+"""Seconds between two checks whether the file has changed."""
 
 _HASH = re.compile(r"[0-9a-f]{64}")
 _FIELDS = frozenset(
@@ -72,7 +73,6 @@ class ApiKeys:
     Args:
         file: YAML or JSON.
         clock: Unix seconds.
-        monotonic: Seconds, for the interval between two checks of the file.
 
     Attributes:
         on_withdrawn: Called when entries were removed or changed and the file is stable again.
@@ -82,30 +82,24 @@ class ApiKeys:
             the keys that it has.
     """
 
-    def __init__(
-        self,
-        file: Path,
-        clock: Callable[[], float] = time.time,
-        monotonic: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, file: Path, clock: Callable[[], float] = time.time) -> None:
         self._file = file
         self._clock = clock
-        self._monotonic = monotonic
         self._seen = self._stamp()
         self._keys = load(file)
-        self._looked = monotonic()
         self._former: list[_Keys] = []
-        self._timer: asyncio.TimerHandle | None = None
+        self._tasks: Tasks | None = None
         self.on_withdrawn: OnWithdrawn | None = None
 
     def start(self) -> None:
-        """Check the file regularly, even if no key is used."""
-        self._timer = asyncio.get_running_loop().call_later(CHECK_INTERVAL, self._look)
+        """Check the file regularly."""
+        self._tasks = Tasks(asyncio.get_running_loop(), _LOG, "API keys")
+        self._tasks.keep(self._watch)
 
-    def stop(self) -> None:
+    async def close(self) -> None:
         """Stop checking the file."""
-        if self._timer is not None:
-            self._timer.cancel()
+        if self._tasks is not None:
+            await self._tasks.stop()
 
     async def authenticate(self, token: str) -> Identity:
         """Checks a key.
@@ -113,7 +107,6 @@ class ApiKeys:
         Raises:
             ServiceError: `token_invalid` or `token_expired`.
         """
-        self._refresh()
         digest = hash_key(strip_bearer(token))
         known = self._keys.get(digest[:16])
         # The table is indexed by a part of the hash, and the rest is compared in constant time:
@@ -125,21 +118,20 @@ class ApiKeys:
             raise ServiceError("token_expired", f"the API key {identity.key_id} has expired")
         return identity
 
-    def _refresh(self) -> None:
-        now = self._monotonic()
-        if now - self._looked < CHECK_INTERVAL:
-            return
-        self._looked = now
+    async def check(self) -> None:
+        """Read the file again if it has changed."""
         stamp = self._stamp()
         if stamp == self._seen:
             self._settle()
             return
-        self._seen = stamp
         try:
-            found = load(self._file)
+            # A large file takes seconds.
+            found = await asyncio.to_thread(load, self._file)
         except ApiKeysError as error:
             _LOG.error("keeping the previous API keys: %s", error)
+            self._seen = stamp
             return
+        self._seen = stamp
         self._former.append(self._keys)
         # An unchanged entry keeps its identity object: connections refer to it.
         for keys in self._former:
@@ -157,10 +149,10 @@ class ApiKeys:
         if (gone or other) and self.on_withdrawn is not None:
             self.on_withdrawn(gone, other)
 
-    def _look(self) -> None:
-        # First, so that an error cannot end the checks.
-        self.start()
-        self._refresh()
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(CHECK_INTERVAL)
+            await self.check()
 
     def _stamp(self) -> tuple[int, int, int] | None:
         try:
