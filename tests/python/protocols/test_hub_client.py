@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import socket
+import struct
 import weakref
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -92,6 +94,30 @@ async def test_a_lost_connection_is_opened_again_with_all_topics(
         assert [m.data for m in await receiving] == [b"1", b"2"]
         assert messages.id == 2
         assert messages.reconnects == 1
+
+
+async def test_a_change_on_a_lost_connection_leaves_no_unread_error(
+    client: HubClient, hub: Hub
+) -> None:
+    errors: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
+    async with client.subscribe("a") as messages:
+        for writer in hub.writers:
+            # Reset the connection, so that the client cannot write.
+            one = writer.get_extra_info("socket")
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        await hub.stop()
+        while messages._link is None or not messages._link.ended:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+        with pytest.raises(ConnectionFailed):
+            await messages.add("b")
+        await hub.start()
+        receiving = asyncio.create_task(messages.recv())
+        await hub.until(2)
+        assert await client.publish("b", "x") == 1
+        assert (await receiving).data == b"x"
+    gc.collect()
+    assert not [each for each in errors if "never retrieved" in each["message"]]
 
 
 @pytest.mark.statement("Z-23", "Z-25")

@@ -399,10 +399,11 @@ class HubSubscription:
                         if not answer.done():
                             await self._fill(link)
         except TimeoutError as error:
-            answer.cancel()
             if isinstance(error, OperationTimeout):
                 raise
             raise OperationTimeout(f"{self._target} did not answer in time.") from None
+        finally:
+            answer.cancel()
         reply = answer.result()
         if not isinstance(reply, expected):
             raise self._strange(reply)
