@@ -309,6 +309,7 @@ async def _no_signer(_: bytes) -> bytes:
         ({"id": ID, "key": KEY, "owner": bytes(20)}, "owner"),
         ({"id": ID, "key": KEY, "topic": bytes(32)}, "topic"),
         ({"id": bytes(31), "key": KEY}, "id"),
+        ({"id": "\ud800", "key": KEY}, "id"),
         ({"topic": TOPIC}, "id"),
         ({"topic": "my-topic", "id": ID}, "topic"),
         ({"topic": bytes(31), "id": ID}, "topic"),

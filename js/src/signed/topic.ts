@@ -240,6 +240,7 @@ function payloadOf(payload: unknown): Uint8Array {
 
 function idOf(id: Uint8Array | string): Uint8Array {
   if (typeof id !== 'string') return sized(id, 'id');
+  if (/\p{Surrogate}/u.test(id)) throw wrong('id', '`id` has half a character.');
   return /^[0-9a-f]{64}$/i.test(id)
     ? fromHex(id, ID_BYTES, 'id')
     : keccak256(new TextEncoder().encode(id));

@@ -373,6 +373,7 @@ test('the error names an invalid option', () => {
     [{ url, id: ID, key: KEY, owner: new Uint8Array(20) }, 'owner'],
     [{ url, id: ID, key: KEY, topic: new Uint8Array(32) }, 'topic'],
     [{ url, id: new Uint8Array(31), key: KEY }, 'id'],
+    [{ url, id: '\ud800', key: KEY }, 'id'],
     [{ url, topic: NAME }, 'id'],
     [{ url, topic: 'my-topic', id: ID }, 'topic'],
     [{ url: 'http://127.0.0.1', id: ID, owner: OWNER }, 'url'],

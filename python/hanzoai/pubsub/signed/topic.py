@@ -234,7 +234,10 @@ class SignedTopic:
 
 def _id(id: bytes | str) -> bytes:
     if isinstance(id, str):
-        return bytes.fromhex(id) if _HEX.fullmatch(id) else soc.keccak256(id.encode())
+        try:
+            return bytes.fromhex(id) if _HEX.fullmatch(id) else soc.keccak256(id.encode())
+        except UnicodeEncodeError:
+            raise _wrong("id", "`id` has half a character.") from None
     if len(id) != soc.ID_BYTES:
         raise _wrong("id", f"`id` has {len(id)} bytes, not {soc.ID_BYTES}.")
     return bytes(id)
