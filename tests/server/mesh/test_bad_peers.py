@@ -84,6 +84,21 @@ async def test_a_broken_frame_ends_its_connection_and_no_other(frame: bytes, why
         assert one.mesh.peers == two.mesh.peers == 1
 
 
+@pytest.mark.parametrize("opcode", [7, 10, 11])
+async def test_text_that_is_not_utf_8_is_refused(opcode: int) -> None:
+    async with node() as one, seed_peer(one.url) as peer:
+        if opcode == 7:
+            peer.write(7, hello(one, start="broken").replace(b"broken", b"br\xffken"))
+        else:
+            await greet(one, peer)
+            record: list[Any] = [["broken", "127.0.0.1:1"]]
+            if opcode == 11:
+                record = ["demo.a", "broken", False, "n", b"1", "user", "u", 1, None, None]
+            peer.write(opcode, pack(record).replace(b"broken", b"br\xffken"))
+        await peer.ended()
+        await until(lambda: one.mesh.counts.refused == 1)
+
+
 async def test_an_unknown_opcode_is_skipped_by_its_length() -> None:
     async with node() as one, seed_peer(one.url) as peer:
         for opcode in (0, 17, 99, 255):

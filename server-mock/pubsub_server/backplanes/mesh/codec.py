@@ -258,7 +258,7 @@ def read_record(body: bytes) -> Record:
 def _read(decoder: msgspec.msgpack.Decoder[_T], body: bytes, what: str) -> _T:
     try:
         return decoder.decode(body)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise FrameError("bad_body", f"{what} that cannot be read: {error}") from None
 
 
