@@ -595,6 +595,16 @@ async def test_a_websocket_needs_the_path_and_the_name_of_the_listener(
             assert pub.stats.refused == {"bad_hello": 1}
 
 
+@pytest.mark.statement("N-41")
+async def test_a_refused_websocket_may_send_broken_frames_with_its_request(
+    pub: PubSocket, tmp_path: Path
+) -> None:
+    async with await Bare.connect(await pub.listen(url("ws", tmp_path))) as peer:
+        peer.write(UPGRADE.replace(b"/feed", b"/other") + bytes.fromhex("8380 00000000"))
+        await peer.rest()
+        assert pub.stats.refused == {"bad_hello": 1}
+
+
 async def test_a_publisher_closes_when_a_websocket_says_goodbye(
     pub: PubSocket, tmp_path: Path
 ) -> None:

@@ -170,7 +170,9 @@ class WebSocketWire:
             response = protocol.reject(HTTPStatus.NOT_FOUND, "No SP socket is at this path.\n")
         else:
             response = protocol.accept(request)
-        protocol.send_response(response)
+        # Broken frames right after the request have ended the connection already.
+        if response.status_code == HTTPStatus.SWITCHING_PROTOCOLS or not protocol.eof_sent:
+            protocol.send_response(response)
         self.ready = protocol.state is State.OPEN
         if not self.ready:
             self._fault = FrameError(
