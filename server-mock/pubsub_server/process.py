@@ -37,6 +37,9 @@ async def run(
     """
     loop = asyncio.get_running_loop()
     server = Server(settings, worker=worker)
+    if hasattr(signal, "SIGHUP"):
+        # First, because a program that rotates logs sends it at any time.
+        loop.add_signal_handler(signal.SIGHUP, server.reopen)
     await server.start()
     quiet = settings.dev or (worker is not None and worker[1])
     raise_limit(None if quiet else settings.max_connections)
@@ -52,8 +55,6 @@ async def run(
             loop.add_signal_handler(number, ask)
     if worker is not None:
         server.barrier = ShutdownBarrier(worker[0], end)
-    if hasattr(signal, "SIGHUP"):
-        loop.add_signal_handler(signal.SIGHUP, server.reopen)
     try:
         print(ready_line(server), file=out or sys.stdout, flush=True)
         who = "" if worker is None else f"worker {worker[1]}: "

@@ -304,23 +304,46 @@ async def test_workers_and_bus_end_when_their_supervisor_is_gone(tmp_path: Path)
         await until(lambda: any(alive(pid) for pid in pids), False)
 
 
-async def test_workers_end_while_they_wait_for_redis_at_their_start(tmp_path: Path) -> None:
+@asynccontextmanager
+async def starting(folder: Path, count: int) -> AsyncGenerator[Process]:
+    """Run workers whose Redis does not answer; it is gone at the end of the block."""
     silent = socket.create_server(("127.0.0.1", 0))
     silent.setblocking(False)
     url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "pubsub_server", "serve", "--dev", "--workers", "2"),
+        *(sys.executable, "-m", "pubsub_server", "serve", "--dev", "--workers", str(count)),
         *("--http-port", "0", "--ws-port", "0", "--redis-url", url),
-        *("--dev-key-file", str(tmp_path / "dev.key")),
+        *("--dev-key-file", str(folder / "dev.key")),
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )
-    async with asyncio.timeout(BOUND):
+    with silent:
         dialed, _ = await asyncio.get_running_loop().sock_accept(silent)
-        with silent, dialed:
-            process.terminate()
-            logged, _ = await process.communicate()
+        with dialed:
+            yield process
+
+
+async def test_workers_end_while_they_wait_for_redis_at_their_start(tmp_path: Path) -> None:
+    async with asyncio.timeout(BOUND), starting(tmp_path, 2) as process:
+        process.terminate()
+        logged, _ = await process.communicate()
     assert (process.returncode, logged) == (0, b"")
+
+
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_rotation_of_logs_during_the_start_ends_no_worker(
+    tmp_path: Path, count: int
+) -> None:
+    async with asyncio.timeout(BOUND):
+        async with starting(tmp_path, count) as process:
+            for _ in range(20):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGHUP)
+                # Signals that are pending together arrive as one.
+                await asyncio.sleep(0.01)
+        logged, _ = await process.communicate()
+    assert process.returncode == 1
+    assert b"Redis cannot be reached" in logged
 
 
 async def test_a_port_that_others_listen_on_is_one_clear_line(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._ask)
-        loop.add_signal_handler(signal.SIGHUP, self._signal, signal.SIGHUP)
+        loop.add_signal_handler(signal.SIGHUP, self._reopen)
         with ExitStack() as stack:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="hanzo-pubsub-"))
             flags: list[str] = []
@@ -196,6 +196,10 @@ class Supervisor:
         # The others get the signal when all have started or ended.
         self._signal(signal.SIGTERM, self._running if self._end.is_set() else self._starting)
         self._end.set()
+
+    def _reopen(self) -> None:
+        # A worker that is not ready may not handle it yet, and opens its files anyway.
+        self._signal(signal.SIGHUP, self._running.keys() - self._starting)
 
     def _signal(self, number: int, workers: Iterable[int] | None = None) -> None:
         for each in self._running if workers is None else workers:
