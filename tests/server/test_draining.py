@@ -172,6 +172,25 @@ async def test_nodes_that_end_together_stop_publishing_before_any_closes_its_lis
     assert alice.ending() == (1001, "going_away")
 
 
+async def test_a_publish_that_waits_behind_auth_is_not_acknowledged_after_the_end_begins() -> None:
+    rig = Rig()
+    rig.people.gate = gate = asyncio.Event()
+    bob = rig.stranger()
+    bob.say("auth", token="bob")
+    bob.say("publish", ref="1", message={"topic": "a", "type": "t", "data": 1})
+
+    async def meet() -> None:
+        gate.set()
+        await rig.settle()
+
+    async with asyncio.timeout(60):
+        await rig.hub.conclude(meet)
+        await rig.hub.drain(1)
+    assert [frame["type"] for frame in bob.hear()] == ["auth.ok", "error"]
+    assert bob.ending() == (1001, "going_away")
+    assert rig.hub.stats.published == 0
+
+
 async def test_a_store_that_does_not_answer_holds_up_the_end_for_its_time_only() -> None:
     rig = Rig(backplane=Slow())
     alice = await rig.client("alice")

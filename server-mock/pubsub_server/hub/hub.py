@@ -540,8 +540,7 @@ class Hub:
         backplane = self.core.backplane
         backplane.lasting = False
         self._draining = True
-        for connection in self._open:
-            connection.sink.hold(True)
+        self._stop_reading()
         await backplane.finish_writing()
         await barrier()
         await backplane.deliver_rest()
@@ -553,8 +552,7 @@ class Hub:
         self._draining = True
         self._positions.end()
         if not self.core.backplane.lasting:
-            for connection in self._open:
-                connection.sink.hold(True)
+            self._stop_reading()
         last = self._loop.time() + seconds
         await end_all(
             self._open,
@@ -566,6 +564,12 @@ class Hub:
         )
         await self._tasks.wait(max(0.0, last - self._loop.time()))
         self._tasks.cancel()
+
+    def _stop_reading(self) -> None:
+        """Acknowledge no further publish: its listeners would miss it."""
+        self.inbound.stopped = True
+        for connection in self._open:
+            connection.sink.hold(True)
 
     async def close(self) -> None:
         """Stop the hub, after `drain`."""

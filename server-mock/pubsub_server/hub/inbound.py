@@ -41,7 +41,7 @@ BAD_FRAMES: Final = 20
 WAITING_FRAMES: Final = 256
 """Inbound frames kept while the first ``auth`` is being checked."""
 WAITING_BYTES: Final = 1_048_576
-"""The same limit for all connections together."""
+"""Maximum bytes of these frames of one connection."""
 
 
 class End(Protocol):
@@ -63,6 +63,9 @@ class Inbound:
         attendance: Performs `presence.update`.
         end: Ends a connection.
         spawn: Runs asynchronous work in a task.
+
+    Attributes:
+        stopped: Ignore further frames, as if they were unread.
     """
 
     def __init__(
@@ -83,6 +86,7 @@ class Inbound:
         self._end = end
         self._spawn = spawn
         self._surveying = asyncio.Lock()
+        self.stopped = False
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
         """Handle one frame; see `service.Service`."""
@@ -192,6 +196,8 @@ class Inbound:
             connection.waiting = None
 
     def _take(self, connection: Connection, data: str | bytes) -> None:
+        if self.stopped:
+            return
         core = self._core
         frame: dict[str, Any] = {}
         try:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 DEFAULT_CONNECTIONS: Final = 1_000
 RETRY_SECONDS: Final = 1
-"""Time after which a rejected client may try again, milliseconds."""
+"""Seconds after which a rejected client may try again."""
 TOO_MANY: Final = "too many connections from this address have not authenticated"
 TOO_MUCH: Final = "connections from this address have sent too many bytes before they authenticated"
 
