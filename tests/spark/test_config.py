@@ -176,6 +176,14 @@ def test_the_error_about_an_incomplete_credential_does_not_contain_its_secret(
         assert "s3cret" not in str(caught.value)
 
 
+@pytest.mark.parametrize("where", [{"token_file": "/none"}, {"token_env": "HANZO_PUBSUB_NO_SUCH"}])
+def test_a_missing_token_is_not_sought_on_executors_alone(where: dict[str, Any]) -> None:
+    with pytest.raises(AuthError) as caught:
+        Credentials(PubSubConfig(URL, **where)).token()
+    assert "executor" not in caught.value.message
+    assert "on the driver, too" in caught.value.remedy
+
+
 def test_importing_the_helpers_imports_no_spark() -> None:
     program = (
         "import sys, hanzoai.pubsub.spark as s; s.publish_partition;"

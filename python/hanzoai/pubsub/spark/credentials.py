@@ -55,8 +55,11 @@ class Credentials:
         value = os.environ.get(config.token_env)
         if not value:
             raise AuthError(
-                f"The environment variable {config.token_env} is not set on the executor.",
-                remedy="Set it with spark.executorEnv, or give tokenFile or credentialProvider.",
+                f"The environment variable {config.token_env} is not set.",
+                remedy=(
+                    "Set it on executors with spark.executorEnv, and for a source on the driver,"
+                    " too. Or give tokenFile or credentialProvider."
+                ),
                 field="token_env",
             )
         return _checked(value, "token_env")
@@ -74,8 +77,8 @@ def _from_file(path: str) -> str:
         return Path(path).read_text(encoding="ascii", errors="replace")
     except OSError as error:
         raise AuthError(
-            f"The token file cannot be read on the executor ({error.strerror}).",
-            remedy="Mount the file at the same path on every executor.",
+            f"The token file cannot be read ({error.strerror}).",
+            remedy="Mount it at this path on every executor, and for a source on the driver, too.",
             field="token_file",
         ) from None
 
