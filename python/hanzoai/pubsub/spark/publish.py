@@ -7,10 +7,11 @@ import sys
 import threading
 import time
 import uuid
-from collections import Counter, deque
+from collections import deque
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
+from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.errors import PayloadTooLarge, PubSubError, from_code
@@ -64,7 +65,7 @@ class _Calls:
 
     def __init__(self) -> None:
         self._attempt = -1
-        self._counts: Counter[str] = Counter()
+        self._numbers: dict[str, count[int]] = {}
 
     def earlier(self, attempt: int, job: str) -> int:
         """Return the number of earlier calls, and count this one.
@@ -74,10 +75,8 @@ class _Calls:
             job: `job` of the config.
         """
         if attempt != self._attempt:
-            self._attempt = attempt
-            self._counts.clear()
-        self._counts[job] += 1
-        return self._counts[job] - 1
+            self._attempt, self._numbers = attempt, {}
+        return next(self._numbers.setdefault(job, count()))
 
 
 _calls = _Calls()
