@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import pytest
 
+    from pubsub_server.auth.identity import Identity
     from pubsub_server.shared.roster import Present
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
@@ -126,6 +127,34 @@ async def test_a_late_change_that_was_in_the_snapshot_is_not_sent_again(
             at = reading.at + late
             reading.attendance.heard(MemberChange("join", TOPIC, ann.client_id, "", at, shown))
             assert changes(await bob.fence()) == told
+
+
+async def test_a_new_token_with_fewer_permissions_also_limits_a_snapshot_in_progress(
+    store: Store,
+) -> None:
+    async with one(store) as (node, reading, bob, ann):
+        await ann.subscribe(TOPIC)
+        core: Any = node.hub.core
+        authenticate, checked = core.authenticator.authenticate, asyncio.Event()
+
+        async def authenticate_late(token: str) -> Any:
+            await checked.wait()
+            return await authenticate(token)
+
+        def may_subscribe(identity: Identity, topic: str) -> bool:
+            return not checked.is_set()
+
+        core.authenticator.authenticate = authenticate_late
+        core.policy.may_subscribe = may_subscribe
+        reading.after.clear()
+        await bob.send({"type": "auth", "token": node.token("bob")})
+        await bob.send({"type": "subscribe", "topics": [TOPIC], "ref": "1"})
+        await reading.begun.wait()
+        checked.set()
+        await until(lambda: core.connections[bob.client_id].authenticating, False)
+        reading.open()
+        assert (await bob.until("subscribed"))["topics"] == []
+        assert [each for each in await bob.fence() if each["type"] == "presence.snapshot"] == []
 
 
 async def test_a_list_older_than_a_reported_change_is_not_sent_after_it(

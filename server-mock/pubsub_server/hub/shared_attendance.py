@@ -271,9 +271,11 @@ class SharedAttendance(Attendance):
         for topic, row in present.members.items():
             if row:
                 self._remember(topic)
+        # The permissions may change before the frames are sent.
         frames = (
             snapshot_bytes(connection.encoder, topic, self._members(row))
             for topic, row in present.members.items()
+            if self._core.may_read(connection, topic)
         )
         return chain(frames, self._held(connection, present.members, present.at))
 

@@ -311,17 +311,28 @@ class Subscriptions:
         identity = connection.identity
         if identity is None or identity is accepted.identity or connection.closed:
             return accepted, replay
-        route = self._core.router.route
-        ended = [each for each in accepted.granted if each not in connection.patterns]
-        denied = [*accepted.denied, *map(_no_longer, ended)]
+
+        def readable(topics: Iterable[str]) -> list[str]:
+            return [each for each in topics if connection in self._core.router.route(each)]
+
         granted = [each for each in accepted.granted if each in connection.patterns]
-        entries = [each for each in replay.entries if connection in route(each.topic)]
-        positions = {
-            topic: last for topic, last in replay.positions.items() if connection in route(topic)
-        }
+        ended = [each for each in accepted.granted if each not in connection.patterns]
+        kept = set(readable({entry.topic for entry in replay.entries}))
         return (
-            replace(accepted, identity=identity, granted=granted, denied=denied),
-            replace(replay, entries=entries, positions=positions),
+            replace(
+                accepted,
+                identity=identity,
+                granted=granted,
+                denied=[*accepted.denied, *map(_no_longer, ended)],
+                members=None if accepted.members is None else readable(accepted.members),
+            ),
+            replace(
+                replay,
+                entries=[entry for entry in replay.entries if entry.topic in kept],
+                positions={topic: replay.positions[topic] for topic in readable(replay.positions)},
+                truncated=readable(replay.truncated),
+                reset=readable(replay.reset),
+            ),
         )
 
     def _found(

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING
 
+from pubsub_server.auth.identity import Identity
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.requests import Draft
@@ -105,7 +106,8 @@ async def test_a_new_token_with_fewer_permissions_also_limits_a_subscribe_in_pro
     alice = await rig.client("alice")
     rig.people.gate = asyncio.Event()
     alice.say("auth", token="alice")
-    alice.say("subscribe", topics=["a", "b", "c.*"], history=9, ref="1")
+    elsewhere = {"b": 5, "c.x": 5}
+    alice.say("subscribe", topics=["a", "b", "c.*"], history=9, after=elsewhere, ref="1")
     rig.rules.unreadable = lambda identity, topic: topic in ("b", "c.x")
     rig.people.gate.set()
     async with asyncio.timeout(60):
@@ -118,6 +120,7 @@ async def test_a_new_token_with_fewer_permissions_also_limits_a_subscribe_in_pro
     assert [(each["topic"], each["code"]) for each in answer["denied"]] == [("b", "forbidden")]
     assert [each["topic"] for each in answer["history"]] == ["a", "c.y"]
     assert set(answer["positions"]) == {"a", "c.y"}
+    assert not {"reset", "truncated"} & answer.keys()
     assert [f["topic"] for f in frames if f["type"] == "presence.snapshot"] == ["a"]
     assert rig.hub.core.presence.topics() == ["a"]
 
@@ -139,3 +142,25 @@ async def test_a_new_token_with_fewer_permissions_also_limits_a_search_in_progre
     answers = [each for each in alice.hear() if each["type"] == "subscribed"]
     shown = {message["topic"] for answer in answers for message in answer["history"]}
     assert {"c.7", "c.8"} & (shown | set(answers[-1]["positions"])) == {"c.8"}
+
+
+async def test_a_new_token_with_fewer_permissions_also_limits_the_members_that_were_found() -> None:
+    backplane = FarBackplane(lambda: START_MS)
+    rig = Rig(backplane=backplane)
+    bob = Identity(user_id="bob", kind="user")
+    for number in range(AT_ONCE + 1):
+        rig.hub.core.presence.join("bob", bob, f"c.{number}", START_MS)
+    alice = await rig.client("alice")
+    rig.people.gate = asyncio.Event()
+    alice.say("auth", token="alice")
+    alice.say("subscribe", topics=["c.*"], ref="1")
+    async with asyncio.timeout(60):
+        await until(lambda: alice.connection.wild, 1)
+    rig.rules.unreadable = lambda identity, topic: topic == "c.7"
+    rig.people.gate.set()
+    async with asyncio.timeout(60):
+        await until(lambda: alice.connection.authenticating, False)
+    backplane.gate.set()
+    await rig.settle()
+    shown = {each["topic"] for each in alice.hear() if each["type"] == "presence.snapshot"}
+    assert {"c.6", "c.7", "c.8"} & shown == {"c.6", "c.8"}
