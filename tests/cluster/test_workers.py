@@ -521,6 +521,15 @@ async def test_several_workers_can_be_asked_at_the_same_time(tmp_path: Path) -> 
     ]
 
 
+def test_a_record_that_cannot_be_written_leaves_no_file(tmp_path: Path) -> None:
+    obstacle = tmp_path / "0.seen"
+    obstacle.mkdir()
+    for _ in range(2):
+        with pytest.raises(IsADirectoryError):
+            Counted(tmp_path).answered("0", "")
+    assert [*tmp_path.iterdir()] == [obstacle]
+
+
 async def test_whatever_is_1_or_0_is_known_as_such(tmp_path: Path) -> None:
     async with (
         running("valkey", tmp_path) as store,

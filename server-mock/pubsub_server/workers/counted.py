@@ -86,7 +86,11 @@ class Counted:
         }
 
     def _write(self, name: str, found: Mapping[Key, float]) -> None:
-        # Other workers may be reading it, or writing it as well.
+        # Other workers may be reading or writing the file, so replace it as a whole.
         written = self._folder / f"{name}.{secrets.token_hex(8)}"
-        written.write_text(json.dumps([[*key, value] for key, value in found.items()]))
-        written.replace(self._folder / name)
+        try:
+            written.write_text(json.dumps([[*key, value] for key, value in found.items()]))
+            written.replace(self._folder / name)
+        finally:
+            # Each failure, for example on a full disk, would leave a file.
+            written.unlink(missing_ok=True)
