@@ -25,3 +25,16 @@ def test_a_node_that_requests_its_topics_in_several_frames_loses_none_meanwhile(
     assert remotes.wants(remote, ["two"], 14)
     remotes.expire(14)
     assert remotes.table.of(remote) == ["one", "two"]
+
+
+def test_topics_that_are_new_keep_none_that_a_node_has_not_requested_again() -> None:
+    remotes = Remotes(10)
+    remote = Remote("a", "start", "", plain=False)
+    remotes.connect(remote, LINK, 2)
+    assert remotes.wants(remote, ["one", "two"], 2)
+    remotes.disconnect(remote, 5, for_good=False)
+    remotes.connect(remote, LINK, 12)
+    assert remotes.wants(remote, ["one"], 13)
+    assert remotes.wants(remote, ["three"], 15)
+    remotes.expire(13)
+    assert remotes.table.of(remote) == ["one", "three"]

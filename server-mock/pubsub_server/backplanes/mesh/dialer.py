@@ -78,7 +78,7 @@ class Dialer:
                     server_hostname="" if self._tls is not None else None,
                 )
         except (OSError, ValueError) as error:
-            # A peer can report an address that is none.
+            # ValueError: a peer may report a text that is not an address.
             _LOG.debug("mesh: cannot reach %s: %s", address, error or type(error).__name__)
             self._members.dialed(address, None, self._loop.time())
             self._failed()

@@ -319,8 +319,8 @@ class Mesh:
                 if not ok and not link.refused:
                     link.refused = True
                     logger.warning(
-                        "mesh: %s accepts no more topics of this node, so their subscribers receive"
-                        " nothing from it; raise its topics_max",
+                        "mesh: %s accepts no more topics of this node, and sends no messages of the"
+                        " rejected ones; raise topics_max on that node",
                         _name(link, self._remote_of[link]),
                     )
                 self._settling.progress(link)

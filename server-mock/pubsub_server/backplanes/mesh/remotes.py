@@ -103,10 +103,11 @@ class Remotes:
         Args:
             remote: The node.
             names: The names.
-            until: See `connect`; a node requests many names in several frames.
+            until: See `connect`; applies if the node has wanted some of the names earlier. It
+                requests many names in several frames.
         """
         names = list(names)
-        if remote.stale:
+        if not remote.stale.isdisjoint(names):
             remote.stale.difference_update(names)
             remote.stale_until = until
         return self.table.add(remote, names)
