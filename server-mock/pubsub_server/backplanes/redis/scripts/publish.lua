@@ -158,8 +158,9 @@ for at = 2, #ARGV do
     if last < start then first, renewed = true, true end
     time = now < latest and latest or now
     place = pack('<dd', numbered == 0 and 0 or last + 1, time)
-    -- The first write: a server that refuses writes must not have sent the message. A call that is
-    -- late may arrive after its repetition, and has not looked up the ids that its caller created.
+    -- Write the id before everything else: a server that refuses writes then fails before it sends
+    -- the message. A call without a look-up can also find its id here: a network may deliver the
+    -- call after its repetition.
     if call('HSETNX', ids, key, place .. mark) == 0 then known = call('HGET', ids, key) end
   end
 
