@@ -240,6 +240,21 @@ async def test_a_receiver_that_is_not_there_or_hangs_does_not_hold_up_the_end(
     assert gone.dropped == 1
 
 
+async def test_events_that_are_left_at_the_end_are_counted_and_logged(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
+    receiver.gate = asyncio.Event()
+    hooks = sender(receiver, webhook_batch=2)
+    hooks.start()
+    hooks.notify("publish", "a", b"0")
+    await receiver.requests(1)
+    for number in range(1, 4):
+        hooks.notify("publish", "a", b"%d" % number)
+    await hooks.close(0)
+    assert (hooks.dropped, hooks.delivered, hooks.waiting) == (4, 0, 0)
+    assert f"4 events for {receiver.url} were not delivered before shutdown" in caplog.text
+
+
 async def test_without_receivers_nothing_is_started() -> None:
     hooks = WebhookSender(load({}))
     hooks.start()

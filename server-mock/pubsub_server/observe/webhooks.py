@@ -47,7 +47,8 @@ class Receiver:
     """One receiver: its queue and the task that posts from it, in order.
 
     Attributes:
-        dropped: Events that were dropped because the queue was full, or after the last attempt.
+        dropped: Events that were dropped because the queue was full, after the last attempt, or at
+            shutdown.
         delivered: Events that the receiver accepted.
     """
 
@@ -73,6 +74,8 @@ class Receiver:
         # Each event as JSON.
         self._queue: deque[bytes] = deque()
         self._size = 0
+        # Events of the current request.
+        self._posting = 0
         self._wake = asyncio.Event()
         self._closing = False
 
@@ -100,6 +103,14 @@ class Receiver:
         self._closing = True
         self._wake.set()
 
+    def give_up(self) -> None:
+        """Drops what is left, after `run`."""
+        left = len(self._queue) + self._posting
+        if left:
+            self.dropped += left
+            self._queue.clear()
+            _LOG.error("%d events for %s were not delivered before shutdown", left, self._place)
+
     async def run(self, session: aiohttp.ClientSession) -> None:
         """Posts queued events until `finish`."""
         while True:
@@ -111,7 +122,9 @@ class Receiver:
             size = min(len(self._queue), self._settings.webhook_batch)
             events = [self._queue.popleft() for _ in range(size)]
             self._size -= sum(map(len, events))
+            self._posting = size
             failure = await self._deliver(session, b'{"events":[%b]}' % b",".join(events))
+            self._posting = 0
             if failure is None:
                 self.delivered += size
                 continue
@@ -245,6 +258,8 @@ class WebhookSender:
                 receiver.finish()
             await self._tasks.wait(seconds)
             await self._tasks.stop()
+            for receiver in self.receivers:
+                receiver.give_up()
         if self._session is not None:
             await self._session.close()
 
