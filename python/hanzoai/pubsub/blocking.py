@@ -150,7 +150,16 @@ class PubSub:
         return self._client.clock
 
     def connect(self, timeout: Duration | None = None) -> None:
-        """Connect, and wait until the client is connected; see ``PubSubClient.connect``."""
+        """Connect, and wait until the client is connected; see ``PubSubClient.connect``.
+
+        ``timeout`` is seconds or a timedelta; default: ``operation_timeout``.
+
+        Raises:
+            ConnectionFailed: The client did not connect in time.
+            AuthError: The server rejected the token, or ``get_token`` raised ``AuthRefused``.
+            PermissionDenied: The server does not allow this identity to connect.
+            ClosedError: The client is closed.
+        """
         self._call(lambda: self._client.connect(timeout))
 
     def close(self, timeout: Duration | None = None) -> None:
@@ -194,7 +203,15 @@ class PubSub:
         state_loader: StateLoader | None = None,
         queue: ReceiveQueue | None = None,
     ) -> BlockingSubscription:
-        """Subscribe to topics or patterns, at once; see ``PubSubClient.subscribe``."""
+        """Subscribe to topics or patterns, at once; see ``PubSubClient.subscribe``.
+
+        ``wait()`` of the subscription waits until the server has answered.
+
+        Raises:
+            InvalidTopic: A pattern is not valid.
+            InvalidOption: Another argument is not valid.
+            ClosedError: The client is closed.
+        """
 
         async def subscribe() -> Subscription:
             return self._client.subscribe(
@@ -227,7 +244,21 @@ class PubSub:
         timeout: Duration | None = None,
         via: Via = "auto",
     ) -> Published:
-        """Publish one message, and wait until the server has it; see ``PubSubClient.publish``."""
+        """Publish one message, and wait until the server has it; see ``PubSubClient.publish``.
+
+        ``timeout`` is seconds or a timedelta; default: ``operation_timeout``. ``ttl`` is seconds
+        in history, or a timedelta; 0 stores nothing.
+
+        Raises:
+            InvalidTopic: The topic is not valid or has a wildcard.
+            InvalidPayload: The data is not JSON.
+            PayloadTooLarge: The data is larger than the limit.
+            PermissionDenied: The access rules do not allow it.
+            QueueFull: Too many messages wait to be sent.
+            OperationTimeout: Not settled in time; ``outcome_unknown`` is true if it may have been
+                published.
+            ClosedError: The client is closed.
+        """
         return self._call(
             lambda: self._client.publish(
                 topic,
@@ -271,7 +302,15 @@ class PubSub:
         id: str | None = None,
         reply_to: str | None = None,
     ) -> Message:
-        """Publish a request, and wait for its reply; see ``PubSubClient.request``."""
+        """Publish a request, and wait for its reply; see ``PubSubClient.request``.
+
+        ``timeout`` is seconds or a timedelta; default: ``operation_timeout``.
+
+        Raises:
+            RequestTimeout: No reply arrived in time.
+            ReplyError: The responder answered with an error; ``code`` is its code.
+            PermissionDenied: You may not publish to the topic, or may not read the reply topic.
+        """
         return self._call(
             lambda: self._client.request(
                 topic, data, type=type, timeout=timeout, id=id, reply_to=reply_to
@@ -315,7 +354,15 @@ class PubSub:
         limit: int | None = None,
         timeout: Duration | None = None,
     ) -> Iterator[Message]:
-        """Retained messages of one topic, oldest first; see ``PubSubClient.history``."""
+        """Retained messages of one topic, oldest first; see ``PubSubClient.history``.
+
+        ``timeout`` is seconds or a timedelta for each page; default: ``operation_timeout``.
+
+        Raises:
+            PermissionDenied: The access rules do not allow it.
+            ConnectionFailed: The HTTP API could not be reached.
+            OperationTimeout: The server did not answer in time.
+        """
         return self._iterate(
             lambda: self._client.history(
                 topic, since=since, before=before, after=after, limit=limit, timeout=timeout
