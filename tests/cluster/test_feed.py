@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -253,6 +254,31 @@ async def test_a_node_that_receives_nothing_is_not_ready_disconnects_its_clients
             await reader.subscribe(TOPIC)
             await publish(publisher, range(1))
             assert (await reader.message())["data"] == 0
+
+
+async def test_connections_that_are_lost_one_after_the_other_are_logged_once_until_one_stays_lost(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    def told(line: str) -> int:
+        return [line in each for each in caplog.messages].count(True)
+
+    async with asyncio.timeout(BOUND), running_server(**settings(store)) as node:
+        await until(lambda: shown(node, "feed_up"), 1)
+        for losses in range(1, 4):
+            await store.command("CLIENT", "KILL", "TYPE", "pubsub")
+            await until(partial(has_lost, node, losses))
+            await until(lambda: shown(node, "feed_up"), 1)
+        lost, reconnected = "lost the feed connection", "reconnected the feed"
+        assert (told(lost), told(reconnected)) == (1, 1)
+        backplane: Any = node.hub.core.backplane
+        backplane._feed._lanes[0]._tell_loss_again = 0.0
+        await store.end()
+        await until(lambda: told(lost), 2)
+
+
+async def has_lost(node: RunningServer, count: int) -> bool:
+    """Whether a node has lost this many connections."""
+    return await shown(node, "feed_losses_total") >= count
 
 
 async def test_a_store_that_is_unreachable_for_less_than_the_timeout_disconnects_no_client(

@@ -34,8 +34,6 @@ _KNOWN: Final = {
         "wait until it ends, or stop it with SCRIPT KILL",
     ),
 }
-
-
 _FULL: Final = "Redis is full (maxmemory)"
 
 

@@ -36,6 +36,10 @@ LOOK_EVERY: Final = 1.0
 """Seconds between two checks of which server has each shard."""
 TELL_EVERY: Final = 60.0
 """Seconds between two log lines about Redis refusing a subscription."""
+TELL_LOSS_EVERY: Final = 10.0
+"""Seconds between two log lines about a lost connection. After a failover, Redis may be a replica,
+and each write then closes the connection.
+"""
 PROBES: Final = 8
 """Probes without an answer after which a feed counts as silent."""
 LOST_AFTER: Final = 3
@@ -197,7 +201,9 @@ class Feed:
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._changed = asyncio.Event()
         self._fresh = False
-        self._missed = False
+        # Whether a loss is still to be logged, and whether its end is.
+        self._untold_loss = self._told_loss = False
+        self._tell_loss_again = 0.0
         self._tell_again = 0.0
         self._started = False
         self._tasks = Tasks(self._loop, logger, "feed")
@@ -278,18 +284,26 @@ class Feed:
                 await self._listen()
             except LINK_ERRORS as error:
                 if self.up:
-                    logger.warning("lost the feed connection to Redis: %s", cause(error))
+                    self._untold_loss = True
                     backoff.reset()
+                if self._untold_loss:
+                    self._tell_loss(error)
                 elif isinstance(error, RefusedError) and self._loop.time() >= self._tell_again:
                     self._tell_again = self._loop.time() + TELL_EVERY
                     logger.error("cannot receive messages from Redis: %s", cause(error))  # noqa: TRY400
             except RedisError:
                 logger.exception("the feed from Redis failed")
             finally:
-                self._missed |= self.up
                 self.up = False
                 self.losses += 1
             await backoff.wait()
+
+    def _tell_loss(self, error: Exception) -> None:
+        now = self._loop.time()
+        if now >= self._tell_loss_again:
+            self._tell_loss_again = now + TELL_LOSS_EVERY
+            self._untold_loss, self._told_loss = False, True
+            logger.warning("lost the feed connection to Redis: %s", cause(error))
 
     async def _listen(self) -> None:
         self._probe.connect()
@@ -417,8 +431,9 @@ class Feed:
         if self._fresh:
             self._fresh = False
             self.up = True
-            if self._missed:
-                self._missed = False
+            self._untold_loss = False
+            if self._told_loss:
+                self._told_loss = False
                 logger.warning("reconnected the feed to Redis")
             self._probe.send()
             self._tasks.spawn(self._restored())
