@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import json
+import math
 import random
+import struct
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from importlib import import_module
@@ -222,6 +224,20 @@ def test_variants_are_json_wherever_they_are() -> None:
             ({"v": variant, "all": [variant]}, {"v": {"x": [1, None]}, "all": [{"x": [1, None]}]}),
         ):
             assert item(encoder(), data=data)["data"] == wanted
+
+
+def test_a_variant_with_nan_or_an_infinity_is_rejected() -> None:
+    names = VariantVal.parseJson("1").metadata
+    for number in (math.nan, math.inf, -math.inf):
+        double = VariantVal(bytes([7 << 2]) + struct.pack("<d", number), names)
+        for data in (double, {"v": double}):
+            with pytest.raises(InvalidPayload, match="contains NaN or an infinity"):
+                encoder().encode(Record("a.b", None, data, None, None))
+
+
+def test_a_column_of_a_struct_may_be_named_like_a_method() -> None:
+    for data in (Row(toJson="x"), Row(inner=Row(toJson=1))):
+        assert item(encoder(), data=data)["data"] == data.asDict(recursive=True)
 
 
 @pytest.mark.parametrize(
