@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 from websockets.asyncio.server import ServerConnection, serve
+from websockets.protocol import State
 
 from hanzoai.pubsub import PubSubClient, soc
 from hanzoai.pubsub.errors import (
@@ -19,6 +20,7 @@ from hanzoai.pubsub.errors import (
     UsageError,
 )
 from hanzoai.pubsub.signed import Forged, SignedMessage, SignedTopic
+from hanzoai.pubsub.signed.carriers import WAITING_MAX
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import BOUND, until
 
@@ -279,6 +281,24 @@ async def test_connecting_twice_opens_one_socket_or_subscription() -> None:
         await socket.connect()
         await inside.close()
         await until(lambda: server.stats.subscriptions == 1)
+
+
+async def test_connect_opens_another_socket_while_messages_of_the_ended_one_are_unread() -> None:
+    accepted: list[ServerConnection] = []
+
+    async def flood(ws: ServerConnection) -> None:
+        accepted.append(ws)
+        for _ in range(WAITING_MAX + 1):
+            await ws.send(b"x")
+
+    async with serve(flood, "127.0.0.1", 0) as server:
+        port = next(iter(server.sockets)).getsockname()[1]
+        topic = SignedTopic(f"ws://127.0.0.1:{port}", id=ID, owner=OWNER)
+        await topic.connect()
+        await until(lambda: len(accepted) == 1 and accepted[0].state is State.CLOSED)
+        await topic.connect()
+        await until(lambda: len(accepted) == 2)
+        await topic.close()
 
 
 async def test_a_reader_publishes_nothing() -> None:

@@ -8,6 +8,7 @@ from urllib.parse import urlencode, urlsplit, urlunsplit
 
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.protocol import State
 
 from hanzoai.pubsub import soc
 from hanzoai.pubsub.errors import (
@@ -159,7 +160,7 @@ class SocketCarrier:
 
     async def open(self) -> None:
         """See `Carrier`."""
-        if self._reading is not None and not self._reading.done():
+        if self._socket is not None and self._socket.state is State.OPEN:
             return
         try:
             self._socket = await connect(
@@ -184,6 +185,9 @@ class SocketCarrier:
             raise ConnectionFailed(
                 f"The signed topic cannot be opened: {error}", cause=error
             ) from None
+        if self._reading is not None:
+            # It may wait for the program to read messages of the earlier connection.
+            self._reading.cancel()
         self._received = asyncio.Queue(WAITING_MAX)
         self._reading = asyncio.create_task(self._read(self._socket))
 
