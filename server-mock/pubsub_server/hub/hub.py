@@ -566,7 +566,7 @@ class Hub:
         self._tasks.cancel()
 
     def _stop_reading(self) -> None:
-        """Acknowledge no further publish: its listeners would miss it."""
+        """Read no further frames, because subscribers would miss what they publish."""
         self.inbound.stopped = True
         for connection in self._open:
             connection.sink.hold(True)

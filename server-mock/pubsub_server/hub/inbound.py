@@ -65,7 +65,7 @@ class Inbound:
         spawn: Runs asynchronous work in a task.
 
     Attributes:
-        stopped: Ignore further frames, as if they were unread.
+        stopped: Whether frames are ignored, because the node ends.
     """
 
     def __init__(

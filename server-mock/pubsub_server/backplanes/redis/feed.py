@@ -201,7 +201,7 @@ class Feed:
         self._waiters: dict[str, list[asyncio.Future[None]]] = {}
         self._changed = asyncio.Event()
         self._fresh = False
-        # Whether a loss is still to be logged, and whether its end is.
+        # Whether a loss has not been logged yet, and whether the end of a logged one has not.
         self._untold_loss = self._told_loss = False
         self._tell_loss_again = 0.0
         self._tell_again = 0.0
