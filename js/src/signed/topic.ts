@@ -143,10 +143,14 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
     // The publisher's own unread messages would fill the queue of its subscription.
     const idle = (this._key || this._signer) && !(this._carrier instanceof SocketCarrier);
     if (idle) return Promise.resolve();
-    this._opening ??= this._carrier.open().catch((error: unknown) => {
-      this._opening = undefined;
-      throw error;
-    });
+    if (!this._opening) {
+      const opening = this._carrier.open().catch((error: unknown) => {
+        // After `close`, another one may be opening.
+        if (this._opening === opening) this._opening = undefined;
+        throw error;
+      });
+      this._opening = opening;
+    }
     return this._opening;
   }
 

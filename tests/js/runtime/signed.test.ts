@@ -295,6 +295,24 @@ test('connect opens another socket after one has ended, and only then', async ()
   await topic.close();
 });
 
+test('a failure of a closed socket does not open a third one', async () => {
+  const Fake = FakeSocket as unknown as WebSocketConstructor;
+  const topic = new SignedTopic({ url: 'ws://bee', id: ID, owner: OWNER, WebSocket: Fake });
+  FakeSocket.opens = false;
+  const failing = assert.rejects(topic.connect(), ConnectionFailed);
+  const first = FakeSocket.last;
+  await topic.close();
+  FakeSocket.opens = true;
+  const opening = topic.connect();
+  const second = FakeSocket.last;
+  first.end();
+  await failing;
+  await opening;
+  await topic.connect();
+  assert.equal(FakeSocket.last, second);
+  await topic.close();
+});
+
 test('a socket that does not open is given up after ten seconds', async (context) => {
   context.mock.timers.enable({ apis: ['setTimeout'] });
   FakeSocket.opens = false;
