@@ -107,7 +107,7 @@ def test_the_python_programs_of_the_pages_pass_a_type_checker(tmp_path: Path) ->
         env={**os.environ, "PYRIGHT_PYTHON_IGNORE_WARNINGS": "1"},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=600,
         check=False,
     )
     assert done.returncode == 0, done.stdout
