@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
-from hanzoai.pubsub.errors import Conflict, PermissionDenied
+from hanzoai.pubsub.errors import Conflict, PermissionDenied, PubSubError
 from hanzoai.pubsub.spark import PubSubConfig, publish_partition
 from hanzoai.pubsub.testing import ThreadedServer
 
@@ -122,6 +122,18 @@ def test_a_number_that_no_json_parser_takes_spoils_its_row_alone(server: Threade
     (letter,) = stored(server, "jobs.dead")
     assert letter["row"]["data"] == "1e999"
     assert letter["error"]["field"] == "data"
+
+
+@pytest.mark.parametrize("kind", ["presence.join", "presence.update"])
+def test_the_error_of_a_type_that_the_server_reserves_names_the_type(
+    server: ThreadedServer, kind: str
+) -> None:
+    tokens[:] = [server.admin_token]
+    for row, settings in (({"type": kind}, config(server)), ({}, config(server, type=kind))):
+        with pytest.raises(PubSubError) as caught:
+            publish_partition([{"topic": "jobs.rows", "data": "{}", **row}], settings)
+        assert caught.value.field == "type"
+        assert str(caught.value).startswith("Column `type`: presence ")
 
 
 def test_the_error_of_a_denied_publish_names_the_topic(server: ThreadedServer) -> None:

@@ -298,7 +298,7 @@ class _Run:
         self._count(sent)
         for place, error in sent.refused:
             record = batch.record(place)
-            self._bad(record, _at_column(error, record))
+            self._bad(record, _at_column(error, record, record.type or self._config.type))
 
     def _count(self, sent: Sent) -> None:
         self._stats.rows += sent.accepted
@@ -338,9 +338,17 @@ _COLUMNS: Final = {"forbidden": "topic", "conflict": "id"}
 """Columns that errors of the server are about; other errors are about `data`."""
 
 
-def _at_column(error: PubSubError, record: Record) -> PubSubError:
-    """Return a rejection by the server with the name of the column, like those of the encoder."""
+def _at_column(error: PubSubError, record: Record, kind: object) -> PubSubError:
+    """Return a rejection by the server with the name of the column, like those of the encoder.
+
+    Args:
+        error: The rejection.
+        record: The row.
+        kind: Type of the message, from the row or the config.
+    """
     column = _COLUMNS.get(error.code, "data")
+    if str(kind).startswith("presence."):  # the server accepts no such message over HTTP
+        column = "type"
     which = f" ({record.id!a})" if column == "id" else ""
     return from_code(
         error.code,
