@@ -130,10 +130,17 @@ async def test_with_a_position_pages_are_read_as_the_iteration_goes_on(
 async def test_a_peer_that_ignores_the_position_is_not_asked_forever(
     api: HttpApi, peer: Peer
 ) -> None:
-    newest = [{"id": "m9", "topic": "a", "type": "t", "data": 9, "timestamp": 9}]
+    newest: list[dict[str, object]] = [
+        {"id": "m9", "topic": "a", "type": "t", "data": 9, "timestamp": 9}
+    ]
     peer.answer = lambda request: ok({"messages": newest, "has_more": True})
     assert await read(api, after=4) == [9]
-    assert len(peer.requests) == 1
+    assert len(peer.requests) == 2
+    assert await read(api) == [9]
+    assert await read(api, limit=3) == [9]
+    newest.append(envelope(10))
+    assert await read(api) == [9, 10]
+    assert await read(api, after=4) == [9, 10]
 
 
 async def test_where_the_oldest_is_trimmed_meanwhile_what_there_is_is_given(

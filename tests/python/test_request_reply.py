@@ -489,3 +489,12 @@ def test_a_blocking_responder_does_not_wait_for_its_handlers_after_an_exception(
             ask_and_fail(ps, responder)
         assert stopped.wait(60)
     assert waits == [0]
+
+
+async def test_a_request_whose_reply_topic_is_not_granted_in_time_was_not_sent() -> None:
+    async with MemoryServer() as server:
+        client = server.client(operation_timeout=1)
+        await client.connect()
+        with server.frozen(), pytest.raises(RequestTimeout) as caught:
+            await within(server, client.request(TOPIC, [1], timeout=5))
+        assert not caught.value.outcome_unknown

@@ -33,6 +33,8 @@ const NOT_SENT: readonly string[] = ['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN'];
 const FOREIGN =
   'Check that the URL is that of a PubSub server, and that no login page or proxy answers instead.';
 
+const NO_TIME = 'There was no time left for a request.';
+
 const DERIVED = 'derived from `url`: pass `restUrl` where the HTTP API is elsewhere.';
 
 /** The source of tokens for requests. */
@@ -60,23 +62,21 @@ interface Run {
   readonly end: number;
   /** Aborted at the end. */
   readonly signal: AbortSignal;
-  /** Whether a publish may have been sent. */
+  /** Whether the server may have published it. */
   outcomeUnknown?: boolean | undefined;
 }
 
-/** One attempt did not succeed. */
-class Failed {
-  /**
-   * @param error What to throw if it was the last attempt.
-   * @param again Whether it may be repeated.
-   * @param unknown Whether the server may have performed it.
-   */
-  constructor(
-    readonly error: PubSubError,
-    readonly again: boolean,
-    readonly unknown: boolean,
-  ) {}
-}
+/** The result of one attempt, or its error. */
+type Attempt<T> =
+  | { readonly result: T }
+  | {
+      /** What to throw if it was the last attempt. */
+      readonly error: PubSubError;
+      /** Whether it may be repeated. */
+      readonly again?: boolean;
+      /** Whether the server may have performed it. */
+      readonly unknown?: boolean;
+    };
 
 /** Performs calls of the HTTP API. */
 export class Rest {
@@ -121,7 +121,8 @@ export class Rest {
       if (result) return result;
     }
     const { outcomeUnknown } = run;
-    throw new OperationTimeout(`No answer within ${timeout} ms.`, { topic, id, outcomeUnknown });
+    const message = DEVELOPMENT && !timeout ? NO_TIME : `No answer within ${timeout} ms.`;
+    throw new OperationTimeout(message, { topic, id, outcomeUnknown });
   }
 
   /**
@@ -157,40 +158,41 @@ export class Rest {
 
   private async _repeat<T>(call: Call<T>, run: Run, attempts: number): Promise<T> {
     const { retryBase: base, retryCap: cap } = this._options;
-    let lostBefore = false;
     for (let attempt = 1; ; attempt += 1) {
+      const { outcomeUnknown: before } = run;
       const made = await this._attempt(call, run);
-      if (!(made instanceof Failed)) return made;
+      if ('result' in made) return made.result;
       const { error, again, unknown } = made;
       const jitter = this._random() * Math.min(cap, base * 2 ** (attempt - 1));
       const wait = Math.max(jitter, error.retryAfter ?? 0);
       if (!again || attempt >= attempts || this._clock.now() + wait >= run.end) {
         // The last attempt had no effect, but an earlier one may have.
-        throw lostBefore && !unknown && call.publishes ? lost(call, error) : error;
+        throw before && !unknown ? lost(call, error) : error;
       }
-      lostBefore ||= unknown;
+      run.outcomeUnknown = before || (call.publishes && unknown);
       await within(new Promise(() => {}), run.signal, this._clock, wait);
     }
   }
 
-  private async _attempt<T>(call: Call<T>, run: Run): Promise<T | Failed> {
+  private async _attempt<T>(call: Call<T>, run: Run): Promise<Attempt<T>> {
     const { topic, publishes } = call;
     const { maxFrame, httpUrl, httpDerived } = this._options;
     const { host } = new URL(httpUrl);
     const { signal } = run;
     const remedy = DEVELOPMENT && httpDerived ? `${httpUrl} was ${DERIVED}` : undefined;
     const mayRepeat = !publishes || this.features?.has('idempotency') !== false;
-    const token = await this._tokens.current(signal);
-    run.outcomeUnknown = publishes;
     let response: Response;
     let body: string;
     try {
+      const token = await this._tokens.current(signal);
+      run.outcomeUnknown = publishes;
       response = await ask(this._options, token, call, signal);
       const other = response.status === 401 && (await this._tokens.replace(token, signal));
       if (other) response = await ask(this._options, other, call, signal);
       body = await textOf(response, maxFrame);
     } catch (cause) {
-      if (signal.aborted || cause instanceof PubSubError) throw cause;
+      if (signal.aborted) throw cause;
+      if (cause instanceof PubSubError) return { error: cause };
       if (cause instanceof RangeError) {
         throw new ProtocolError(`The server's answer has more than ${maxFrame} bytes.`, {
           remedy: 'Request smaller pages, or raise `maxFrame`.',
@@ -201,19 +203,19 @@ export class Rest {
       if (publishes && !NOT_SENT.includes(code)) {
         const who = httpDerived ? `${host}, which was derived from \`url\`,` : host;
         const problem = `${who} did not answer${why}; whether the message was published is unknown.`;
-        return new Failed(lost(call, cause, problem), mayRepeat, true);
+        return { error: lost(call, cause, problem), again: mayRepeat, unknown: true };
       }
       const error = new ConnectionFailed(`${host} cannot be reached${why}.`, {
         topic,
         cause,
         remedy,
       });
-      return new Failed(error, true, false);
+      return { error, again: true };
     }
     if (response.status !== 401) this._tokens.accepted?.();
     if (response.ok) {
       try {
-        return call.read(body);
+        return { result: call.read(body) };
       } catch (strange) {
         if (!(strange instanceof ProtocolError)) throw strange;
         const answered = `${host} answered ${call.method} ${call.path} with ${describeAnswer(response, body)}.`;
@@ -228,7 +230,7 @@ export class Rest {
     const refused = NOT_DONE.includes(status);
     const unknown = status >= 500 && !refused && status !== 501;
     const error = readError(response, body, this._clock.wallMs(), topic, { host, remedy });
-    return new Failed(error, refused || (unknown && mayRepeat), unknown);
+    return { error, again: refused || (unknown && mayRepeat), unknown };
   }
 }
 

@@ -128,6 +128,8 @@ class Requester {
         inbox.subscription
           .then(() => {
             inbox.isGranted = true;
+            // The error of a call that has ended states that nothing was sent.
+            if (inbox.waiting.get(id)?.reject !== reject) return;
             const timeout = Math.max(1, ends - clock.now());
             return this._client.publish(topic, message, { timeout });
           })

@@ -1,9 +1,9 @@
 /** Publishes several messages in one call: splits them into frames that the server accepts. */
 
-import { PubSubError } from '../errors.js';
+import { fromCode, PubSubError } from '../errors.js';
 import type { Published } from '../values.js';
 import type { Driver } from './driver.js';
-import { enter, type Prepared, type PublishOptions, refused, resultsOf } from './publishing.js';
+import { enter, type Prepared, type PublishOptions, resultsOf } from './publishing.js';
 
 /** Maximum messages of a batch if the server does not state a limit. */
 const BATCH = 1_000;
@@ -24,25 +24,27 @@ export async function sendAll(
   end: number,
   hasTurn: boolean,
 ): Promise<(Published | PubSubError)[]> {
-  const { peer, session } = driver;
-  const most = peer?.limits?.max_batch || BATCH;
-  // Room is granted for a whole frame.
-  const count = firstFrame(items, Math.min(most, session.context.peer?.burst || most));
-  const timeout = Math.max(0, Math.round(end - driver.clock.now()));
-  const limited = { ...options, timeout };
-  const frame = items.slice(0, count);
-  const rest = items.slice(count);
-  if (!frame.length) return [];
-  const outcome = await enter(driver, frame, limited, end, true, hasTurn);
-  const results = await resultsOf(driver, frame, limited, end, outcome);
-  if (!rest.length) return results;
-  try {
-    return [...results, ...(await sendAll(driver, rest, options, end, false))];
-  } catch (error) {
-    // Keep the results of earlier messages if these fail.
-    if (!(error instanceof PubSubError)) throw error;
-    return [...results, ...rest.map((item) => refused(error, item))];
+  const results: (Published | PubSubError)[] = [];
+  for (let rest = items; rest.length; hasTurn = false) {
+    const { peer, session } = driver;
+    const most = peer?.limits?.max_batch || BATCH;
+    // Room is granted for a whole frame.
+    const count = firstFrame(rest, Math.min(most, session.context.peer?.burst || most));
+    const frame = rest.slice(0, count);
+    rest = rest.slice(count);
+    const limited = { ...options, timeout: Math.max(0, Math.round(end - driver.clock.now())) };
+    try {
+      const outcome = await enter(driver, frame, limited, end, true, hasTurn);
+      results.push(...(await resultsOf(driver, frame, limited, end, outcome)));
+    } catch (error) {
+      if (!(error instanceof PubSubError)) throw error;
+      for (const { id, publication } of frame) {
+        const details = { ...error, id, topic: publication.topic };
+        results.push(fromCode(error.code, error.message, details));
+      }
+    }
   }
+  return results;
 }
 
 /** Number of messages that fit into one frame. */

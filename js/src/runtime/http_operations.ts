@@ -132,10 +132,10 @@ export class HttpApi {
     options: HistoryOptions,
   ): AsyncGenerator<Message> {
     const pages: (readonly Envelope[])[] = [];
+    let last: string | undefined;
     let { before, after, limit: left = Infinity } = options;
     while (left > 0) {
       const limit = Math.min(left, this._client.options.historyPage);
-      const from = after ?? before;
       let page: HistoryPage;
       try {
         page = await this._perform(calls.history(topic, { since, before, after, limit }), options);
@@ -144,16 +144,19 @@ export class HttpApi {
         break;
       }
       const { messages, has_more } = page;
+      const end = messages.at(-1)?.id;
+      // An empty page moves nothing, and a peer that ignores the position sends a page again.
+      if (end === last) break;
+      last = end;
       left -= messages.length;
       if (after === undefined) {
         pages.push(messages);
-        before = messages[0]?.id ?? before;
+        before = messages[0]?.id;
       } else {
         yield* messages;
         after = Math.max(after, ...messages.map(({ seq = 0 }) => seq));
       }
-      // An empty page moves nothing, and a peer may ignore the position.
-      if (!has_more || from === (after ?? before)) break;
+      if (!has_more) break;
     }
     for (const messages of pages.reverse()) yield* messages;
   }
@@ -182,9 +185,10 @@ class HttpTokens implements Tokens {
   async current(signal?: AbortSignal): Promise<string> {
     const { clock, tokens } = this._client;
     const { last } = tokens;
-    if (!last) return this._ask('connect', 0, signal);
-    const ended = Number(last.expiresAt) <= clock.wallMs();
-    return ended ? this._ask('expiring', 0, signal) : last.value;
+    if (!last || Number(last.expiresAt) <= clock.wallMs()) {
+      return this._ask(last ? 'expiring' : 'connect', 0, signal);
+    }
+    return last.value;
   }
 
   async replace(rejected: string, signal?: AbortSignal): Promise<string | undefined> {

@@ -8,7 +8,7 @@ import {
   type Publication,
   type PublishResult,
 } from '../generated/wire.js';
-import type { Outcome, Rejected } from '../session/ports.js';
+import type { Outcome } from '../session/ports.js';
 import { checkCall, checkChoice, invalid, kind } from '../settings/checks.js';
 import type { Published, Via } from '../values.js';
 import { messageId } from '../wire/ids.js';
@@ -286,14 +286,6 @@ async function inTurn<Part, Result>(
 /** The result of one publish for the program. */
 function published(result: PublishResult = {}, item: Prepared): Published | PubSubError {
   const { error, id = item.id, timestamp, seq, duplicate = false } = result;
-  if (error) return refused(error, item);
+  if (error) return rejected(error, item.publication.topic, item.id);
   return { id, timestamp, seq, duplicate };
-}
-
-/** @internal The error of one message, from the rejection of it or of its batch. */
-export function refused(
-  refusal: Omit<Rejected, 'kind'>,
-  { id, publication }: Prepared,
-): PubSubError {
-  return rejected(refusal, publication.topic, id);
 }

@@ -4,14 +4,17 @@ import type { AddressInfo } from 'node:net';
 import { after, before, test } from 'node:test';
 
 import {
+  AuthRefused,
   OperationTimeout,
   PermissionDenied,
   type PublishOptions,
   PubSub,
   PubSubError,
+  type PubSubOptions,
   RateLimited,
 } from '../../../js/src/index.js';
 import { deferred, Server } from './server.js';
+import { virtualClient } from './virtual.js';
 
 let server: Server;
 let service: string;
@@ -235,9 +238,12 @@ test('the history of a peer that ignores the position ends', async () => {
     // Without this end, the client would ask forever.
     response.end(JSON.stringify({ messages: [newest], has_more: number < 50 }));
   });
-  const got: unknown[] = [];
-  for await (const { data } of ps.history('a', { after: 4 })) got.push(data);
-  assert.deepEqual([got, asked], [[9], 1]);
+  for (const options of [{ after: 4 }, {}, { limit: 3 }]) {
+    const before = asked;
+    const got: unknown[] = [];
+    for await (const { data } of ps.history('a', options)) got.push(data);
+    assert.deepEqual([got, asked - before], [[9], 2]);
+  }
   http.close();
 });
 
@@ -328,5 +334,64 @@ test('an unanswered publish times out as unknown, and a signal cancels it', asyn
   abort.abort(reason);
   await assert.rejects(asked, reason);
   http.closeAllConnections();
+  http.close();
+});
+
+const refused = (code: string): Error => new TypeError('failed', { cause: { code } });
+
+/** A client whose connections fail with these codes, one after the other. */
+function failing(codes: string[], getToken: PubSubOptions['getToken']) {
+  const { ps, clock } = virtualClient({
+    fetch: () => Promise.reject(refused(codes.shift() ?? '')),
+    getToken,
+    operationTimeout: 60_000,
+    retry: { base: 1, cap: 1 },
+  });
+  return { ps, clock };
+}
+
+test('a publish whose attempts all failed before sending is known not to be published', async () => {
+  let asked = 0;
+  const token = { value: 'expired', expiresAt: 1 };
+  const { ps, clock } = failing(['ECONNREFUSED'], async () => {
+    asked += 1;
+    return asked === 1 ? token : new Promise<never>(() => {});
+  });
+  const published = ps.publish('a.b', { data: 1 }, { via: 'rest' }).catch((error) => error);
+  await clock.advance(60_000);
+  const error = await published;
+  assert.ok(error instanceof OperationTimeout);
+  assert.deepEqual([error.outcomeUnknown, asked], [false, 2]);
+  await ps.close();
+});
+
+test('a token that is refused does not hide that an earlier attempt may have succeeded', async () => {
+  let asked = 0;
+  const { ps, clock } = failing(['ECONNRESET'], async () => {
+    asked += 1;
+    if (asked > 1) throw new AuthRefused();
+    return { value: 'expired', expiresAt: 1 };
+  });
+  const published = ps.publish('a.b', { data: 1 }, { via: 'rest' }).catch((error) => error);
+  await clock.advance(1_000);
+  const error = await published;
+  assert.ok(error instanceof OperationTimeout);
+  assert.ok(error.outcomeUnknown);
+  await ps.close();
+});
+
+test('each message of a batch over HTTP has the error of the request that carried it', async () => {
+  const { http, ps } = await peculiar((number, response) => {
+    if (number > 1) return response.destroy();
+    const results = Array.from({ length: 5 }, (_, n) => ({ id: `m${n}`, timestamp: 1 }));
+    return response.end(JSON.stringify({ results }));
+  });
+  const data = 'x'.repeat(200_000); // five of them fit into one request
+  const messages = Array.from({ length: 6 }, (_, n) => ({ topic: 'a', data, id: `m${n}` }));
+  const results = await ps.publishMany(messages, { via: 'rest' });
+  const last = results.pop();
+  assert.ok(results.every((result) => !(result instanceof PubSubError)));
+  assert.ok(last instanceof OperationTimeout);
+  assert.deepEqual([last.outcomeUnknown, last.topic, last.id], [true, 'a', 'm5']);
   http.close();
 });

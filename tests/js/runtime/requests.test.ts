@@ -13,6 +13,7 @@ import {
 import { request, respond } from '../../../js/src/requests/index.js';
 import { MemoryServer } from '../../../js/src/testing/index.js';
 import type { Message } from '../../../js/src/values.js';
+import { turns, virtualClient } from './virtual.js';
 
 const TOPIC = 'demo.sum';
 
@@ -422,4 +423,21 @@ test('arguments are checked', async () => {
   }
   await assert.rejects(respond(client, TOPIC, add, { concurrency: 0 }), /concurrency/);
   await server.stop();
+});
+
+test('a request whose reply topic is granted too late is not sent', async () => {
+  const { ps, peer, clock } = virtualClient();
+  await ps.connect();
+  peer.silent.add('subscribe');
+  const asked = request(ps, TOPIC, [1], { timeout: 300 }).catch((error) => error);
+  await clock.advance(300);
+  const error = await asked;
+  assert.ok(error instanceof RequestTimeout);
+  assert.equal(error.outcomeUnknown, false);
+  peer.silent.clear();
+  const { socket } = peer;
+  for (const answer of peer.answer(socket.frames('subscribe')[0] ?? {})) socket.receive(answer);
+  await turns();
+  assert.deepEqual(socket.frames('publish'), []);
+  await ps.close();
 });

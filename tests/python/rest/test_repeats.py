@@ -9,6 +9,7 @@ import pytest
 import respx
 
 from hanzoai.pubsub.errors import (
+    AuthRefused,
     ConnectionFailed,
     OperationTimeout,
     RateLimited,
@@ -109,6 +110,61 @@ async def test_an_earlier_attempt_of_unknown_outcome_is_not_forgotten(
     with pytest.raises(OperationTimeout) as caught:
         await rest.publish(one())
     assert caught.value.outcome_unknown
+
+
+class Withheld(Tokens):
+    """A token for the first attempt only."""
+
+    def __init__(self, failure: Exception | None) -> None:
+        super().__init__()
+        self.failure = failure
+        self.asked = 0
+
+    async def current(self) -> str:
+        self.asked += 1
+        if self.asked > 1:
+            if self.failure is not None:
+                raise self.failure
+            await asyncio.Event().wait()
+        return self.token
+
+
+async def test_a_publish_whose_attempts_all_failed_before_sending_is_known_not_to_be_published(
+    server: Any,
+) -> None:
+    server.post(MESSAGES).mock(side_effect=httpx.ConnectError("refused"))
+    retry = RetryOptions(base=0.001, cap=0.001)
+    rest = Rest(make_options(retry=retry), Withheld(None), QuickClock())
+    with pytest.raises(OperationTimeout, match="get_token returned no token") as caught:
+        await rest.publish(one(), timeout=0.05)
+    assert not caught.value.outcome_unknown
+    await rest.close()
+
+
+async def test_a_rejected_token_without_a_successor_publishes_nothing(server: Any) -> None:
+    class Endless(Tokens):
+        async def replace(self, rejected: str) -> str | None:
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    server.post(MESSAGES).mock(return_value=problem(401, "token_expired"))
+    rest = Rest(make_options(), Endless(), QuickClock())
+    with pytest.raises(OperationTimeout, match="get_token returned no token") as caught:
+        await rest.publish(one(), timeout=0.05)
+    assert not caught.value.outcome_unknown
+    await rest.close()
+
+
+async def test_a_token_that_is_refused_does_not_hide_that_an_earlier_attempt_may_have_succeeded(
+    server: Any,
+) -> None:
+    for message, outcome in ((one(), OperationTimeout), (None, AuthRefused)):
+        server.route().mock(side_effect=httpx.ReadError("cut"))
+        rest = Rest(make_options(), Withheld(AuthRefused()), QuickClock())
+        with pytest.raises(outcome) as caught:
+            await (rest.topics() if message is None else rest.publish(message))
+        assert getattr(caught.value, "outcome_unknown", None) == (True if message else None)
+        await rest.close()
 
 
 async def test_no_connection_at_all_is_connection_failed(rest: Rest, server: Any) -> None:

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import random as random_module
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 from urllib.parse import urlsplit
 
@@ -24,6 +25,7 @@ from tenacity import (
 
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import (
+    AuthError,
     ClosedError,
     ConnectionFailed,
     OperationTimeout,
@@ -90,6 +92,19 @@ class _Failed(Exception):
         self.error = error
         self.again = again
         self.unknown = unknown
+
+
+@dataclass(slots=True)
+class _Run:
+    """All attempts of a call.
+
+    Attributes:
+        asked: Whether the request of this attempt may have reached the server.
+        unknown: Whether the server may have performed an earlier attempt.
+    """
+
+    asked: bool = False
+    unknown: bool = False
 
 
 class Performer:
@@ -195,14 +210,13 @@ class Performer:
             PubSubError: Any class of the tree.
         """
         seconds = self._options.operation_timeout if timeout is None else timeout
-        unknown = False
-        asked = asyncio.Event()
+        run = _Run()
 
         def may_repeat(error: BaseException) -> bool:
-            nonlocal unknown
             if not isinstance(error, _Failed):
                 return False
-            unknown = unknown or error.unknown
+            run.asked = False
+            run.unknown = run.unknown or error.unknown
             return error.again
 
         retrying = AsyncRetrying(
@@ -223,23 +237,24 @@ class Performer:
         self._running[limit] = call.carries_ids
         try:
             async with limit:
-                return await retrying(self._attempt, call, asked)
+                return await retrying(self._attempt, call, run)
         except _Failed as failed:
             error = failed.error
-            if unknown and not failed.unknown and call.carries_ids:
+            if run.unknown and not failed.unknown and call.carries_ids:
                 # The last attempt had no effect, but an earlier one may have.
                 raise _lost(call) from error
             raise error from error.__cause__
+        except AuthError as error:
+            if run.unknown and call.carries_ids:  # there is no token for another attempt
+                raise _lost(call) from error
+            raise
         except TimeoutError:
             if not limit.expired():
                 raise
+            unknown = call.carries_ids and (run.asked or run.unknown)
             if self._closed:
-                raise (
-                    _lost(call)
-                    if call.carries_ids and asked.is_set()
-                    else ClosedError(topic=call.topic)
-                ) from None
-            if not asked.is_set():
+                raise (_lost(call) if unknown else ClosedError(topic=call.topic)) from None
+            if not run.asked and not unknown:
                 raise OperationTimeout(
                     f"get_token returned no token within {seconds:g} s; nothing was sent.",
                     remedy="Make the callback faster, or let it raise an error.",
@@ -250,20 +265,22 @@ class Performer:
                 f"No answer within {seconds:g} s.",
                 topic=call.topic,
                 remedy=None if call.carries_ids else "Try again, or raise `timeout`.",
-                outcome_unknown=call.carries_ids,
+                outcome_unknown=unknown,
                 id=call.id,
             ) from None
         finally:
             del self._running[limit]
             self._quiet.set()
 
-    async def _attempt(self, call: Call[T], asked: asyncio.Event) -> T:
+    async def _attempt(self, call: Call[T], run: _Run) -> T:
         token = await self._tokens.current()
-        asked.set()
+        run.asked = True
         status, headers, body = await self._exchange(call, token)
         if status == 401:
+            run.asked = False
             other = await self._tokens.replace(token)
             if other is not None:
+                run.asked = True
                 status, headers, body = await self._exchange(call, other)
         if status != 401:
             self._tokens.accepted()

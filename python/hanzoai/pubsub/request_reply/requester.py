@@ -124,7 +124,8 @@ class Requester:
         except OperationTimeout as error:
             if isinstance(error, RequestTimeout):
                 raise
-            raise _timeout(topic, id, timeout, unsent=not error.outcome_unknown) from error
+            unsent = not inbox.granted or not error.outcome_unknown
+            raise _timeout(topic, id, timeout, unsent=unsent) from error
         finally:
             timer.cancel()
             del inbox.waiting[id]

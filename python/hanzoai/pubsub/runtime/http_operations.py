@@ -219,9 +219,9 @@ class HttpApi:
         """
         pages: list[Sequence[Message]] = []
         left = sys.maxsize if limit is None else limit
+        last: str | None = None
         while left > 0:
             size = min(left, self._page)
-            start = before if after is None else after
             try:
                 page = await self.rest.history(
                     topic, since=since, before=before, after=after, limit=size, timeout=seconds
@@ -230,17 +230,21 @@ class HttpApi:
                 if not pages:
                     raise
                 break
-            left -= len(page.messages)
+            messages = page.messages
+            end = messages[-1].id if messages else None
+            # An empty page moves nothing, and a peer that ignores the position sends a page again.
+            if end == last:
+                break
+            last = end
+            left -= len(messages)
             if after is None:
-                pages.append(page.messages)
-                before = page.messages[0].id if page.messages else None
+                pages.append(messages)
+                before = messages[0].id
             else:
-                for message in page.messages:
+                for message in messages:
                     yield message
                     after = max(after, message.seq or 0)
-            # A peer may ignore the position.
-            stays = start == (before if after is None else after)
-            if not page.has_more or not page.messages or stays:
+            if not page.has_more:
                 break
         for messages in reversed(pages):
             for message in messages:
