@@ -123,7 +123,10 @@ class Relay:
     def __init__(self) -> None:
         self.address = f"127.0.0.1:{free_port()}"
         self.target = ""
+        self.held = asyncio.Event()
         self._cut = False
+        self._open = asyncio.Event()
+        self._open.set()
         self._server: asyncio.Server | None = None
         self._dialers: list[asyncio.StreamWriter] = []
         self._writers: list[asyncio.StreamWriter] = []
@@ -138,6 +141,14 @@ class Relay:
     def mend(self) -> None:
         """Accept dialers again."""
         self._cut = False
+
+    def hold(self) -> None:
+        """Hold what the dialers send; sets `held` when something is."""
+        self._open.clear()
+
+    def release(self) -> None:
+        """Send to the node what was held."""
+        self._open.set()
 
     async def __aenter__(self) -> Self:
         host, port = self.address.split(":")
@@ -160,12 +171,17 @@ class Relay:
         back, other = await asyncio.open_connection(host, int(port))
         self._dialers.append(writer)
         self._writers += (writer, other)
-        for pump in (self._pump(reader, other), self._pump(back, writer)):
+        for pump in (self._pump(reader, other, holds=True), self._pump(back, writer, holds=False)):
             self._pumps.add(asyncio.ensure_future(pump))
 
-    async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pump(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, holds: bool
+    ) -> None:
         with suppress(OSError):
             while data := await reader.read(65_536):
+                if holds and not self._open.is_set():
+                    self.held.set()
+                    await self._open.wait()
                 if not writer.transport.is_closing():
                     writer.write(data)
 

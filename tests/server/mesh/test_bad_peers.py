@@ -479,7 +479,9 @@ async def test_only_messages_published_while_a_node_was_away_are_a_gap() -> None
         assert not isinstance(got[1], Gap)
 
 
-async def test_messages_that_a_dead_connection_swallows_are_a_gap() -> None:
+@pytest.mark.parametrize("late", [False, True])
+async def test_messages_that_a_dead_connection_swallows_are_a_gap(late: bool) -> None:
+    """Also if bytes that the subscriber had sent arrive late."""
     async with (
         Relay() as relay,
         node(mesh_heartbeat=1000, mesh_advertise=relay.address) as one,
@@ -489,10 +491,17 @@ async def test_messages_that_a_dead_connection_swallows_are_a_gap() -> None:
         async with node(relay.address) as two, two.client() as client:
             await until(lambda: one.mesh.peers == two.mesh.peers == 1)
             events = aiter((await client.subscribe("demo.a")).events())
+            if late:
+                relay.hold()
+                two.mesh.join("demo.b")
+                await relay.held.wait()
             relay.cut()
             await until(lambda: not two.mesh.peers)
             await client.publish("demo.a", {"type": "n", "data": "here"})
             await publisher.publish("demo.a", {"type": "n", "data": "swallowed"})
+            if late:
+                relay.release()
+                await until(lambda: one.wanting("demo.b") == {two.id})
             relay.mend()
             await until(lambda: one.mesh.counts.lost == 1 and two.mesh.peers == 1)
             await until(lambda: one.wanting("demo.a") == {two.id})

@@ -47,8 +47,6 @@ class Link(asyncio.Protocol):
         address: The address that this node has dialed; None if the peer dialed.
 
     Attributes:
-        unheard: Whether a message has been forwarded since the peer was last heard. If the
-            connection ends now, the message may be lost.
         refused: Whether the peer has rejected subscriptions of this node.
     """
 
@@ -63,7 +61,6 @@ class Link(asyncio.Protocol):
         self.peering = peering
         self.address = address
         self.ended = False
-        self.unheard = False
         self.refused = False
         self.peer_host = ""
         self.forwarded_bytes = 0
@@ -77,6 +74,8 @@ class Link(asyncio.Protocol):
         self._topics: dict[bytes, None] = {}
         self._data = b""
         self._flushing = False
+        # The pong that answers the first ping after the last forwarded message.
+        self._confirming = 0
 
     # ------------------------------------------------------------ asyncio
 
@@ -90,7 +89,6 @@ class Link(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         """See `asyncio.Protocol`."""
-        self.unheard = False
         try:
             for event in self.peering.received(data, self._loop.time()):
                 self._owner.on_event(self, event)
@@ -138,9 +136,18 @@ class Link(asyncio.Protocol):
 
     def send(self, frame: bytes) -> None:
         """Forward a message, with others of the same loop turn."""
-        self.unheard = True
+        self._confirming = self.peering.pings + 1
         self._put(frame)
         self.forwarded_bytes += len(frame)
+
+    @property
+    def unconfirmed(self) -> bool:
+        """Whether a forwarded message may be lost if the connection ends now.
+
+        The peer may have sent what arrives after a message before it lost the connection. Only the
+        answer to a later ping shows that the message has arrived.
+        """
+        return self.peering.pongs < self._confirming
 
     def send_data(self, topic: bytes, data: bytes) -> None:
         """Forward a message to a plain peer, which accepts data only.

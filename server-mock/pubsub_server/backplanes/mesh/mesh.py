@@ -346,7 +346,7 @@ class Mesh:
         if reason not in EXPECTED:
             logger.warning("mesh: closed the connection to %s: %s", _name(link, remote), detail)
         if remote is not None and used:
-            remote.missed |= link.unheard
+            remote.missed |= link.unconfirmed
             self._remotes.disconnect(remote, now, for_good=remote.plain or reason == "left")
             self._plain_lost |= remote.plain
             if reason != "left" and not self._ending:

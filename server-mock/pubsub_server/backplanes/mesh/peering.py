@@ -163,6 +163,8 @@ class Peering:
         ready: Whether messages and interest may be exchanged.
         plain: Whether the peer uses only the six opcodes; known when `ready`.
         announcements: The subscriptions of this node at the peer; set when `ready`.
+        pings: Number of pings sent.
+        pongs: Number of pings that the peer has answered.
     """
 
     def __init__(self, terms: Terms, nonce: bytes, *, dialed: bool, now: float) -> None:
@@ -179,6 +181,8 @@ class Peering:
         self._proven = False
         self._welcomed = False
         self.announcements = Announcements(terms.window, wildcards=True)
+        self.pings = 0
+        self.pongs = 0
         self._began = now
         self._heard = now
         self._ping_at = now + terms.heartbeat
@@ -226,6 +230,7 @@ class Peering:
             if self._unanswered >= DEAD_AFTER:
                 raise MeshError("dead", f"{DEAD_AFTER} heartbeats were not answered.")
             self._unanswered += 1
+            self.pings += 1
             self._ping_at = now + terms.heartbeat
             self._out.append(codec.frame(codec.HEARTBEAT, codec.PING))
         self.announce(now)
@@ -347,7 +352,9 @@ class Peering:
             case codec.HEARTBEAT:
                 if body == codec.PING:
                     self._out.append(codec.frame(codec.HEARTBEAT, codec.PONG))
-                elif body != codec.PONG:
+                elif body == codec.PONG:
+                    self.pongs = min(self.pongs + 1, self.pings)
+                else:
                     raise MeshError("bad_body", "A heartbeat is `ping` or `pong`.")
             case codec.SUBSCRIBE | codec.PATTERNS:
                 names = codec.read_topic_list(body)
