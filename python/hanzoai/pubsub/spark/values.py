@@ -115,16 +115,15 @@ def _key(key: object) -> str:
 
 def _variant(value: object) -> VariantVal | None:
     """Return a VARIANT, which is an object in rows and two byte strings in Arrow."""
-    # Ask the type: in a Row, a column may have this name, and a name that it lacks is slow.
-    if hasattr(type(value), "toJson"):
-        return cast("VariantVal", value)
     if isinstance(value, dict):
         parts = cast("dict[str, object]", value)
         if parts.keys() == _VARIANT and all(isinstance(part, bytes) for part in parts.values()):
             from pyspark.sql.types import VariantVal
 
             return VariantVal(cast("bytes", parts["value"]), cast("bytes", parts["metadata"]))
-    return None
+        return None
+    # Ask the type: in a Row, a column may have this name, and a name that it lacks is slow.
+    return cast("VariantVal", value) if hasattr(type(value), "toJson") else None
 
 
 def _text_of(variant: VariantVal) -> str:
