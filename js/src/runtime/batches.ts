@@ -25,19 +25,18 @@ export async function sendAll(
   hasTurn: boolean,
 ): Promise<(Published | PubSubError)[]> {
   const results: (Published | PubSubError)[] = [];
-  for (let rest = items; rest.length; hasTurn = false) {
-    const { peer, session } = driver;
-    const most = peer?.limits?.max_batch || BATCH;
+  for (const rest = [...items]; rest.length; hasTurn = false) {
+    const most = driver.peer?.limits?.max_batch || BATCH;
     // Room is granted for a whole frame.
-    const count = firstFrame(rest, Math.min(most, session.context.peer?.burst || most));
-    const frame = rest.slice(0, count);
-    rest = rest.slice(count);
+    const count = firstFrame(rest, Math.min(most, driver.peer?.burst || most));
+    const frame = rest.splice(0, count);
     const limited = { ...options, timeout: Math.max(0, Math.round(end - driver.clock.now())) };
     try {
       const outcome = await enter(driver, frame, limited, end, true, hasTurn);
       results.push(...(await resultsOf(driver, frame, limited, end, outcome)));
     } catch (error) {
-      if (!(error instanceof PubSubError)) throw error;
+      // Keep the results of earlier messages if these fail.
+      if (!(results[0] && error instanceof PubSubError)) throw error;
       for (const { id, publication } of frame) {
         const details = { ...error, id, topic: publication.topic };
         results.push(fromCode(error.code, error.message, details));

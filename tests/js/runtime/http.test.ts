@@ -395,3 +395,11 @@ test('each message of a batch over HTTP has the error of the request that carrie
   assert.deepEqual([last.outcomeUnknown, last.topic, last.id], [true, 'a', 'm5']);
   http.close();
 });
+
+test('a batch whose first request fails is rejected', async () => {
+  const { ps, clock } = failing(['ECONNREFUSED'], async () => ({ value: 'token' }));
+  const published = ps.publishMany([['a.b', { data: 1 }]], { via: 'rest' }).catch((error) => error);
+  await clock.advance(60_000);
+  assert.ok((await published) instanceof PubSubError);
+  await ps.close();
+});
