@@ -295,6 +295,11 @@ async def test_a_node_that_starts_on_an_emptied_store_recognizes_the_clients_of_
     store: Store,
 ) -> None:
     async with asyncio.timeout(BOUND), nodes(store, 1) as (a,):
+        lease: Any = a.hub.core.backplane._lease  # type: ignore[attr-defined]
+        # With its second heartbeat, a node has initialized the store.
+        await until(lambda: bool(lease.last_heartbeat))
+        first = lease.last_heartbeat
+        await until(lambda: bool(lease.last_heartbeat > first))
         async with store.client() as redis:
             await redis.flushall()
             await until(lambda: redis.exists("hanzo-pubsub:{0}:layout"), 1)
