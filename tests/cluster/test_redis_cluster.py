@@ -103,6 +103,20 @@ async def test_a_redis_cluster_behaves_like_one_redis(kind: str, tmp_path: Path)
             assert sorted(key.decode().rpartition(":")[2] for key in keys) == sorted(row)
 
 
+async def test_a_node_starts_though_the_server_of_its_url_stalls_for_two_seconds(
+    cluster: Cluster,
+) -> None:
+    first = cluster.servers[0]
+    first.stall()
+    asyncio.get_running_loop().call_later(2, first.go_on)
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(cluster, 1, **on()) as (a,),
+        client(a) as here,
+    ):
+        assert (await here.publish("demo.1", {"data": 1})).seq is not None
+
+
 async def test_presence_counts_and_budgets_are_of_all_nodes_on_a_cluster(
     cluster: Cluster,
 ) -> None:

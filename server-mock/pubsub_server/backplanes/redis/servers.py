@@ -290,9 +290,11 @@ class Slots:
         asked = dict.fromkeys((*self._known, self._first))
         order = sorted(asked, key=lambda address: address == self._doubted)
         failure: Exception = ClusterDownError("no server of the cluster is known")
+        # With no other server to ask, a slow one gets the time of any other call.
+        within = LEARN_WITHIN if len(order) > 1 else ANSWER_WITHIN
         for address in order:
             try:
-                async with asyncio.timeout(LEARN_WITHIN):
+                async with asyncio.timeout(within):
                     readers: Any = self._server(address).readers
                     found = await readers.execute_command("CLUSTER", "SLOTS")
             except (TimeoutError, RedisError, *BROKEN) as error:
@@ -303,6 +305,8 @@ class Slots:
         self._learnt = self._loop.time()
         if isinstance(failure, RedisError):
             raise failure
+        if isinstance(failure, TimeoutError):
+            raise RedisTimeoutError(f"no server of the cluster answers within {within:g} s")
         raise RedisConnectionError(f"no server of the cluster answers ({type(failure).__name__})")
 
     async def _take(self, rows: Iterable[tuple[int, int, Sequence[Address]]]) -> None:
