@@ -25,7 +25,7 @@ from pubsub_server.testing import running_server
 from tests.server.protocols.peers import BOUND, until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
+    from collections.abc import AsyncGenerator, Generator
     from pathlib import Path
 
     from pubsub_server.testing import RunningServer
@@ -281,6 +281,82 @@ async def test_connecting_twice_opens_one_socket_or_subscription() -> None:
         await socket.connect()
         await inside.close()
         await until(lambda: server.stats.subscriptions == 1)
+
+
+async def test_close_ends_an_opening_that_the_server_does_not_answer() -> None:
+    accepted: asyncio.Queue[asyncio.StreamReader] = asyncio.Queue()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        accepted.put_nowait(reader)
+        writers.append(writer)
+
+    writers: list[asyncio.StreamWriter] = []
+    async with asyncio.timeout(BOUND), await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        topic = SignedTopic(url, id=ID, owner=OWNER)
+        opening = [asyncio.create_task(topic.connect()) for _ in range(2)]
+        reader = await accepted.get()
+        await topic.close()
+        for each in opening:
+            with pytest.raises(ClosedError):
+                await each
+        while await reader.read(1_000):
+            pass
+        assert accepted.empty()
+        cancelled = asyncio.create_task(topic.connect())
+        await accepted.get()
+        cancelled.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await cancelled
+        for writer in writers:
+            writer.close()
+
+
+class Ungranted:
+    """A client whose server does not answer a `subscribe`, and its subscription."""
+
+    def __init__(self) -> None:
+        self.asked: asyncio.Queue[str] = asyncio.Queue()
+        self.ended = 0
+
+    def subscribe(self, topic: str) -> Ungranted:
+        self.asked.put_nowait(topic)
+        return self
+
+    def __await__(self) -> Generator[Any]:
+        return asyncio.Event().wait().__await__()
+
+    async def unsubscribe(self) -> None:
+        self.ended += 1
+
+
+async def test_close_ends_a_subscription_that_the_server_has_not_granted_yet() -> None:
+    ps = Ungranted()
+    topic = SignedTopic(client=cast("Any", ps), id=ID, owner=OWNER)
+    opening = asyncio.create_task(topic.connect())
+    reading = asyncio.create_task(take(topic, 1))
+    async with asyncio.timeout(BOUND):
+        assert await ps.asked.get() == NAME
+        await topic.close()
+        for each in (opening, reading):
+            with pytest.raises(ClosedError):
+                await each
+    assert ps.ended == 1
+    assert ps.asked.empty()
+
+
+async def test_a_publisher_with_two_iterations_has_one_subscription() -> None:
+    async with node() as server, client(server) as ps:
+        topic = SignedTopic(client=ps, id=ID, key=KEY)
+        readings = [asyncio.ensure_future(anext(topic.events())) for _ in range(2)]
+        await until(lambda: server.stats.subscriptions == 1)
+        await topic.publish("one")
+        await topic.publish("two")
+        async with asyncio.timeout(BOUND):
+            events = [cast("SignedMessage", await each) for each in readings]
+        assert {event.payload for event in events} == {b"one", b"two"}
+        await topic.close()
+        await until(lambda: server.stats.subscriptions == 0)
 
 
 async def test_connect_opens_another_socket_while_messages_of_the_ended_one_are_unread() -> None:

@@ -45,7 +45,8 @@ export class TopicCarrier implements Carrier {
   /** The client reconnects by itself. */
   readonly ended = false;
   private readonly _name: string;
-  private _subscription: Subscription | undefined;
+  private _opening: Promise<Subscription> | undefined;
+  private _closing = new AbortController();
 
   constructor(
     private readonly _client: Client,
@@ -56,7 +57,7 @@ export class TopicCarrier implements Carrier {
   }
 
   async open(): Promise<void> {
-    this._subscription ??= await this._client.subscribe(this._name);
+    await this._subscribe();
   }
 
   async publish(frame: Uint8Array, owner: Uint8Array): Promise<Published | undefined> {
@@ -66,17 +67,27 @@ export class TopicCarrier implements Carrier {
   }
 
   async *events(): AsyncGenerator<SignedEvent, void> {
-    this._subscription ??= await this._client.subscribe(this._name);
-    for await (const event of this._subscription.events()) {
+    for await (const event of (await this._subscribe()).events()) {
       if (event.kind === 'gap') yield event;
       else if (event.kind === 'message') yield this._verify(event.message);
     }
   }
 
   async close(): Promise<void> {
-    const subscription = this._subscription;
-    this._subscription = undefined;
-    await subscription?.unsubscribe();
+    this._opening = undefined;
+    this._closing.abort(closed());
+  }
+
+  private _subscribe(): Promise<Subscription> {
+    if (!this._opening) {
+      this._closing = new AbortController();
+      const opening = this._client.subscribe(this._name, { signal: this._closing.signal });
+      opening.catch(() => {
+        if (this._opening === opening) this._opening = undefined;
+      });
+      this._opening = opening;
+    }
+    return this._opening;
   }
 
   private _verify(message: Message): SignedEvent {
@@ -182,9 +193,11 @@ export class SocketCarrier implements Carrier {
         // The socket of an earlier connection may close late.
         if (this._socket === socket) this._end(lost(`${code} ${reason}`.trim()));
         reject(
-          new ConnectionFailed('The signed topic cannot be opened.', {
-            remedy: "Compare owner, id and topic; see the server's rules and `signed_peers`.",
-          }),
+          this._socket === socket
+            ? new ConnectionFailed('The signed topic cannot be opened.', {
+                remedy: "Compare owner, id and topic; see the server's rules and `signed_peers`.",
+              })
+            : closed(),
         );
       });
     });

@@ -132,6 +132,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
    * Start to receive; open the topic again if its WebSocket has ended. Iteration also starts it. A
    * publisher receives from its first iteration on.
    *
+   * @throws ClosedError `close` was called meanwhile.
    * @throws PubSubError The server cannot be reached, or rejects the request.
    */
   connect(): Promise<void> {
@@ -203,7 +204,7 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
     }
   }
 
-  /** Stop receiving. */
+  /** Stop receiving, and end a `connect` that still waits. */
   async close(): Promise<void> {
     this._opening = undefined;
     await this._carrier.close();

@@ -6,11 +6,13 @@ import { after, before, test } from 'node:test';
 import WebSocket, { WebSocketServer } from 'ws';
 
 import {
+  ClosedError,
   ConnectionFailed,
   InvalidOption,
   InvalidPayload,
   OperationTimeout,
   type PubSub,
+  type SubscribeOptions,
   UsageError,
   type WebSocketConstructor,
 } from '../../../js/src/index.js';
@@ -299,7 +301,7 @@ test('a failure of a closed socket does not open a third one', async () => {
   const Fake = FakeSocket as unknown as WebSocketConstructor;
   const topic = new SignedTopic({ url: 'ws://bee', id: ID, owner: OWNER, WebSocket: Fake });
   FakeSocket.opens = false;
-  const failing = assert.rejects(topic.connect(), ConnectionFailed);
+  const failing = assert.rejects(topic.connect(), ClosedError);
   const first = FakeSocket.last;
   await topic.close();
   FakeSocket.opens = true;
@@ -310,6 +312,39 @@ test('a failure of a closed socket does not open a third one', async () => {
   await opening;
   await topic.connect();
   assert.equal(FakeSocket.last, second);
+  await topic.close();
+});
+
+test('close ends a subscription that the server has not granted yet', async () => {
+  const signals: (AbortSignal | undefined)[] = [];
+  const subscribe = (_name: string, { signal }: SubscribeOptions) =>
+    new Promise<never>((_resolve, reject) => {
+      signals.push(signal);
+      signal?.addEventListener('abort', () => reject(signal.reason));
+    });
+  const client = { subscribe } as unknown as PubSub;
+  const topic = new SignedTopic({ client, id: ID, owner: OWNER });
+  const opening = assert.rejects(topic.connect(), ClosedError);
+  const reading = assert.rejects(topic.events().next(), ClosedError);
+  await topic.close();
+  await Promise.all([opening, reading]);
+  assert.deepEqual(
+    signals.map((signal) => signal?.aborted),
+    [true],
+  );
+});
+
+test('a publisher with two iterations has one subscription', async () => {
+  const ps = server.client({ token: server.token('--user', 'root', '--admin') });
+  const topic = new SignedTopic({ client: ps, id: 'twice', key: KEY });
+  const readings = [topic.events().next(), topic.events().next()];
+  await topic.publish('one');
+  await topic.publish('two');
+  const events = await bounded(Promise.all(readings), 'two events');
+  assert.deepEqual(
+    events.map(({ value }) => value?.kind === 'message' && value.data),
+    ['one', 'two'],
+  );
   await topic.close();
 });
 

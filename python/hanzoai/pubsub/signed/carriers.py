@@ -77,8 +77,14 @@ class TopicCarrier:
 
     async def open(self) -> None:
         """See `Carrier`."""
-        if self._subscription is None:
-            self._subscription = await self._client.subscribe(self._name)
+        if self._subscription is not None:
+            return
+        subscription = self._client.subscribe(self._name)
+        try:
+            self._subscription = await subscription
+        except BaseException:
+            await subscription.unsubscribe()
+            raise
 
     async def publish(self, frame: bytes, owner: bytes) -> Published | None:
         """See `Carrier`."""
@@ -88,8 +94,8 @@ class TopicCarrier:
 
     async def events(self) -> AsyncIterator[SignedEvent]:
         """See `Carrier`."""
-        await self.open()
-        assert self._subscription is not None
+        if self._subscription is None:
+            raise closed()
         async for event in self._subscription.events():
             if isinstance(event, Gap):
                 yield event
@@ -194,7 +200,7 @@ class SocketCarrier:
     async def publish(self, frame: bytes, owner: bytes) -> Published | None:
         """See `Carrier`. The protocol has no acknowledgement; the message comes back as an echo."""
         if self._socket is None:
-            raise _closed()
+            raise closed()
         try:
             await self._socket.send(frame)
         except ConnectionClosed as error:
@@ -204,7 +210,7 @@ class SocketCarrier:
     async def events(self) -> AsyncIterator[SignedEvent]:
         """See `Carrier`."""
         if self._socket is None:
-            raise _closed()
+            raise closed()
         self._wanted = True
         while True:
             received = await self._received.get()
@@ -256,7 +262,8 @@ def _other() -> InvalidPayload:
     )
 
 
-def _closed() -> ClosedError:
+def closed() -> ClosedError:
+    """The error of a call that needs an open topic."""
     return ClosedError(
         "The signed topic is not open.", remedy="Use it inside `async with`, or call `connect`."
     )

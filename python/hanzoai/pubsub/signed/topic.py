@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from hanzoai.pubsub import soc
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, UsageError
 from hanzoai.pubsub.payload_bytes import bytes_of
-from hanzoai.pubsub.signed.carriers import Carrier, SocketCarrier, TopicCarrier
+from hanzoai.pubsub.signed.carriers import Carrier, SocketCarrier, TopicCarrier, closed
 from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
 
 if TYPE_CHECKING:
@@ -97,7 +97,9 @@ class SignedTopic:
         self._key = key
         self._signer = signer
         self._warned = False
-        self._opening = asyncio.Lock()
+        self._changing = asyncio.Lock()
+        self._opening: asyncio.Future[None] | None = None
+        self._closing = 0
         # Done when the most recently requested signature has been used or has failed.
         self._turn: asyncio.Future[None] | None = None
         self._writes = writes
@@ -125,11 +127,24 @@ class SignedTopic:
         A reader receives from this call on, a publisher from its first iteration on.
 
         Raises:
+            ClosedError: `close` was called meanwhile.
             PubSubError: The server cannot be reached, or rejects the connection.
         """
         if isinstance(self._carrier, SocketCarrier) or not self._writes:
-            async with self._opening:
-                await self._carrier.open()
+            await self._open()
+
+    async def _open(self) -> None:
+        async with self._changing:
+            if self._closing:
+                raise closed()
+            self._opening = asyncio.ensure_future(self._carrier.open())
+            try:
+                await self._opening
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not self._closing or (task is not None and task.cancelling()):
+                    raise
+                raise closed() from None
 
     async def publish(self, payload: Any) -> Published | None:
         """Sign and publish.
@@ -176,6 +191,8 @@ class SignedTopic:
             ClosedError: The topic is not open.
             ConnectionFailed: The WebSocket has ended.
         """
+        if isinstance(self._carrier, TopicCarrier):
+            await self._open()
         async for event in self._carrier.events():
             if isinstance(event, Forged):
                 self.forged += 1
@@ -195,9 +212,15 @@ class SignedTopic:
                 )
 
     async def close(self) -> None:
-        """Stop receiving."""
-        async with self._opening:
-            await self._carrier.close()
+        """Stop receiving, and end a `connect` that still waits."""
+        self._closing += 1
+        try:
+            if self._opening is not None:
+                self._opening.cancel()
+            async with self._changing:
+                await self._carrier.close()
+        finally:
+            self._closing -= 1
 
     async def __aenter__(self) -> Self:
         await self.connect()
