@@ -323,7 +323,7 @@ class Ungranted:
         self.asked.put_nowait(topic)
         return self
 
-    def __await__(self) -> Generator[Any]:
+    def __await__(self) -> Generator[Any, Any, Any]:
         return asyncio.Event().wait().__await__()
 
     async def unsubscribe(self) -> None:

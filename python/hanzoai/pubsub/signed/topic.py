@@ -142,9 +142,9 @@ class SignedTopic:
                 await self._opening
             except asyncio.CancelledError:
                 task = asyncio.current_task()
-                if not self._closing or (task is not None and task.cancelling()):
+                if task is None or task.cancelling():
                     raise
-                raise closed() from None
+                raise closed() from None  # by `close`
 
     async def publish(self, payload: Any) -> Published | None:
         """Sign and publish.
