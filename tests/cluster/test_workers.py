@@ -134,6 +134,26 @@ async def test_workers_serve_as_one_and_one_that_dies_is_replaced(
         assert not any(alive(pid) for pid in second)
 
 
+async def test_a_worker_that_stops_answering_is_replaced(tmp_path: Path) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        workers(tmp_path, "--worker-timeout", "2s") as node,
+        client(node, tmp_path, "writer") as writer,
+    ):
+        first = children(node.pid)
+        victim = min(first)
+        os.kill(victim, signal.SIGSTOP)
+        await until(functools.partial(alive, victim), False)
+        await until(lambda: len(children(node.pid) - first), 1)
+        assert children(node.pid) >= first - {victim}
+        # A new connection never waits for the stopped worker.
+        for _ in range(2 * WORKERS):
+            async with client(node, tmp_path, "other") as other:
+                await other.publish("demo.x", {"data": 1}, timeout=BOUND)
+        await writer.publish("demo.x", {"data": 2}, timeout=BOUND)
+        assert f"process {victim}) has not answered for 2 s" in node.log.read_text()
+
+
 async def test_nothing_acknowledged_is_lost_when_workers_are_killed(tmp_path: Path) -> None:
     count = 200
     async with (

@@ -108,6 +108,11 @@ class Settings(BaseModel):
         "share state through `redis_url`, or through a private Redis or Valkey that"
         " the server starts (extra `workers`).",
     )
+    worker_timeout: Wait = Field(
+        default=30_000,
+        description="Time without an answer after which the supervisor kills a worker and starts "
+        "another one. It asks each worker six times in this time. 0 never kills one.",
+    )
     event_stream: ListenAddress = Field(
         default=None,
         description="Address of the event stream protocol: a port on loopback, `HOST:PORT` or "

@@ -1,6 +1,7 @@
 """`/metrics` of several workers: the worker that is asked queries the others and adds up.
 
-Each worker answers on a socket in a folder of the supervisor that only its user can access.
+Each worker answers on a socket in a folder of the supervisor that only its user can access. The
+supervisor asks there as well, to detect a worker whose event loop is stuck.
 """
 
 from __future__ import annotations
@@ -33,6 +34,27 @@ ANSWER_WITHIN: Final = 1.0
 LARGEST: Final = 4 * 1_048_576
 
 
+def socket_of(folder: Path, number: int) -> Path:
+    """Where this worker answers."""
+    return folder / f"{number}.sock"
+
+
+async def answers(folder: Path, number: int, within: float) -> bool:
+    """Whether this worker answers within this many seconds, or is about to start or to end."""
+    try:
+        async with asyncio.timeout(within):
+            reader, writer = await asyncio.open_unix_connection(socket_of(folder, number))
+            try:
+                await reader.read(1)
+            finally:
+                writer.close()
+    except TimeoutError:
+        return False
+    except OSError:
+        pass
+    return True
+
+
 class WorkerPool:
     """One worker among the others.
 
@@ -44,7 +66,7 @@ class WorkerPool:
 
     def __init__(self, folder: Path, number: int, own: Callable[[], tuple[bytes, str]]) -> None:
         self._folder = folder
-        self._path = folder / f"{number}.sock"
+        self._path = socket_of(folder, number)
         self._own = own
         self._counted = Counted(folder)
         self._server: asyncio.Server | None = None

@@ -1,4 +1,4 @@
-"""The supervisor: starts workers, restarts dead ones, forwards signals, and ends with them."""
+"""The supervisor: starts workers, replaces dead or stuck ones, forwards signals, ends with them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.tasks import Tasks
-from pubsub_server.workers import bus, shutdown_barrier
+from pubsub_server.workers import bus, pool, shutdown_barrier
 from pubsub_server.workers.ports import refused_port, reserve
 
 if TYPE_CHECKING:
@@ -26,12 +26,16 @@ if TYPE_CHECKING:
 
     from pubsub_server.settings.config import Settings
 
+ASKED_PER_LIMIT: Final = 6
+"""Questions to a worker per `worker_timeout`."""
 AGAIN_AFTER: Final = 0.1
 AGAIN_AT_MOST: Final = 30.0
 STABLE: Final = 10.0
 """Seconds of running after which the restart pause of a worker is reset."""
 OVERTIME: Final = 5.0
 """Seconds after the end of the drain time at which a worker is killed."""
+ASKED_AGAIN: Final = 1.0
+"""Seconds for a second answer: without the first, this process may have been suspended itself."""
 
 _LOG: Final = logging.getLogger("pubsub_server.workers")
 
@@ -88,7 +92,7 @@ class Supervisor:
             self._command = [sys.executable, "-m", "pubsub_server", "serve", *self._argv, *flags]
             self._command += ("--worker", folder)
             if self._bus is None:
-                await self._work()
+                await self._work(Path(folder))
                 return
             await self._bus.start()
             try:
@@ -96,20 +100,20 @@ class Supervisor:
             finally:
                 await self._bus.end()
 
-    async def _work(self, folder: Path | None = None) -> None:
-        """Run the workers; with a folder they stop together, because their logs are lost."""
+    async def _work(self, folder: Path) -> None:
+        """Run the workers; with a bus they stop together, because their logs are lost."""
         # A problem at the start concerns all workers: only the first one reports it.
         ready = await self._start(0)
         if ready is None:
             if self._end.is_set():
                 return
             raise StartError("")
-        self._tasks.keep(partial(self._keep, 0))
+        self._keep_worker(0, folder)
         try:
             others = range(1, self._settings.workers)
             await asyncio.gather(*(self._start(number) for number in others))
             for number in others:
-                self._tasks.keep(partial(self._keep, number))
+                self._keep_worker(number, folder)
             if not self._end.is_set():
                 line = {**ready, "pid": os.getpid(), "workers": self._settings.workers}
                 print(json.dumps(line), file=self._out, flush=True)
@@ -117,10 +121,10 @@ class Supervisor:
         finally:
             self._end.set()
             self._tasks.begin_end()
-            if folder is not None:
+            if self._bus is not None:
                 shutdown_barrier.mark(folder).touch()
             self._signal(signal.SIGTERM)
-            if folder is not None:
+            if self._bus is not None:
                 # A worker that is not ready has neither subscribers nor publishers.
                 present = [self._running[n] for n in self._running.keys() - self._starting]
                 self._tasks.spawn(shutdown_barrier.release(present))
@@ -150,6 +154,33 @@ class Supervisor:
             return None
         ready: dict[str, object] = json.loads(line)
         return ready
+
+    def _keep_worker(self, number: int, folder: Path) -> None:
+        self._tasks.keep(partial(self._keep, number))
+        if self._settings.worker_timeout:
+            self._tasks.keep(partial(self._watch, number, folder))
+
+    async def _watch(self, number: int, folder: Path) -> None:
+        """Kill a worker that has not answered for `worker_timeout`; `_keep` replaces it."""
+        limit = self._settings.worker_timeout / 1000
+        while not self._end.is_set():
+            process = self._running.get(number)
+            if process is None or number in self._starting:
+                pass
+            elif not (
+                await pool.answers(folder, number, limit)
+                or await pool.answers(folder, number, ASKED_AGAIN)
+                or self._end.is_set()
+            ):
+                _LOG.error(
+                    "worker %d (process %d) has not answered for %g s; killing it",
+                    *(number, process.pid, limit),
+                )
+                if process.returncode is None:
+                    process.kill()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(limit / ASKED_PER_LIMIT):
+                    await self._end.wait()
 
     async def _keep(self, number: int) -> None:
         """Restart a worker each time it ends, until shutdown."""
