@@ -59,7 +59,7 @@ class Receiver:
 @pytest.fixture
 async def receiver() -> AsyncIterator[Receiver]:
     receiver = Receiver()
-    app = web.Application()
+    app = web.Application(client_max_size=1 << 22)
     app.router.add_post("/hook", receiver.handle)
     app.router.add_post("/elsewhere", receiver.handle)
     runner = web.AppRunner(app, access_log=None)
@@ -128,6 +128,49 @@ async def test_only_the_events_and_topics_asked_for_are_sent(receiver: Receiver)
     hooks.notify("join", "chat.x", b"{}")
     await hooks.close(PATIENCE)
     assert [event["event"] for event in receiver.events()] == ["join"]
+
+
+async def test_a_batch_that_is_too_large_is_sent_in_smaller_ones(receiver: Receiver) -> None:
+    receiver.gate = asyncio.Event()
+    hooks = sender(receiver)
+    hooks.start()
+    hooks.notify("publish", "a", b"0")
+    await receiver.requests(1)
+    for number in range(1, 9):
+        hooks.notify("publish", "a", b"%d" % number)
+    receiver.answers = [204, 413, 413]
+    receiver.gate.set()
+    await hooks.close(PATIENCE)
+    batches = [[event["data"] for event in json.loads(body)["events"]] for _, body in receiver.got]
+    assert batches == [[0], [*range(1, 9)], [1, 2, 3, 4], [1, 2], [3, 4], [5, 6], [7, 8]]
+    assert (hooks.delivered, hooks.dropped) == (9, 0)
+
+
+async def test_one_event_that_is_too_large_is_dropped(receiver: Receiver) -> None:
+    receiver.answers = [413]
+    hooks = sender(receiver)
+    hooks.start()
+    hooks.notify("publish", "a", b"0")
+    await receiver.requests(1)
+    hooks.notify("publish", "a", b"1")
+    await hooks.close(PATIENCE)
+    assert (hooks.delivered, hooks.dropped) == (1, 1)
+
+
+async def test_a_batch_has_at_most_a_megabyte_unless_one_event_is_larger(
+    receiver: Receiver,
+) -> None:
+    receiver.gate = asyncio.Event()
+    hooks = sender(receiver)
+    hooks.start()
+    hooks.notify("publish", "a", b"0")
+    await receiver.requests(1)
+    for size in (900_000, 90_000, 90_000, 2_000_000, 1):
+        hooks.notify("publish", "a", b'"%b"' % (b"x" * size))
+    receiver.gate.set()
+    await hooks.close(PATIENCE)
+    sizes = [[len(str(e["data"])) for e in json.loads(body)["events"]] for _, body in receiver.got]
+    assert sizes == [[1], [900_000, 90_000], [90_000], [2_000_000], [1]]
 
 
 async def test_events_that_wait_go_in_batches_in_order(receiver: Receiver) -> None:

@@ -17,6 +17,7 @@ import secrets
 import time
 from collections import deque
 from functools import partial
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -38,9 +39,15 @@ MAX_BACKOFF: Final = 60.0
 """Maximum seconds between two attempts."""
 QUEUE_BYTES: Final = 67_108_864
 """Maximum bytes of the events that wait for one receiver."""
+BATCH_BYTES: Final = 1_000_000
+"""Maximum bytes of the events of one request, unless one event is larger.
+
+Many servers reject a body of more than 1 MiB by default.
+"""
 
 _LOG: Final = logging.getLogger("pubsub_server.observe.webhooks")
 _AGAIN: Final = frozenset({408, 425, 429})
+_TOO_LARGE: Final = "HTTP 413"
 
 
 class Receiver:
@@ -74,6 +81,7 @@ class Receiver:
         # Each event as JSON.
         self._queue: deque[bytes] = deque()
         self._size = 0
+        self._batch_bytes = BATCH_BYTES
         # Events of the current request.
         self._posting = 0
         self._wake = asyncio.Event()
@@ -119,17 +127,35 @@ class Receiver:
                     return
                 self._wake.clear()
                 await self._wake.wait()
-            size = min(len(self._queue), self._settings.webhook_batch)
-            events = [self._queue.popleft() for _ in range(size)]
-            self._size -= sum(map(len, events))
-            self._posting = size
+            events = self._take_batch()
+            size = self._posting = len(events)
             failure = await self._deliver(session, b'{"events":[%b]}' % b",".join(events))
             self._posting = 0
             if failure is None:
                 self.delivered += size
-                continue
-            self.dropped += size
-            _LOG.warning("dropped %d events for the webhook %s: %s", size, self._place, failure)
+            elif failure.startswith(_TOO_LARGE) and size > 1:
+                total = sum(map(len, events))
+                self._batch_bytes = total // 2
+                self._queue.extendleft(reversed(events))
+                self._size += total
+                _LOG.warning(
+                    "the webhook %s accepts no request of %d bytes; sending smaller ones",
+                    *(self._place, total),
+                )
+            else:
+                self.dropped += size
+                _LOG.warning("dropped %d events for the webhook %s: %s", size, self._place, failure)
+
+    def _take_batch(self) -> list[bytes]:
+        events = [self._queue.popleft()]
+        total = len(events[0])
+        while self._queue and len(events) < self._settings.webhook_batch:
+            total += len(self._queue[0])
+            if total > self._batch_bytes:
+                break
+            events.append(self._queue.popleft())
+        self._size -= sum(map(len, events))
+        return events
 
     async def _deliver(self, session: aiohttp.ClientSession, body: bytes) -> str | None:
         """Post a batch; returns the reason if it was given up, None if it was accepted."""
@@ -164,7 +190,11 @@ class Receiver:
         }
         try:
             async with session.post(
-                self._hook.url, data=body, headers=headers, allow_redirects=False
+                self._hook.url,
+                # aiohttp writes a file in pieces, but bytes at once.
+                data=BytesIO(body),
+                headers=headers,
+                allow_redirects=False,
             ) as response:
                 detail = f"HTTP {response.status}"
                 if 200 <= response.status < 300:
