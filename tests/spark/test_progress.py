@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanzoai.pubsub.errors import InvalidOption, InvalidTopic
+from hanzoai.pubsub.errors import InvalidOption, InvalidTopic, UsageError
 from hanzoai.pubsub.spark import PubSubConfig, PubSubProgress, progress
 
 if TYPE_CHECKING:
@@ -146,6 +146,8 @@ def test_a_server_out_of_reach_stops_no_job(
     assert watched.stats.published == 0
     assert watched.stats.failed > 0
     assert "t0ken" not in caplog.text
+    with pytest.raises(UsageError, match="already reported a run"), watched:
+        pass
 
 
 def test_what_a_silent_server_has_not_confirmed_at_the_end_counts_as_failed(

@@ -10,6 +10,7 @@ import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
+from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.spark.outlet import Outlet, ProgressStats
 from hanzoai.pubsub.spark.reports import Report
@@ -100,7 +101,16 @@ class PubSubProgress:
         self.stop(failed=kind is not None)
 
     def start(self) -> None:
-        """Start to report. `with` calls this."""
+        """Start to report. `with` calls this.
+
+        Raises:
+            UsageError: It has already stopped: each run has an id of its own.
+        """
+        if self._ended.is_set():
+            raise UsageError(
+                "This PubSubProgress has already reported a run.",
+                remedy="Create another PubSubProgress for each run.",
+            )
         if self._thread is not None:
             return
         self._began = time.monotonic()
