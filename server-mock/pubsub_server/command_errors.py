@@ -1,4 +1,4 @@
-"""Reports failures of commands: as text on a terminal, otherwise as one JSON object per line."""
+"""Reports failures and warnings: as text on a terminal, otherwise as one JSON object per line."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ import argparse
 import json
 import re
 import sys
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 FAILED: Final = 1
 USAGE: Final = 2
@@ -14,22 +17,29 @@ USAGE: Final = 2
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
 _LONGEST: Final = 366 * 86400.0
+_VALUE_OF_SWITCH: Final = re.compile("ignored explicit argument .*")
+"""What argparse says of `--tracing=no`."""
 
 
 def report_error(text: str, code: int = FAILED) -> int:
     """Write the failure to standard error, line by line, and return the exit code."""
+    name = "usage" if code == USAGE else "failed"
     for line in text.splitlines():
-        if sys.stderr.isatty():
-            said = f"hanzo-pubsub: {line}"
-        else:
-            name = "usage" if code == USAGE else "failed"
-            said = json.dumps(
-                {"event": "error", "message": line, "code": name},
-                ensure_ascii=False,
-                separators=(",", ":"),
-            )
-        sys.stderr.write(said + "\n")
+        _report({"event": "error", "message": line, "code": name}, line)
     return code
+
+
+def report_warning(line: str) -> None:
+    """Write a warning to standard error."""
+    _report({"event": "warning", "message": line}, f"warning: {line}")
+
+
+def _report(event: Mapping[str, str], text: str) -> None:
+    if sys.stderr.isatty():
+        said = f"hanzo-pubsub: {text}"
+    else:
+        said = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+    sys.stderr.write(said + "\n")
 
 
 class Parser(argparse.ArgumentParser):
@@ -37,6 +47,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Report the error and exit with 2."""
+        message = _VALUE_OF_SWITCH.sub("takes no value", message)
         raise SystemExit(report_error(f"{message} (see `{self.prog} --help`)", USAGE))
 
 

@@ -19,7 +19,14 @@ from pubsub_server.access.setup import StartError
 from pubsub_server.auth import api_keys, dev_tokens
 from pubsub_server.auth.dev_tokens import KeyFileError
 from pubsub_server.auth.identity import KINDS
-from pubsub_server.command_errors import FAILED, USAGE, Parser, duration, report_error
+from pubsub_server.command_errors import (
+    FAILED,
+    USAGE,
+    Parser,
+    duration,
+    report_error,
+    report_warning,
+)
 from pubsub_server.observe import logs
 from pubsub_server.settings import sources as config_sources
 from pubsub_server.settings.sources import SettingsError
@@ -112,7 +119,7 @@ def _check(read: Examined) -> int:
     if read.settings is not None:
         sys.stdout.write(config_sources.dump(read.settings, read.sources))
         for line in preflight.warnings(read.settings):
-            print(f"hanzo-pubsub: warning: {line}", file=sys.stderr)
+            report_warning(line)
     return report_error("\n".join(problems), USAGE) if problems else OK
 
 
@@ -175,7 +182,7 @@ def _token(argv: Sequence[str]) -> int:
     for flag, target, text in (
         ("--org", "orgs", "member of this organization"),
         ("--session-owner", "sessions_owned", "owns this chat session"),
-        ("--session-shared", "sessions_shared", "shares this chat session"),
+        ("--session-shared", "sessions_shared", "this chat session is shared with the user"),
         ("--agent", "agents", "has access to this agent"),
     ):
         may.add_argument(flag, dest=target, action="append", default=[], metavar="ID", help=text)
@@ -252,6 +259,6 @@ def _generate(argv: Sequence[str]) -> int:
     return run(argv)
 
 
-serve = Command("serve", "run the reference server", _serve)
+serve = Command("serve", "run the server", _serve)
 generate = Command("generate", "generate types, documents and access rules", _generate)
 token = Command("token", "print a token for a development server, or create an API key", _token)

@@ -271,6 +271,15 @@ async def test_clients_are_served_while_a_large_file_is_read(
         ("keys: [{id: a, user: b, sha256: abc}]", "64 hexadecimal"),
         (f"keys: [{{user: b, sha256: {DIGEST}}}]", "`id`"),
         (f"keys: [{{id: a, sha256: {DIGEST}}}]", "key 1"),
+        (
+            f"keys: [{{id: 7, user: b, sha256: {DIGEST}}}]",
+            "`id` is not text of at most 128 characters; put it in quotes",
+        ),
+        (
+            f"keys: [{{id: a, user: no, sha256: {DIGEST}}}]",
+            "`user` is not text of at most 128 characters; put it in quotes",
+        ),
+        (f"keys: [{{id: a, user: 007, sha256: {DIGEST}}}]", "YAML reads `007` as the number 7"),
         (f"keys: [{{id: a, user: b, sha256: {DIGEST}, role: x}}]", "`role`"),
         (f"keys: [{{id: a, user: b, sha256: {DIGEST}, kind: root}}]", "`kind`"),
         (f"keys: [{{id: a, user: b, sha256: {DIGEST}, expires_at: 7}}]", "`expires_at`"),

@@ -220,6 +220,47 @@ def test_a_file_that_is_not_a_mapping_is_an_error(tmp_path: Path, text: str, sai
     assert "cannot be read" in problems(file=file)
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("history_max_messages: 010\n", "line 1: YAML reads `010` as the number 8"),
+        ("host: ::1\nhistory_max_age: 1:30\n", "line 2: YAML reads `1:30` as the number 90"),
+        ("host: a\n\thttp_port: 1\n", "line 2, column 1: there is a tab; indent with spaces"),
+        ("cors_origins: *\n", "the value begins with a special character; put it in quotes"),
+        ("host: @a\n", "the value begins with a special character; put it in quotes"),
+        ("webhooks: https://a.example\n", "webhooks (file pubsub.yaml): is text; expected a list"),
+        ("redis_prefix: 5\n", "got 5; must be text; put it in quotes"),
+        ("trusted_proxies: [nginx]\n", "give addresses or networks, 10.0.0.0/24"),
+        ("cors_origins: ['*', 5]\n", "cors_origins[1] (file pubsub.yaml): got 5; must be text"),
+        (
+            "webhooks: [{url: https://a.example, topics: demo, topic: a}]\n",
+            "webhooks[0].topics (file pubsub.yaml): must be a list; expected a list of"
+            " {url, secret, topics, events}\n"
+            "webhooks[0].secret (file pubsub.yaml): is missing; expected a list of"
+            " {url, secret, topics, events}\n"
+            "webhooks[0].topic (file pubsub.yaml): there is no such field; expected a list of"
+            " {url, secret, topics, events}",
+        ),
+    ],
+)
+def test_a_slip_in_the_file_is_explained_in_plain_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file = Path("pubsub.yaml")
+    file.write_text(text, encoding="utf-8")
+    found = problems(file=file)
+    assert said in found
+    assert "expected text" not in found
+
+
+def test_a_port_is_a_number_or_text_in_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "pubsub.yaml"
+    file.write_text("event_stream: 9000\nbackplane: mesh\nmesh_listen: 7000\n", encoding="utf-8")
+    settings = load(file=file)
+    assert (settings.event_stream, settings.mesh_listen) == ("9000", "7000")
+
+
 def test_relative_paths_begin_at_the_folder_of_the_file_and_elsewhere_at_the_current_one(
     tmp_path: Path,
 ) -> None:
@@ -261,7 +302,7 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ({"redis_durable": True}, "redis_durable is set without redis_url"),
         ({"cors_origins": "https://a.b,example.com"}, "example.com is not an origin"),
         ({"cors_origins": "https://a.b/"}, "https://a.b/ is not an origin"),
-        ({"cors_origins": "https://A.b"}, "in small letters"),
+        ({"cors_origins": "https://A.b"}, "in lower case"),
         ({"history_max_age": "500ms"}, "is counted in whole seconds; give 1s or more"),
         ({"history_page_default": "9", "history_page_max": "8"}, "larger than history_page_max"),
         ({"history_classes": '[{"topics": "a"}]'}, "must be a list of patterns"),
@@ -311,8 +352,35 @@ def test_an_api_key_that_has_expired_is_a_warning_of_check_config(
     flags = ("--api-keys-file", str(file), "--behind-tls-proxy", "--check-config")
     assert commands.serve(flags) == commands.OK
     (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("hanzo-pubsub: warning: api_keys_file ")
-    assert "the key old has expired" in line
+    warning = json.loads(line)
+    assert warning["event"] == "warning"
+    assert warning["message"].startswith("api_keys_file ")
+    assert "the key old has expired" in warning["message"]
+
+
+@pytest.mark.parametrize("missing", ["tls_cert", "tls_key"])
+def test_a_missing_file_of_a_certificate_is_named(tmp_path: Path, missing: str) -> None:
+    files = {name: tmp_path / name for name in ("tls_cert", "tls_key")}
+    for name, file in files.items():
+        if name != missing:
+            file.touch()
+    (problem,) = preflight.problems(load({"iam_url": "https://iam", **files}))
+    assert problem == f"TLS: {missing} {files[missing]} cannot be read: No such file or directory"
+
+
+def test_a_certificate_without_its_key_is_one_problem(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    flags = ("--dev", "--tls-cert", str(tmp_path / "none.pem"), "--check-config")
+    assert commands.serve(flags) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert json.loads(line)["message"] == "tls_cert is set without tls_key; TLS needs both"
+
+
+def test_a_value_after_a_switch_is_explained(capsys: pytest.CaptureFixture[str]) -> None:
+    assert commands.serve(("--tracing=no",)) == 2
+    message = json.loads(capsys.readouterr().err)["message"]
+    assert message.startswith("argument --tracing/--no-tracing: takes no value")
 
 
 def test_the_effective_settings_are_printed_without_secrets(tmp_path: Path) -> None:

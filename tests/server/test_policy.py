@@ -237,6 +237,11 @@ def test_a_decision_is_explained(identity: Identity, topic: str, said: str) -> N
         ("rules:\n  - {require: {authenticated: true}}", "rule 1", "`pattern`"),
         ('rules:\n  - {pattern: "a"}', "rule 1", "`require` is missing"),
         (
+            'rules:\n  - {pattern: "a", require: {org_membership: no}}',
+            "rule 1",
+            "`org_membership` is not text; put it in quotes",
+        ),
+        (
             'rules:\n  - {pattern: "a", require: {admin: true}}\n\n  - pattern: "a..b"\n',
             "line 4, rule 2",
             "segment 2",

@@ -153,6 +153,8 @@ def _parse_one(key: str, value: object, placeholders: frozenset[str]) -> Require
             raise ValueError(f"`{key}` is true or false")
         return Flag(key, value)
     if key in _NAMED:
+        if isinstance(value, bool | int):
+            raise ValueError(f"`{key}` is not text; put it in quotes")
         if not isinstance(value, str) or not value:
             raise ValueError(f"`{key}` is a `<placeholder>` of the pattern or a literal value")
         match = _PLACEHOLDER.fullmatch(value)

@@ -165,8 +165,13 @@ def build_tls(settings: Settings) -> ssl.SSLContext | None:
     Raises:
         StartError: Certificate or key cannot be read or do not belong together.
     """
-    if settings.tls_cert is None:
+    if settings.tls_cert is None or settings.tls_key is None:
         return None
+    for name, file in (("tls_cert", settings.tls_cert), ("tls_key", settings.tls_key)):
+        try:
+            file.open("rb").close()
+        except OSError as error:
+            raise StartError(f"TLS: {name} {file} cannot be read: {error.strerror}") from None
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     try:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 from pubsub_server.auth.identity import (
     MAX_SECONDS,
+    ClaimError,
     Identity,
     identity_from_claims,
     strip_bearer,
@@ -44,6 +45,8 @@ _FIELDS = frozenset(
         "sessions_shared", "agents", "bulk", "expires_at",
     }
 )  # fmt: skip
+_NAMES = {"user_id": "user", "key_id": "id", "avatar_url": "avatar_url"}
+"""Fields of an entry whose names differ from the claims in tokens, by field of an identity."""
 _LOG = logging.getLogger("pubsub_server.auth.api_keys")
 
 _Keys = dict[str, tuple[str, Identity]]
@@ -174,14 +177,15 @@ def load(file: Path) -> _Keys:
         raise ApiKeysError(f"{file}: {error}") from None
     entries = documents.sequence((loaded or {}).get("keys"))
     if entries is None or len(entries) > MAX_KEYS:
-        raise ApiKeysError(f"{file}: must be a mapping `keys:` with a list of at most {MAX_KEYS}")
+        raise ApiKeysError(
+            f"{file}: must be a mapping `keys:` with a list of at most {MAX_KEYS:,} keys"
+        )
     found: _Keys = {}
     for number, entry in enumerate(entries, 1):
         try:
             digest, identity = _entry(entry)
-        except (ValueError, ServiceError) as error:
-            detail = error.message if isinstance(error, ServiceError) else error
-            raise ApiKeysError(f"{file}, key {number}: {detail}") from None
+        except ValueError as error:
+            raise ApiKeysError(f"{file}, key {number}: {error}") from None
         if digest[:16] in found:
             raise ApiKeysError(f"{file}, key {number}: an earlier key has the same sha256")
         found[digest[:16]] = (digest, identity)
@@ -201,15 +205,17 @@ def _entry(entry: object) -> tuple[str, Identity]:
         raise ValueError(
             "`sha256` is not 64 hexadecimal characters; `hanzo-pubsub token --api-key` creates one"
         )
-    if not isinstance(fields.get("id"), str):
-        raise ValueError("`id` is missing; it names the key in the audit log")  # noqa: TRY004
+    if fields.get("id") is None:
+        raise ValueError("`id` is missing; it names the key in the audit log")
     claims = {
-        **{k: v for k, v in fields.items() if k not in {"sha256", "user", "id", "expires_at"}},
-        "sub": fields.get("user"),
-        "jti": fields["id"],
+        **{k: v for k, v in fields.items() if k not in {"sha256", "expires_at"}},
         "exp": _expiry(fields.get("expires_at")),
     }
-    return digest.lower(), identity_from_claims(claims, {"avatar_url": "avatar_url"})
+    try:
+        return digest.lower(), identity_from_claims(claims, _NAMES)
+    except ClaimError as error:
+        quoted = "; put it in quotes" if isinstance(fields.get(error.claim), bool | int) else ""
+        raise ValueError(f"`{error.claim}` is not {error.expected}{quoted}") from None
 
 
 def _expiry(value: object) -> float | None:

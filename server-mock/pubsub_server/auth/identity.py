@@ -72,6 +72,20 @@ class Identity:
         return self.kind == "admin"
 
 
+class ClaimError(ServiceError):
+    """A claim is missing or has a wrong value.
+
+    Attributes:
+        claim: Its name.
+        expected: What it must be.
+    """
+
+    def __init__(self, claim: str, expected: str) -> None:
+        self.claim = claim
+        self.expected = expected
+        super().__init__("token_invalid", f"the claim `{claim}` of the token is not {expected}")
+
+
 def strip_bearer(token: str) -> str:
     """The token without the optional word `Bearer`. HIP-56 WebSocket."""
     return re.sub(r"^\s*bearer\s+", "", token, flags=re.IGNORECASE).strip()
@@ -87,7 +101,7 @@ def identity_from_claims(
         names: Claim by field of `Identity`; a missing field has the default name.
 
     Raises:
-        ServiceError: `token_invalid` for a missing or mistyped claim, naming it.
+        ClaimError: `token_invalid` for a missing or mistyped claim, naming it.
     """
     named = {**CLAIMS, **names}
     expires = claims.get("exp")
@@ -96,16 +110,16 @@ def identity_from_claims(
         or not isinstance(expires, int | float)
         or not abs(expires) < MAX_SECONDS
     ):
-        raise _bad("exp", "a number of seconds")
+        raise ClaimError("exp", "a number of seconds")
     kind = claims.get(named["kind"], "user")
     if kind not in KINDS:
-        raise _bad(named["kind"], "one of " + ", ".join(KINDS))
+        raise ClaimError(named["kind"], "one of " + ", ".join(KINDS))
     user_id = _text(claims, named["user_id"])
     if not user_id:
-        raise _bad(named["user_id"], "the id of a user")
+        raise ClaimError(named["user_id"], "the id of a user")
     bulk = claims.get(named["bulk"])
     if bulk is not None and not isinstance(bulk, bool):
-        raise _bad(named["bulk"], "true or false")
+        raise ClaimError(named["bulk"], "true or false")
     return Identity(
         user_id=user_id,
         kind=kind,
@@ -126,7 +140,7 @@ def _text(claims: Mapping[str, object], claim: str, limit: int = MAX_ID) -> str 
     if value is None:
         return None
     if not isinstance(value, str) or len(value) > limit or not _encodable(value):
-        raise _bad(claim, f"text of at most {limit} characters")
+        raise ClaimError(claim, f"text of at most {limit} characters")
     return value
 
 
@@ -145,10 +159,10 @@ def _texts(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:
         return ()
     items = [value] if isinstance(value, str) else documents.sequence(value)
     if items is None or len(items) > MAX_NAMES:
-        raise _bad(claim, f"a list of at most {MAX_NAMES} texts")
+        raise ClaimError(claim, f"a list of at most {MAX_NAMES} texts")
     names = [item for item in items if isinstance(item, str) and 0 < len(item) <= MAX_ID]
     if len(names) != len(items):
-        raise _bad(claim, f"a list of texts of 1 to {MAX_ID} characters")
+        raise ClaimError(claim, f"a list of texts of 1 to {MAX_ID} characters")
     return tuple(names)
 
 
@@ -156,7 +170,3 @@ def _names(claims: Mapping[str, object], claim: str) -> frozenset[str]:
     names = _texts(claims, claim)
     # Share one empty set: a separate one costs 216 bytes per connection, and most lists are empty.
     return frozenset(names) if names else NOBODY
-
-
-def _bad(claim: str, expected: str) -> ServiceError:
-    return ServiceError("token_invalid", f"the claim `{claim}` of the token is not {expected}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import yaml
@@ -18,13 +19,19 @@ else:
 
 MERGE: Final = "tag:yaml.org,2002:merge"
 
+_NUMBERS: Final = frozenset({"tag:yaml.org,2002:int", "tag:yaml.org,2002:float"})
+_MISREAD: Final = re.compile(
+    r"[-+]?0[0-7_]+|[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?", re.ASCII
+)
+"""Numbers with an unexpected value: YAML 1.1 reads `010` as 8, and `1:30` as 90."""
+
 
 class DocumentError(ValueError):
     """A file cannot be read or parsed; the text is one line without the file's name."""
 
 
 class _Strict(SafeLoader):
-    """Rejects a duplicate key, of which YAML would silently use the last, and impossible values."""
+    """Rejects duplicate keys, of which YAML uses the last, and impossible or misread values."""
 
     def construct_object(self, node: yaml.Node, deep: bool = False) -> object:
         try:
@@ -34,6 +41,15 @@ class _Strict(SafeLoader):
         except ValueError as error:
             # For example a date on 30 February.
             raise DocumentError(f"line {node.start_mark.line + 1}: {error}") from None
+        if (
+            isinstance(node, yaml.ScalarNode)
+            and node.tag in _NUMBERS
+            and _MISREAD.fullmatch(node.value)
+        ):
+            raise DocumentError(
+                f"line {node.start_mark.line + 1}: YAML reads `{node.value}` as the number {made};"
+                " write a plain number, or put text in quotes"
+            )
         return made
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
@@ -71,7 +87,22 @@ def parse(text: str) -> object:
         # A safe loader: it creates only plain values.
         return cast("object", yaml.load(text, _Strict))
     except yaml.YAMLError as error:
-        raise DocumentError("is not YAML: " + " ".join(str(error).split())) from None
+        raise DocumentError("is not YAML: " + _explain(error, text)) from None
+
+
+def _explain(error: yaml.YAMLError, text: str) -> str:
+    """The place and problem of a syntax error, with the remedy of the usual mistakes."""
+    mark = error.problem_mark if isinstance(error, yaml.MarkedYAMLError) else None
+    if not isinstance(error, yaml.MarkedYAMLError) or mark is None:
+        return " ".join(str(error).replace('in "<unicode string>", ', "").split())
+    where = f"line {mark.line + 1}, column {mark.column + 1}: "
+    said = ": ".join(part for part in (error.context, error.problem) if part)
+    lines = text.split("\n")
+    if mark.line < len(lines) and lines[mark.line][mark.column : mark.column + 1] == "\t":
+        return where + "there is a tab; indent with spaces"
+    if "cannot start any token" in said or "scanning an alias" in said:
+        return where + "the value begins with a special character; put it in quotes"
+    return where + said
 
 
 def compose(text: str) -> yaml.Node | None:

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 from typing import TYPE_CHECKING, Annotated, Final
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, BeforeValidator
 
 from hanzoai.pubsub.claims import CLAIMS
 from pubsub_server.settings.addresses import parse_address, parse_node_address, parse_sp_url
@@ -32,6 +32,11 @@ def _parsed(parse: Callable[[str], object]) -> Callable[[str | None], str | None
         return value
 
     return check
+
+
+def _port_as_text(value: object) -> object:
+    """YAML reads a port without a host as a number."""
+    return str(value) if isinstance(value, int) else value
 
 
 def _node_addresses(addresses: tuple[str, ...]) -> tuple[str, ...]:
@@ -87,7 +92,7 @@ def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
         if not _ORIGIN.fullmatch(origin):
             raise ValueError(
                 f"{origin} is not an origin as browsers send it; write https://app.example.com:8443,"
-                " in small letters, with scheme and without path"
+                " in lower case, with scheme and without path"
             )
     return origins
 
@@ -105,9 +110,11 @@ def _page_size(value: int) -> int:
     return value
 
 
-ListenAddress = Annotated[str | None, AfterValidator(_parsed(parse_address))]
+_PORT_AS_TEXT: Final = BeforeValidator(_port_as_text)
+
+ListenAddress = Annotated[str | None, _PORT_AS_TEXT, AfterValidator(_parsed(parse_address))]
 """A port on loopback, `HOST:PORT` or `unix:PATH`."""
-NodeAddress = Annotated[str | None, AfterValidator(_parsed(parse_node_address))]
+NodeAddress = Annotated[str | None, _PORT_AS_TEXT, AfterValidator(_parsed(parse_node_address))]
 """`HOST:PORT` of a node of the mesh."""
 NodeAddresses = Annotated[Items, AfterValidator(_node_addresses)]
 SpUrl = Annotated[str | None, AfterValidator(_parsed(parse_sp_url))]

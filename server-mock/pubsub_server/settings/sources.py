@@ -156,7 +156,7 @@ def examine(
     values: dict[str, object] = {}
     for name, item in given.items():
         try:
-            values[name] = _structured(name, item.value)
+            values[name] = _structured(name, item)
         except ValueError as error:
             problems.append(f"{name} ({item.source}): {error}")
     settings: Settings | None = None
@@ -206,8 +206,8 @@ def unknown_flag(flag: str) -> str:
     if not flag.startswith("--"):
         return f"{flag}: only flags are accepted"
     closest = _closest(flag[2:].partition("=")[0].removeprefix("no-").replace("-", "_"))
-    hint = f"did you mean --{closest.replace('_', '-')}?" if closest else "--help lists all flags"
-    return f"{flag}: there is no such flag; {hint}"
+    hint = f"; did you mean --{closest.replace('_', '-')}?" if closest else ""
+    return f"{flag}: there is no such flag{hint}"
 
 
 def _from_file(file: Path, problems: list[str]) -> dict[str, _Given] | None:
@@ -253,8 +253,9 @@ def _from_environment(environ: Mapping[str, str], problems: list[str]) -> dict[s
     return found
 
 
-def _structured(name: str, value: object) -> object:
+def _structured(name: str, item: _Given) -> object:
     """Parse the text of a flag or variable for a setting that is a list or map of objects."""
+    value = item.value
     annotation = Settings.model_fields[name].annotation
     if isinstance(value, bool) and annotation is not bool:
         raise ValueError(f"is {str(value).lower()}; expected {_kind(name)}")
@@ -265,7 +266,8 @@ def _structured(name: str, value: object) -> object:
     try:
         loaded: object = json.loads(value)
     except ValueError:
-        raise ValueError(f"is not JSON; expected {_kind(name)}") from None
+        problem = "is text" if item.source.startswith("file ") else "is not JSON"
+        raise ValueError(f"{problem}; expected {_kind(name)}") from None
     return loaded
 
 
@@ -281,16 +283,43 @@ def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
         return str(detail["msg"]).removeprefix("Value error, ")
     name = str(detail["loc"][0])
     item = given[name]
-    where = name + "".join(f"[{part!r}]" for part in detail["loc"][1:])
+    nested = detail["loc"][1:]
+    where = name + "".join(f"[{each}]" if isinstance(each, int) else f".{each}" for each in nested)
+    kind = _kind(name)
+    parts: list[str] = []
+    absent = detail["type"] in {"missing", "extra_forbidden"}
+    if name not in _SECRET and not absent:
+        value: object = detail["input"] if nested else item.value
+        parts.append(f"got {json.dumps(value, default=str)}")
+    # Otherwise, the reason only repeats what is expected.
+    if nested or not detail["type"].endswith(("_parsing", "literal_error")):
+        parts.append(_reason(detail))
+    # These reasons already state what a text must be.
+    explained = detail["type"] in {"value_error", "string_type"} and kind.startswith("text")
+    if not explained and kind not in parts[-1]:
+        parts.append(f"expected {kind}")
+    return f"{where} ({item.source}): {'; '.join(parts)}"
+
+
+_REASONS: Mapping[str, str] = {
+    "extra_forbidden": "there is no such field",
+    "missing": "is missing",
+    "string_type": "must be text; put it in quotes",
+    "list_type": "must be a list",
+    "tuple_type": "must be a list",
+    "frozen_set_type": "must be a list",
+    "dict_type": "must be a mapping",
+    "model_type": "must be a mapping",
+    "model_attributes_type": "must be a mapping",
+}
+"""Plain words for errors of pydantic, by type."""
+
+
+def _reason(detail: ErrorDetails) -> str:
+    if found := _REASONS.get(detail["type"]):
+        return found
     reason = str(detail["msg"]).removeprefix("Value error, ")
-    reason = reason[:1].lower() + reason[1:]
-    if name in _SECRET:
-        return f"{where} ({item.source}): {reason}; expected {_kind(name)}"
-    got = json.dumps(item.value, default=str)
-    # The reason only repeats what is expected.
-    if detail["type"].endswith("_parsing") or detail["type"] == "literal_error":
-        return f"{where} ({item.source}): got {got}; expected {_kind(name)}"
-    return f"{where} ({item.source}): got {got}; {reason}; expected {_kind(name)}"
+    return (reason[:1].lower() + reason[1:]).replace("input should be", "must be", 1)
 
 
 def _kind(name: str) -> str:
@@ -379,6 +408,8 @@ def _shown(default: object) -> str:
     plain = _plain(default)
     if plain is None or plain in ([], {}, False):
         return ""
+    if plain is True:
+        return "on"
     items = documents.sequence(plain)
     return ",".join(map(str, items)) if items is not None else str(plain)
 
