@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import pytest
 
@@ -22,6 +22,7 @@ from hanzoai.pubsub import (
     PubSub,
     ReplyError,
     RequestTimeout,
+    UsageError,
 )
 from hanzoai.pubsub.durations import Duration, seconds_of
 from hanzoai.pubsub.request_reply.requester import Requester
@@ -330,6 +331,26 @@ async def test_other_messages_of_the_topic_are_not_requests(pubsub_memory: Memor
         await ps.publish(TOPIC, {"type": "request", "data": 1, "meta": {"reply_to": TOPIC}})
         await ps.request(TOPIC, 1, type="sum")
     assert calls == ["sum"]
+
+
+async def test_allow_of_a_responder_may_not_be_asynchronous(pubsub_memory: MemoryServer) -> None:
+    async def allow(_request: Message, _reply_to: str) -> bool:
+        return True
+
+    errors: list[Exception] = []
+    ps = pubsub_memory.client(on_error=errors.append)
+    with pytest.raises(InvalidOption, match="coroutine function"):
+        ps.respond(TOPIC, lambda _: 1, allow=cast("Any", allow))
+
+    def hidden(request: Message, reply_to: str) -> Any:
+        return allow(request, reply_to)
+
+    async with ps.respond(TOPIC, lambda _: 1, allow=hidden):
+        asking = asyncio.ensure_future(ps.request(TOPIC, 1, timeout=1))
+        await clock_of(pubsub_memory).advance(2)
+        with pytest.raises(RequestTimeout):
+            await within(pubsub_memory, asking)
+    assert [type(error) for error in errors] == [UsageError]
 
 
 async def test_a_responder_handles_as_many_requests_at_once_as_allowed(

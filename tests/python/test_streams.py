@@ -8,7 +8,7 @@ import inspect
 import itertools
 import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, TypeVar, assert_type
+from typing import TYPE_CHECKING, Any, TypeVar, assert_type, cast
 
 import pytest
 
@@ -48,7 +48,7 @@ from hanzoai.pubsub.streams import (
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable
+    from collections.abc import AsyncIterator, Awaitable, Callable
     from pathlib import Path
 
     from hanzoai.pubsub.testing.threaded import ThreadedServer
@@ -286,6 +286,67 @@ async def test_a_cancel_that_is_not_allowed_ends_nothing(
         await writer.write("b")
     assert "mallory may not cancel" in caplog.text
     assert (await within(pubsub_memory, reader.final())).text == "ab"
+
+
+async def awaited(by: str) -> bool:
+    return by == "alice"
+
+
+def unawaited(by: str) -> Any:
+    return awaited(by)
+
+
+def failing(by: str) -> bool:
+    raise LookupError(by)
+
+
+@pytest.mark.parametrize(("allow", "error"), [(unawaited, UsageError), (failing, LookupError)])
+async def test_a_sender_for_whom_allow_fails_may_neither_cancel_nor_steer(
+    pubsub_memory: MemoryServer, allow: Callable[[str], bool], error: type[Exception]
+) -> None:
+    heard: list[Any] = []
+    errors: list[Exception] = []
+    ps = pubsub_memory.client(pubsub_memory.token("svc"), on_error=errors.append)
+    reader = stream_reader(pubsub_memory.client(pubsub_memory.token("mallory")), TOPIC).open()
+    steers = stream_writer(ps, TOPIC, allow=allow, on_steer=lambda data, _: heard.append(data))
+    async with steers as writer:
+        await writer.write("a")
+        await clock_of(pubsub_memory).advance(1)
+        await within(pubsub_memory, reader.steer("louder"))
+        await within(pubsub_memory, reader.cancel())
+        await clock_of(pubsub_memory).advance(1)
+        await writer.write("b")
+    assert (await within(pubsub_memory, reader.final())).text == "ab"
+    assert heard == []
+    assert list(map(type, errors)) == [error, error]
+
+
+def test_allow_may_not_be_a_coroutine_function(pubsub_memory: MemoryServer) -> None:
+    with pytest.raises(InvalidOption, match="coroutine function") as caught:
+        stream_writer(pubsub_memory.client(), TOPIC, allow=cast("Any", awaited))
+    assert caught.value.field == "allow"
+
+
+async def test_steer_handlers_run_one_at_a_time_in_order(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client(pubsub_memory.token("svc"))
+    reader = stream_reader(pubsub_memory.client(pubsub_memory.token("alice")), TOPIC).open()
+    heard: list[Any] = []
+    go = asyncio.Event()
+
+    async def steer(data: Any, _: str) -> None:
+        heard.append(data)
+        await go.wait()
+        heard.append(data)
+
+    async with stream_writer(ps, TOPIC, on_steer=steer):
+        await clock_of(pubsub_memory).advance(1)
+        for data in (1, 2):
+            await within(pubsub_memory, reader.steer(data))
+        await clock_of(pubsub_memory).advance(1)
+        assert heard == [1]
+        go.set()
+        await clock_of(pubsub_memory).advance(1)
+        assert heard == [1, 1, 2, 2]
 
 
 RULES = """

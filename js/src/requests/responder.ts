@@ -3,6 +3,7 @@
 /** `Responder`: answers the requests of a topic with what a handler returns. */
 
 import { ClosedError, Conflict, ReplyError } from '../errors.js';
+import { decide } from '../runtime/decisions.js';
 import type { Subscription } from '../runtime/subscription.js';
 import { checkFunction, checkNumber } from '../settings/checks.js';
 import type { Message, Outgoing } from '../values.js';
@@ -93,16 +94,11 @@ export class Responder implements AsyncDisposable {
 
   private async _answer(request: Message, replyTo: string): Promise<void> {
     let answer: Outgoing;
-    try {
-      if (!(this._options.allow ?? isOwnReplyTopic)(request, replyTo)) {
-        this._warn(request, replyTo);
-        return;
-      }
-    } catch (error) {
-      // Without a decision there is no topic to answer on, not even with an error.
-      this._report(error);
-      return;
-    }
+    const allow = this._options.allow ?? isOwnReplyTopic;
+    const decision = decide(allow, [request, replyTo], (error) => this._report(error));
+    // Without a decision there is no topic to answer on, not even with an error.
+    if (decision === false) this._warn(request, replyTo);
+    if (!decision) return;
     try {
       answer = answerTo(request, await this._handler(request));
     } catch (error) {

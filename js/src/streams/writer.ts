@@ -7,6 +7,7 @@
 import type { Clock, TimerHandle } from '../clock.js';
 import { fromCode, PubSubError, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
+import { decide } from '../runtime/decisions.js';
 import { call } from '../runtime/handlers.js';
 import type { Subscription } from '../runtime/subscription.js';
 import type { Message } from '../values.js';
@@ -57,11 +58,11 @@ export interface WriteStreamOptions {
   /** Subscribe to the topic, so that readers can cancel and steer; default true. */
   readonly listen?: boolean | undefined;
   /**
-   * Decides whether a sender may cancel and steer; default: every sender with permission to
-   * publish.
+   * Decides whether a sender may cancel and steer, with the sender's id; if it throws, the sender
+   * may not. It is not asynchronous. Default: every sender with permission to publish.
    */
   readonly allow?: ((by: string) => boolean) | undefined;
-  /** Called with the data of `steer`, and the id of its sender. */
+  /** Called with the data of `steer` and the id of its sender: one call at a time, in order. */
   readonly onSteer?: ((data: unknown, by: string) => unknown) | undefined;
 }
 
@@ -75,6 +76,7 @@ export class StreamWriter implements AsyncDisposable {
   readonly id: string;
   private readonly _clock: Clock;
   private readonly _cancelled = new AbortController();
+  private _steering: Promise<void> = Promise.resolve();
   private _core!: Writing;
   /** Messages of readers that arrived before the core was created. */
   private readonly _early: Message[] = [];
@@ -360,7 +362,7 @@ export class StreamWriter implements AsyncDisposable {
 
   private _cancel(reason: string, by: string): void {
     if (this._error || this._isFinished) return;
-    if (by && this._options.allow?.(by) === false) {
+    if (by && !this._allows(by)) {
       this._warn(`${by} may not cancel the stream ${this.id}.`);
       return;
     }
@@ -373,10 +375,18 @@ export class StreamWriter implements AsyncDisposable {
   }
 
   private _steer(data: unknown, by: string): void {
-    const { onSteer, allow } = this._options;
-    if (allow?.(by) !== false)
-      void call(onSteer, [data, by], (error) => driverOf(this._client).listeners.report(error));
+    if (this._allows(by))
+      this._steering = this._steering.then(() =>
+        call(this._options.onSteer, [data, by], this._report),
+      );
   }
+
+  private _allows(by: string): boolean | undefined {
+    return decide(this._options.allow, [by], this._report);
+  }
+
+  private readonly _report = (error: unknown): void =>
+    driverOf(this._client).listeners.report(error);
 }
 
 function refusal(code: string, topic: string): PubSubError {

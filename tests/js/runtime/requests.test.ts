@@ -353,15 +353,16 @@ test('a responder that cannot decide where to reply publishes nothing', async ()
   const client = server.client();
   const reported: string[] = [];
   client.on('error', ({ message }) => reported.push(message));
-  const allow = (): boolean => {
+  const throws = (): boolean => {
     throw new RangeError('no decision');
   };
-  await respond(client, TOPIC, add, { allow });
+  const asynchronous = (async () => true) as unknown as () => boolean;
+  for (const allow of [throws, asynchronous]) await respond(client, TOPIC, add, { allow });
   const victim = await server.client().subscribe('demo.victim');
   const asked = request(server.client(), TOPIC, [1], { replyTo: 'demo.victim', timeout: 1_000 });
   await assert.rejects(within(server, asked), RequestTimeout);
   assert.equal(victim.stats.received, 0);
-  assert.deepEqual(reported, ['no decision']);
+  assert.deepEqual(reported, ['no decision', '`allow` returned a promise.']);
   await server.stop();
 });
 

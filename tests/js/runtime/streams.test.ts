@@ -357,6 +357,59 @@ test('an exception of a steer handler is reported, also of an asynchronous one',
   await server.stop();
 });
 
+const asynchronous = (async () => true) as unknown as () => boolean;
+const failing = (): boolean => {
+  throw new RangeError('no decision');
+};
+for (const [kind, allow, message] of [
+  ['is asynchronous', asynchronous, /^`allow` returned a promise/],
+  ['throws', failing, /^no decision/],
+] as const) {
+  test(`nobody may cancel or steer if \`allow\` ${kind}`, async () => {
+    const server = await started();
+    const reader = readStream(server.client(), TOPIC);
+    const client = server.client();
+    const reported: string[] = [];
+    client.on('error', (error) => reported.push(error.message));
+    const heard: unknown[] = [];
+    const writer = await writeStream(client, TOPIC, { allow, onSteer: (data) => heard.push(data) });
+    await server.clock.advance(1_000);
+    await within(server, reader.steer('louder'));
+    await within(server, reader.cancel());
+    await server.clock.advance(1_000);
+    await within(server, writer.complete());
+    assert.deepEqual(heard, []);
+    assert.equal(reported.length, 2);
+    for (const text of reported) assert.match(text, message);
+    await server.stop();
+  });
+}
+
+test('steer handlers run one at a time, in order', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC);
+  const heard: unknown[] = [];
+  let go = (): void => {};
+  const opened = new Promise<void>((resolve) => {
+    go = resolve;
+  });
+  const onSteer = async (data: unknown): Promise<void> => {
+    heard.push(data);
+    await opened;
+    heard.push(data);
+  };
+  const writer = await writeStream(server.client(), TOPIC, { onSteer });
+  await server.clock.advance(1_000);
+  for (const data of [1, 2]) await within(server, reader.steer(data));
+  await server.clock.advance(1_000);
+  assert.deepEqual(heard, [1]);
+  go();
+  await server.clock.advance(1_000);
+  assert.deepEqual(heard, [1, 1, 2, 2]);
+  await within(server, writer.complete());
+  await server.stop();
+});
+
 for (const [name, bad, code] of [
   ['half of a surrogate pair', ['ok', '\ude00'], 'invalid_payload'],
   ['no piece', ['ok', 5], 'invalid_payload'],

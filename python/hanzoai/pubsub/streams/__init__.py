@@ -94,10 +94,11 @@ def stream_writer(
             first token.
         listen: Subscribe to the topic, so that readers can cancel and steer.
         allow: Called with the id of a sender who cancels or steers; returns whether this is
-            allowed. Default: every sender who may publish to the topic.
+            allowed. It is not a coroutine function. If it raises, this is not allowed. Default:
+            every sender who may publish to the topic.
         on_steer: Called with the data of a reader's ``steer`` and the id of its sender; a function
-            or a coroutine function. With a ``PubSub``, a function runs in a thread, and may block
-            and call the client.
+            or a coroutine function, called one at a time, in order. With a ``PubSub``, a function
+            runs in a thread, and may block and call the client.
 
     Returns:
         A ``StreamWriter``, or for a ``PubSub`` a ``BlockingStreamWriter``.

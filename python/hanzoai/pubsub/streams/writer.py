@@ -20,6 +20,7 @@ from hanzoai.pubsub.errors import (
     PubSubError,
     UsageError,
 )
+from hanzoai.pubsub.runtime.decisions import check_decision, decide
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function, check_whole
 from hanzoai.pubsub.streams.messages import incoming, sender_of
@@ -37,7 +38,7 @@ from hanzoai.pubsub.streams.writing import (
 from hanzoai.pubsub.wire.ids import message_id
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Coroutine, Iterable, Mapping
     from types import TracebackType
 
     from hanzoai.pubsub.client import PubSubClient
@@ -127,7 +128,7 @@ class StreamWriter:
         on_steer: Callable[[Any, str], Any] | None = None,
     ) -> None:
         check_whole("epoch", epoch, low=0)
-        check_function("allow", allow)
+        check_decision("allow", allow)
         check_function("on_steer", on_steer, arguments=2)
         if take_over and id is None:
             raise UsageError("`take_over` needs the `id` of the stream.")
@@ -149,6 +150,7 @@ class StreamWriter:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: set[asyncio.Future[None]] = set()
         self._reading: asyncio.Task[Any] | None = None
+        self._steering: asyncio.Task[None] | None = None
         self._subscription: Subscription | None = None
         self._early: deque[Message] = deque(maxlen=RETAINED)
         self._asked: list[WriterEffect] = []
@@ -449,10 +451,11 @@ class StreamWriter:
         finally:
             self._waiters.discard(waiter)
 
-    def _begin(self, coroutine: Any) -> None:
+    def _begin(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(coroutine)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _join(self, subscription: Subscription) -> None:
         try:
@@ -558,7 +561,7 @@ class StreamWriter:
     def _cancel(self, reason: str, by: str) -> None:
         if self._error is not None or self._finished or self._core is None:
             return
-        if by and self._allow is not None and not self._allow(by):
+        if by and not self._allows(by):
             logger.warning("%s may not cancel the stream %s.", by, self._id)
             return
         self._error = StreamCancelled(reason, by, topic=self._topic)
@@ -567,16 +570,28 @@ class StreamWriter:
 
     def _steer(self, data: Any, by: str) -> None:
         handler = self._on_steer
-        if handler is None or (self._allow is not None and not self._allow(by)):
+        if handler is None or not self._allows(by):
             return
 
-        async def steer() -> None:
+        async def steer(before: asyncio.Task[None] | None) -> None:
+            if before is not None:
+                await asyncio.wait([before])
             try:
                 await call(handler, data, by)
             except Exception as error:
-                self._client._report(error, self._topic)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+                self._report(error)
 
-        self._begin(steer())
+        self._steering = self._begin(steer(self._steering))
+
+    def _allows(self, by: str) -> bool:
+        try:
+            return self._allow is None or decide("allow", self._allow, by)
+        except Exception as error:
+            self._report(error)
+            return False
+
+    def _report(self, error: Exception) -> None:
+        self._client._report(error, self._topic)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 async def _threaded(source: Any) -> AsyncIterator[Any]:

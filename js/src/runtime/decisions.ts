@@ -1,0 +1,29 @@
+/** Decisions of the program: functions that return whether another client may do something. */
+
+import { UsageError } from '../errors.js';
+
+/**
+ * Call `allow`; everything is allowed without it.
+ *
+ * @param report Receives its exception, or that it returned a promise, which would count as true.
+ * @returns Its decision; undefined if there is none, which denies.
+ */
+export function decide<A extends unknown[]>(
+  allow: ((...given: A) => unknown) | undefined,
+  given: A,
+  report: (error: unknown) => void,
+): boolean | undefined {
+  try {
+    const decision = allow ? allow(...given) : true;
+    if (typeof (decision as PromiseLike<unknown> | undefined)?.then === 'function') {
+      throw new UsageError('`allow` returned a promise.', {
+        remedy:
+          'Pass a function that returns true or false immediately; load earlier what it needs.',
+      });
+    }
+    return Boolean(decision);
+  } catch (error) {
+    report(error);
+    return undefined;
+  }
+}
