@@ -97,10 +97,12 @@ class WorkerPool:
         return generate_latest(registry), CONTENT_TYPE_LATEST
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with contextlib.suppress(OSError):
-            writer.write(self._own()[0])
-            await writer.drain()
-        writer.close()
+        try:
+            with contextlib.suppress(OSError):
+                writer.write(self._own()[0])
+                await writer.drain()
+        finally:
+            writer.close()
 
     async def _text(self, path: Path) -> str:
         if path == self._path:
