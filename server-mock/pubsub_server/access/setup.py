@@ -22,6 +22,7 @@ from pubsub_server.settings.addresses import (
     parse_sp_url,
 )
 from pubsub_server.settings.config import LOOPBACK, Settings
+from pubsub_server.shared.http_failures import describe_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -217,18 +218,18 @@ class _Fetcher:
                 session.get(self._url, max_redirects=3) as response,
             ):
                 if response.status != 200:
-                    raise FetchFailed(f"HTTP {response.status} from {self._url}")
+                    raise FetchFailed(f"{self._url}: HTTP {response.status}")
                 body = await response.content.read(JWKS_MAX_BYTES + 1)
                 while len(body) <= JWKS_MAX_BYTES and (
                     more := await response.content.read(JWKS_MAX_BYTES)
                 ):
                     body += more
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise FetchFailed(f"{type(error).__name__} from {self._url}") from None
+            raise FetchFailed(f"{self._url}: {describe_failure(error)}") from None
         if len(body) > JWKS_MAX_BYTES:
-            raise FetchFailed(f"over {JWKS_MAX_BYTES} bytes from {self._url}")
+            raise FetchFailed(f"{self._url}: the answer has more than {JWKS_MAX_BYTES:,} bytes")
         try:
             document: object = orjson.loads(body)
         except orjson.JSONDecodeError:
-            raise FetchFailed(f"no JSON from {self._url}") from None
+            raise FetchFailed(f"{self._url}: the answer is not JSON") from None
         return document

@@ -26,6 +26,7 @@ import orjson
 
 from pubsub_server.observe.topic_filter import TopicFilter
 from pubsub_server.settings.entries import signing_key
+from pubsub_server.shared.http_failures import describe_failure
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Receiver:
                 )
             else:
                 self.dropped += size
-                _LOG.warning("dropped %d events for the webhook %s: %s", size, self._place, failure)
+                _LOG.warning("the webhook %s: %s; events dropped: %d", self._place, failure, size)
 
     def _take_batch(self) -> list[bytes]:
         events = [self._queue.popleft()]
@@ -171,7 +172,7 @@ class Receiver:
             backoff = self._settings.webhook_backoff / 1000 * 2 ** (attempt - 1)
             pause = min(MAX_BACKOFF, max(wait, backoff * (0.5 + self._jitter() / 2)))
             await asyncio.sleep(pause)
-        return f"{detail}, dropped after {attempt} of {last} tries"
+        return f"{detail} at attempt {attempt} of {last}"
 
     async def _post(
         self, session: aiohttp.ClientSession, identifier: str, body: bytes
@@ -204,8 +205,7 @@ class Receiver:
                     return float(after) if after.isdecimal() else 0.0, detail
                 return -1.0, detail
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            strerror = error.strerror if isinstance(error, OSError) else None
-            return 0.0, strerror or type(error).__name__
+            return 0.0, describe_failure(error)
         except Exception as error:
             # For example a host name that cannot be encoded; later events must continue.
             return -1.0, type(error).__name__

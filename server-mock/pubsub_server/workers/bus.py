@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.tasks import Tasks
+from pubsub_server.workers.exit_codes import exit_reason
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -122,7 +123,9 @@ class Bus:
         assert self._process is not None
         while True:
             code = await self._process.wait()
-            _LOG.error("the Redis of the workers ended with %s; its history is lost", code)
+            _LOG.error(
+                "the Redis of the workers ended with %s; its history is lost", exit_reason(code)
+            )
             await asyncio.sleep(AGAIN_AFTER)
             await self._run(found)
 

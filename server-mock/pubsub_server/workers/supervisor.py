@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 from pubsub_server.access.setup import StartError
 from pubsub_server.tasks import Tasks
 from pubsub_server.workers import bus, pool, shutdown_barrier
+from pubsub_server.workers.exit_codes import exit_reason
 from pubsub_server.workers.ports import refused_port, reserve
 
 if TYPE_CHECKING:
@@ -197,7 +198,9 @@ class Supervisor:
             if self._end.is_set():
                 return
             pause = AGAIN_AFTER if loop.time() - began > STABLE else min(AGAIN_AT_MOST, pause * 2)
-            _LOG.error("worker %d ended with %s; restarting in %.1f s", number, code, pause)
+            _LOG.error(
+                "worker %d ended with %s; restarting in %.1f s", number, exit_reason(code), pause
+            )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._end.wait()

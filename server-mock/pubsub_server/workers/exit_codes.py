@@ -1,0 +1,15 @@
+"""The exit codes of child processes, in words."""
+
+from __future__ import annotations
+
+import signal
+
+
+def exit_reason(code: int) -> str:
+    """`exit code 1`, or the name of the signal that ended the process."""
+    if code >= 0:
+        return f"exit code {code}"
+    try:
+        return signal.Signals(-code).name
+    except ValueError:
+        return f"signal {-code}"

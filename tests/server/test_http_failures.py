@@ -1,0 +1,80 @@
+"""The log of the server says why it could not fetch keys or post a webhook."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import ssl
+
+import aiohttp
+import pytest
+import trustme
+
+from pubsub_server.shared.http_failures import describe_failure
+from pubsub_server.workers.exit_codes import exit_reason
+
+
+async def failure(url: str, seconds: float = 30.0) -> str:
+    timeout = aiohttp.ClientTimeout(total=seconds)
+    async with aiohttp.ClientSession(timeout=timeout) as session:
+        with pytest.raises((aiohttp.ClientError, TimeoutError, OSError)) as caught:
+            await session.get(url)
+    assert isinstance(caught.value, (aiohttp.ClientError, TimeoutError, OSError))
+    return describe_failure(caught.value)
+
+
+def listening() -> socket.socket:
+    return socket.create_server(("127.0.0.1", 0))
+
+
+def number(listener: socket.socket) -> int:
+    return int(listener.getsockname()[1])
+
+
+async def test_a_closed_port_is_named() -> None:
+    with listening() as listener:
+        closed = number(listener)
+    assert await failure(f"http://127.0.0.1:{closed}/") == "Connection refused"
+    assert await failure(f"http://localhost:{closed}/") == "Connection refused"
+
+
+async def test_a_server_that_does_not_answer_is_named() -> None:
+    with listening() as silent:
+        assert await failure(f"http://127.0.0.1:{number(silent)}/", 0.01) == "no answer in time"
+
+
+async def test_a_certificate_that_is_not_trusted_is_named() -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("127.0.0.1").configure_cert(context)
+
+    def accept(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            context.wrap_socket(connection, server_side=True).close()
+
+    with listening() as listener:
+        accepting = asyncio.create_task(asyncio.to_thread(accept, listener))
+        said = await failure(f"https://127.0.0.1:{number(listener)}/")
+        await accepting
+    assert said.startswith("the certificate is not trusted: ")
+    assert "certificate" in said.removeprefix("the certificate is not trusted: ")
+
+
+async def test_a_port_without_tls_is_named() -> None:
+    def accept(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection:
+            connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+            connection.recv(65_536)
+
+    with listening() as plain:
+        accepting = asyncio.create_task(asyncio.to_thread(accept, plain))
+        assert (await failure(f"https://127.0.0.1:{number(plain)}/")).startswith("TLS failed: ")
+        await accepting
+
+
+def test_the_signal_that_ended_a_worker_has_a_name() -> None:
+    assert exit_reason(-9) == "SIGKILL"
+    assert exit_reason(1) == "exit code 1"
+    assert exit_reason(-120) == "signal 120"
