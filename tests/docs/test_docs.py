@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-NOT_RUN_AT_MOST = 16
+NOT_RUN_AT_MOST = 18
 
 
 def _name(page: Path) -> str:
@@ -198,6 +198,15 @@ def _numbers() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("page", "said"), _numbers())
 def test_numbers_in_the_text_are_the_defaults(page: str, said: str) -> None:
     assert said in (ROOT / page).read_text(encoding="utf-8")
+
+
+def test_a_user_of_a_development_server_may_use_the_topics_of_the_migrated_programs() -> None:
+    page = (ROOT / "docs" / "migrations.md").read_text(encoding="utf-8")
+    after = re.findall(r"\nAfter:\n\n```\w+\n(.*?)```", page, re.DOTALL)
+    topics = [re.findall(r"(?:subscribe|publish)\([\"']([^\"']+)", program) for program in after]
+    assert all(topics)
+    assert len(topics) == page.count("\n## From ")
+    assert [topic for each in topics for topic in each if not topic.startswith("demo.")] == []
 
 
 def test_the_readme_names_the_two_commands() -> None:
