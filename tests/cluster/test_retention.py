@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pubsub_server.backplanes.redis.backplane import SILENCE_MS
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Published
 from pubsub_server.shared.answers import Answer
@@ -363,3 +364,18 @@ async def test_a_log_is_not_ended_early_by_a_numbering_that_began_in_the_same_se
             if answer.timestamp // 1000 == began // 1000:
                 return
         pytest.fail("each publish came in a later second than its numbering")
+
+
+async def test_the_index_of_topics_forgets_those_whose_numbering_has_expired(store: Store) -> None:
+    settings: dict[str, object] = {"redis_url": store.url, "redis_shards": 1}
+    async with asyncio.timeout(BOUND), running_server(**settings) as node, store.client() as redis:
+        backplane: Any = node.hub.core.backplane
+        index = "hanzo-pubsub:{0}:z"
+        await send(node, drafts(1, 1, "demo.new"))
+        now = await redis.zscore(index, "demo.new")
+        # As if they had been published that long ago: Redis has removed their other keys since.
+        old = {f"demo.{number}": now - SILENCE_MS - 2_000 - number for number in range(1_500)}
+        await redis.zadd(index, {**old, "demo.late": now - SILENCE_MS + 3_600_000})
+        for _ in range(2):
+            await backplane._catching_up.restored([0])
+        assert await redis.zrange(index, 0, -1) == [b"demo.late", b"demo.new"]

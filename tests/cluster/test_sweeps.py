@@ -39,7 +39,7 @@ class Store:
         self.unbroken = 1
         self.lost = 0
 
-    async def sweep(self, shard: int, since: int) -> Sweep:
+    async def sweep(self, shard: int, since: int, silence: int) -> Sweep:
         self.asked.append(shard)
         return Sweep(10, self.unbroken, ())
 

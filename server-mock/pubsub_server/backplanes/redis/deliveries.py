@@ -364,7 +364,7 @@ class CatchingUp:
         self._anew.discard(shard)
         begun = self._begun[shard]
         try:
-            sweep = await self._reader.sweep(shard, since)
+            sweep = await self._reader.sweep(shard, since, self._silence)
             before = self._unbroken.get(shard, sweep.unbroken)
             anew = anew or before != sweep.unbroken
             moved = set(filter(self._matching, sweep.topics))

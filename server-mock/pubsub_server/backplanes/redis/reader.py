@@ -143,10 +143,18 @@ class Reader:
             if wanted(topic := name.decode())
         ]
 
-    async def sweep(self, shard: int, since: int) -> Sweep:
-        """Topics of a shard that changed since this Redis time, ms; with 0 it does not search."""
+    async def sweep(self, shard: int, since: int, silence: int = 0) -> Sweep:
+        """Topics of a shard that changed; see `sweep.lua`.
+
+        Args:
+            shard: Its number.
+            since: The Redis time since which they changed, ms; with 0 it does not search.
+            silence: Milliseconds for which a silent topic keeps its numbering; with 0 no topic is
+                removed from the index.
+        """
         base = self._layout.bases[shard]
-        now, unbroken, *names = await self._link.call("sweep.lua", [base], [since or "+inf"])
+        arguments: list[Argument] = [since or "+inf", silence]
+        now, unbroken, *names = await self._link.call("sweep.lua", [base], arguments)
         return Sweep(int(now), int(unbroken), [name.decode() for name in names])
 
     async def heads(self, known: Mapping[str, int], silence: int) -> dict[str, int]:
