@@ -34,6 +34,7 @@ interface Page {
   addEventListener?(
     type: string,
     listener: (event: { readonly persisted?: boolean }) => void,
+    options: { readonly signal: AbortSignal },
   ): void;
 }
 
@@ -57,10 +58,16 @@ export class Recovery {
     const isFresh = kept && Math.abs(_client.clock.wallMs() - kept.at) <= suspendAfter;
     this._kept = isFresh ? kept : undefined;
     _client.session.lifecycle._clientId = this._kept?.clientId;
-    page.addEventListener?.('pagehide', () => this._leave());
-    page.addEventListener?.('pageshow', ({ persisted }) => {
-      if (persisted) this._return();
-    });
+    // Without the signal, the page would keep every client that has ended.
+    const until = { signal: _client.over };
+    page.addEventListener?.('pagehide', () => this._leave(), until);
+    page.addEventListener?.(
+      'pageshow',
+      ({ persisted }) => {
+        if (persisted) this._return();
+      },
+      until,
+    );
   }
 
   /** The positions of the previous page for a subscription to these patterns. */
@@ -70,8 +77,7 @@ export class Recovery {
 
   /** The page is left: store all positions, and keep the presence. */
   private _leave(): void {
-    const { clock, over, inboxes, session, peer } = this._client;
-    if (over.aborted) return;
+    const { clock, inboxes, session, peer } = this._client;
     const places: Record<string, Place> = {};
     for (const [sub, inbox] of inboxes) {
       const { since, after } = session.subscriptions.routes.all.get(sub)?.cursor.request() ?? {};

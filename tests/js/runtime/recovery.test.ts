@@ -11,7 +11,7 @@ type Listener = (event: { readonly persisted?: boolean }) => void;
 /** A tab: its storage, and the events of its window. */
 function openTab(t: TestContext, copied: ReadonlyMap<string, string> = new Map()) {
   const stored = new Map(copied);
-  const listeners: [type: string, listener: Listener][] = [];
+  const listeners: [type: string, listener: Listener, signal?: AbortSignal | undefined][] = [];
   const storage = {
     getItem: (key: string) => stored.get(key) ?? null,
     setItem: (key: string, value: string) => stored.set(key, value),
@@ -19,7 +19,11 @@ function openTab(t: TestContext, copied: ReadonlyMap<string, string> = new Map()
   };
   const window = {
     sessionStorage: storage,
-    addEventListener: (type: string, listener: Listener) => listeners.push([type, listener]),
+    addEventListener: (
+      type: string,
+      listener: Listener,
+      options?: { readonly signal?: AbortSignal },
+    ) => listeners.push([type, listener, options?.signal]),
   };
   for (const [name, value] of Object.entries(window)) {
     const before = Object.getOwnPropertyDescriptor(globalThis, name);
@@ -30,14 +34,18 @@ function openTab(t: TestContext, copied: ReadonlyMap<string, string> = new Map()
     });
   }
   const tell = (type: string, persisted = false): void => {
-    for (const [wanted, listener] of listeners) if (wanted === type) listener({ persisted });
+    for (const [wanted, listener, signal] of listeners) {
+      if (wanted === type && !signal?.aborted) listener({ persisted });
+    }
   };
+  /** The number of listeners that the window still has. */
+  const heard = (): number => listeners.filter(([, , signal]) => !signal?.aborted).length;
   /** Hide the page; the next page finds what it has stored. */
   const reload = (): void => {
     tell('pagehide');
     listeners.length = 0;
   };
-  return { stored, storage, tell, reload };
+  return { stored, storage, tell, reload, heard };
 }
 
 /** A time after the start time of a new page's clock. */
@@ -146,4 +154,18 @@ test('a client shares its connection with other tabs or recovers, not both', () 
     code: 'invalid_option',
     field: 'recover',
   });
+});
+
+test('a page keeps nothing of the clients that have ended', async (t) => {
+  const tab = openTab(t);
+  for (let index = 0; index < 3; index += 1) {
+    const { ps } = virtualClient({ recover: true });
+    await ps.subscribe('a.b');
+    assert.ok(tab.heard() > 0);
+    ps.disconnect();
+    await turns();
+    assert.equal(tab.heard(), 0);
+  }
+  tab.reload();
+  assert.equal(tab.stored.size, 0);
 });
