@@ -20,8 +20,10 @@ if TYPE_CHECKING:
     from aiohttp.http import RawRequestMessage
     from aiohttp.streams import StreamReader
 
+    from pubsub_server.interfaces import Identity
     from pubsub_server.listeners.http.listener import HttpListener
     from pubsub_server.listeners.http.sse import StreamSink
+    from pubsub_server.listeners.http.user_shares import UserShare
     from pubsub_server.listeners.pre_auth import PreAuthSlot
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
@@ -55,6 +57,7 @@ class HttpConnection(web.RequestHandler):
 
     Attributes:
         version_refused: Whether the current request has an unsupported HTTP version.
+        turned_away: Whether the user of the current request has too many connections.
     """
 
     __slots__ = (
@@ -65,10 +68,12 @@ class HttpConnection(web.RequestHandler):
         "_listener",
         "_proxied",
         "_settings",
+        "_share",
         "_slot",
         "_stream",
         "_unversioned",
         "_wire",
+        "turned_away",
         "version_refused",
     )
 
@@ -95,6 +100,7 @@ class HttpConnection(web.RequestHandler):
         assert self._request_factory is not None
         self._unversioned, self._request_factory = self._request_factory, self._versioned
         self.version_refused = False
+        self.turned_away = False
         self._settings = settings
         self._listener = listener
         self._stream: tuple[StreamSink, Service, Connection] | None = None
@@ -107,6 +113,8 @@ class HttpConnection(web.RequestHandler):
         # its own slot.
         self._slot: PreAuthSlot | None = None
         self._proxied = False
+        # The share of the user whose token was accepted last.
+        self._share: UserShare | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected: count it, and set the deadline for its first request."""
@@ -157,8 +165,44 @@ class HttpConnection(web.RequestHandler):
             return self._slot is not None
         return True
 
-    def authenticated(self) -> None:
-        """The token of a request has been accepted."""
+    def authenticated(self, identity: Identity) -> None:
+        """The token of a request has been accepted.
+
+        Raises:
+            ServiceError: `connection_limit`, if its user has too many connections.
+            ConnectionError: The client has disconnected.
+        """
+        if self._wire is None:
+            raise ConnectionResetError("the connection is closed")
+        share = self._share
+        if share is None or share.key != (identity.kind, identity.user_id):
+            self._leave_share()
+            try:
+                self._share = self._listener.users.enter(identity)
+            except ServiceError:
+                self.turned_away = True
+                raise
+        self._leave_slot()
+
+    def receiving(self, size: int) -> None:
+        """So many bytes of a body have arrived.
+
+        Raises:
+            ServiceError: `connection_limit`, if its user has too many bytes in transit.
+        """
+        if self._share is not None and not self._share.hold(size):
+            raise ServiceError(
+                "connection_limit",
+                "the requests of this user that are in transit are too large together",
+                retry_after_ms=RETRY_SECONDS * 1000,
+            )
+
+    def _leave_share(self) -> None:
+        share, self._share = self._share, None
+        if share is not None:
+            share.leave()
+
+    def _leave_slot(self) -> None:
         if self._slot is not None:
             self._slot.leave()
             self._slot = None
@@ -168,7 +212,7 @@ class HttpConnection(web.RequestHandler):
         if self._slot is None:
             return
         if self._proxied:
-            self.authenticated()
+            self._leave_slot()
         else:
             self._slot.hold(0)
 
@@ -180,7 +224,8 @@ class HttpConnection(web.RequestHandler):
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client has disconnected: its stream ends."""
         self._listener.connections -= 1
-        self.authenticated()
+        self._leave_slot()
+        self._leave_share()
         self.head_received()
         self._wire = None
         self._cancel_end()
@@ -198,7 +243,13 @@ class HttpConnection(web.RequestHandler):
         super().pause_writing()
         if self._stream is not None:
             self._stream[1].pause(self._stream[2])
-        elif not self._ending:
+            return
+        if self._wire is not None and self._share is not None:
+            size = self._wire.get_write_buffer_size()
+            if not self._share.hold(size):
+                self._wire.abort()
+                return
+        if not self._ending:
             self._cut_after(self._settings.body_timeout / 1000)
 
     def resume_writing(self) -> None:
@@ -206,8 +257,21 @@ class HttpConnection(web.RequestHandler):
         super().resume_writing()
         if self._stream is not None:
             self._stream[1].resume(self._stream[2])
-        elif not self._ending:
+            return
+        if self._share is not None:
+            self._share.hold(0)
+        if not self._ending:
             self._cancel_end()
+
+    async def finish_response(
+        self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
+    ) -> tuple[web.StreamResponse, bool]:
+        """Sends a response; then a connection of a proxy, which all users share, is nobody's."""
+        try:
+            return await super().finish_response(request, resp, start_time)
+        finally:
+            if self._proxied or self._settings.behind_tls_proxy:
+                self._leave_share()
 
     async def start(self) -> None:
         """Handles requests until the connection ends; then sends the rest within a deadline."""
@@ -233,7 +297,8 @@ class HttpConnection(web.RequestHandler):
         return self._gone
 
     def attach(self, sink: StreamSink, service: Service, connection: Connection) -> None:
-        """This connection carries an event stream from now on."""
+        """This connection carries an event stream from now on, which the hub counts."""
+        self._leave_share()
         self._stream = (sink, service, connection)
 
     def detach(self) -> None:

@@ -20,6 +20,7 @@ from pubsub_server.listeners.http.request_ids import CALLER, REQUEST_ID, new_req
 from pubsub_server.listeners.http.requests import UnsupportedMedia
 from pubsub_server.listeners.http.rest import RestApi
 from pubsub_server.listeners.http.sse import EventStreams
+from pubsub_server.listeners.http.user_shares import user_shares
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, pre_auth_limiter
 from pubsub_server.shared.accepting import stop_accepting
 
@@ -82,6 +83,7 @@ class HttpListener:
         self._settings = settings
         self.callers = Callers(settings.trusted_proxies)
         self.pre_auth = pre_auth_limiter(settings)
+        self.users = user_shares(settings)
         self._metrics = metrics
         self._ready = ready
         self._openapi = openapi.read_bytes() if openapi is not None else None
@@ -179,6 +181,8 @@ class HttpListener:
             response = await self._answer(request, handler, identifier)
         if isinstance(connection, HttpConnection):
             connection.end_request()
+            if connection.turned_away:
+                response.force_close()
         seconds = time.perf_counter() - began
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else "unknown"

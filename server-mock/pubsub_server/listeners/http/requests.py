@@ -38,12 +38,13 @@ async def identify(service: Service, request: web.Request) -> Identity:
     """The identity of a request's token.
 
     Raises:
-        ServiceError: `unauthenticated`, `token_invalid`, `token_expired` or `unavailable`.
+        ServiceError: `unauthenticated`, `token_invalid`, `token_expired`, `connection_limit` or
+            `unavailable`.
     """
     identity = await service.identify(token(request), caller(request))
     protocol = request.protocol
     if isinstance(protocol, HttpConnection):
-        protocol.authenticated()
+        protocol.authenticated(identity)
     return identity
 
 
@@ -217,16 +218,26 @@ async def _read(request: web.BaseRequest, limit: int, seconds: float) -> bytes:
             raise _too_large(limit)
         return whole
     received = bytearray()
+    protocol = request.protocol
+    known = protocol if isinstance(protocol, HttpConnection) else None
     try:
         async with asyncio.timeout(seconds):
             while chunk := await request.content.readany():
                 received += chunk
                 if len(received) > limit:
                     raise _too_large(limit)
+                if known is not None:
+                    known.receiving(len(received))
     except TimeoutError:
         raise ServiceError(
             "invalid_frame", f"the body did not arrive within {seconds:g} seconds"
         ) from None
+    except RuntimeError as error:
+        # aiohttp, if the server has cut the connection before.
+        raise ConnectionResetError("the connection is closed") from error
+    finally:
+        if known is not None:
+            known.receiving(0)
     return bytes(received)
 
 
