@@ -286,6 +286,24 @@ async def test_a_responder_answers_nowhere_but_below_its_topic_or_the_sender(
     assert reply.topic == "demo.chosen"
 
 
+async def test_a_user_whose_id_has_a_dot_gets_no_reply_on_topics_of_another_user(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    service = pubsub_memory.client(pubsub_memory.token("sums", kind="service"))
+    ann = pubsub_memory.client(pubsub_memory.token("ann"))
+    lee = pubsub_memory.client(pubsub_memory.token("ann.lee"))
+    request = {"type": "request", "data": [1], "meta": {"reply_to": "user.ann.lee.replies"}}
+    async with service.respond(TOPIC, add), ann.subscribe("user.ann.**") as victim:
+        with caplog.at_level(logging.WARNING):
+            await lee.publish(TOPIC, request)
+            await clock_of(pubsub_memory).advance(1)
+        assert victim.stats.received == 0
+        assert (
+            await ann.request(TOPIC, [1, 2], reply_to="user.ann.replies")
+        ).topic == "user.ann.replies"
+    assert "asks for its reply on user.ann.lee.replies" in caplog.text
+
+
 async def test_a_responder_that_cannot_decide_where_to_reply_publishes_nothing(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -59,7 +59,9 @@ export function replyToOf({ meta }: Message): string | undefined {
  * topic.
  */
 export function isOwnReplyTopic({ topic, sender }: Message, replyTo: string): boolean {
-  const own = sender !== undefined && replyTo.startsWith(`user.${sender.id}.`);
+  // By segments: `user.ann.lee.x` belongs to the user `ann`, not to one whose id is `ann.lee`.
+  const [head, id, rest] = replyTo.split('.');
+  const own = head === 'user' && id === sender?.id && rest !== undefined;
   return own || matches(`${topic}.replies.*`, replyTo);
 }
 

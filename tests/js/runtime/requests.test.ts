@@ -11,6 +11,7 @@ import {
   RequestTimeout,
 } from '../../../js/src/errors.js';
 import { request, respond } from '../../../js/src/requests/index.js';
+import { isOwnReplyTopic } from '../../../js/src/requests/messages.js';
 import { MemoryServer } from '../../../js/src/testing/index.js';
 import type { Message } from '../../../js/src/values.js';
 import { turns, virtualClient } from './virtual.js';
@@ -346,6 +347,15 @@ test('a responder replies only below its topic or its sender', async () => {
   const reply = await within(server, request(client, 'demo.open', [1], { replyTo: 'demo.chosen' }));
   assert.equal(reply.topic, 'demo.chosen');
   await server.stop();
+});
+
+test('a user whose id has a dot gets no reply on topics of another user', () => {
+  const from = (id: string): Message =>
+    ({ topic: TOPIC, sender: { type: 'user', id } }) as unknown as Message;
+  assert.equal(isOwnReplyTopic(from('ann'), 'user.ann.lee.replies'), true);
+  assert.equal(isOwnReplyTopic(from('ann.lee'), 'user.ann.lee.replies'), false);
+  assert.equal(isOwnReplyTopic(from('ann'), 'user.ann'), false);
+  assert.equal(isOwnReplyTopic({ topic: TOPIC } as Message, 'user'), false);
 });
 
 test('a responder that cannot decide where to reply publishes nothing', async () => {

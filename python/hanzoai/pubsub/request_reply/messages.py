@@ -104,7 +104,9 @@ def is_own_reply_topic(request: Message, reply_to: str) -> bool:
     """
     below = f"{request.topic}.{_REPLIES}.*"
     sender = request.sender
-    own = sender is not None and reply_to.startswith(f"user.{sender.id}.")
+    # By segments: `user.ann.lee.x` belongs to the user `ann`, not to one whose id is `ann.lee`.
+    head, *names = reply_to.split(".")
+    own = sender is not None and head == "user" and len(names) > 1 and names[0] == sender.id
     return matches(below, reply_to) or own
 
 
