@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
+import ssl
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import aiohttp
 import httpx
 import jwt
 import pytest
+import trustme
 from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec
 from jwt.algorithms import ECAlgorithm
 
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
+from pubsub_server.auth.jwks import FetchFailed
 from pubsub_server.errors import ServiceError
 from pubsub_server.settings.sources import load
 from pubsub_server.testing import RunningServer, running_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
+    from pathlib import Path
 
 
 @dataclass
@@ -136,6 +141,51 @@ async def test_without_keys_the_server_is_unavailable_and_recovers(
     ) as server:
         assert await status(server, iam.token()) == 503
         assert await status(server, iam.token()) == 200
+
+
+async def test_keys_that_come_over_an_unencrypted_redirect_are_not_used(
+    iam: Iam, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    authority, both = trustme.CA(), tmp_path / "both.pem"
+    authority.issue_cert("127.0.0.1").private_key_and_cert_chain_pem.write_to_path(both)
+    serving, trust = (
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH),
+        ssl.create_default_context(),
+    )
+    serving.load_cert_chain(both)
+    authority.configure_trust(trust)
+
+    async def forward(request: web.Request) -> web.Response:
+        raise web.HTTPFound(f"{iam.url}/.well-known/jwks.json")
+
+    app = web.Application()
+    app.router.add_get("/", forward)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=serving).start()
+    session = aiohttp.ClientSession
+
+    def trusting(**options: Any) -> aiohttp.ClientSession:
+        return session(connector=aiohttp.TCPConnector(ssl=trust), **options)
+
+    monkeypatch.setattr(aiohttp, "ClientSession", trusting)
+    try:
+        url = f"https://user:hushhush@127.0.0.1:{runner.addresses[0][1]}/?key=hushhush"
+        with pytest.raises(FetchFailed, match="unencrypted") as caught:
+            await access._Fetcher(url, 60)()
+        assert "hushhush" not in str(caught.value)
+        assert await access._Fetcher(f"{iam.url}/.well-known/jwks.json", 60)()
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_failed_fetch_names_the_address_without_its_secrets(iam: Iam) -> None:
+    url = iam.url.replace("//", "//user:hushhush@") + "/.well-known/jwks.json?key=hushhush"
+    for answer in (web.Response(status=500), web.Response(text="no JSON")):
+        iam.answer = answer
+        with pytest.raises(FetchFailed, match="jwks") as caught:
+            await access._Fetcher(url, 60)()
+        assert "hushhush" not in str(caught.value)
 
 
 async def test_logins_with_a_known_key_do_not_wait_for_an_iam_that_hangs(iam: Iam) -> None:

@@ -390,6 +390,7 @@ def test_the_effective_settings_are_printed_without_secrets(tmp_path: Path) -> N
                 "webhooks": hook("https://x.example/h"),
                 "redis_url": "redis://u:hush@h",
                 "audit_file": tmp_path / "a",
+                "iam_jwks_url": "https://u:hush@iam.example/keys",
             }
         )
     )
@@ -399,9 +400,11 @@ def test_the_effective_settings_are_printed_without_secrets(tmp_path: Path) -> N
     assert list(values) == list(Settings.model_fields)
     assert values["webhooks"][0]["secret"] == MASK
     assert values["redis_url"] == MASK
+    assert values["iam_jwks_url"] == f"https://{MASK}@iam.example/keys"
     assert values["auth_deadline"] == 5_000
 
 
 def test_a_wrong_secret_is_not_repeated() -> None:
     assert "hushhush" not in problems({"webhooks": '[{"url": "http://x", "secret": "hushhush"}]'})
     assert "hushhush" not in repr(load({"redis_url": "redis://:hushhush@h"}))
+    assert "hushhush" not in problems({"iam_jwks_url": "ftp://u:hushhush@iam.example/keys"})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ssl
 from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
 
 import aiohttp
 import orjson
@@ -209,6 +210,9 @@ class _Fetcher:
 
     def __init__(self, url: str, seconds: float) -> None:
         self._url = url
+        parts = urlsplit(url)
+        # For the log: a user, a password or a key in the query are secrets.
+        self._place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
         self._timeout = aiohttp.ClientTimeout(total=seconds)
 
     async def __call__(self) -> object:
@@ -217,19 +221,22 @@ class _Fetcher:
                 aiohttp.ClientSession(timeout=self._timeout) as session,
                 session.get(self._url, max_redirects=3) as response,
             ):
+                hops = [each.url.scheme for each in (*response.history, response)]
+                if self._url.startswith("https:") and "http" in hops:
+                    raise FetchFailed(f"{self._place}: a redirect leads to an unencrypted address")
                 if response.status != 200:
-                    raise FetchFailed(f"{self._url}: HTTP {response.status}")
+                    raise FetchFailed(f"{self._place}: HTTP {response.status}")
                 body = await response.content.read(JWKS_MAX_BYTES + 1)
                 while len(body) <= JWKS_MAX_BYTES and (
                     more := await response.content.read(JWKS_MAX_BYTES)
                 ):
                     body += more
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise FetchFailed(f"{self._url}: {describe_failure(error)}") from None
+            raise FetchFailed(f"{self._place}: {describe_failure(error)}") from None
         if len(body) > JWKS_MAX_BYTES:
-            raise FetchFailed(f"{self._url}: the answer has more than {JWKS_MAX_BYTES:,} bytes")
+            raise FetchFailed(f"{self._place}: the answer has more than {JWKS_MAX_BYTES:,} bytes")
         try:
             document: object = orjson.loads(body)
         except orjson.JSONDecodeError:
-            raise FetchFailed(f"{self._url}: the answer is not JSON") from None
+            raise FetchFailed(f"{self._place}: the answer is not JSON") from None
         return document

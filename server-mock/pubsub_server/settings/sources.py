@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import json
+import re
 import types
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,7 @@ _OBJECTS = frozenset(
 )
 """Settings that are lists or maps of objects: JSON in a flag or variable."""
 
+_CREDENTIALS = re.compile(r"(?<=:)//[^/?#\s@]*@")
 _SECRET = frozenset({"webhooks", "redis_url", "audit_kafka_password", "mesh_key"})
 """Errors about these settings do not contain their values."""
 
@@ -290,7 +292,7 @@ def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
     absent = detail["type"] in {"missing", "extra_forbidden"}
     if name not in _SECRET and not absent:
         value: object = detail["input"] if nested else item.value
-        parts.append(f"got {json.dumps(value, default=str)}")
+        parts.append(f"got {_masked(json.dumps(value, default=str))}")
     # Otherwise, the reason only repeats what is expected.
     if nested or not detail["type"].endswith(("_parsing", "literal_error")):
         parts.append(_reason(detail))
@@ -417,6 +419,8 @@ def _shown(default: object) -> str:
 def _plain(value: object) -> object:
     if isinstance(value, SecretStr):
         return MASK
+    if isinstance(value, str):
+        return _masked(value)
     if isinstance(value, Path):
         return str(value)
     if isinstance(value, BaseModel):
@@ -426,3 +430,8 @@ def _plain(value: object) -> object:
     if (items := documents.mapping(value)) is not None:
         return {key: _plain(item) for key, item in items.items()}
     return value
+
+
+def _masked(text: str) -> str:
+    """The text without the user and password of a URL."""
+    return _CREDENTIALS.sub(f"//{MASK}@", text)
