@@ -266,7 +266,7 @@ class HttpConnection(web.RequestHandler):
     async def finish_response(
         self, request: web.BaseRequest, resp: web.StreamResponse, start_time: float | None
     ) -> tuple[web.StreamResponse, bool]:
-        """Sends a response; then a connection of a proxy, which all users share, is nobody's."""
+        """Sends a response; then a connection of a proxy, which all users share, has no user."""
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
