@@ -33,9 +33,9 @@ async def test_a_node_that_is_stopped_in_order_is_no_warning_to_the_others(
         asyncio.timeout(BOUND),
         running_server(redis_url=store.url, log_level="info", **QUICK),
     ):
-        await until(lambda: bool(lines(caplog, "this is node")))
+        await until(lambda: bool(lines(caplog, "the id of this node")))
         async with running_server(redis_url=store.url, log_level="info", **QUICK):
-            await until(lambda: len(lines(caplog, "this is node")), 2)
+            await until(lambda: len(lines(caplog, "the id of this node")), 2)
         await until(lambda: lines(caplog, "left with 0 members"), [logging.INFO])
         # A killed node logs nothing.
         await store.command("ZADD", "hanzo-pubsub:{0}:nodes", 1, "dead")

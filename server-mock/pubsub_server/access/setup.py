@@ -23,7 +23,7 @@ from pubsub_server.settings.addresses import (
     parse_sp_url,
 )
 from pubsub_server.settings.config import LOOPBACK, Settings
-from pubsub_server.shared.http_failures import describe_failure
+from pubsub_server.shared.failure_texts import http_failure
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -232,7 +232,7 @@ class _Fetcher:
                 ):
                     body += more
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            raise FetchFailed(f"{self._place}: {describe_failure(error)}") from None
+            raise FetchFailed(f"{self._place}: {http_failure(error)}") from None
         if len(body) > JWKS_MAX_BYTES:
             raise FetchFailed(f"{self._place}: the answer has more than {JWKS_MAX_BYTES:,} bytes")
         try:

@@ -26,7 +26,7 @@ import orjson
 
 from pubsub_server.observe.topic_filter import TopicFilter
 from pubsub_server.settings.entries import signing_key
-from pubsub_server.shared.http_failures import describe_failure
+from pubsub_server.shared.failure_texts import http_failure
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -205,7 +205,7 @@ class Receiver:
                     return float(after) if after.isdecimal() else 0.0, detail
                 return -1.0, detail
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            return 0.0, describe_failure(error)
+            return 0.0, http_failure(error)
         except Exception as error:
             # For example a host name that cannot be encoded; later events must continue.
             return -1.0, type(error).__name__

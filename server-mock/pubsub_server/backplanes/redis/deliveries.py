@@ -11,6 +11,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.backoff import Backoff
+from pubsub_server.backplanes.redis.errors import reason
 from pubsub_server.backplanes.redis.layout import PRESENCE, unpack
 from pubsub_server.backplanes.redis.reader import CLOCKS_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
@@ -287,7 +288,7 @@ class CatchingUp:
             await self._deliveries.discover(topic, since)
         except LINK_ERRORS as error:
             # The next sweep repeats it.
-            logger.warning("cannot read missed messages from Redis: %s", type(error).__name__)
+            logger.warning("cannot read missed messages from Redis: %s", reason(error))
 
     def _owed_since(self, topic: str, now: int) -> int | None:
         """Unix ms from which patterns may miss messages of an opening topic; None if none do."""
@@ -380,7 +381,7 @@ class CatchingUp:
             if anew:
                 self._anew.add(shard)
             if isinstance(error, LINK_ERRORS):
-                return type(error).__name__
+                return reason(error)
             raise
         if before != sweep.unbroken:
             self._doubted.add(shard)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import ssl
 from typing import Any, Final, TypeVar
 
@@ -19,6 +17,8 @@ from redis.exceptions import (
     ResponseError,
 )
 from redis.exceptions import TimeoutError as RedisTimeoutError
+
+from pubsub_server.shared.failure_texts import system_text
 
 _KNOWN: Final = {
     "MISCONF": (
@@ -68,8 +68,16 @@ def cause(error: Exception) -> str:
     """For the log: the problem, and the remedy if it is known."""
     if isinstance(error, OutOfMemoryError):
         return _FULL
-    detail = str(error)
-    return detail if isinstance(error, RefusedError) else f"{type(error).__name__}: {detail}"
+    return str(error) if isinstance(error, RefusedError) else reason(error)
+
+
+def reason(error: Exception) -> str:
+    """Why a call failed, in the words of the operating system if it knows them."""
+    if text := system_text(error):
+        return text
+    if isinstance(error, (RedisTimeoutError, TimeoutError)):
+        return "no answer in time"
+    return str(error) or type(error).__name__
 
 
 # ---------------------------------------------------------------- at the start
@@ -130,7 +138,7 @@ def _unreachable(url: str, error: Exception) -> str:
         )
     if url.startswith("rediss:") and _within(error, FileNotFoundError) is not None:
         return "a file that it names (ssl_ca_certs, ssl_certfile, ssl_keyfile) does not exist"
-    reply = f"Redis cannot be reached at {where} ({_cause(error)})"
+    reply = f"Redis cannot be reached at {where} ({reason(error)})"
     silent = isinstance(error, (RedisTimeoutError, TimeoutError))
     if url.startswith("rediss:"):
         return f"{reply}; is it running, and does this port use TLS? If not, write redis://"
@@ -152,15 +160,3 @@ def _within(error: BaseException, kind: type[_E]) -> _E | None:
             return at
         at = at.__cause__ or at.__context__
     return None
-
-
-def _cause(error: BaseException) -> str:
-    """The text of the operating system, if there is one."""
-    at: BaseException | None = error
-    while at is not None:
-        if isinstance(at, OSError) and at.strerror:
-            # With several addresses, asyncio appends the text of each to the first.
-            known = errno.errorcode.get(at.errno or 0)
-            return os.strerror(at.errno) if known and at.errno else at.strerror
-        at = at.__cause__ or at.__context__
-    return type(error).__name__

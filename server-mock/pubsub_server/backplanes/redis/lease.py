@@ -158,7 +158,7 @@ class Lease:
             self._since = self._loop.time()
         self.last_heartbeat = int(now)
         if first:
-            logger.info("this is node %s", self.node)
+            logger.info("the id of this node is %s", self.node)
             await self._initialize()
         return [each for each in silent if each != self.node]
 

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from pubsub_server.backoff import Backoff
+from pubsub_server.backplanes.redis.errors import reason
 from pubsub_server.backplanes.redis.layout import read_changes, read_members
 from pubsub_server.backplanes.redis.lease import EMPTIED_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
@@ -309,7 +310,7 @@ class RedisRoster:
         except LINK_ERRORS as error:
             self._renewed |= anew
             self._doubt(unsure, since)
-            logger.warning("cannot read members from Redis: %s", type(error).__name__)
+            logger.warning("cannot read members from Redis: %s", reason(error))
             return False
         audience.missed(found, anything=anew)
         return True

@@ -511,7 +511,7 @@ class Lane:
             self._log(f"{reason.why}, and publishes are refused: {reason.remedy}")
             return "the store accepts no messages now; the log of the server has the cause"
         self._log(f"Redis cannot be reached, and publishes are refused ({cause(reason)})")
-        return f"the store cannot be reached ({type(reason).__name__})"
+        return "the store cannot be reached"
 
     def _log(self, line: str) -> None:
         now = self._loop.time()

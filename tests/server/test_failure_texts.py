@@ -1,17 +1,21 @@
-"""The log of the server says why it could not fetch keys or post a webhook."""
+"""The log of the server says why it cannot reach IAM, a webhook or Redis."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import socket
 import ssl
 
 import aiohttp
 import pytest
 import trustme
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from pubsub_server.shared.http_failures import describe_failure
+from pubsub_server.backplanes.redis.errors import cause, unusable
+from pubsub_server.shared.failure_texts import http_failure
 from pubsub_server.workers.exit_codes import exit_reason
 
 
@@ -21,7 +25,7 @@ async def failure(url: str, seconds: float = 30.0) -> str:
         with pytest.raises((aiohttp.ClientError, TimeoutError, OSError)) as caught:
             await session.get(url)
     assert isinstance(caught.value, (aiohttp.ClientError, TimeoutError, OSError))
-    return describe_failure(caught.value)
+    return http_failure(caught.value)
 
 
 def listening() -> socket.socket:
@@ -72,6 +76,28 @@ async def test_a_port_without_tls_is_named() -> None:
         accepting = asyncio.create_task(asyncio.to_thread(accept, plain))
         assert (await failure(f"https://127.0.0.1:{number(plain)}/")).startswith("TLS failed: ")
         await accepting
+
+
+def caused_by(error: OSError) -> RedisConnectionError:
+    found = RedisConnectionError("Error connecting to redis:6379.")
+    found.__cause__ = error
+    return found
+
+
+def test_a_failed_call_to_redis_has_the_words_of_the_system() -> None:
+    refused = caused_by(ConnectionRefusedError(errno.ECONNREFUSED, "Connect call failed ('h', 1)"))
+    assert cause(refused) == "Connection refused"
+    assert cause(RedisTimeoutError()) == "no answer in time"
+    assert cause(RedisConnectionError("the server closed the connection")) == (
+        "the server closed the connection"
+    )
+
+
+def test_a_redis_without_tls_is_not_called_a_missing_permission() -> None:
+    failed = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)")
+    said = unusable("rediss://redis:6379", caused_by(failed))
+    assert "Operation not permitted" not in said
+    assert "WRONG_VERSION_NUMBER" in said
 
 
 def test_the_signal_that_ended_a_worker_has_a_name() -> None:

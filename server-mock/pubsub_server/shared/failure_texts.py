@@ -1,0 +1,41 @@
+"""The reason why a connection of the server to another program failed, for its log."""
+
+from __future__ import annotations
+
+import errno
+import os
+import ssl
+
+import aiohttp
+
+
+def system_text(error: BaseException) -> str | None:
+    """The text of TLS or of the operating system in an error or its causes, if there is one."""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, ssl.SSLCertVerificationError):
+            return f"the certificate is not trusted: {at.verify_message}"
+        # `errno` of these is not one of the operating system.
+        if isinstance(at, ssl.SSLError):
+            return f"TLS failed: {at.strerror or at}"
+        if isinstance(at, OSError):
+            # With several addresses, asyncio appends the text of each to the first.
+            if at.errno is not None and at.errno in errno.errorcode:
+                return os.strerror(at.errno)
+            if at.strerror:
+                return at.strerror
+        at = at.__cause__ or at.__context__
+    return None
+
+
+def http_failure(error: aiohttp.ClientError | TimeoutError | OSError) -> str:
+    """The reason why a request failed; contains no address and no content of the request."""
+    name = type(error).__name__
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    cause: BaseException = error
+    if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+    elif isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+    return system_text(cause) or name
