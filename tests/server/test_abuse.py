@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import httpx
 import orjson
 import pytest
+from websockets.asyncio.client import connect
 from websockets.frames import Frame, Opcode
 
+from hanzoai.pubsub import PubSubClient
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth.identity import Identity, identity_from_claims
 from pubsub_server.backplanes.memory import MemoryBackplane
@@ -30,6 +33,55 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from pubsub_server.backplane import Entry
+
+
+@pytest.mark.parametrize("speed", ["on", "off"])
+async def test_what_is_nested_deeply_stops_no_reader(speed: Literal["on", "off"]) -> None:
+    def deep(levels: int) -> str:
+        return "[" * levels + "]" * levels
+
+    async with running_server(publish_rate_user=1e6) as server:
+        errors: list[Exception] = []
+        async with (
+            asyncio.timeout(BOUND),
+            PubSubClient(
+                url=server.ws,
+                rest_url=server.http,
+                token=server.token("alice"),
+                speed=speed,
+                on_error=errors.append,
+            ) as alice,
+            httpx.AsyncClient(base_url=server.http) as mallory,
+            connect(server.ws) as socket,
+        ):
+            subscription = alice.subscribe("demo.a")
+            await subscription
+            token = server.token("mallory")
+            headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+
+            async def publish(body: str) -> int:
+                path = "/v1/topics/demo.a/messages"
+                return (await mallory.post(path, headers=headers, content=body)).status_code
+
+            await socket.send(json.dumps({"type": "auth", "token": token}))
+            await socket.send('{"type":"subscribe","topics":["demo.a"]}')
+            for levels in (99, 100, 150, 195, 200, 240, 254):
+                fits = levels == 99
+                wanted = 201 if fits else 422
+                body = '{"type":"deep","data":[%s],"meta":{"k":%s}}'
+                assert await publish(body % (deep(levels), deep(1))) == wanted
+                assert await publish(body % (deep(1), deep(levels))) == wanted
+                update = '{"type":"presence.update","topic":"demo.a","ref":"%d","data":{"k":%s}}'
+                await socket.send(update % (levels, deep(levels)))
+                while (frame := json.loads(await socket.recv())).get("ref") != str(levels):
+                    pass
+                assert frame["type"] == ("published" if fits else "error")
+            assert await publish('{"type":"end","data":1}') == 201
+            found = [(await anext(subscription)).type for _ in range(3)]
+            assert found == ["deep", "deep", "end"]
+            assert [each.type async for each in alice.history("demo.a")] == found
+            assert [each.user_id for each in await alice.presence("demo.a")] == ["alice", "mallory"]
+        assert errors == []
 
 
 @pytest.mark.parametrize("depth", range(240, 256))

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.codec import decode
-from pubsub_server.shared.publications import MAX_META
+from pubsub_server.shared.publications import MAX_DEPTH, MAX_META
 from pubsub_server.shared.requests import Draft, PublishRequest
 
 MAX = 1_000
@@ -86,6 +86,26 @@ def test_the_problem_of_an_invalid_message_is_named(
     assert isinstance(error, ServiceError)
     assert (error.code, error.field) == (code, field)
     assert said in error.message
+
+
+@pytest.mark.parametrize("field", ["data", "meta"])
+@pytest.mark.parametrize("opening", ["[", '{"a":'])
+def test_a_value_nested_deeper_than_clients_read_is_refused(field: str, opening: str) -> None:
+    def published(levels: int) -> Draft | ServiceError:
+        closing = {"[": "]", "{": "}"}[opening[0]]
+        # The outermost level is an object, as `meta` must be.
+        deep = opening * (levels - 1) + "1" + closing * (levels - 1)
+        text = '{"type":"publish","message":{"topic":"a","data":1,"%s":{"k":%s,"wide":%s}}}'
+        request = decode(text % (field, deep, "[" + "[]," * 200 + "1]"))
+        assert isinstance(request, PublishRequest)
+        (item,) = request.items
+        return item
+
+    assert isinstance(published(MAX_DEPTH), Draft)
+    refused = published(MAX_DEPTH + 1)
+    assert isinstance(refused, ServiceError)
+    assert (refused.code, refused.field) == ("invalid_payload", f"message.{field}")
+    assert refused.message == f"`message.{field}` is nested deeper than 100 levels"
 
 
 def test_one_wrong_message_of_a_batch_is_refused_alone() -> None:

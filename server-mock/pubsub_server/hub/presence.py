@@ -302,7 +302,6 @@ def _merge(old: dict[str, Any] | None, extra: Mapping[str, Any]) -> dict[str, An
         return old
     new = {**(old or {}), **extra}
     new = {key: value for key, value in new.items() if value is not None}
-    # Check the depth that it has in a snapshot: otherwise snapshots of this topic could not be
-    # sent.
-    encode_payload([[[[[new]]]]], "data", METADATA_BYTES)
+    # This also limits its depth: otherwise snapshots of this topic could not be sent or read.
+    encode_payload(new, "data", METADATA_BYTES)
     return new or None

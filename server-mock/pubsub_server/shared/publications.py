@@ -19,6 +19,12 @@ MAX_PAYLOAD: Final = 262_144
 """Maximum bytes of JSON-encoded ``data``. HIP-56 Security 5."""
 MAX_META: Final = 8_192
 """Maximum bytes of JSON-encoded ``meta``."""
+MAX_DEPTH: Final = 100
+"""Maximum nested levels of ``data``, ``meta`` and metadata of presence.
+
+Readers parse frames of at most 200 levels, and request a message that they cannot read again and
+again.
+"""
 MAX_BATCH: Final = 1_000
 MAX_TEXT: Final = 128
 """Maximum characters of an id and of a type."""
@@ -26,6 +32,8 @@ MAX_WHOLE: Final = 2**53 - 1
 TOPICS_KNOWN: Final = 10_000
 """Maximum valid names that are cached."""
 
+_ENCODER_DEPTH: Final = 254
+"""Maximum nested levels that orjson encodes."""
 _TEXT: Final = f"a string of 1 to {MAX_TEXT} characters"
 _valid = lru_cache(TOPICS_KNOWN)(validate_topic)
 
@@ -213,6 +221,16 @@ def encode_payload(
             topic=topic,
             field=field,
         ) from None
+    # Most values are not large enough to be nested so deeply.
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
+        field = _path(within, name)
+        raise ServiceError(
+            "invalid_payload",
+            f"`{field}` is nested deeper than {MAX_DEPTH} levels",
+            topic=topic,
+            field=field,
+            remedy="Flatten it.",
+        )
     if len(data) > limit:
         field = _path(within, name)
         raise ServiceError(
@@ -222,6 +240,18 @@ def encode_payload(
             field=field,
         )
     return data
+
+
+def _is_deep(value: object) -> bool:
+    """Whether a value has more than `MAX_DEPTH` levels."""
+    # With these around it, it then exceeds the limit of the encoder.
+    for _ in range(_ENCODER_DEPTH - MAX_DEPTH):
+        value = [value]
+    try:
+        orjson.dumps(value)
+    except (orjson.JSONEncodeError, RecursionError):
+        return True
+    return False
 
 
 def topic_of(name: object, within: str = "") -> str:
