@@ -188,7 +188,8 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws InvalidTopic A pattern is not valid.
    * @throws InvalidOption Another argument is not valid.
    * @throws PermissionDenied The access rules allow none of the topics.
-   * @throws OperationTimeout The server did not answer in time; the subscription has ended.
+   * @throws OperationTimeout The server did not answer in time. With `onMessage`, the subscription
+   *   stays active (`outcomeUnknown`) until its `signal` or `close` ends it. Otherwise, it has ended.
    * @throws ClosedError The client is closed.
    */
   async subscribe<Topic extends string>(
@@ -210,6 +211,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws InvalidTopic The topic is not valid or has a wildcard.
    * @throws InvalidPayload The data is not JSON.
    * @throws PayloadTooLarge The data is larger than the limit.
+   * @throws SchemaError The server has a contract for the topic, which the payload does not match.
    * @throws PermissionDenied The access rules do not allow it.
    * @throws QueueFull Too many messages wait to be sent (policy `error`), or the message was
    * dropped (`drop_oldest`).

@@ -26,9 +26,9 @@ def lifecycle(machine: Lifecycle) -> str:
         "from typing import Final, Generic, Literal, NamedTuple, TypeAlias, TypeVar",
         "",
     ]
-    out += _literal("State", machine.states, "Where a session stands, as the table sees it.")
+    out += _literal("State", machine.states, "The state of a session in the table of transitions.")
     public = tuple(dict.fromkeys(machine.public.values()))
-    out += _literal("PublicState", public, "Where a session stands, as users see it.")
+    out += _literal("PublicState", public, "The state of a session that users see.")
     out += _literal("Event", machine.events, "What may happen to a session.")
     out += _literal("Timer", machine.timers, "The timers of a session.")
     out += _literal("Guard", machine.guards, "Questions that a row asks.")

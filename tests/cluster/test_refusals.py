@@ -75,7 +75,7 @@ async def test_publishes_that_redis_refuses_for_now_may_be_tried_again(
     async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
         remedy = await spoil(store)
         answer = await publish(node)
-    told = [each for each in caplog.records if "publishes are refused" in each.getMessage()]
+    told = [each for each in caplog.records if "publishes are rejected" in each.getMessage()]
     assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
     assert [each.levelno for each in told] == [logging.ERROR]
     assert remedy in told[0].getMessage()

@@ -203,7 +203,7 @@ def test_the_life_of_a_token_is_a_duration(
         (("--dev", "--host", "0.0.0.0"), 2, "loopback only, not on 0.0.0.0"),
         (("--dev", "--host", "192.0.2.1"), 2, "loopback only"),
         ((), 2, "no client could authenticate"),
-        (("--iam-jwks-url", "https://hanzo.id/jwks"), 2, "plaintext is refused"),
+        (("--iam-jwks-url", "https://hanzo.id/jwks"), 2, "plaintext is rejected"),
         (("--dev", "--rules", "/nowhere.yaml"), 2, "rules: /nowhere.yaml: cannot be read"),
         (("--dev", "--http-prot", "1"), 2, "did you mean --http-port?"),
         (("--dev", "--http-port", "x"), 2, "http_port (flag --http-port)"),
@@ -286,7 +286,7 @@ redis_url: http://user:hush@redis
     code, out, err = run(capsys, "serve", "--check-config", "--config", str(file))
     assert code == 2
     assert yaml.safe_load(out)["http_port"] == 8056
-    for said in ("http_port", "plaintext is refused", *files):
+    for said in ("http_port", "plaintext is rejected", *files):
         assert said in err, said
     assert "a-secret" not in out + err
 

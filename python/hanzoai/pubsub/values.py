@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 Since: TypeAlias = int | datetime | timedelta
-"""A time: Unix milliseconds, an aware datetime, or a timedelta back from now (either sign)."""
+"""A time: Unix milliseconds, an aware datetime, or a timedelta before now, with either sign."""
 
 Ttl: TypeAlias = int | timedelta
 """How long a message is kept: whole seconds, or a timedelta; 0 stores nothing."""
@@ -84,7 +84,7 @@ class OutgoingOf(TypedDict, Generic[Data]):
 
 
 OnInvalid: TypeAlias = Literal["raise", "skip", "raw"]
-"""What becomes of a message whose payload does not match the model of its topic."""
+"""What happens to a message whose payload does not match the model of its topic."""
 
 Via: TypeAlias = Literal["auto", "socket", "rest"]
 """How an operation travels: over the open connection, over HTTP, or whichever fits."""
@@ -103,7 +103,7 @@ StateName: TypeAlias = Literal[
 """The states of a client (docs/lifecycle.md)."""
 
 TokenReason: TypeAlias = Literal["connect", "expiring", "rejected"]
-"""Why a token is asked for."""
+"""Why the client calls ``get_token``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +140,7 @@ _LATEST: Final = 10**11
 
 
 def _check_expiry(end: object) -> None:
-    """Refuse what is not a time in seconds.
+    """Reject a value that is not a time in seconds.
 
     Raises:
         InvalidOption: The value is not valid.
@@ -232,7 +232,7 @@ class PresenceChange:
 
 
 def occupancy_of(members: Sequence[PresenceMember]) -> Occupancy:
-    """How many these are, and of how many users."""
+    """Count members and their users."""
     return Occupancy(members=len(members), users=len(users_of(members)))
 
 

@@ -90,7 +90,7 @@ def _problems(settings: Settings) -> Iterator[str]:
         )
     if not settings.tls and not settings.behind_tls_proxy:
         yield (
-            "plaintext is refused: set --tls-cert and --tls-key, or --behind-tls-proxy if a "
+            "plaintext is rejected: set --tls-cert and --tls-key, or --behind-tls-proxy if a "
             "proxy in front of the server terminates TLS"
         )
 

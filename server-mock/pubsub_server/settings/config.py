@@ -520,7 +520,7 @@ class Settings(BaseModel):
     drain_spread: Wait | None = Field(
         default=None,
         description="Time over which the server closes its connections at shutdown, so that "
-        "clients don't all reconnect at once. At most 3/4 of `drain_timeout`. 0 "
+        "clients don't all reconnect at once. The server uses at most 3/4 of `drain_timeout`. 0 "
         "closes all at once. Default: `3s` on Redis and in a mesh, otherwise 0.",
     )
     drain_notice: Wait = Field(

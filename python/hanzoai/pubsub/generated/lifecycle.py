@@ -18,7 +18,7 @@ State: TypeAlias = Literal[
     "closed",
     "failed",
 ]
-"""Where a session stands, as the table sees it."""
+"""The state of a session in the table of transitions."""
 
 PublicState: TypeAlias = Literal[
     "initialized",
@@ -31,7 +31,7 @@ PublicState: TypeAlias = Literal[
     "closed",
     "failed",
 ]
-"""Where a session stands, as users see it."""
+"""The state of a session that users see."""
 
 Event: TypeAlias = Literal[
     "connect",

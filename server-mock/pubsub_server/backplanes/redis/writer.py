@@ -258,7 +258,7 @@ class Lane:
         self._calling: Sequence[_Group] = ()
         self._failure: Exception | None = None
         self._timer: asyncio.TimerHandle | None = None
-        # By connection with a refused publish: until when its later publishes are refused, too.
+        # By connection with a refused publish: until when its later publishes are rejected, too.
         self._behind: OrderedDict[Origin, float] = OrderedDict()
         self._tell_again = 0.0
 
@@ -503,14 +503,14 @@ class Lane:
     def _explain(self, reason: Exception) -> str:
         if isinstance(reason, OutOfMemoryError):
             self._log(
-                "Redis is full, and publishes are refused: raise its maxmemory, or retain less"
+                "Redis is full, and publishes are rejected: raise its maxmemory, or retain less"
                 " (history_max_messages, history_max_age, ids_max)"
             )
             return "the store is full (maxmemory of Redis); its operator must increase it"
         if isinstance(reason, RefusedError):
-            self._log(f"{reason.why}, and publishes are refused: {reason.remedy}")
+            self._log(f"{reason.why}, and publishes are rejected: {reason.remedy}")
             return "the store accepts no messages now; the log of the server has the cause"
-        self._log(f"Redis cannot be reached, and publishes are refused ({cause(reason)})")
+        self._log(f"Redis cannot be reached, and publishes are rejected ({cause(reason)})")
         return "the store cannot be reached"
 
     def _log(self, line: str) -> None:
