@@ -46,3 +46,11 @@ class Echoes:
     def publisher(self, id: str) -> Connection | None:
         """The connection that must not receive this message; call it once."""
         return self._publishers.pop(id, None)
+
+    def forget(self, connection: Connection) -> None:
+        """The connection is closed; some of its messages may never be delivered."""
+        if connection.encoder.echoes:
+            return
+        ids = [id for id, publisher in self._publishers.items() if publisher is connection]
+        for id in ids:
+            del self._publishers[id]

@@ -270,6 +270,7 @@ class Hub:
         connection.closed = True
         core.delivery.forget(connection)
         core.floors.forget(connection)
+        core.echoes.forget(connection)
         connection.waiting = None
         self._open.discard(connection)
         core.stats.connections[connection.encoder.name] -= 1

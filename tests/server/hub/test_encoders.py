@@ -11,7 +11,8 @@ from pubsub_server.interfaces import Published
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared.encoder import Encoder
 from pubsub_server.shared.requests import Draft, SubscribeRequest
-from tests.server.hub_rig import FakeSink, Rig
+from tests.server.hub.test_far_backplane import FarBackplane
+from tests.server.hub_rig import START_MS, FakeSink, Rig
 
 if TYPE_CHECKING:
     from pubsub_server.backplane import Entry
@@ -82,6 +83,23 @@ async def test_a_connection_without_echo_misses_what_it_published_alone() -> Non
     assert heard(rig, own) == b"3\n"
     assert heard(rig, other) == b"1\n2\n4\n"
     assert [message["data"] for message in alice.messages()] == [1, 2, 3, 4]
+    assert not rig.hub.core.echoes
+
+
+async def test_nothing_is_kept_of_a_publisher_that_leaves_before_its_message_is_delivered() -> None:
+    backplane = FarBackplane(lambda: START_MS)
+    backplane.gate.set()
+    rig, lines = Rig(backplane=backplane), Lines()
+    mine, _ = await joined(rig, lines, "a")
+    await rig.settle()
+    backplane.gate.clear()
+    answers: list[object] = []
+    rig.hub.put(ROBOT, [draft("a", b"1")], mine, answers.extend)
+    assert len(rig.hub.core.echoes) == 1
+    rig.hub.closed(mine)
+    backplane.gate.set()
+    await backplane.answering
+    assert len(answers) == 1
     assert not rig.hub.core.echoes
 
 
