@@ -206,7 +206,7 @@ class Rig:
         self.settings = Settings.model_validate(
             {"publish_rate_user": 1e6, "publish_rate_service": 1e6, **settings}
         )
-        wall = never_back(self.wall)
+        wall = never_back(self.wall, lambda: self.now)
         self.hub = Hub(
             self.settings,
             authenticator=self.people,

@@ -222,6 +222,21 @@ async def test_a_clock_that_goes_back_ends_no_token_that_the_authenticator_takes
     assert bob.ending() == (4401, "token_expired")
 
 
+async def test_a_clock_that_goes_back_leaves_a_new_token_its_whole_life_at_the_client() -> None:
+    rig = Rig()
+    alice = await rig.client("alice")
+    alice.publish("a", 1)
+    now = START_MS - 3_600_000
+    rig.hub.core.today = lambda: now
+    peer = rig.stranger()
+    peer.say("auth", token=f"bob:user:{now + 600_000}", version=1)
+    await rig.settle()
+    ok = peer.hear_one("auth.ok")
+    assert ok["expires_at"] - ok["server_time"] == 600_000
+    peer.say("ping")
+    assert peer.hear_one("pong")["server_time"] == now
+
+
 async def test_messages_keep_their_order_when_the_clock_goes_back() -> None:
     rig = Rig()
     alice = await rig.client("alice")

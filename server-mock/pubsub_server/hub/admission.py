@@ -212,7 +212,7 @@ class Admission:
             version=VERSION,
             features=FEATURES,
             expires_at=identity.expires_at,
-            server_time=self._core.wall(),
+            server_time=self._core.today(),
             limits=self.limits(identity),
             node=self._core.backplane.node,
         )

@@ -328,7 +328,7 @@ class Inbound:
             core.send(connection, {"type": "published", **done, "ref": request.ref})
 
     def _ping(self, connection: Connection, request: PingRequest) -> None:
-        frame: dict[str, object] = {"type": "pong", "server_time": self._core.wall()}
+        frame: dict[str, object] = {"type": "pong", "server_time": self._core.today()}
         if request.ref is not None:
             frame["ref"] = request.ref
         self._core.send(connection, frame)

@@ -110,7 +110,7 @@ class MemoryHub:
         }
         config = config_sources.load(given)
         self.tokens = Tokens(clock)
-        wall = never_back(clock.wall_ms)
+        wall = never_back(clock.wall_ms, clock.now)
         self.hub = Hub(
             config,
             authenticator=self.tokens,
