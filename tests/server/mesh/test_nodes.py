@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import socket
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -110,6 +112,37 @@ async def test_an_id_that_comes_by_two_nodes_is_delivered_once() -> None:
         async with asyncio.timeout(BOUND):
             assert [(await anext(aiter(subscription))).data for _ in range(2)] == [1, 2]
         await until(lambda: three.mesh.counts.duplicates == 1)
+
+
+async def test_a_configured_address_without_a_node_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "pubsub_server.backplanes.mesh")
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def said(level: int) -> list[str]:
+        return [
+            each.getMessage()
+            for each in caplog.records
+            if each.levelno == level and "cannot reach" in each.getMessage()
+        ]
+
+    async with node(address):
+        await until(lambda: len(said(logging.DEBUG)) >= 2)
+    assert said(logging.WARNING) == [
+        f"mesh: cannot reach {address}: Connection refused; trying again"
+    ]
+
+
+async def test_a_node_that_stops_is_logged_by_the_others(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "pubsub_server.backplanes.mesh")
+    async with node() as one:
+        async with node(one) as two:
+            await until(lambda: one.mesh.peers == 1)
+            stopped = f"mesh: node {two.id} has stopped"
+        await until(lambda: stopped in caplog.messages)
+    assert "lost node" not in caplog.text
 
 
 async def test_a_node_that_ends_announces_it_and_leaves_no_gap() -> None:

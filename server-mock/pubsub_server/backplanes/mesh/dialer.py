@@ -9,6 +9,7 @@ import socket
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.settings.addresses import parse_node_address
+from pubsub_server.shared.failure_texts import system_text
 
 if TYPE_CHECKING:
     import ssl
@@ -52,6 +53,7 @@ class Dialer:
         self._failed = failed
         self._tls = tls
         self._seconds = seconds
+        self._reported: set[str] = set()
         self._loop = asyncio.get_running_loop()
 
     def dial_due(self) -> None:
@@ -77,8 +79,19 @@ class Dialer:
                     ssl=self._tls,
                     server_hostname="" if self._tls is not None else None,
                 )
+                self._reported.discard(address)
         except (OSError, ValueError) as error:
             # ValueError: a peer may report a text that is not an address.
-            _LOG.debug("mesh: cannot reach %s: %s", address, error or type(error).__name__)
+            self._report(address, error)
             self._members.dialed(address, None, self._loop.time())
             self._failed()
+
+    def _report(self, address: str, error: OSError | ValueError) -> None:
+        """Log the first failure in a row. An address that a peer reported may be outdated."""
+        silent = isinstance(error, TimeoutError) and error.errno is None
+        text = "no answer in time" if silent else system_text(error) or str(error)
+        level = logging.DEBUG
+        if self._members.configured(address) and address not in self._reported:
+            self._reported.add(address)
+            level = logging.WARNING
+        _LOG.log(level, "mesh: cannot reach %s: %s; trying again", address, text)

@@ -51,6 +51,11 @@ class Members:
     def __len__(self) -> int:
         return len(self._known)
 
+    def configured(self, address: str) -> bool:
+        """Whether the address is in the settings."""
+        known = self._known.get(address)
+        return known is not None and known.configured
+
     def learn(self, node: str, address: str, now: float, *, patience: float = 0.0) -> None:
         """A peer has reported a node.
 

@@ -353,6 +353,8 @@ class Mesh:
                 counts.lost += 1
                 logger.warning("mesh: lost node %s: %s", remote.node, detail)
                 self._receiver.interrupted()
+            elif reason == "left":
+                logger.info("mesh: node %s has stopped", remote.node)
             self._send_members_soon()
         self._settling.progress(link)
         self._changed.set()
