@@ -8,6 +8,8 @@ import re
 import sys
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from pubsub_server.auth.identity import MAX_ID
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -60,3 +62,10 @@ def duration(text: str) -> float:
     if not 0 < seconds <= _LONGEST:
         raise argparse.ArgumentTypeError(f"{text!r} must be more than 0 and at most 366d")
     return seconds
+
+
+def identifier(text: str) -> str:
+    """Check the id of a user, an organization, a session or an agent."""
+    if not 1 <= len(text) <= MAX_ID:
+        raise argparse.ArgumentTypeError(f"has {len(text)} characters; write 1 to {MAX_ID}")
+    return text

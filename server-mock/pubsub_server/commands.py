@@ -24,6 +24,7 @@ from pubsub_server.command_errors import (
     USAGE,
     Parser,
     duration,
+    identifier,
     report_error,
     report_warning,
 )
@@ -163,7 +164,7 @@ def _token(argv: Sequence[str]) -> int:
         allow_abbrev=False,
     )
     who = parser.add_argument_group("identity")
-    who.add_argument("--user", required=True, metavar="ID", help="user id")
+    who.add_argument("--user", required=True, type=identifier, metavar="ID", help="user id")
     who.add_argument("--name", help="display name")
     who.add_argument("--avatar-url", metavar="URL", help="URL of the user's picture")
     kind = who.add_mutually_exclusive_group()
@@ -185,7 +186,15 @@ def _token(argv: Sequence[str]) -> int:
         ("--session-shared", "sessions_shared", "this chat session is shared with the user"),
         ("--agent", "agents", "has access to this agent"),
     ):
-        may.add_argument(flag, dest=target, action="append", default=[], metavar="ID", help=text)
+        may.add_argument(
+            flag,
+            dest=target,
+            type=identifier,
+            action="append",
+            default=[],
+            metavar="ID",
+            help=text,
+        )
     parser.add_argument(
         "--bulk", action="store_true", help="allow bulk publishing, with its own rate limit"
     )

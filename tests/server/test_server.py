@@ -346,6 +346,16 @@ def test_wrong_usage_of_token_is_an_error(
     assert "development key" in err
 
 
+@pytest.mark.parametrize("argv", [("--user", ""), ("--user", "a" * 129), ("--org", "")])
+def test_a_token_with_an_empty_or_long_id_is_not_created(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str], argv: tuple[str, ...]
+) -> None:
+    del environ
+    code, out, err = run(capsys, "token", "--user", "a", *argv)
+    assert (code, out) == (2, "")
+    assert f"argument {argv[0]}: has {len(argv[1])} characters; write 1 to 128" in err
+
+
 def test_each_command_is_described_in_one_line() -> None:
     for command in (commands.serve, commands.token):
         assert command.help
