@@ -29,3 +29,16 @@ test('the effort for members that do not return grows with their number alone', 
   );
   assert.ok(reads < 5 * COUNT, `${reads} reads of ${COUNT} members`);
 });
+
+test('topics that have emptied make room before one with members', () => {
+  const presence = new PresenceMembers();
+  const one = { client_id: 'c', user_id: 'u', name: '', joined_at: 1, last_seen: 1 };
+  presence.snapshot('quiet', [one]);
+  for (let number = 0; number < 20_000; number += 1) presence.snapshot(`brief.${number}`, []);
+  assert.deepEqual(presence.occupied(), ['quiet']);
+  assert.ok(presence.complete().length <= 10_000);
+  for (let number = 0; number < 10_000; number += 1) presence.snapshot(`lasting.${number}`, [one]);
+  const occupied = presence.occupied();
+  assert.equal(occupied.length, 10_000);
+  assert.ok(!occupied.includes('quiet'));
+});

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from hanzoai.pubsub import users_of
 from hanzoai.pubsub.generated.wire import Envelope, PresenceMember
-from hanzoai.pubsub.session.members import MAX_MEMBERS, PresenceMembers
+from hanzoai.pubsub.session.members import MAX_MEMBERS, MAX_TOPICS, PresenceMembers
 from hanzoai.pubsub.session.own_presence import PresenceValues
 
 
@@ -77,6 +77,20 @@ def test_members_of_dropped_topics_are_removed() -> None:
     presence.keep(lambda topic: topic != "a")
     assert presence.occupied() == []
     assert presence.complete() == []
+
+
+def test_topics_that_have_emptied_make_room_before_one_with_members() -> None:
+    presence = PresenceMembers()
+    presence.snapshot("quiet", [member("x")])
+    for number in range(2 * MAX_TOPICS):
+        presence.snapshot(f"brief.{number}", [])
+    assert presence.occupied() == ["quiet"]
+    assert len(presence.complete()) <= MAX_TOPICS
+    for number in range(MAX_TOPICS):
+        presence.snapshot(f"lasting.{number}", [member("y")])
+    occupied = presence.occupied()
+    assert len(occupied) == MAX_TOPICS
+    assert "quiet" not in occupied
 
 
 def test_the_last_value_of_each_key_counts() -> None:

@@ -227,7 +227,10 @@ export function createStore(
       update({ status: 'live' });
       for await (const event of subscription.events()) {
         if (event.kind === 'presence') {
-          present.set(event.presence.topic, event.presence.members);
+          const { topic, members: those } = event.presence;
+          // A pattern may match ever new topics.
+          if (those.length) present.set(topic, those);
+          else present.delete(topic);
           const members = [...present.values()].flat();
           show({ members: new Map(members.map((member) => [member.client_id, member])) });
         } else if (from) {

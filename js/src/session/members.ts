@@ -9,7 +9,9 @@ import {
 import type { PresenceChange as Change, PresenceChangeKind } from '../values.js';
 import { isObject } from '../wire/guard.js';
 
-/** Maximum topics with members; beyond that, the topic that was idle longest is dropped. */
+/**
+ * Maximum topics; beyond that, those without members are dropped, or else the one idle longest.
+ */
 const MAX_TOPICS = 10_000;
 
 /** Maximum members of one topic; the client does not show more. */
@@ -157,8 +159,8 @@ export class PresenceMembers {
     return out;
   }
 
-  /** Forget topics without a subscription. */
-  keep(wanted: (topic: string) => boolean): void {
+  /** Forget topics for which the function returns nothing, such as those without a subscription. */
+  keep(wanted: (topic: string) => unknown): void {
     for (const topic of this._rooms.keys()) {
       if (!wanted(topic)) this._rooms.delete(topic);
     }
@@ -167,8 +169,10 @@ export class PresenceMembers {
   private _open(topic: string): Room {
     const room = this._rooms.get(topic) ?? new Room();
     this._rooms.delete(topic);
+    const isFull = (): boolean => this._rooms.size >= MAX_TOPICS;
+    if (isFull()) this.keep((name) => this._rooms.get(name)?.members.size);
     const [idle] = this._rooms.keys();
-    if (idle && this._rooms.size >= MAX_TOPICS) this._rooms.delete(idle);
+    if (idle && isFull()) this._rooms.delete(idle);
     this._rooms.set(topic, room);
     return room;
   }

@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
-import { AuthError } from '../../../js/src/index.js';
+import { AuthError, type PresenceMember } from '../../../js/src/index.js';
 import type { Hooks } from '../../../js/src/react/index.js';
 import { createStore } from '../../../js/src/react/topic_store.js';
 import { CURRENT, turns, virtualClient } from '../runtime/virtual.js';
@@ -138,6 +138,26 @@ test('gaps and members are shown, and the list of messages keeps its identity wi
   assert.deepEqual(store.state.gap, gap);
   assert.deepEqual([...store.state.members], [['cl_1', alice]]);
   assert.equal(store.state.messages, messages);
+});
+
+test('a topic of a pattern costs nothing after its last member has left', async () => {
+  const { store, asked } = makeStore();
+  store.use(undefined, nothing);
+  await settle();
+  let reads = 0;
+  const none = new Proxy<PresenceMember[]>([], {
+    get(target, name) {
+      reads += 1;
+      return Reflect.get(target, name);
+    },
+  });
+  const presence = { members: none, change: 'leave', member: undefined } as const;
+  await asked[0]?.bring({ kind: 'presence', presence: { ...presence, topic: 'a.brief' } });
+  const before = reads;
+  assert.ok(before > 0);
+  const other = { ...presence, topic: 'a.other', members: [] };
+  await asked[0]?.bring({ kind: 'presence', presence: other });
+  assert.equal(reads, before);
 });
 
 test('the error that ends a subscription is shown', async () => {

@@ -24,7 +24,7 @@ KINDS: Final[dict[str, Literal["join", "update", "leave"]]] = {
 """The change for each presence type."""
 
 MAX_TOPICS: Final = 10_000
-"""Maximum topics with members; the one idle longest is dropped."""
+"""Maximum topics; beyond that, those without members are dropped, or else the one idle longest."""
 
 MAX_MEMBERS: Final = 10_000
 """Maximum members per topic; more are not shown."""
@@ -190,7 +190,9 @@ class PresenceMembers:
         room = self._rooms.get(topic)
         if room is None:
             if len(self._rooms) >= MAX_TOPICS:
-                self._rooms.popitem(last=False)
+                empty = [name for name, each in self._rooms.items() if not each.members]
+                for name in empty or [next(iter(self._rooms))]:
+                    del self._rooms[name]
             room = self._rooms[topic] = _Room()
         else:
             self._rooms.move_to_end(topic)
