@@ -399,7 +399,8 @@ class RedisBackplane:
             ),
             Reading(
                 "feed_silences",
-                "Times that this node received none of its test messages for `feed_timeout`.",
+                "Number of times that this node received none of its test messages for"
+                " `feed_timeout`.",
                 lambda: feed.silences,
                 "counter",
             ),
