@@ -169,10 +169,9 @@ export class PresenceMembers {
   private _open(topic: string): Room {
     const room = this._rooms.get(topic) ?? new Room();
     this._rooms.delete(topic);
-    const isFull = (): boolean => this._rooms.size >= MAX_TOPICS;
-    if (isFull()) this.keep((name) => this._rooms.get(name)?.members.size);
+    if (this._rooms.size >= MAX_TOPICS) this.keep((name) => this._rooms.get(name)?.members.size);
     const [idle] = this._rooms.keys();
-    if (idle && isFull()) this._rooms.delete(idle);
+    if (this._rooms.size >= MAX_TOPICS) this._rooms.delete(idle as string);
     this._rooms.set(topic, room);
     return room;
   }
