@@ -52,8 +52,15 @@ def test_the_nodes_of_the_compose_file_start_with_what_they_are_given(
         settings = yaml.safe_load(said.out)
         assert settings["backplane"] in (None, "redis")
         assert said.err == ""
-        grace = int(node["stop_grace_period"].removesuffix("s")) * 1000
-        assert grace > settings["drain_notice"] + settings["drain_timeout"]
+        grace, notice, timeout = (
+            int(duration.removesuffix("s"))
+            for duration in (
+                node["stop_grace_period"],
+                settings["drain_notice"],
+                settings["drain_timeout"],
+            )
+        )
+        assert grace > notice + timeout
 
 
 def test_the_balancer_of_the_compose_file_knows_where_its_nodes_are() -> None:

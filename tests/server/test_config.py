@@ -401,7 +401,17 @@ def test_the_effective_settings_are_printed_without_secrets(tmp_path: Path) -> N
     assert values["webhooks"][0]["secret"] == MASK
     assert values["redis_url"] == MASK
     assert values["iam_jwks_url"] == f"https://{MASK}@iam.example/keys"
-    assert values["auth_deadline"] == 5_000
+    assert values["auth_deadline"] == "5s"
+    assert values["history_max_age"] == "1h"
+    assert values["max_payload"] == "256KiB"
+
+
+def test_the_printed_settings_are_a_file_with_the_same_settings(tmp_path: Path) -> None:
+    settings = load({"presence_grace": "60", "history_max_age": "90", "max_frame": "1000001"})
+    file = tmp_path / "printed.yaml"
+    file.write_text(dump(settings), encoding="utf-8")
+    assert "presence_grace: 60ms\n" in file.read_text(encoding="utf-8")
+    assert load(file=file) == settings
 
 
 def test_a_wrong_secret_is_not_repeated() -> None:

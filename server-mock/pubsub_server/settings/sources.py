@@ -193,7 +193,7 @@ def dump(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
     """
     lines: list[str] = []
     for name in Settings.model_fields:
-        value = _plain(getattr(settings, name))
+        value = _with_unit(name, _plain(getattr(settings, name)))
         text = yaml.safe_dump({name: value}, sort_keys=False, default_flow_style=False)
         source = (sources or {}).get(name)
         if source is not None:
@@ -397,6 +397,14 @@ def _metavar(name: str) -> str:
         return found
     number = field.annotation is int or field.annotation is float
     return "N" if number else name.rsplit("_", 1)[-1].upper()
+
+
+def _with_unit(name: str, value: object) -> object:
+    """A duration or size as text with its unit, which every source also accepts."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return value
+    text = written(value, metadata(Settings.model_fields[name]))
+    return value if text == str(value) else text
 
 
 def _default_shown(name: str) -> str:

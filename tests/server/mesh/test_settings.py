@@ -82,7 +82,7 @@ def test_check_config_shows_the_settings_and_hides_the_key(
     assert commands.serve(["--dev", "--check-config", *flags]) == 0
     shown = capsys.readouterr().out
     assert "mesh_peer:  # flag --mesh-peer\n- a:7946\n- b:7946\n" in shown
-    assert "mesh_heartbeat: 5000\n" in shown
+    assert "mesh_heartbeat: 5s\n" in shown
     assert KEY not in shown
     assert commands.serve(["--dev", "--check-config", *flags[:2]]) == 2
     assert "without mesh_listen" in capsys.readouterr().err
