@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +25,7 @@ from hanzoai.pubsub import (
     PubSubError,
     UsageError,
 )
-from hanzoai.pubsub.testing import MemoryServer, VirtualClock
+from hanzoai.pubsub.testing import MemoryServer, ThreadedServer, VirtualClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -357,3 +359,62 @@ async def test_cancelling_a_publish_takes_it_back_if_it_is_not_sent(
     await clock.advance_until(lambda: ps.state == "connected")
     await clock.settle()
     assert not [frame for frame in pubsub_memory.received if frame["type"] == "publish"]
+
+
+async def test_a_client_and_a_subscription_cannot_be_copied_or_pickled(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    async with ps.subscribe("a.b") as sub:
+        for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+            for value in (ps, sub):
+                with pytest.raises(UsageError, match="cannot be copied or pickled"):
+                    duplicate(value)
+        await ps.publish("a.b", {"data": 1})
+        assert (await anext(sub)).data == 1
+
+
+async def test_a_call_without_a_loop_has_its_code_after_the_first_use_too(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+
+    def call() -> None:
+        for use in (ps.batch, ps.states, lambda: ps.history("a.b")):
+            with pytest.raises(UsageError, match="No asyncio event loop") as caught:
+                use()
+            assert caught.value.code == "wrong_loop"
+
+    await asyncio.to_thread(call)
+
+
+async def test_a_wait_for_a_message_in_another_loop_raises(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    async with ps.subscribe("a.b") as sub:
+
+        async def wait() -> None:
+            async with asyncio.timeout(60):
+                for waiting in (anext(sub), anext(sub.events()), sub):
+                    with pytest.raises(UsageError, match="another event loop") as caught:
+                        await waiting
+                    assert caught.value.code == "wrong_loop"
+
+        await asyncio.to_thread(asyncio.run, wait())
+
+
+def test_a_client_whose_loop_has_ended_says_so(pubsub_server: ThreadedServer) -> None:
+    ps = PubSubClient(token=pubsub_server.admin_token(), **pubsub_server.options)
+
+    async def publish() -> None:
+        await ps.publish("demo.1", {"data": 1})
+
+    async def twice() -> None:
+        with pytest.raises(UsageError, match="event loop of this client has ended"):
+            await publish()
+
+    loop = asyncio.new_event_loop()
+    loop.run_until_complete(publish())
+    loop.run_until_complete(ps.close())
+    loop.close()
+    asyncio.run(twice())

@@ -448,7 +448,7 @@ def test_life_7_a_client_is_built_without_a_loop_and_refuses_a_second_one() -> N
     ps = PubSubClient("ws://127.0.0.1:9/ws", "token", operation_timeout=0.01)
     sub = ps.subscribe("a.b")
     assert ps.state == "initialized"
-    with pytest.raises(UsageError, match="No event loop") as caught:
+    with pytest.raises(UsageError, match="No asyncio event loop") as caught:
         ps.history("a.b")
     assert caught.value.code == "wrong_loop"
 

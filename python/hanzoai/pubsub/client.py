@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 import warnings
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
-from hanzoai.pubsub.errors import ClosedError, UsageError
+from hanzoai.pubsub.errors import ClosedError
 from hanzoai.pubsub.runtime.environment import environment_for
+from hanzoai.pubsub.runtime.ownership import no_loop, refuse_copy, running_loop
 from hanzoai.pubsub.settings.checks import check_function, check_seconds
 from hanzoai.pubsub.settings.options import read_options
 
@@ -226,9 +227,11 @@ class PubSubClient:
         if timeout is not None:
             timeout = check_seconds("timeout", timeout, low=0.0)
         self._closed = True
-        if self._operations is not None:
-            self._check_loop(self._operations)
-            await self._operations.close(timeout)
+        operations = self._operations
+        if operations is None or operations.driver.owner.is_foreign:
+            return
+        operations.driver.owner.check()
+        await operations.close(timeout)
 
     async def disconnect(self) -> None:
         """The same as ``close()``, under its name in the sample of HIP-56."""
@@ -321,7 +324,7 @@ class PubSubClient:
             ready=self._ready,
         )
         subscription: Subscription[Any] = Subscription(feed, warns=self._warns)
-        if _loop_is_running():
+        if running_loop() is not None:
             subscription.start()
         return subscription
 
@@ -734,14 +737,20 @@ class PubSubClient:
         """Settle what was published and close; after an exception close at once."""
         await self.close(None if exc_type is None else 0)
 
+    def __reduce__(self) -> NoReturn:
+        refuse_copy(self, "Create a client in each process.")
+
     def __repr__(self) -> str:
         return f"<PubSubClient {self.url} {self.state}>"
 
     def __del__(self) -> None:
         operations = getattr(self, "_operations", None)
-        if operations is not None and operations.abandon():
+        if operations is None:
+            return
+        shown = repr(self)  # with the state before the end
+        if operations.abandon():
             warnings.warn(
-                f"{self!r} was dropped without close(); use `async with`",
+                f"{shown} was dropped without close(); use `async with`",
                 ResourceWarning,
                 stacklevel=2,
                 source=self,
@@ -755,19 +764,15 @@ class PubSubClient:
         if operations is None:
             if self._closed:
                 raise self._ended()
-            if not _loop_is_running():
-                raise UsageError(
-                    "No event loop is running.",
-                    code="wrong_loop",
-                    remedy="Call this inside a coroutine, or use the blocking client `PubSub`.",
-                )
+            if running_loop() is None:
+                raise no_loop()
             from hanzoai.pubsub.runtime.operations import Operations
 
             operations = self._operations = Operations(
                 self._options, self._environment, on_state=self._on_state, on_error=self._on_error
             )
         else:
-            self._check_loop(operations)
+            operations.driver.owner.check()
         if self._closed:
             raise self._ended()
         return operations
@@ -779,19 +784,3 @@ class PubSubClient:
     def _ended(self) -> PubSubError:
         failed = None if self._operations is None else self._operations.driver.error
         return failed or ClosedError()
-
-    def _check_loop(self, operations: Operations) -> None:
-        if asyncio.get_running_loop() is not operations.driver.loop:
-            raise UsageError(
-                "This client runs in another event loop.",
-                code="wrong_loop",
-                remedy="Use one client per event loop, or the blocking client `PubSub`.",
-            )
-
-
-def _loop_is_running() -> bool:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

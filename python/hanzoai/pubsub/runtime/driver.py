@@ -21,6 +21,7 @@ from hanzoai.pubsub.generated.wire import AuthOkFrame, Limits
 from hanzoai.pubsub.runtime.backpressure import Backpressure
 from hanzoai.pubsub.runtime.deliveries import Deliveries
 from hanzoai.pubsub.runtime.failures import Failures, describe_failure, rejected
+from hanzoai.pubsub.runtime.ownership import Owner
 from hanzoai.pubsub.runtime.reader import Reader
 from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.runtime.watch import Watch
@@ -94,6 +95,7 @@ class Driver:
         self.clock = clock
         self.tokens = tokens
         self.loop = asyncio.get_running_loop()
+        self.owner = Owner(self.loop)
         self.state: StateName = "initialized"
         self.failures = Failures(options, clock)
         self.is_finished = False

@@ -75,6 +75,8 @@ class Operations:
         driver = self.driver
         if driver.is_finished or driver.state == "initialized" or driver.loop.is_closed():
             return False
+        if driver.owner.is_foreign:  # the parent process goes on with it
+            return False
         driver.loop.call_soon_threadsafe(driver.call, driver.session.abort)
         return True
 

@@ -44,6 +44,7 @@ class Feed:
 
     Attributes:
         begun: Whether the subscription was sent.
+        loop: The event loop of the client, then.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Feed:
         self._ready = ready
         self._operations: Operations | None = None
         self.begun = False
+        self.loop: asyncio.AbstractEventLoop | None = None
         inbox = self.inbox = Inbox(request.topics, queue, self.leave)
         inbox.positions.update(request.after)
         inbox.history = request.history
@@ -88,11 +90,26 @@ class Feed:
         driver.check_open()
         self._operations = operations
         self.begun = True
+        self.loop = driver.loop
         driver.subscribe(self._request, self.inbox, self._presence)
         if self._own_presence is not None:
             driver.spawn(self._set_presence(operations, self._own_presence), "own presence")
         if self.handlers.on_message is not None or self._presence is not self.inbox:
             driver.spawn(self._run_handlers(operations), "handlers")
+
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this process was forked from the one that subscribed."""
+        return self._operations is not None and self._operations.driver.owner.is_foreign
+
+    def check_loop(self) -> None:
+        """Reject a wait outside of the client's event loop, which would never end.
+
+        Raises:
+            UsageError: Another loop is running.
+        """
+        if self._operations is not None:
+            self._operations.driver.owner.check()
 
     def leave(self, *, collected: bool = False) -> None:
         """End the subscription; from any thread.
@@ -100,7 +117,7 @@ class Feed:
         A collected one ends in the next turn, because the garbage collector interrupts anything.
         """
         self._presence.finish()
-        if self._operations is None:
+        if self._operations is None or self.is_foreign:
             return
         driver, sub = self._operations.driver, self._request.sub
         try:

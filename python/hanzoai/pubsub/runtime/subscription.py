@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import warnings
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, Self, TypeVar, cast
 
 from hanzoai.pubsub.errors import UsageError
 from hanzoai.pubsub.model import Data
+from hanzoai.pubsub.runtime.ownership import refuse_copy
 from hanzoai.pubsub.values import Gap, Message
 
 if TYPE_CHECKING:
@@ -148,6 +150,9 @@ class Subscription(Generic[Data]):
     ) -> None:
         await self.unsubscribe()
 
+    def __reduce__(self) -> NoReturn:
+        refuse_copy(self, "Subscribe in each process, from `positions` if needed.")
+
     def __repr__(self) -> str:
         state = "ended" if self._inbox.finished else "joined" if self._inbox.joined else "joining"
         return f"<Subscription {' '.join(self.topics[:3])} {state}>"
@@ -159,6 +164,8 @@ class Subscription(Generic[Data]):
             return
         handlers = self._handlers
         if self._inbox.finished or handlers.on_message or handlers.on_presence:
+            return
+        if feed.is_foreign:  # the parent process goes on with it
             return
         if self._warns:
             warnings.warn(
@@ -229,12 +236,16 @@ class Subscription(Generic[Data]):
             if inbox.error is not None:
                 raise inbox.error.with_traceback(None)
             raise StopAsyncIteration
-        if not self._feed.begun:
-            self._feed.begin()
+        feed = self._feed
+        if not feed.begun:
+            feed.begin()
+        if asyncio.get_running_loop() is not feed.loop:
+            feed.check_loop()
         return inbox.wait() if inbox.empty else None
 
     async def _wait_joined(self) -> Self:
         self._feed.begin()
+        self._feed.check_loop()
         inbox = self._inbox
         heard, inbox.observed = inbox.observed, True
         try:
