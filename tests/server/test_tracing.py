@@ -54,6 +54,32 @@ def parents(spans: InMemorySpanExporter) -> dict[str, str | None]:
     }
 
 
+async def test_spans_in_a_handler_of_the_blocking_client_belong_to_its_trace(
+    spans: InMemorySpanExporter,
+) -> None:
+    def use(node: RunningServer) -> None:
+        options: Any = {"rest_url": node.http, "token": node.service_token(), "tracing": Tracing()}
+        with PubSub(node.ws, **options) as ps, ps.subscribe("demo.y") as answers:
+
+            def handle(message: Message) -> None:
+                ps.publish("demo.y", {"data": message.data})
+
+            ps.subscribe("demo.x", on_message=handle).wait()
+            ps.publish("demo.x", {"data": 1})
+            assert answers.next(BOUND).data == 1
+
+    async with running_server() as node:
+        await asyncio.to_thread(use, node)
+    found = {
+        (span.name, (span.attributes or {}).get("messaging.destination.name")): span
+        for span in spans.get_finished_spans()
+    }
+    answer, handled = found["pubsub.publish", "demo.y"], found["pubsub.process", "demo.x"]
+    assert answer.parent is not None
+    assert handled.context is not None
+    assert answer.parent.span_id == handled.context.span_id
+
+
 @pytest.mark.parametrize("via", ["auto", "rest"])
 async def test_one_trace_goes_from_the_publisher_over_the_node_to_the_handler(
     spans: InMemorySpanExporter, via: Any

@@ -13,17 +13,18 @@ import inspect
 import os
 import sys
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
+from hanzoai.pubsub.runtime.handler_threads import HandlerThreads, leaves
+from hanzoai.pubsub.runtime.ownership import ForkedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
 
 T = TypeVar("T")
 
-_HANDLER_THREADS: Final = 32
 _JOIN: Final = 5.0
 
 # A wait without a timeout cannot be interrupted by Ctrl-C on Windows.
@@ -31,19 +32,21 @@ _SLICE: Final = 0.1 if sys.platform == "win32" else None
 
 
 class Portal:
-    """A running event loop in a daemon thread."""
+    """A running event loop in a daemon thread, until ``stop`` or until nothing references it."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
-        self._ready: Future[asyncio.AbstractEventLoop] = Future()
-        self._executor: ThreadPoolExecutor | None = None
+        self._handlers: HandlerThreads | None = None
         self._inside = threading.local()
         self._stopped = False
         self._calls: set[asyncio.Task[Any]] = set()
         self._outcomes: set[Future[Any]] = set()
-        self._thread = threading.Thread(target=self._run, name="hanzoai.pubsub loop", daemon=True)
+        ready: Future[asyncio.AbstractEventLoop] = Future()
+        self._thread = threading.Thread(
+            target=_run, args=(ready, self._outcomes), name="hanzoai.pubsub loop", daemon=True
+        )
         self._thread.start()
-        self._loop = self._ready.result()
+        self._loop = ready.result()
 
     def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         """Run a coroutine in the loop, and wait for its result.
@@ -116,18 +119,19 @@ class Portal:
         task.add_done_callback(ended)
         outcome.add_done_callback(given_up)
 
+    @property
+    def is_foreign(self) -> bool:
+        """Whether this process was forked from the one whose thread runs the loop."""
+        return os.getpid() != self._pid
+
     def check(self) -> None:
         """Reject a thread or process that would wait for itself or forever.
 
         Raises:
             UsageError: It is the loop's own thread, or a forked process.
         """
-        if os.getpid() != self._pid:
-            raise UsageError(
-                "This client was created before the process forked, and belongs to the "
-                "parent process.",
-                remedy="Create the client in the child process.",
-            )
+        if self.is_foreign:
+            raise ForkedError
         if threading.current_thread() is self._thread:
             raise UsageError(
                 "A blocking call inside a coroutine of the same client would wait for itself.",
@@ -142,8 +146,8 @@ class Portal:
         """
         loop = self._loop
         released: asyncio.Future[None] = loop.create_future()
-        if self._executor is None:
-            self._executor = ThreadPoolExecutor(_HANDLER_THREADS, "hanzoai.pubsub handler")
+        if self._handlers is None:
+            self._handlers = HandlerThreads()
 
         def release() -> None:
             if not released.done():
@@ -153,13 +157,14 @@ class Portal:
             self._inside.release = lambda: loop.call_soon_threadsafe(release)
             try:
                 return function(*arguments)
-            except StopIteration as error:
-                # A future cannot hold it: the call would never end.
-                raise RuntimeError("A handler raised StopIteration") from error
+            except (StopIteration, SystemExit, KeyboardInterrupt) as error:
+                # A future cannot hold the first: the call would never end. The others would end
+                # the loop, although `sys.exit` in a thread ends nothing else.
+                raise RuntimeError(f"A handler raised {type(error).__name__}") from error
             finally:
                 self._inside.release = None
 
-        done = loop.run_in_executor(self._executor, work)
+        done = self._handlers.run(work)
         await asyncio.wait({done, released}, return_when=asyncio.FIRST_COMPLETED)
         if not done.done():
             return None
@@ -170,34 +175,62 @@ class Portal:
         """The handler of this thread closes the client, which must not wait for the handler."""
         release = getattr(self._inside, "release", None)
         if release is not None:
+            leaves()
             release()
 
     def stop(self) -> None:
         """End the loop and its thread. Idempotent."""
-        if self._stopped or os.getpid() != self._pid:
+        if self._stopped or self.is_foreign:
             return
         self._stopped = True
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(_JOIN)
-        if self._executor is not None:
-            self._executor.shutdown(wait=False, cancel_futures=True)
+        if self._handlers is not None:
+            self._handlers.stop()
 
-    def _run(self) -> None:
-        loop = asyncio.new_event_loop()
-        asyncio.set_event_loop(loop)
-        loop.call_soon(self._ready.set_result, loop)
-        try:
-            loop.run_forever()
-            left = asyncio.all_tasks(loop)
-            for task in left:
-                task.cancel()
-            loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
-            loop.run_until_complete(loop.shutdown_asyncgens())
-        finally:
-            asyncio.set_event_loop(None)
-            loop.close()
-            # Calls that arrived after the last turn of the loop.
-            for outcome in list(self._outcomes):
-                if not outcome.done() and outcome.set_running_or_notify_cancel():
-                    outcome.set_exception(ClosedError())
+    def stop_after(self, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
+        """Run a last coroutine, then end the loop, without waiting for it; from any thread."""
+        if self._stopped or self.is_foreign:
+            return
+        self._stopped = True
+        loop, handlers = self._loop, self._handlers
+
+        def begin() -> None:
+            loop.create_task(make()).add_done_callback(lambda _: loop.stop())
+
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(begin)
+        if handlers is not None:
+            handlers.stop()
+
+    def __del__(self) -> None:
+        # Runs in any thread, also in that of the loop.
+        if hasattr(self, "_loop"):
+            self.stop_after(_nothing)
+
+
+async def _nothing() -> None:
+    pass
+
+
+def _run(ready: Future[asyncio.AbstractEventLoop], outcomes: set[Future[Any]]) -> None:
+    # Does not reference the portal, so that one without owners is collected.
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    loop.call_soon(ready.set_result, loop)
+    del ready
+    try:
+        loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:
+            task.cancel()
+        loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
+        loop.run_until_complete(loop.shutdown_asyncgens())
+    finally:
+        asyncio.set_event_loop(None)
+        loop.close()
+        # Calls that arrived after the last turn of the loop.
+        for outcome in list(outcomes):
+            if not outcome.done() and outcome.set_running_or_notify_cancel():
+                outcome.set_exception(ClosedError())

@@ -1,0 +1,111 @@
+"""The threads in which a blocking client runs the handlers of a program."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import contextlib
+import contextvars
+import threading
+import time
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_THREADS: Final = 32
+
+_EXIT_TIMEOUT: Final = 5.0
+"""Seconds that the end of the program waits for handlers that have closed their client."""
+
+
+class HandlerThreads:
+    """Daemon threads, created when they are needed.
+
+    The threads of `concurrent.futures` would keep the process until every handler has returned. A
+    handler that blocks forever would then make Ctrl-C ineffective.
+    """
+
+    def __init__(self) -> None:
+        self._work: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._threads = 0
+
+    def run(self, function: Callable[[], Any]) -> asyncio.Future[Any]:
+        """Run a function in a thread, in the context of this task; call it in the event loop."""
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[Any] = loop.create_future()
+        context = contextvars.copy_context()
+
+        def settle(result: Any, error: BaseException | None) -> None:
+            if done.done():
+                return
+            if error is None:
+                done.set_result(result)
+            else:
+                done.set_exception(error)
+
+        def work() -> None:
+            result: Any = None
+            failure: BaseException | None = None
+            try:
+                result = context.run(function)
+            except BaseException as error:
+                failure = error
+            with contextlib.suppress(RuntimeError):  # the loop has ended
+                loop.call_soon_threadsafe(settle, result, failure)
+
+        self._work.put(work)
+        if not self._idle.acquire(blocking=False) and self._threads < _THREADS:
+            self._start(done)
+        return done
+
+    def stop(self) -> None:
+        """End each thread after its handler; drop the calls that wait for a thread."""
+        with contextlib.suppress(Exception):
+            while True:
+                self._work.get_nowait()
+        for _ in range(self._threads):
+            self._work.put(None)
+
+    def _start(self, done: asyncio.Future[Any]) -> None:
+        try:
+            threading.Thread(
+                target=_serve,
+                args=(self._work, self._idle),
+                name=f"hanzoai.pubsub handler_{self._threads}",
+                daemon=True,
+            ).start()
+        except RuntimeError:
+            # The interpreter ends, and starts no more threads.
+            if self._threads == 0:
+                done.set_result(None)
+        else:
+            self._threads += 1
+
+
+def _serve(work: SimpleQueue[Callable[[], None] | None], idle: threading.Semaphore) -> None:
+    # Does not reference the pool, so that a dropped client is collected.
+    while (call := work.get()) is not None:
+        call()
+        del call
+        idle.release()
+    _leaving.discard(threading.current_thread())
+
+
+_leaving: set[threading.Thread] = set()
+
+
+def leaves() -> None:
+    """The handler of this thread has closed its client: let it finish before the program ends."""
+    _leaving.add(threading.current_thread())
+
+
+def _wait_for_leaving() -> None:
+    ends = time.monotonic() + _EXIT_TIMEOUT
+    for thread in list(_leaving):
+        thread.join(max(0.0, ends - time.monotonic()))
+
+
+atexit.register(_wait_for_leaving)
