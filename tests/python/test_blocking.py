@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
+import copy
+import gc
 import os
+import pickle
+import queue
 import signal
 import subprocess
 import sys
@@ -29,6 +34,8 @@ from hanzoai.pubsub.testing import ThreadedServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 
 @pytest.fixture
@@ -249,7 +256,10 @@ def run(program: str, server: ThreadedServer) -> subprocess.Popen[str]:
         "HANZO_PUBSUB_TOKEN": server.admin_token(),
     }
     return subprocess.Popen(
-        [sys.executable, "-W", "error", "-c", textwrap.dedent(program)],
+        [
+            *(sys.executable, "-W", "error", "-W", "ignore:This process:DeprecationWarning"),
+            *("-c", textwrap.dedent(program)),
+        ],
         env=environ,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -295,7 +305,145 @@ def test_ctrl_c_ends_a_wait(pubsub_server: ThreadedServer) -> None:
     assert (out, err, process.returncode) == ("interrupted True\n1\n", "", 0)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_a_handler_that_blocks_does_not_keep_a_process_that_ctrl_c_ends(
+    pubsub_server: ThreadedServer,
+) -> None:
+    process = run(
+        """
+        import os, threading
+        from hanzoai.pubsub import PubSub
+        def block(message):
+            print("blocked", flush=True)
+            threading.Event().wait()
+        try:
+            with PubSub(rest_url=os.environ["REST"]) as ps:
+                ps.subscribe("demo.1", on_message=block).wait()
+                ps.publish("demo.1", {"data": 1})
+                threading.Event().wait()
+        except KeyboardInterrupt:
+            print("interrupted")
+        """,
+        pubsub_server,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "blocked\n"
+    process.send_signal(signal.SIGINT)
+    try:
+        out, err = process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert (out, err, process.returncode) == ("interrupted\n", "", 0)
+
+
+def test_a_handler_that_has_closed_the_client_ends_before_the_process(
+    pubsub_server: ThreadedServer,
+) -> None:
+    process = run(
+        """
+        import os, threading
+        from hanzoai.pubsub import PubSub
+        def stop(message):
+            ps.close()
+            threading.main_thread().join()
+            print("saved")
+        ps = PubSub(rest_url=os.environ["REST"])
+        ps.subscribe("demo.1", on_message=stop).wait()
+        states = ps.states()
+        ps.publish("demo.1", {"data": 1})
+        for change in states: pass
+        """,
+        pubsub_server,
+    )
+    out, err = process.communicate(timeout=20)
+    assert (out, err, process.returncode) == ("saved\n", "", 0)
+
+
+def test_a_handler_that_exits_does_not_end_the_client(pubsub_server: ThreadedServer) -> None:
+    errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
+    token = pubsub_server.admin_token()
+    with PubSub(token=token, on_error=errors.put, **pubsub_server.options) as ps:
+        ps.subscribe("demo.1", on_message=lambda _: sys.exit(1)).wait()
+        ps.publish("demo.1", {"data": 1})
+        assert str(errors.get(timeout=60)) == "A handler raised SystemExit"
+        assert ps.publish("demo.1", {"data": 2}).seq
+
+
+def test_handlers_run_in_the_context_of_the_call_that_set_them(ps: PubSub) -> None:
+    user = contextvars.ContextVar[str]("user")
+    seen: queue.SimpleQueue[str] = queue.SimpleQueue()
+    user.set("alice")
+    ps.subscribe("demo.1", on_message=lambda _: seen.put(user.get("none"))).wait()
+    ps.publish("demo.1", {"data": 1})
+    assert seen.get(timeout=60) == "alice"
+
+
+def test_iterations_end_when_another_thread_closes_the_client_and_lose_no_message(
+    pubsub_server: ThreadedServer,
+) -> None:
+    ps = PubSub(token=pubsub_server.admin_token(), **pubsub_server.options)
+    sub, all_events = ps.subscribe("demo.1").wait(), ps.subscribe("demo.1").wait().events()
+    idle = ps.subscribe("demo.2").wait()
+    states, begun = ps.states(), threading.Event()
+    ended: queue.SimpleQueue[str] = queue.SimpleQueue()
+
+    def wait() -> None:
+        begun.set()
+        ended.put("idle" if list(idle) == [] else "not idle")
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    begun.wait(60)
+    ps.publish_many([("demo.1", {"data": number}) for number in range(300)])
+    assert next(sub).data == 0
+    ps.close()
+    assert [message.data for message in sub] == list(range(1, 300))
+    assert len(list(all_events)) == 300
+    assert [change.to for change in states][-1] == "closed"
+    assert ended.get(timeout=60) == "idle"
+    with pytest.raises(ClosedError):
+        sub.next()
+
+
+def test_a_dropped_client_warns_and_ends_its_connection_and_thread(
+    pubsub_server: ThreadedServer,
+) -> None:
+    before = set(threading.enumerate())
+    ps = PubSub(token=pubsub_server.admin_token(), **pubsub_server.options)
+    ps.publish("demo.1", {"data": 1})
+    (thread,) = set(threading.enumerate()) - before
+    held = [ps]
+    del ps
+    with pytest.warns(ResourceWarning, match=r"<PubSub .* connected> was dropped .* use `with`"):
+        held.clear()
+    thread.join(60)
+    assert not thread.is_alive()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_a_client_made_keeps_it_open(pubsub_server: ThreadedServer) -> None:
+    def client() -> PubSub:
+        return PubSub(token=pubsub_server.admin_token(), **pubsub_server.options)
+
+    with client() as ps:
+        handled = threading.Event()
+        client().subscribe("demo.1", on_message=lambda _: handled.set()).wait()
+        sub = client().subscribe("demo.1").wait()
+        gc.collect()
+        ps.publish("demo.1", {"data": 1})
+        assert next(sub).data == 1
+        assert handled.wait(60)
+
+
+def test_a_client_cannot_be_copied_or_pickled(ps: PubSub) -> None:
+    for duplicate in (copy.copy, copy.deepcopy, pickle.dumps):
+        with pytest.raises(UsageError, match="PubSub cannot be copied") as caught:
+            duplicate(ps)
+        assert caught.value.remedy == "Create a client in each process; threads may share one."
+    assert ps.publish("demo.1", {"data": 1}).seq
+
+
+@forks
 def test_a_client_in_a_forked_process_raises_an_error_with_a_remedy(
     pubsub_server: ThreadedServer,
 ) -> None:
@@ -320,3 +468,99 @@ def test_a_client_in_a_forked_process_raises_an_error_with_a_remedy(
     )
     out, _ = process.communicate(timeout=20)
     assert (process.returncode, out) == (0, "Create the client in the child process.")
+
+
+@forks
+def test_a_forked_process_may_leave_the_blocks_of_its_parent(
+    pubsub_server: ThreadedServer,
+) -> None:
+    process = run(
+        """
+        import os, sys
+        from hanzoai.pubsub import PubSub
+        from hanzoai.pubsub.streams import stream_reader, stream_writer
+        with (
+            PubSub(rest_url=os.environ["REST"]) as ps,
+            ps.subscribe("demo.1") as sub,
+            ps.respond("demo.2", lambda request: request.data),
+            stream_reader(ps, "demo.3"),
+            stream_writer(ps, "demo.3") as writer,
+            ps.batch() as batch,
+        ):
+            child = os.fork()
+            if child == 0:
+                sys.exit(7)
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+            print(ps.publish("demo.1", {"data": 1}).seq is not None, next(sub).data)
+            print(ps.request("demo.2", 2).data)
+            writer.write("a")
+            writer.complete()
+            batch.publish("demo.1", {"data": 3})
+        """,
+        pubsub_server,
+    )
+    out, err = process.communicate(timeout=60)
+    shown = [line for line in err.splitlines() if "multi-threaded" not in line]
+    assert (out.split(), process.returncode) == (["7", "True", "1", "2"], 0), shown
+
+
+@forks
+def test_a_fork_during_the_first_use_does_not_block_the_child(
+    pubsub_server: ThreadedServer,
+) -> None:
+    process = run(
+        """
+        import os, sys
+        from hanzoai.pubsub import PubSub
+        ps = PubSub(rest_url=os.environ["REST"])
+        with ps._lock:  # as a thread that uses the client for the first time
+            child = os.fork()
+            if child == 0:
+                print(ps.publish("demo.1", {"data": 1}).seq is not None, flush=True)
+                ps.close()
+                os._exit(0)
+        os.waitpid(child, 0)
+        """,
+        pubsub_server,
+    )
+    try:
+        out, _ = process.communicate(timeout=30)
+    finally:
+        process.kill()
+    assert out == "True\n"
+
+
+@forks
+def test_a_forked_process_leaves_an_asyncio_client_to_its_parent(
+    pubsub_server: ThreadedServer,
+) -> None:
+    process = run(
+        """
+        import asyncio, gc, os, sys
+        from hanzoai.pubsub import PubSubClient, UsageError
+        async def use(ps):
+            try:
+                await ps.publish("demo.1", {"data": 2})
+            except UsageError as error:
+                print(error.remedy, flush=True)
+        async def main():
+            async with (
+                PubSubClient(rest_url=os.environ["REST"]) as ps,
+                ps.subscribe("demo.1") as sub,
+            ):
+                child = os.fork()
+                if child == 0:
+                    asyncio.run(use(ps))
+                    sys.exit(7)
+                print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+                await ps.publish("demo.1", {"data": 1})
+                print((await anext(sub)).data)
+        asyncio.run(main())
+        """,
+        pubsub_server,
+    )
+    out, err = process.communicate(timeout=60)
+    assert (out.splitlines(), process.returncode) == (
+        ["Create the client in the child process.", "7", "1"],
+        0,
+    ), err

@@ -9,12 +9,15 @@ import asyncio
 import atexit
 import contextlib
 import functools
+import os
 import threading
+import warnings
 import weakref
-from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self, TypeVar, Unpack, overload
 
 from hanzoai.pubsub.client import PubSubClient
 from hanzoai.pubsub.errors import ClosedError
+from hanzoai.pubsub.runtime.ownership import refuse_copy
 from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
@@ -66,7 +69,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_open: weakref.WeakSet[PubSub] = weakref.WeakSet()
+_clients: weakref.WeakSet[PubSub] = weakref.WeakSet()
 
 
 class PubSub:
@@ -112,6 +115,7 @@ class PubSub:
             tracing=tracing,
             **settings,
         )
+        _clients.add(self)
 
     @property
     def state(self) -> StateName:
@@ -165,11 +169,14 @@ class PubSub:
     def close(self, timeout: Duration | None = None) -> None:
         """Settle what was published and end; see ``PubSubClient.close``.
 
-        It also happens at the end of the program.
+        It also happens at the end of the program. In a forked process, it does nothing to a client
+        that the parent process uses.
         """
+        portal = self._made
+        if portal is not None and portal.is_foreign:
+            return
         with self._lock:
             portal, self._ended = self._made, True
-        _open.discard(self)
         if portal is None:
             return
         portal.check()
@@ -186,7 +193,13 @@ class PubSub:
 
     def states(self) -> Iterator[StateChange]:
         """Iterate over the changes of state from this call on, until the client has ended."""
-        return self._iterate(self._client.states)
+
+        async def states() -> AsyncIterator[StateChange]:
+            return self._client.states()
+
+        from hanzoai.pubsub.runtime.blocking_parts import iterate
+
+        return iterate(self._call(states), self._call_made, ends_with_client=True)
 
     def subscribe(
         self,
@@ -230,7 +243,7 @@ class PubSub:
 
         from hanzoai.pubsub.runtime.blocking_parts import BlockingSubscription
 
-        return BlockingSubscription(self._call(subscribe), self._call)
+        return BlockingSubscription(self._call(subscribe), self._call_made)
 
     def publish(
         self,
@@ -451,8 +464,25 @@ class PubSub:
         """Settle what was published and close; after an exception close at once."""
         self.close(None if exc_type is None else 0)
 
+    def __reduce__(self) -> NoReturn:
+        refuse_copy(self, "Create a client in each process; threads may share one.")
+
     def __repr__(self) -> str:
         return f"<PubSub {self.url} {self.state}>"
+
+    def __del__(self) -> None:
+        # Runs in any thread, also in that of the client, so it does not wait.
+        portal = getattr(self, "_made", None)
+        if portal is None or self._ended or portal.is_foreign:
+            return
+        shown = repr(self)  # with the state before the end
+        portal.stop_after(functools.partial(self._client.close, 0))
+        warnings.warn(
+            f"{shown} was dropped without close(); use `with`",
+            ResourceWarning,
+            stacklevel=2,
+            source=self,
+        )
 
     # ------------------------------------------------------------ inside
 
@@ -463,8 +493,11 @@ class PubSub:
             portal = self._made
             if portal is None:
                 portal = self._made = Portal()
-                _open.add(self)
         return portal
+
+    def _renew_lock(self) -> None:
+        """The thread that holds the lock may not exist in this process."""
+        self._lock = threading.Lock()
 
     def _report(self, error: Exception, topic: str | None) -> None:
         async def report() -> None:
@@ -474,6 +507,12 @@ class PubSub:
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return self._portal().call(make)
+
+    def _call_made(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
+        """Like ``_call``, but a client that is being closed still accepts it."""
+        portal = self._made
+        assert portal is not None
+        return portal.call(make)
 
     def _threaded(self, function: Callable[..., Any] | None) -> Any:
         """A handler that runs in a thread; the portal is created at the first use."""
@@ -532,9 +571,17 @@ def in_thread(client: PubSub, function: Callable[..., Any] | None) -> Any:
 
 
 def _close_all() -> None:
-    for client in list(_open):
-        with contextlib.suppress(Exception):
-            client.close()
+    for client in list(_clients):
+        if client._made is not None:  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            with contextlib.suppress(Exception):
+                client.close()
+
+
+def _renew_locks() -> None:
+    for client in list(_clients):
+        client._renew_lock()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
 
 
 atexit.register(_close_all)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_locks)

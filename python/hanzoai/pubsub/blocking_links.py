@@ -55,7 +55,12 @@ class BlockingClient(Generic[C]):
         return self._inner.target
 
     def close(self) -> None:
-        """End all connections and the thread; calling it again does nothing."""
+        """End all connections and the thread; calling it again does nothing.
+
+        In a forked process, it does nothing to the client of the parent process.
+        """
+        if self._portal.is_foreign:
+            return
         with self._lock:
             if self._closed:
                 return
@@ -111,6 +116,8 @@ class BlockingSubscription(Generic[M]):
 
     def close(self) -> None:
         """Unsubscribe and end the connection; calling it again does nothing."""
+        if self._portal.is_foreign:
+            return
         with contextlib.suppress(ClosedError):  # the client is closed, and its subscriptions too
             self._portal.call(self._inner.close)
 

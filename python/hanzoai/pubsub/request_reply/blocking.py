@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
 from hanzoai.pubsub.errors import ClosedError
+from hanzoai.pubsub.runtime.ownership import ForkedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -54,7 +55,7 @@ class BlockingResponder:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with contextlib.suppress(ClosedError):
+        with contextlib.suppress(ClosedError, ForkedError):
             self._call(lambda: self._responder.__aexit__(exc_type, exc, traceback))
 
     def __repr__(self) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Self, TypeVar, cast
 
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError
 from hanzoai.pubsub.model import Data
+from hanzoai.pubsub.runtime.ownership import ForkedError
 from hanzoai.pubsub.values import Message
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
     from types import TracebackType
 
     from hanzoai.pubsub.generated.wire import Denial
@@ -49,14 +51,43 @@ _END: Final = object()
 """Marks the end of an iterator across threads, where StopIteration cannot be used."""
 
 
-def iterate(source: AsyncIterator[T], call: Callable[..., Any]) -> Iterator[T]:
-    """Iterate over an async iterator; `call` runs a coroutine function in its event loop."""
+def iterate(
+    source: AsyncIterator[T], call: Callable[..., Any], *, ends_with_client: bool = False
+) -> Iterator[T]:
+    """Iterate over an async iterator.
 
-    async def following() -> object:
+    Args:
+        source: The async iterator.
+        call: Runs a coroutine function in the event loop of the client.
+        ends_with_client: Whether the iteration ends when the client is closed, after the items that
+            have already arrived; otherwise, it raises ``ClosedError``.
+    """
+
+    async def following() -> Any:
         return await anext(source, _END)
 
-    while (item := call(following)) is not _END:
+    while True:
+        try:
+            item = call(following)
+        except ClosedError:
+            if not ends_with_client:
+                raise
+            item = _without_loop(following())
+        if item is _END:
+            return
         yield item
+
+
+def _without_loop(following: Coroutine[Any, Any, Any]) -> Any:
+    """The next item of a closed client, whose loop has ended; the end if it would have to wait."""
+    try:
+        following.send(None)
+    except StopIteration as done:
+        return done.value
+    except RuntimeError:  # no running event loop
+        return _END
+    following.close()
+    return _END
 
 
 class BlockingSubscription(Generic[Data]):
@@ -69,6 +100,7 @@ class BlockingSubscription(Generic[Data]):
         self._subscription = subscription
         self._call = call
         self._waiting: deque[Message] = deque()
+        self._lock = threading.Lock()
         self._model: PayloadModel[Any] | None = None
 
     @property
@@ -145,7 +177,9 @@ class BlockingSubscription(Generic[Data]):
 
     def events(self) -> Iterator[Event[Data]]:
         """Iterate over messages, gaps and, if requested, presence changes, in one order."""
-        events: Iterator[Event] = iterate(self._subscription.events(), self._call)
+        events: Iterator[Event] = iterate(
+            self._subscription.events(), self._call, ends_with_client=True
+        )
         return events if self._model is None else ReadEvents(events, self._model)
 
     def unsubscribe(self) -> None:
@@ -171,7 +205,7 @@ class BlockingSubscription(Generic[Data]):
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        with contextlib.suppress(ClosedError):
+        with contextlib.suppress(ClosedError, ForkedError):
             self.unsubscribe()
 
     def __repr__(self) -> str:
@@ -193,8 +227,23 @@ class BlockingSubscription(Generic[Data]):
                 read = message if self._model is None else self._model.read(message)
                 if read is not None:
                     return read
-            elif not self._call(lambda: self._fill(timeout)):
+            elif not self._more(timeout):
                 return None
+
+    def _more(self, timeout: float | None) -> bool:
+        try:
+            filled: bool = self._call(lambda: self._fill(timeout))
+        except ClosedError:
+            with self._lock:
+                item = _without_loop(self._following())
+            if item is _END:
+                return False
+            self._waiting.append(item)
+            return True
+        return filled
+
+    async def _following(self) -> Any:
+        return await anext(self._subscription, _END)
 
     async def _fill(self, timeout: float | None) -> bool:
         """Move waiting entries to where threads can take them; a cancelled wait loses nothing."""
@@ -278,4 +327,8 @@ class BlockingBatch:
         Raises:
             PubSubError: The first error among the results.
         """
-        self._call(lambda: self._batch.__aexit__(exc_type, exc, traceback))
+        try:
+            self._call(lambda: self._batch.__aexit__(exc_type, exc, traceback))
+        except ForkedError:
+            if exc_type is None:
+                raise

@@ -71,7 +71,12 @@ class _Blocking:
         return self._socket.stats if self._closed else self._call(read)
 
     def close(self, linger: Duration = 1.0) -> None:
-        """Close all connections and stop the thread; see `sockets.Socket.close`."""
+        """Close all connections and stop the thread; see `sockets.Socket.close`.
+
+        In a forked process, it does nothing to the socket of the parent process.
+        """
+        if self._portal.is_foreign:
+            return
         with self._lock:
             if self._closed:
                 return

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
 from hanzoai.pubsub.runtime.blocking_parts import iterate
+from hanzoai.pubsub.runtime.ownership import ForkedError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -99,7 +101,12 @@ class BlockingStreamWriter:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> bool:
-        ended: bool = self._call(lambda: self._writer.__aexit__(exc_type, exc, traceback))
+        try:
+            ended: bool = self._call(lambda: self._writer.__aexit__(exc_type, exc, traceback))
+        except ForkedError:
+            if exc_type is None:
+                raise
+            return False
         return ended
 
     def __repr__(self) -> str:
@@ -182,7 +189,8 @@ class BlockingStreamReader:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.close()
+        with contextlib.suppress(ForkedError):
+            self.close()
 
     def __repr__(self) -> str:
         return repr(self._reader).replace("<Stream", "<BlockingStream")

@@ -24,6 +24,10 @@ class Address(TypedDict):
     rest_url: str
 
 
+_running: set[ThreadedServer] = set()
+"""Servers run until `stop`, even if a program keeps only their addresses."""
+
+
 class ThreadedServer:
     """A real server on free ports of 127.0.0.1.
 
@@ -57,6 +61,7 @@ class ThreadedServer:
         )
         self.ws = self._running.ws
         self.http = self._running.http
+        _running.add(self)
 
     @property
     def faults(self) -> Any:
@@ -98,6 +103,7 @@ class ThreadedServer:
         """Stop the server. You can call it several times."""
         if not self._stopped:
             self._stopped = True
+            _running.discard(self)
             self._portal.call(self._stack.aclose)
             self._portal.stop()
 
