@@ -71,10 +71,12 @@ def test_the_server_starts_with_the_settings_of_the_manifests(
     settings = yaml.safe_load(capsys.readouterr().out)
     assert settings["redis_url"]
     # Long enough for the drain, and for the probe to detect it first.
-    grace = pod()["terminationGracePeriodSeconds"] * 1000
-    assert grace > settings["drain_notice"] + settings["drain_timeout"]
+    notice, timeout = (
+        int(settings[name].removesuffix("s")) for name in ("drain_notice", "drain_timeout")
+    )
+    assert pod()["terminationGracePeriodSeconds"] > notice + timeout
     probe = container()["readinessProbe"]
-    assert settings["drain_notice"] >= probe["periodSeconds"] * probe["failureThreshold"] * 1000
+    assert notice >= probe["periodSeconds"] * probe["failureThreshold"]
 
 
 def test_a_rolling_update_never_has_fewer_nodes_than_before() -> None:
