@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
 import threading
 from contextlib import suppress
@@ -19,6 +20,7 @@ from pubsub_server.auth.identity import Identity
 from pubsub_server.errors import ServiceError
 from pubsub_server.server import Server
 from pubsub_server.settings.config import Settings
+from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
@@ -324,3 +326,24 @@ async def test_a_key_ends_at_the_beginning_of_a_date(tmp_path: Path, date: str) 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ApiKeysError, match=r"none\.yaml: cannot be read"):
         ApiKeys(tmp_path / "none.yaml")
+
+
+async def test_the_log_distinguishes_a_removed_key_from_a_changed_one(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "pubsub_server.hub.admission")
+    async with (
+        running_server() as server,
+        PubSubClient(url=server.ws, token=server.token("ana")) as one,
+        PubSubClient(url=server.ws, token=server.token("ben")) as other,
+    ):
+        await one.connect()
+        await other.connect()
+        removed, changed = (
+            each.identity for each in server.hub.core.connections.values() if each.identity
+        )
+        server.hub.admission.withdraw([removed], [changed])
+    assert caplog.messages == [
+        f"the API key was removed: {removed.key_id}; connections closed: 1",
+        f"the entry of the API key has changed: {changed.key_id}; connections closed: 1",
+    ]

@@ -6,6 +6,7 @@ HIP-56 Security 1, 7, 10; H-140, H-141, H-148, H-152 … H-154.
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
@@ -237,20 +238,20 @@ class Admission:
         """
         whose = {id(identity): True for identity in gone}
         whose |= {id(identity): False for identity in other}
-        ended: dict[str, int] = {}
+        ended: Counter[tuple[str, str]] = Counter()
         for connection in list(self._core.connections.values()):
             identity = connection.identity
             withdrawn = whose.get(id(identity))
             if identity is None or withdrawn is None:
                 continue
-            ended[identity.key_id or ""] = ended.get(identity.key_id or "", 0) + 1
             if withdrawn:
                 error = ServiceError("token_invalid", "the API key was removed")
             else:
                 error = ServiceError("going_away", "the entry of the API key has changed")
+            ended[error.message, identity.key_id or ""] += 1
             self._end(connection, error)
-        for key, count in ended.items():
-            logger.info("closing %d connections of the API key %s, whose entry changed", count, key)
+        for (change, key), count in ended.items():
+            logger.info("%s: %s; connections closed: %d", change, key, count)
 
     # ------------------------------------------------------------ deadlines
 
