@@ -14,6 +14,11 @@ export interface Place {
   readonly after?: Readonly<Record<string, number>> | undefined;
 }
 
+/** The place where a subscription was left. */
+interface Left extends Place {
+  readonly after: Readonly<Record<string, number>>;
+}
+
 /** The client of the page. */
 interface Recovered extends Client {
   readonly inboxes: ReadonlyMap<number, Inbox>;
@@ -78,12 +83,12 @@ export class Recovery {
   /** The page is left: store all positions, and keep the presence. */
   private _leave(): void {
     const { clock, inboxes, session, peer } = this._client;
-    const places: Record<string, Place> = {};
+    const places: Record<string, Left> = {};
     for (const [sub, inbox] of inboxes) {
       const { since, after } = session.subscriptions.routes.all.get(sub)?.cursor.request() ?? {};
       const key = keyOf(inbox.topics);
       const before = places[key];
-      const place = { since, after: { ...after, ...waiting(inbox, after) } };
+      const place = { since, after: unread(inbox, after) };
       places[key] = before ? least(before, place) : place;
     }
     const clientId = peer?.client_id ?? this._kept?.clientId;
@@ -119,28 +124,28 @@ function keyOf(patterns: readonly string[]): string {
   return JSON.stringify([...new Set(patterns)].sort());
 }
 
-/** Positions before the entries that the program has not taken yet, for topics with such events. */
-function waiting(inbox: Inbox, after: Place['after'] = {}): Record<string, number> {
-  const found: Record<string, number> = {};
+/** The positions, lowered to those before the entries that the program has not taken yet. */
+function unread(inbox: Inbox, after: Place['after'] = {}): Left['after'] {
+  // A Map, because a topic may have the name of a property that every object has.
+  const marks = new Map(Object.entries(after));
   for (const entry of inbox.waiting) {
     const isMessage = 'id' in entry;
     if (!isMessage && entry.kind === 'presence') continue;
     const { topic } = isMessage ? entry : entry.gap;
     const seq = isMessage ? entry.seq : entry.gap.from;
-    const mark = after[topic];
-    if (seq !== undefined && mark !== undefined && found[topic] === undefined) {
-      found[topic] = Math.min(mark, seq - 1);
-    }
+    const mark = marks.get(topic);
+    if (seq !== undefined && mark !== undefined) marks.set(topic, Math.min(mark, seq - 1));
   }
-  return found;
+  return Object.fromEntries(marks);
 }
 
 /** The lower positions of two subscriptions to the same patterns. */
-function least(one: Place, other: Place): Place {
-  const after: Record<string, number> = { ...one.after };
-  for (const [topic, seq] of Object.entries(other.after ?? {})) {
-    after[topic] = Math.min(seq, after[topic] ?? seq);
+function least(one: Left, other: Left): Left {
+  const after = new Map(Object.entries(one.after));
+  for (const [topic, seq] of Object.entries(other.after)) {
+    after.set(topic, Math.min(seq, after.get(topic) ?? seq));
   }
   const starts = [one.since, other.since].filter((since) => since !== undefined);
-  return { since: starts.length ? Math.min(...starts) : undefined, after };
+  const since = starts.length ? Math.min(...starts) : undefined;
+  return { since, after: Object.fromEntries(after) };
 }

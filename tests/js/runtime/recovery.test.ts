@@ -85,6 +85,24 @@ test('the next page resumes the same client, after the messages that the last on
   assert.equal(other.peer.socket.frames('auth')[0]?.['client_id'], undefined);
 });
 
+for (const topic of ['constructor', '__proto__']) {
+  test(`the next page repeats what was not read of the topic ${topic}`, async (t) => {
+    const tab = openTab(t);
+    const first = virtualClient({ recover: true });
+    // Two subscriptions of the page to the same topic: the one that has read less counts.
+    const subs = [await first.ps.subscribe(topic), await first.ps.subscribe(topic)];
+    for (const data of [1, 2, 3]) first.peer.socket.receive(first.peer.message(topic, data));
+    await turns();
+    for (const sub of subs) await sub[Symbol.asyncIterator]().next();
+    tab.reload();
+
+    const next = virtualClient({ recover: true });
+    await next.ps.subscribe(topic);
+    const [asked] = next.peer.socket.frames('subscribe');
+    assert.deepEqual(Object.entries(asked?.['after'] ?? {}), [[topic, 1]]);
+  });
+}
+
 test('if a topic has no message yet, the next page starts where the last one did', async (t) => {
   const tab = openTab(t);
   const first = virtualClient({ recover: true });
