@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import random
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -48,8 +49,10 @@ def _valid(check: Callable[[str], str], text: str) -> bool:
 
 
 segments = st.sampled_from(["a", "b", "c"])
-topics = st.lists(segments, min_size=1, max_size=6)
-patterns = st.lists(st.sampled_from(["a", "b", "c", "*", "**"]), min_size=1, max_size=6)
+topics = st.lists(segments, min_size=1, max_size=6) | st.lists(segments, min_size=7, max_size=24)
+pieces = st.sampled_from(["a", "b", "c", "*", "**"])
+# Long ones are not in the tree of a trie.
+patterns = st.lists(pieces, min_size=1, max_size=6) | st.lists(pieces, min_size=7, max_size=20)
 
 
 @pytest.mark.parametrize(
@@ -140,12 +143,16 @@ def test_an_emptied_trie_keeps_no_node() -> None:
     trie: TopicTrie[int] = TopicTrie()
     for n in range(50):
         trie.insert(f"a.*.{n}.**", n)
+        trie.insert(f"a.**.b.c.d.e.f.{n}", n)
         trie.insert(f"a.{n}", n)
     for n in range(50):
         assert trie.remove(f"a.*.{n}.**", n)
+        assert trie.remove(f"a.**.b.c.d.e.f.{n}", n)
         assert trie.remove(f"a.{n}", n)
     assert not trie._root.children
     assert not trie._exact
+    assert not trie._blocks
+    assert not trie._places
 
 
 def test_the_order_of_values_is_that_of_their_insertion() -> None:
@@ -153,7 +160,9 @@ def test_the_order_of_values_is_that_of_their_insertion() -> None:
     for value in ("third", "first", "second"):
         trie.insert("a.b", value)
         trie.insert("a.*", value + "*")
+        trie.insert("**.**.b.b.b.b.b.b", value + " long")
     assert trie.match("a.b") == ("third", "first", "second", "third*", "first*", "second*")
+    assert trie.match("a.a.b.b.b.b.b.b") == ("third long", "first long", "second long")
 
 
 class _Counted(dict[str, Any]):
@@ -196,6 +205,30 @@ def test_many_double_wildcards_do_not_blow_up() -> None:
     assert set(trie.match(topic)) == {1, 2}
     # Bounded by segments x nodes, three look-ups each.
     assert _count(trie, topic) <= 120 * 121 * 3
+
+
+@pytest.mark.parametrize("wildcards", [("*", "**"), ("*",)])
+def test_the_long_patterns_of_a_client_are_matched_together(wildcards: tuple[str, ...]) -> None:
+    chance = random.Random(1)
+    trie: TopicTrie[int] = TopicTrie()
+    for n in range(1_000):
+        rest = [chance.choice(["a", *wildcards]) for _ in range(118)]
+        trie.insert(".".join([wildcards[-1], *rest, "a"]), n)
+    topic = ".".join(["a"] * 120)
+    assert len(trie.match(topic)) == 1_000
+    # In the tree, each segment of the topic would need a look-up for most segments of the patterns.
+    assert _count(trie, topic) == 0
+    assert len(trie._blocks) < 20
+
+
+def test_a_long_pattern_does_not_continue_in_the_next_one() -> None:
+    trie: TopicTrie[int] = TopicTrie()
+    trie.insert("**.a.b.c.d.e.f", 1)
+    trie.insert("g.**.a.b.c.d.e", 2)
+    assert trie.match("x.a.b.c.d.e.f") == (1,)
+    assert trie.match("x.a.b.c.d.e.f.g") == ()
+    assert trie.match("g.x.a.b.c.d.e") == (2,)
+    assert trie.match("x.a.b.c.d.e.f.g.x.a.b.c.d.e") == ()
 
 
 SPEC: dict[str, list[dict[str, Any]]] = json.loads(
