@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -347,6 +348,65 @@ def test_patterns_that_share_a_topic_overlap_and_a_covering_one_takes_all(
         assert may_overlap(parse(rule), subscription, {})
     if covers(parse(rule), subscription) is not None and matches(subscription, topic):
         assert matches(rule, topic)
+
+
+@given(
+    st.lists(st.sampled_from(["a", "<x>", "<y>", "*"]), min_size=1, max_size=3),
+    st.booleans(),
+    PATTERN,
+    st.dictionaries(st.sampled_from(["x", "y"]), st.frozensets(st.sampled_from(["a", "b"]))),
+    TOPIC,
+)
+def test_a_pattern_overlaps_a_rule_if_a_topic_has_allowed_values(
+    head: list[str],
+    open_end: bool,
+    subscription: str,
+    allowed: dict[str, frozenset[str]],
+    topic: str,
+) -> None:
+    rule = parse(".".join([*head, *["**"] * open_end]))
+    bound = bind(rule, topic)
+    if bound is None or not matches(subscription, topic):
+        return
+    if all(value in allowed.get(name, {value}) for name, value in bound.items()):
+        assert may_overlap(rule, subscription, allowed)
+
+
+@pytest.mark.parametrize(
+    ("rule", "subscription", "allowed", "answer"),
+    [
+        ("org.<x>.**", "org.*.a", {"x": {"acme"}}, True),
+        ("org.<x>.**", "org.*.a", {"x": frozenset[str]()}, False),
+        ("org.<x>.**", "org.other.a", {"x": {"acme"}}, False),
+        ("org.<x>.**", "org.acme", {"x": {"acme"}}, False),
+        ("**.a.**.b", "a.**", {}, True),
+        ("**.a", "**.b", {}, False),
+        ("a.b", "a.b.c", {}, False),
+    ],
+)
+def test_what_no_topic_can_match_does_not_overlap(
+    rule: str, subscription: str, allowed: dict[str, frozenset[str]], answer: bool
+) -> None:
+    assert may_overlap(parse(rule), subscription, allowed) is answer
+
+
+def test_long_patterns_are_compared_without_a_look_at_each_pair_of_segments() -> None:
+    rule = parse(".".join(["**", "a"] * 40))
+    subscription = ".".join(["a", "**"] * 40 + ["b"])
+    calls = 0
+
+    def count(frame: object, event: str, arg: object) -> None:
+        nonlocal calls
+        calls += event in {"call", "c_call"}
+
+    sys.setprofile(count)
+    try:
+        overlaps = may_overlap(rule, subscription, {})
+    finally:
+        sys.setprofile(None)
+    assert not overlaps
+    # There are 6,480 pairs.
+    assert calls < 1_000
 
 
 def test_a_pattern_of_many_stars_is_answered_at_once() -> None:

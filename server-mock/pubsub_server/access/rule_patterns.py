@@ -91,22 +91,32 @@ def may_overlap(pattern: RulePattern, subscription: str, allowed: Allowed) -> bo
     The answer may be a false yes (a placeholder that occurs twice is compared by position only),
     but never a false no.
     """
-    theirs = tuple(subscription.split("."))
-    ours = pattern.segments
-
-    @cache
-    def meet(i: int, j: int) -> bool:
-        if i == len(ours) or j == len(theirs):
-            return i == len(ours) and j == len(theirs)
-        mine, other = ours[i], theirs[j]
-        if not _segments_meet(mine, other, allowed):
-            return False
-        if meet(i + 1, j + 1):
-            return True
-        # A `**` matches one more segment of the other side.
-        return (mine == "**" and meet(i, j + 1)) or (other == "**" and meet(i + 1, j))
-
-    return meet(0, 0)
+    theirs = subscription.split(".")
+    wild = endless = 0
+    literal: dict[str, int] = {}
+    for index, other in enumerate(theirs):
+        bit = 1 << index
+        if other == "**":
+            endless |= bit
+        if "*" in other:
+            wild |= bit
+        else:
+            literal[other] = literal.get(other, 0) | bit
+    everything = (1 << len(theirs)) - 1
+    # One bit for each segment of theirs that can match the same segment of a topic as ours: clients
+    # choose their patterns, and a comparison of all pairs would take long.
+    met = 0
+    following = 1
+    for mine in pattern.segments:
+        if mine == "**":
+            # From the first one on, as it matches any number of segments.
+            met = everything & -(following & -following)
+        elif mine == "*":
+            met = following & everything
+        else:
+            met = following & _meets(mine, wild, literal, allowed)
+        following = met << 1 | met & endless
+    return bool(met >> (len(theirs) - 1))
 
 
 def covers(pattern: RulePattern, subscription: str) -> dict[str, str] | None:
@@ -188,10 +198,11 @@ def _takes(segments: tuple[str, ...], parts: tuple[str, ...]) -> bool:
     return len(segments) in alive
 
 
-def _segments_meet(mine: str, other: str, allowed: Allowed) -> bool:
-    if mine.startswith("<"):
-        values = allowed.get(mine[1:-1])
-        if values is None:
-            return True
-        return bool(values) if "*" in other else other in values
-    return "*" in mine or "*" in other or mine == other
+def _meets(mine: str, wild: int, literal: Mapping[str, int], allowed: Allowed) -> int:
+    """The segments of a subscription that can match what a literal or placeholder matches."""
+    if not mine.startswith("<"):
+        return wild | literal.get(mine, 0)
+    values = allowed.get(mine[1:-1])
+    if values is not None and not values:
+        return 0
+    return wild | sum(bits for name, bits in literal.items() if values is None or name in values)
