@@ -145,7 +145,7 @@ function least(one: Left, other: Left): Left {
   for (const [topic, seq] of Object.entries(other.after)) {
     after.set(topic, Math.min(seq, after.get(topic) ?? seq));
   }
-  const starts = [one.since, other.since].filter((since) => since !== undefined);
-  const since = starts.length ? Math.min(...starts) : undefined;
+  // An undefined start is sorted to the end.
+  const [since] = ([one.since, other.since] as number[]).sort((a, b) => a - b);
   return { since, after: Object.fromEntries(after) };
 }
