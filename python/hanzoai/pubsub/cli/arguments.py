@@ -35,6 +35,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Report the error and exit with 2; for an unknown option, suggest the nearest one."""
+        message = re.sub("ignored explicit argument .*", "takes no value", message)
         unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
         near = unknown and difflib.get_close_matches(unknown[1], self._option_string_actions, 1)
         meant = f"Did you mean `{near[0]}`? " if near else ""
