@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.codec import decode
-from pubsub_server.shared.publications import MAX_DEPTH, MAX_META
+from pubsub_server.shared.publications import MAX_DEPTH, MAX_META, encode_payload
 from pubsub_server.shared.requests import Draft, PublishRequest
 
 MAX = 1_000
@@ -106,6 +106,16 @@ def test_a_value_nested_deeper_than_clients_read_is_refused(field: str, opening:
     assert isinstance(refused, ServiceError)
     assert (refused.code, refused.field) == ("invalid_payload", f"message.{field}")
     assert refused.message == f"`message.{field}` is nested deeper than 100 levels"
+
+
+@pytest.mark.parametrize("text", ["", "x" * 20_000, "[" * 20_000])
+def test_the_depth_counts_levels_and_not_the_brackets_of_text(text: str) -> None:
+    value: object = text or []
+    for _ in range(MAX_DEPTH - (0 if text else 1)):
+        value = [value]
+    assert encode_payload(value, "data", 100_000)
+    with pytest.raises(ServiceError, match="deeper than 100 levels"):
+        encode_payload([value], "data", 100_000)
 
 
 def test_one_wrong_message_of_a_batch_is_refused_alone() -> None:

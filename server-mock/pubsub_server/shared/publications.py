@@ -221,8 +221,7 @@ def encode_payload(
             topic=topic,
             field=field,
         ) from None
-    # Most values are not large enough to be nested so deeply.
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
+    if _may_be_deep(data) and _is_deep(value):
         field = _path(within, name)
         raise ServiceError(
             "invalid_payload",
@@ -240,6 +239,22 @@ def encode_payload(
             field=field,
         )
     return data
+
+
+def _may_be_deep(data: bytes) -> bool:
+    """Whether the JSON of a value has enough brackets for more than `MAX_DEPTH` levels."""
+    if len(data) <= 2 * MAX_DEPTH:
+        return False
+    count = 0
+    for opening in (b"[", b"{"):
+        # `find` skips long text forty times as fast as `count`.
+        at = data.find(opening)
+        while at >= 0:
+            count += 1
+            if count > MAX_DEPTH:
+                return True
+            at = data.find(opening, at + 1)
+    return False
 
 
 def _is_deep(value: object) -> bool:
