@@ -27,6 +27,8 @@ class Echoes:
     def __init__(self, router: Router) -> None:
         self._router = router
         self._publishers: dict[str, Connection] = {}
+        # The ids of each publisher: it may close while thousands of messages of others wait.
+        self._ids: dict[Connection, set[str]] = {}
 
     def __len__(self) -> int:
         return len(self._publishers)
@@ -40,17 +42,23 @@ class Echoes:
                 if draft.id is None:
                     draft.id = message_id()
                 if len(self._publishers) >= AWAITED_MAX:
-                    del self._publishers[next(iter(self._publishers))]
+                    self.publisher(next(iter(self._publishers)))
+                # Another connection may have published the same id.
+                self.publisher(draft.id)
                 self._publishers[draft.id] = connection
+                self._ids.setdefault(connection, set()).add(draft.id)
 
     def publisher(self, id: str) -> Connection | None:
         """The connection that must not receive this message; call it once."""
-        return self._publishers.pop(id, None)
+        connection = self._publishers.pop(id, None)
+        if connection is not None:
+            ids = self._ids[connection]
+            ids.discard(id)
+            if not ids:
+                del self._ids[connection]
+        return connection
 
     def forget(self, connection: Connection) -> None:
         """The connection is closed; some of its messages may never be delivered."""
-        if connection.encoder.echoes:
-            return
-        ids = [id for id, publisher in self._publishers.items() if publisher is connection]
-        for id in ids:
+        for id in self._ids.pop(connection, ()):
             del self._publishers[id]

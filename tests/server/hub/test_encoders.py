@@ -103,6 +103,21 @@ async def test_nothing_is_kept_of_a_publisher_that_leaves_before_its_message_is_
     assert not rig.hub.core.echoes
 
 
+async def test_the_last_publisher_of_an_id_misses_its_message_and_the_others_may_close() -> None:
+    rig, lines = Rig(), Lines()
+    one, _ = await joined(rig, lines, "a")
+    two, _ = await joined(rig, lines, "a")
+    echoes = rig.hub.core.echoes
+    same = Draft("a", "message", b"1", None, "same", None)
+    echoes.expect(one, [same, Draft("a", "message", b"1", None, "own", None)])
+    echoes.expect(two, [same])
+    rig.hub.closed(one)
+    assert len(echoes) == 1
+    assert echoes.publisher("same") is two
+    assert echoes.publisher("own") is None
+    rig.hub.closed(two)
+
+
 async def test_frames_of_a_listener_keep_their_place_among_the_messages() -> None:
     rig, lines = Rig(), Lines()
     mine, own = await joined(rig, lines, "a")
