@@ -207,6 +207,8 @@ def _entry(entry: object) -> tuple[str, Identity]:
         )
     if fields.get("id") is None:
         raise ValueError("`id` is missing; it names the key in the audit log")
+    if fields.get("user") is None:
+        raise ValueError("`user` is missing; it is the id of the user")
     claims = {
         **{k: v for k, v in fields.items() if k not in {"sha256", "expires_at"}},
         "exp": _expiry(fields.get("expires_at")),
@@ -214,7 +216,9 @@ def _entry(entry: object) -> tuple[str, Identity]:
     try:
         return digest.lower(), identity_from_claims(claims, _NAMES)
     except ClaimError as error:
-        quoted = "; put it in quotes" if isinstance(fields.get(error.claim), bool | int) else ""
+        # What YAML reads as a number, a truth value or a date.
+        misread = not isinstance(fields.get(error.claim), str | list | dict)
+        quoted = "; put it in quotes" if misread and error.expected.startswith("text") else ""
         raise ValueError(f"`{error.claim}` is not {error.expected}{quoted}") from None
 
 
