@@ -93,6 +93,12 @@ def test_a_failed_call_to_redis_has_the_words_of_the_system() -> None:
     )
 
 
+def test_an_unknown_name_has_the_words_of_the_resolver() -> None:
+    # On macOS, this number is also that of `ENOEXEC`, "Exec format error".
+    unknown = socket.gaierror(8, "nodename nor servname provided, or not known")
+    assert cause(caused_by(unknown)) == "nodename nor servname provided, or not known"
+
+
 def test_a_redis_without_tls_is_not_called_a_missing_permission() -> None:
     failed = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)")
     said = unusable("rediss://redis:6379", caused_by(failed))

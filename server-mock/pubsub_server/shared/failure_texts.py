@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 import ssl
 
 import aiohttp
@@ -19,9 +20,11 @@ def system_text(error: BaseException) -> str | None:
         if isinstance(at, ssl.SSLError):
             return f"TLS failed: {at.strerror or at}"
         if isinstance(at, OSError):
-            # With several addresses, asyncio appends the text of each to the first.
-            if at.errno is not None and at.errno in errno.errorcode:
-                return os.strerror(at.errno)
+            # With several addresses, asyncio appends the text of each to the first. The numbers of
+            # failed name lookups mean something else, on macOS for example `ENOEXEC`.
+            number = None if isinstance(at, socket.gaierror) else at.errno
+            if number is not None and number in errno.errorcode:
+                return os.strerror(number)
             if at.strerror:
                 return at.strerror
         at = at.__cause__ or at.__context__
