@@ -213,6 +213,7 @@ class _Fetcher:
         parts = urlsplit(url)
         # For the log: a user, a password or a key in the query are secrets.
         self._place = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+        self._encrypted = parts.scheme == "https"
         self._timeout = aiohttp.ClientTimeout(total=seconds)
 
     async def __call__(self) -> object:
@@ -222,7 +223,7 @@ class _Fetcher:
                 session.get(self._url, max_redirects=3) as response,
             ):
                 hops = [each.url.scheme for each in (*response.history, response)]
-                if self._url.startswith("https:") and "http" in hops:
+                if self._encrypted and "http" in hops:
                     raise FetchFailed(f"{self._place}: a redirect leads to an unencrypted address")
                 if response.status != 200:
                     raise FetchFailed(f"{self._place}: HTTP {response.status}")
