@@ -69,7 +69,7 @@ def test_every_setting_is_a_flag_a_variable_and_a_key_of_the_same_name(tmp_path:
         if kind is bool:
             text, value = "true", True
         elif kind is int or kind is float:
-            value = 777 if name == "feed_timeout" else 77
+            value = {"feed_timeout": 777, "worker_timeout": 7_777}.get(name, 77)
             text = str(value)
             flag.append(text)
         else:
@@ -230,6 +230,7 @@ def test_a_file_that_is_not_a_mapping_is_an_error(tmp_path: Path, text: str, sai
         ("host: @a\n", "the value begins with a special character; put it in quotes"),
         ("webhooks: https://a.example\n", "webhooks (file pubsub.yaml): is text; expected a list"),
         ("redis_prefix: 5\n", "got 5; must be text; put it in quotes"),
+        ("tls_cert: 5\n", "got 5; must be text; put it in quotes"),
         ("trusted_proxies: [nginx]\n", "give addresses or networks, 10.0.0.0/24"),
         ("cors_origins: ['*', 5]\n", "cors_origins[1] (file pubsub.yaml): got 5; must be text"),
         (
@@ -299,6 +300,10 @@ def test_an_empty_file_changes_nothing(tmp_path: Path) -> None:
         ({"redis_url": "redis://[::1"}, "redis_url has an invalid host or port"),
         ({"redis_url": "redis://redis:port"}, "redis_url has an invalid host or port"),
         ({"redis_url": "http://redis"}, "redis_url must begin with redis://"),
+        (
+            {"worker_timeout": "30"},
+            'worker_timeout (flag --worker-timeout): got "30"; must be at least 1s, or 0',
+        ),
         ({"redis_durable": True}, "redis_durable is set without redis_url"),
         ({"cors_origins": "https://a.b,example.com"}, "example.com is not an origin"),
         ({"cors_origins": "https://a.b/"}, "https://a.b/ is not an origin"),
@@ -417,4 +422,18 @@ def test_the_printed_settings_are_a_file_with_the_same_settings(tmp_path: Path) 
 def test_a_wrong_secret_is_not_repeated() -> None:
     assert "hushhush" not in problems({"webhooks": '[{"url": "http://x", "secret": "hushhush"}]'})
     assert "hushhush" not in repr(load({"redis_url": "redis://:hushhush@h"}))
-    assert "hushhush" not in problems({"iam_jwks_url": "ftp://u:hushhush@iam.example/keys"})
+    for url in ("ftp://u:hush@hushhush@iam.example/keys", "ftp://iam.example/keys?key=hushhush"):
+        assert "hushhush" not in problems({"iam_jwks_url": url})
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://u:hush@hush@iam.example/keys", f"https://{MASK}@iam.example/keys"),
+        ("https://iam.example/k@ys?key=hush&a=b", f"https://iam.example/k@ys?{MASK}"),
+        ("https://u@iam.example?key=hu/sh@x#y", f"https://{MASK}@iam.example?{MASK}#y"),
+        ("https://iam.example:8443/keys", "https://iam.example:8443/keys"),
+    ],
+)
+def test_a_url_is_printed_without_its_user_and_query(url: str, shown: str) -> None:
+    assert yaml.safe_load(dump(load({"iam_jwks_url": url})))["iam_jwks_url"] == shown

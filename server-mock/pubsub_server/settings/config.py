@@ -37,6 +37,7 @@ from pubsub_server.settings.formats import (
     SocketUrl,
     SpUrl,
     UpstreamUrl,
+    WorkerTimeout,
 )
 from pubsub_server.settings.kinds import (
     Count,
@@ -108,10 +109,11 @@ class Settings(BaseModel):
         "share state through `redis_url`, or through a private Redis or Valkey that"
         " the server starts (extra `workers`).",
     )
-    worker_timeout: Wait = Field(
+    worker_timeout: WorkerTimeout = Field(
         default=30_000,
         description="Time without an answer after which the supervisor kills a worker and starts "
-        "another one. It asks each worker six times in this time. 0 never kills one.",
+        "another one. It asks each worker six times in this time. At least `1s`; 0 never kills "
+        "one.",
     )
     event_stream: ListenAddress = Field(
         default=None,

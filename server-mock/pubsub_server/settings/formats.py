@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator
 
 from hanzoai.pubsub.claims import CLAIMS
 from pubsub_server.settings.addresses import parse_address, parse_node_address, parse_sp_url
-from pubsub_server.settings.kinds import Count, Items
+from pubsub_server.settings.kinds import Count, Items, Wait
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -110,6 +110,13 @@ def _page_size(value: int) -> int:
     return value
 
 
+def _worker_timeout(value: int) -> int:
+    # A number without a unit is in milliseconds.
+    if 0 < value < 1_000:
+        raise ValueError("must be at least 1s, or 0")
+    return value
+
+
 _PORT_AS_TEXT: Final = BeforeValidator(_port_as_text)
 
 ListenAddress = Annotated[str | None, _PORT_AS_TEXT, AfterValidator(_parsed(parse_address))]
@@ -132,3 +139,5 @@ Origins = Annotated[Items, AfterValidator(_origins)]
 Claims = Annotated[dict[str, str], AfterValidator(_claims)]
 """Names of claims in tokens, by field of an identity."""
 PageSize = Annotated[Count, AfterValidator(_page_size)]
+WorkerTimeout = Annotated[Wait, AfterValidator(_worker_timeout)]
+"""0, or milliseconds from a second to a day."""

@@ -50,7 +50,8 @@ _OBJECTS = frozenset(
 )
 """Settings that are lists or maps of objects: JSON in a flag or variable."""
 
-_CREDENTIALS = re.compile(r"(?<=:)//[^/?#\s@]*@")
+_CREDENTIALS = re.compile(r"(?<=:)//[^/?#\s\"]*@")
+_QUERY = re.compile(r"(://[^?\s\"]*\?)[^#\s\"]+")
 _SECRET = frozenset({"webhooks", "redis_url", "audit_kafka_password", "mesh_key"})
 """Errors about these settings do not contain their values."""
 
@@ -292,21 +293,24 @@ def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
     absent = detail["type"] in {"missing", "extra_forbidden"}
     if name not in _SECRET and not absent:
         value: object = detail["input"] if nested else item.value
-        parts.append(f"got {_masked(json.dumps(value, default=str))}")
+        parts.append(f"got {json.dumps(value, default=str)}")
     # Otherwise, the reason only repeats what is expected.
     if nested or not detail["type"].endswith(("_parsing", "literal_error")):
         parts.append(_reason(detail))
     # These reasons already state what a text must be.
-    explained = detail["type"] in {"value_error", "string_type"} and kind.startswith("text")
+    explained = detail["type"] in {"value_error", "string_type", "path_type"} and kind.startswith(
+        "text"
+    )
     if not explained and kind not in parts[-1]:
         parts.append(f"expected {kind}")
-    return f"{where} ({item.source}): {'; '.join(parts)}"
+    return f"{where} ({item.source}): {_masked('; '.join(parts))}"
 
 
 _REASONS: Mapping[str, str] = {
     "extra_forbidden": "there is no such field",
     "missing": "is missing",
     "string_type": "must be text; put it in quotes",
+    "path_type": "must be text; put it in quotes",
     "list_type": "must be a list",
     "tuple_type": "must be a list",
     "frozen_set_type": "must be a list",
@@ -441,5 +445,5 @@ def _plain(value: object) -> object:
 
 
 def _masked(text: str) -> str:
-    """The text without the user and password of a URL."""
-    return _CREDENTIALS.sub(f"//{MASK}@", text)
+    """The text without user, password and query of a URL; a query may contain a key."""
+    return _QUERY.sub(rf"\1{MASK}", _CREDENTIALS.sub(f"//{MASK}@", text))
