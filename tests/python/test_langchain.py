@@ -216,5 +216,6 @@ def test_a_missing_langchain_is_named_with_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "langchain_core.callbacks", None)
     monkeypatch.delitem(sys.modules, "hanzoai.pubsub.streams.langchain")
-    with pytest.raises(UsageError, match="pip install langchain-core"):
+    with pytest.raises(UsageError, match="pip install langchain-core") as caught:
         __import__("hanzoai.pubsub.streams.langchain")
+    assert isinstance(caught.value, ImportError)

@@ -124,8 +124,9 @@ def test_a_missing_package_is_named_with_the_command_that_installs_it(
 ) -> None:
     monkeypatch.setitem(sys.modules, "wallycore", None)
     monkeypatch.delitem(sys.modules, "hanzoai.pubsub.soc")
-    with pytest.raises(UsageError, match=r"hanzoai\.pubsub\[signed\]"):
+    with pytest.raises(UsageError, match=r"hanzoai\.pubsub\[signed\]") as caught:
         __import__("hanzoai.pubsub.soc")
+    assert isinstance(caught.value, ImportError)
 
 
 def test_a_program_that_turns_warnings_into_errors_ends_as_any_other() -> None:

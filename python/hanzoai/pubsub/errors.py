@@ -445,6 +445,14 @@ class UsageError(_CodedError, RuntimeError, code="usage"):
     """The program uses the client in a way that cannot work."""
 
 
+class MissingPackage(UsageError, ImportError):
+    """A module needs a package that is not installed.
+
+    It is also an ``ImportError``: tools that import every module of a package, and
+    ``try: import ... except ImportError``, expect that one.
+    """
+
+
 CLASSES: dict[str, type[_CodedError]] = {
     cls.__name__: cls
     for cls in (

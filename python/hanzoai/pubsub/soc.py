@@ -21,7 +21,7 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from hanzoai.pubsub.errors import InvalidPayload, UsageError
+from hanzoai.pubsub.errors import InvalidPayload, MissingPackage
 from hanzoai.pubsub.payload_bytes import BASE64, bytes_of, value_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def _load(name: str, extension: str) -> Any:
             import_module(extension)
         return import_module(name)
     except ImportError as error:
-        raise UsageError(
+        raise MissingPackage(
             f"Signed messages need the package of the module `{name}`.",
             remedy="Install it: pip install 'hanzoai.pubsub[signed]'.",
             cause=error,

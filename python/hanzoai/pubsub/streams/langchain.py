@@ -17,13 +17,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub.errors import UsageError
+from hanzoai.pubsub.errors import MissingPackage, UsageError
 from hanzoai.pubsub.streams.models import LangChainEvents
 
 try:
     from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 except ImportError as missing:
-    raise UsageError(
+    raise MissingPackage(
         "The callbacks for LangChain need the package langchain-core.",
         remedy="Install it: pip install langchain-core.",
     ) from missing
