@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import json
 import logging
 import os
 import socket
 import ssl
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
@@ -29,6 +31,7 @@ from hanzoai.pubsub.generated.wire import (
     SubscribedFrame,
 )
 from hanzoai.pubsub.settings.options import read_options
+from hanzoai.pubsub.settings.proxies import socket_proxy
 from hanzoai.pubsub.transports import Incoming, TransportClosed, TransportFailed, frames
 from hanzoai.pubsub.transports.picows_connection import PicowsConnection
 from hanzoai.pubsub.transports.websocket import WebSocketTransport
@@ -982,3 +985,18 @@ async def test_messages_in_one_frame_do_not_pass_the_parser_of_the_library() -> 
         transport.send(PingFrame())
         assert numbers(await collect(transport, 2)) == [1, 2]
     assert parsed[0] == wire(b"", Opcode.PING)
+
+
+def test_the_proxy_of_the_system_is_found_with_each_version_of_websockets(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    proxy = pytest.importorskip("websockets.proxy")
+    uri = importlib.import_module("websockets.uri")
+    monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
+    options = read_options("wss://ps.invalid/ws", "token", settings={})
+    monkeypatch.delattr(uri, "get_proxy", raising=False)
+    assert socket_proxy(options) == "http://proxy.invalid:3128"
+    # In 15.0, the module does not exist, and `uri` has the function.
+    monkeypatch.setattr(uri, "get_proxy", proxy.get_proxy, raising=False)
+    monkeypatch.setitem(sys.modules, "websockets.proxy", None)
+    assert socket_proxy(options) == "http://proxy.invalid:3128"

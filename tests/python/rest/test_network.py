@@ -84,7 +84,7 @@ async def test_an_unusable_proxy_is_a_failed_connection(monkeypatch: pytest.Monk
     monkeypatch.setitem(sys.modules, "socksio", None)
     url = "https://ps.invalid"
     for proxy, reason in [
-        ("socks5h://me:s3cr3t@127.0.0.1:1", "SOCKS"),
+        ("socks5://me:s3cr3t@127.0.0.1:1", "SOCKS"),
         ("http://me:s3cr3t@127.0.0.1:port", "URL of the proxy is invalid"),
         ("other://me:s3cr3t@127.0.0.1:1", "URL of the proxy is invalid"),
     ]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hanzoai.pubsub.settings.urls import is_loopback
@@ -56,7 +57,9 @@ def _proxy(options: ClientOptions, url: str, of_system: Callable[[str], str | No
 
 
 def _of_websockets(url: str) -> str | None:
-    from websockets.proxy import get_proxy
-    from websockets.uri import parse_uri
+    from websockets import uri
 
-    return get_proxy(parse_uri(url))
+    # websockets 15.0 has the function in `uri`.
+    home: Any = uri if hasattr(uri, "get_proxy") else import_module("websockets.proxy")
+    proxy: str | None = home.get_proxy(uri.parse_uri(url))
+    return proxy
