@@ -103,6 +103,11 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         """Whether it has ended."""
         return self._closing
 
+    @property
+    def unread(self) -> int:
+        """Bytes of its half-read frames."""
+        return self._unread
+
     @abstractmethod
     def handle(self, requests: deque[_R]) -> Coroutine[Any, Any, None] | None:
         """Handle the next request or requests, and remove them.
@@ -365,7 +370,9 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         more = pending > self._unread
         self._unread = pending
         if more and listener.unread > UNREAD_BYTES:
-            self.break_off("unread_bytes")
+            # Not this client, unless it occupies the most: a few could shut out all others.
+            largest = max(listener.sessions, key=lambda session: session.unread)
+            largest.break_off("unread_bytes")
 
     # ------------------------------------------------------------ the wheel
 

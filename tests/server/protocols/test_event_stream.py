@@ -11,6 +11,8 @@ import pytest
 import trustme
 
 from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub.eventstream.codec import encode_event
+from pubsub_server.listeners import byte_session
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import EventPeer, events, until
 
@@ -241,6 +243,31 @@ async def test_a_subscription_ends_with_its_connection_and_nothing_is_replayed()
             await node.has(2)
             sender.event(b"demo.a", b"seen")
             assert await again.next() == (b"demo.a", b"seen")
+
+
+async def test_of_too_many_half_events_the_largest_goes_and_others_go_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(byte_session, "UNREAD_BYTES", 100_000)
+    async with (
+        broker() as node,
+        events(node.url, b"demo.a") as hoarder,
+        events(node.url, b"demo.a") as other,
+        events(node.url, b"demo.a") as reader,
+    ):
+        await node.has(3)
+        (listener,) = node.server.server._byte_listeners
+        whole = encode_event(b"demo.a", b"x" * 200_000)
+        hoarder.write(whole[:90_000])
+        await until(lambda: listener.unread == 90_000)
+        payload = b"y" * 20_000
+        event = encode_event(b"demo.a", payload)
+        other.write(event[:15_000])
+        assert await hoarder.ended() == b""
+        other.write(event[15_000:])
+        assert await reader.next() == (b"demo.a", payload)
+        assert node.server.stats.broken == {"event_stream.unread_bytes": 1}
+        await until(lambda: listener.unread == 0)
 
 
 async def test_half_an_event_and_silence_or_no_subscription_close() -> None:
