@@ -107,6 +107,21 @@ def test_text_of_others_cannot_steer_the_terminal() -> None:
     assert printable("ünï✓ 日本") == "ünï✓ 日本"
 
 
+def test_json_on_a_terminal_has_no_character_that_affects_it() -> None:
+    evil = {"data": "a\x1b]0;title\x07b\x9b2Jc\rd\u202ee\x7fü✓"}
+    out, err, pipe = Terminal(), Terminal(), io.StringIO()
+    output = Output(out=out, err=err, as_json=True)
+    output.record(evil)
+    output.note("warning", evil["data"])
+    for text in (out.getvalue(), err.getvalue()):
+        assert text.removesuffix("\n").isprintable()
+        assert "\\u009b2Jc" in text
+        assert "ü✓" in text
+    assert json.loads(out.getvalue()) == evil
+    Output(out=pipe, as_json=True).record(evil)
+    assert pipe.getvalue() == encode(evil) + "\n"
+
+
 def test_json_is_one_line_whatever_the_text() -> None:
     assert encode("a\nb\u2028c").count("\n") == 0
 

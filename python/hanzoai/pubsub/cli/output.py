@@ -29,6 +29,9 @@ _ESCAPED: Final = {
     for code in (0x061C, 0x200E, 0x200F, *range(0x202A, 0x202F), *range(0x2066, 0x206A))
 }
 
+_JSON_ESCAPED: Final = {code: f"\\u{code:04x}" for code in _ESCAPED if code >= 0x7F}
+"""The same characters as JSON writes them; it already escapes those below 0x20."""
+
 _REMEDIES: Final = {
     "insecure_url": "Use wss:// or https://, or pass --allow-insecure on a trusted network.",
     "token_expired": "Set HANZO_PUBSUB_TOKEN to a new token, or pass --token-file and renew the "
@@ -67,8 +70,7 @@ class Output:
 
     def record(self, value: Json) -> None:
         """Write one result as a line of JSON, and flush."""
-        self.out.write(encode(value) + "\n")
-        self.out.flush()
+        _write_json(self.out, value)
 
     def line(self, *parts: Part, error: bool = False) -> None:
         """Write a line of text, made safe for the terminal."""
@@ -125,8 +127,7 @@ class Output:
         if self.pretty_errors:
             self.item([(f"{event}: ", f"bold {style}")], message, error=True)
         else:
-            self.err.write(encode({"event": event, "message": message, **fields}) + "\n")
-            self.err.flush()
+            _write_json(self.err, {"event": event, "message": message, **fields})
 
     def error(self, error: PubSubError, **fields: Any) -> None:
         """Write an error in one line: code, message, remedy, and the page about the code."""
@@ -166,6 +167,13 @@ class Output:
                     console = RichConsole(file=stream, highlight=False, emoji=False, markup=False)
             self._consoles[error] = console
         return self._consoles[error]
+
+
+def _write_json(stream: TextIO, value: Json) -> None:
+    """Write a line of JSON, and flush. On a terminal, it has no characters that affect it."""
+    line = encode(value)
+    stream.write((line.translate(_JSON_ESCAPED) if stream.isatty() else line) + "\n")
+    stream.flush()
 
 
 def _styled(parts: Sequence[Part]) -> Text:
