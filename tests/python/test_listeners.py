@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
-from hanzoai.pubsub.runtime.listeners import Listener, StateStream
+from hanzoai.pubsub.runtime.listeners import Listener, Listeners, StateStream
 from hanzoai.pubsub.values import StateChange
 
 
@@ -15,7 +16,7 @@ def change(reason: str = "", code: str | int | None = None) -> StateChange:
 
 async def test_a_stream_gives_what_comes_and_ends() -> None:
     ended: list[StateStream] = []
-    stream = StateStream(ended.append)
+    stream = StateStream(ended.append, set())
     reading = asyncio.create_task(_all(stream))
     await asyncio.sleep(0)
     stream.put(change("one"))
@@ -31,7 +32,7 @@ async def _all(stream: StateStream) -> list[str]:
 
 
 async def test_an_unread_iteration_keeps_the_newest_changes() -> None:
-    stream = StateStream(lambda stream: None)
+    stream = StateStream(lambda stream: None, set())
     for number in range(1_000):
         stream.put(change(str(number)))
     stream.finish()
@@ -41,11 +42,45 @@ async def test_an_unread_iteration_keeps_the_newest_changes() -> None:
 
 async def test_it_can_be_left_early() -> None:
     ended: list[StateStream] = []
-    stream = StateStream(ended.append)
+    stream = StateStream(ended.append, set())
     stream.put(change())
     await stream.aclose()
     assert await _all(stream) == []
     assert ended == [stream]
+
+
+async def test_an_iteration_that_a_break_has_ended_is_forgotten() -> None:
+    listeners = Listeners(None, None, lambda work, name: asyncio.create_task(work))
+    for _ in range(3):
+        stream = listeners.open()
+        listeners.notify(change())
+        async for _ in stream:
+            break
+        del stream
+        assert not listeners._streams
+
+
+async def test_an_iteration_that_a_task_waits_for_is_kept_without_a_reference() -> None:
+    listeners = Listeners(None, None, lambda work, name: asyncio.create_task(work))
+    seen: list[str] = []
+    started = asyncio.Event()
+
+    async def read() -> None:
+        started.set()
+        async for found in listeners.open():
+            seen.append(found.reason)
+
+    asyncio.create_task(read())  # noqa: RUF006
+    await started.wait()
+    gc.collect()
+    listeners.notify(change("one"))
+    await asyncio.sleep(0)
+    gc.collect()
+    listeners.notify(change("two"))
+    listeners.finish()
+    await asyncio.sleep(0)
+    assert seen == ["one", "two"]
+    assert not listeners._read
 
 
 async def test_a_listener_is_called_in_order_by_a_task_that_ends_after_the_last_value() -> None:

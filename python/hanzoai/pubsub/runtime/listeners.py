@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Self
+from weakref import WeakSet
 
 from hanzoai.pubsub.errors import PubSubError
 from hanzoai.pubsub.runtime.handlers import call
@@ -24,13 +25,20 @@ _RECENT: Final = 256
 
 
 class StateStream:
-    """An async iterator over state changes; `ended`: called when it ends, as with the client."""
+    """An async iterator over state changes.
 
-    def __init__(self, ended: Callable[[StateStream], None]) -> None:
+    Args:
+        ended: Called when it ends, as with the client.
+        read: The iterators that a task waits for. Without it, such a task and its iterator, which
+            refer only to each other, could be collected.
+    """
+
+    def __init__(self, ended: Callable[[StateStream], None], read: set[StateStream]) -> None:
         self._changes: deque[StateChange] = deque(maxlen=_RECENT)
         self._waiters = Waiters()
         self._finished = False
         self._ended = ended
+        self._read = read
 
     def put(self, change: StateChange) -> None:
         """Add a change; drop the oldest if there are too many."""
@@ -50,7 +58,11 @@ class StateStream:
         while not self._changes:
             if self._finished:
                 raise StopAsyncIteration
-            await self._waiters.wait()
+            self._read.add(self)
+            try:
+                await self._waiters.wait()
+            finally:
+                self._read.discard(self)
         return self._changes.popleft()
 
     async def aclose(self) -> None:
@@ -105,11 +117,13 @@ class Listeners:
     ) -> None:
         self._on_state = None if on_state is None else Listener(on_state, "on_state", spawn)
         self._on_error = None if on_error is None else Listener(on_error, "on_error", spawn)
-        self._streams: set[StateStream] = set()
+        # Weak: a `break` ends an iteration without notice.
+        self._streams: WeakSet[StateStream] = WeakSet()
+        self._read: set[StateStream] = set()
 
     def open(self) -> StateStream:
         """State changes from now on."""
-        stream = StateStream(self._streams.discard)
+        stream = StateStream(self._streams.discard, self._read)
         self._streams.add(stream)
         return stream
 
