@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
+import ssl
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+import trustme
 
 from pubsub_server.auth.identity import Identity
 from pubsub_server.errors import ServiceError
@@ -17,6 +21,7 @@ from pubsub_server.testing import running_server
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from pathlib import Path
 
     from pubsub_server.listeners.http.listener import HttpListener
     from pubsub_server.testing import RunningServer
@@ -34,11 +39,11 @@ def head(server: RunningServer, *lines: str, user: str = "alice") -> bytes:
 
 @contextlib.asynccontextmanager
 async def sent(
-    server: RunningServer, *lines: str, user: str = "alice"
+    server: RunningServer, *lines: str, user: str = "alice", trust: ssl.SSLContext | None = None
 ) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
     """A connection that has sent the head of a request."""
-    host, port = server.http.removeprefix("http://").split(":")
-    reader, writer = await asyncio.open_connection(host, int(port))
+    url = urlsplit(server.http)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port, ssl=trust)
     try:
         writer.write(head(server, *lines, user=user))
         yield reader, writer
@@ -162,27 +167,45 @@ async def test_bodies_that_one_user_is_sending_are_bounded_together() -> None:
         await settled(server, 0)
 
 
-async def test_responses_that_one_user_does_not_read_are_bounded_together() -> None:
-    async with running_server(
-        max_batch_bytes=100_000, max_payload=100_000, publish_rate_user=1e6
-    ) as server:
-        async with httpx.AsyncClient(base_url=server.http) as client:
+@pytest.mark.parametrize("encrypted", [False, True])
+async def test_responses_that_one_user_does_not_read_are_bounded_together(
+    encrypted: bool, tmp_path: Path
+) -> None:
+    trust, files = None, {}
+    if encrypted:
+        authority = trustme.CA()
+        certificate = authority.issue_cert("127.0.0.1")
+        files = {"tls_cert": str(tmp_path / "cert.pem"), "tls_key": str(tmp_path / "key.pem")}
+        certificate.cert_chain_pems[0].write_to_path(files["tls_cert"])
+        certificate.private_key_pem.write_to_path(files["tls_key"])
+        trust = ssl.create_default_context()
+        authority.configure_trust(trust)
+    limits = {"max_batch_bytes": 100_000, "max_payload": 100_000, "publish_rate_user": 1e6}
+    pages = {"history_max_messages": 1_000, "history_page_max": 1_000}
+    async with running_server(**limits, **pages, **files) as server:
+        batch = [{"topic": "demo.a", "data": "x" * 9_000}] * 10
+        async with httpx.AsyncClient(base_url=server.http, verify=trust or True) as client:
             headers = {"Authorization": f"Bearer {server.token('bob')}"}
             for _ in range(100):
                 answer = await client.post(
-                    "/v1/topics/demo.a/messages", headers=headers, json={"data": "x" * 99_000}
+                    "/v1/messages:batch", headers=headers, json={"messages": batch}
                 )
-                assert answer.status_code == 201
+                assert answer.status_code == 200
         await settled(server, 0)
-        request = "GET /v1/topics/demo.a/history?limit=100 HTTP/1.1"
-        async with sent(server, request) as (first, _):
+        request = "GET /v1/topics/demo.a/history?limit=1000 HTTP/1.1"
+        async with sent(server, request, trust=trust) as (first, _):
             assert await status(first) == 200
+            async with sent(server, request, trust=trust) as (second, writer):
+                assert await status(second) == 429
+                async with asyncio.timeout(BOUND):
+                    assert b"connection_limit" in await second.read(65_536)
+                # A publish has happened, so it is answered.
+                body = json.dumps({"messages": [{"topic": "demo.b", "data": 1}] * 1_000})
+                lines = ["POST /v1/messages:batch HTTP/1.1", "Content-Type: application/json"]
+                writer.write(head(server, *lines, f"Content-Length: {len(body)}"))
+                writer.write(body.encode())
+                assert await status(second) == 200
             await settled(server, 1)
-            async with sent(server, request) as (second, _):
-                # It arrives in part, and is cut.
-                with contextlib.suppress(ConnectionError):
-                    assert await status(second) == 200
-                await settled(server, 1)
         await settled(server, 0)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import HttpVersion10, HttpVersion11, web
@@ -34,6 +35,9 @@ MAX_LINE: Final = 65_536
 
 MAX_FIELD: Final = 32_768
 """Maximum bytes of a header: room for the largest token."""
+
+SMALL: Final = 65_536
+"""Maximum bytes of a response that does not count among those of its user."""
 
 _OVERLOADED: Final = (
     b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 5\r\nContent-Length: 0\r\n"
@@ -191,11 +195,27 @@ class HttpConnection(web.RequestHandler):
             ServiceError: `connection_limit`, if its user has too many bytes in transit.
         """
         if self._share is not None and not self._share.hold(size):
-            raise ServiceError(
-                "connection_limit",
-                "the requests of this user that are in transit are too large together",
-                retry_after_ms=RETRY_SECONDS * 1000,
-            )
+            raise _too_much()
+
+    def sending(self, method: str, response: web.StreamResponse) -> None:
+        """A response is about to be sent.
+
+        Raises:
+            ServiceError: `connection_limit`, if its user has too many bytes in transit. Not for a
+                request that may have changed something.
+        """
+        if not isinstance(response, web.Response) or self._wire is None:
+            return
+        body = response.body
+        if not isinstance(body, bytes) or len(body) <= SMALL:
+            return
+        if self._share is not None and not self._share.hold(len(body)) and method == "GET":
+            self._share.hold(0)
+            raise _too_much()
+        if self._wire.get_extra_info("sslcontext") is not None:
+            # A TLS transport takes bytes of any size at once, and does not pause after them.
+            # aiohttp writes a file in pieces.
+            response.body = BytesIO(body)
 
     def _leave_share(self) -> None:
         share, self._share = self._share, None
@@ -244,11 +264,6 @@ class HttpConnection(web.RequestHandler):
         if self._stream is not None:
             self._stream[1].pause(self._stream[2])
             return
-        if self._wire is not None and self._share is not None:
-            size = self._wire.get_write_buffer_size()
-            if not self._share.hold(size):
-                self._wire.abort()
-                return
         if not self._ending:
             self._cut_after(self._settings.body_timeout / 1000)
 
@@ -258,8 +273,6 @@ class HttpConnection(web.RequestHandler):
         if self._stream is not None:
             self._stream[1].resume(self._stream[2])
             return
-        if self._share is not None:
-            self._share.hold(0)
         if not self._ending:
             self._cancel_end()
 
@@ -270,6 +283,8 @@ class HttpConnection(web.RequestHandler):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
+            if self._share is not None:
+                self._share.hold(0)
             if self._proxied or self._settings.behind_tls_proxy:
                 self._leave_share()
 
@@ -340,3 +355,11 @@ class HttpConnection(web.RequestHandler):
         response.headers["X-Request-Id"] = identifier
         response.force_close()
         return response
+
+
+def _too_much() -> ServiceError:
+    return ServiceError(
+        "connection_limit",
+        "the requests and responses of this user that are in transit are too large together",
+        retry_after_ms=RETRY_SECONDS * 1000,
+    )

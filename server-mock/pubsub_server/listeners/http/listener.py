@@ -181,6 +181,10 @@ class HttpListener:
             response = await self._answer(request, handler, identifier)
         if isinstance(connection, HttpConnection):
             connection.end_request()
+            try:
+                connection.sending(request.method, response)
+            except ServiceError as error:
+                response = problem(error, identifier)
             if connection.turned_away:
                 response.force_close()
         seconds = time.perf_counter() - began

@@ -1,7 +1,7 @@
 """Limits what one user may occupy of the HTTP port: connections, and bytes in transit.
 
 A connection takes a share when a token is accepted on it. It reports the bytes of the body that it
-is receiving, and of the response that its client has not read yet.
+is receiving, and of the large response that it is sending.
 """
 
 from __future__ import annotations
