@@ -476,7 +476,9 @@ class Settings(BaseModel):
     )
     topics_max: Count = Field(
         default=100_000,
-        description="Maximum topics with history. The least recently used is removed first.",
+        description="Maximum topics with history in memory, and maximum names that another node "
+        "of a mesh subscribes to. The least recently used topic is removed first. On Redis, "
+        "`history_max_age` and the memory of Redis limit the topics.",
     )
 
     # connections
