@@ -247,8 +247,8 @@ def limits() -> str:
 
 LIMITS: Final[dict[str, tuple[str, str]]] = {
     "max_payload": ("JSON-encoded `data` of one message", "bytes"),
-    "publish_rate_user": ("publishes of a user", "per second"),
-    "publish_rate_service": ("publishes of a service", "per second"),
+    "publish_rate_user": ("publishes of a user, per connection", "per second"),
+    "publish_rate_service": ("publishes of a service, per connection", "per second"),
     "connections_per_user": ("open connections of a user", ""),
     "connections_per_org": ("open connections of an organization", ""),
     "max_topic": ("length of a topic", "bytes"),

@@ -368,10 +368,14 @@ class Settings(BaseModel):
         default=262_144, description="Maximum size of the JSON-encoded `data` of a message."
     )
     publish_rate_user: Rate = Field(
-        default=10, description="Maximum publishes per second for a user."
+        default=10,
+        description="Maximum publishes per second of each connection of a user, and of all REST "
+        "requests of a user together.",
     )
     publish_rate_service: Rate = Field(
-        default=100, description="Maximum publishes per second for a service."
+        default=100,
+        description="Maximum publishes per second of each connection of a service, and of all "
+        "its REST requests together.",
     )
     publish_rate_bulk: Rate = Field(
         default=10_000,
