@@ -161,7 +161,7 @@ happenings = st.one_of(
     st.builds(
         events.Publish,
         ref=st.integers(1, 6),
-        messages=st.lists(publications, max_size=3).map(tuple),
+        messages=st.lists(publications, min_size=1, max_size=3).map(tuple),
         size=st.sampled_from([0, 5, 10**9]),
         policy=st.sampled_from(["error", "drop_oldest", "latest"]),
         key=st.sampled_from([None, "k"]),

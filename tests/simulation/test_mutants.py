@@ -220,13 +220,13 @@ def in_flight_is_forgotten_on_a_drop(patch: Patch) -> None:
 
 @mutant
 def sent_again_after_what_waits(patch: Patch) -> None:
-    requeue = Publishes._requeue
+    enqueue = Publishes._enqueue
 
     def broken(self: Publishes, entry: Any) -> None:
-        requeue(self, entry)
+        enqueue(self, entry)
         self._queue.move_to_end(entry.number)
 
-    patch.setattr(Publishes, "_requeue", broken)
+    patch.setattr(Publishes, "_enqueue", broken)
 
 
 @mutant
@@ -236,14 +236,11 @@ def sent_again_to_one_who_cannot_tell(patch: Patch) -> None:
 
 @mutant
 def expired_is_sent_later(patch: Patch) -> None:
-    drop = Publishes._drop
-
     def broken(self: Publishes, ref: int) -> None:
-        entry = self._entries.get(ref)
-        if entry is not None:
-            drop(self, entry)
-            self._ports.settle(ref, Rejected("timeout", "too late"))
-            self._enqueue(entry, None)
+        for entry in [*self._flight.values(), *self._queue.values()]:
+            if entry.publish.ref == ref:
+                self._settle(entry, Rejected("timeout", "too late"))
+                self._enqueue(entry)
 
     patch.setattr(Publishes, "expire", broken)
 

@@ -23,7 +23,7 @@ export interface Subscribe {
 export interface Publish {
   /** Chosen by the caller, not used before; identifies the publish at the port `settle`. */
   readonly ref: number;
-  /** Valid publications in order, each with an id; one, unless `batch`. */
+  /** Valid publications in order, each with an id: one, or at least one with `batch`. */
   readonly messages: readonly Publication[];
   /** Their size on the wire in bytes, for the limit of the queue. */
   readonly size: number;

@@ -24,7 +24,6 @@ class PublishState:
         sent: Whether a part of it may already be published.
         doubted: Whether it was in flight when a connection was lost, so that a rejection does not
             show its outcome.
-        left: Number of slots without an answer.
         since: Milliseconds for which publishes had been held back when this one was made.
     """
 
@@ -32,15 +31,12 @@ class PublishState:
     publish: Publish
     ref: str
     results: list[PublishResult | None]
-    left: int
     since: int
     sent: bool = False
     doubted: bool = False
 
     def open(self) -> list[int]:
         """Slots without an answer."""
-        if len(self.results) == self.left:
-            return list(range(self.left))
         return [n for n, result in enumerate(self.results) if result is None]
 
 

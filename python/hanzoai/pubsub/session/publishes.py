@@ -8,6 +8,7 @@ their outcome is unknown. PUB-1 to PUB-5.
 from __future__ import annotations
 
 from collections import OrderedDict
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final, cast
 
 from hanzoai.pubsub.generated.wire import ErrorFrame, PublishFrame, PublishResult
@@ -58,6 +59,7 @@ class Publishes:
     `send_queue_bytes` limits their bytes. A single publish may be larger if the queue is empty.
 
     Attributes:
+        paused: The server has requested a wait: nothing is sent before the timer `pace` fires.
         slowed: Number of publishes that the server's rate delayed by a second or more.
     """
 
@@ -69,7 +71,6 @@ class Publishes:
         self._max_messages = options.send_queue_messages
         self._max_bytes = options.send_queue_bytes
         self._interval = options.pace_interval
-        self._entries: dict[int, PublishState] = {}  # by ref
         self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by number, which is the order
         self._flight: dict[str, PublishState] = {}  # by what names it on the wire
         self._keys: dict[str, PublishState] = {}  # unsent, by key of the policy `latest`
@@ -78,26 +79,22 @@ class Publishes:
         self._number = 0
         self._credit: dict[Lane, int] = {}
         self._budget = 0
-        self._paused = False
-        self._pacing = False
+        self.paused = False
         self._held = 0  # ms for which the rate has held publishes back; a pause counts as a second
         self.slowed = 0
 
     # ---------------------------------------------------------------- queries
 
     def __len__(self) -> int:
-        return len(self._entries)
-
-    @property
-    def paused(self) -> bool:
-        """Whether the server has requested a wait."""
-        return self._paused
+        return len(self._queue) + len(self._flight)
 
     def has_room(self, messages: int, size: int) -> bool:
         """Whether another publish fits; an empty queue accepts a publish of any size."""
-        return not self._queue or (
-            self._queued[0] + messages <= self._max_messages
-            and self._queued[1] + size <= self._max_bytes
+        return self._fits(self._queued, messages, size)
+
+    def _fits(self, counter: list[int], messages: int, size: int) -> bool:
+        return not counter[0] or (
+            counter[0] + messages <= self._max_messages and counter[1] + size <= self._max_bytes
         )
 
     def open(self, ref: str) -> dict[int, Publication]:
@@ -117,32 +114,28 @@ class Publishes:
         """Whether publishes remain if the current connection is lost."""
         peer = self._context.peer
         if peer is None or peer.idempotent:
-            return bool(self._entries)
-        return any(not entry.sent for entry in self._entries.values())
+            return len(self) > 0
+        return any(not entry.sent for entry in self._queue.values())
 
     # ---------------------------------------------------------------- from the user
 
     def publish(self, event: Publish) -> None:
         """Queue a publish, or settle it by its policy; then send what is allowed."""
-        if event.ref in self._entries:
-            return
         count = len(event.messages)
-        if not count:
-            self._ports.settle(event.ref, Acked(()))
-            return
         peer = self._context.peer
         if (
             not self._queue
             and peer is not None
-            and not self._paused
+            and not self.paused
             and (not peer.rate or self._budget >= count * 1000)
-            and (not self._flight or not peer.ack or self._has_flight_room(event))
+            and (not self._flight or self._fits(self._flying, count, event.size))
         ):
             self._number += 1
             self._credit.clear()
-            ref = f"p{event.ref}"
-            entry = PublishState(self._number, event, ref, [None] * count, count, self._held)
+            entry = PublishState(self._number, event, f"p{event.ref}", [None] * count, self._held)
             self._send(entry, peer)
+            if peer.rate:
+                self._pace(peer)
             return
         key = event.key if event.policy == "latest" else None
         place = None if key is None else self._supersede(key, event)
@@ -155,27 +148,21 @@ class Publishes:
             return
         if place is None:
             self._number += 1
-        number = self._number if place is None else place
-        entry = PublishState(number, event, f"p{event.ref}", [None] * count, count, self._held)
-        self._enqueue(entry, key)
+            place = self._number
+        entry = PublishState(place, event, f"p{event.ref}", [None] * count, self._held)
+        self._enqueue(entry)
+        if key is not None:
+            self._keys[key] = entry
         self.flush()
-
-    def _has_flight_room(self, publish: Publish) -> bool:
-        return (
-            self._flying[0] + len(publish.messages) <= self._max_messages
-            and self._flying[1] + publish.size <= self._max_bytes
-        )
 
     def expire(self, ref: int) -> None:
         """Give up a publish: its deadline has passed."""
-        entry = self._entries.get(ref)
+        waiting = (entry for entry in self._queue.values() if entry.publish.ref == ref)
+        entry = self._flight.get(f"p{ref}") or next(waiting, None)
         if entry is None:
             return
-        self._drop(entry)
-        if entry.sent:
-            self._ports.settle(ref, Unknown())
-        else:
-            self._ports.settle(ref, Rejected("timeout", "It could not be sent in time."))
+        late = Rejected("timeout", "It could not be sent in time.")
+        self._settle(entry, Unknown() if entry.sent else late)
         self.flush()
 
     def _supersede(self, key: str, event: Publish) -> int | None:
@@ -188,59 +175,45 @@ class Publishes:
         entry = self._keys.get(key)
         if entry is None:
             return None
-        self._drop(entry)
-        superseded = Rejected("superseded", f"Publish {event.ref} took its place.")
-        self._ports.settle(entry.publish.ref, superseded)
+        self._settle(entry, Rejected("superseded", f"Publish {event.ref} took its place."))
         return entry.number
-
-    def _enqueue(self, entry: PublishState, key: str | None) -> None:
-        if entry.number < next(reversed(self._queue), 0):
-            self._requeue(entry)
-        else:
-            self._entries[entry.publish.ref] = self._queue[entry.number] = entry
-            count_in(self._queued, entry.publish, +1)
-        if key is not None:
-            self._keys[key] = entry
 
     def _make_room(self, count: int, size: int) -> None:
         while not self.has_room(count, size):
             entry = next((entry for entry in self._queue.values() if not entry.sent), None)
             if entry is None:
                 return
-            self._drop(entry)
             message = "A newer publish needed its place in the queue."
-            self._ports.settle(entry.publish.ref, Rejected("dropped", message))
+            self._settle(entry, Rejected("dropped", message))
 
     # ---------------------------------------------------------------- from the connection
 
     def connected(self, peer: Peer) -> None:
-        """A connection is open: doubted publishes are unknown if the peer cannot deduplicate."""
-        if not (peer.ack and peer.idempotent):
-            self._settle_doubted()
+        """A connection is open."""
+        self._settle_doubted()
         self._budget = peer.burst * 1000
-        self._paused = self._pacing = False
 
     def lost(self) -> None:
-        """The connection is lost: publishes in flight are repeated, or unknown."""
-        self._paused = self._pacing = False
-        for entry in reversed(self._flight.values()):
+        """The connection is lost: publishes in flight are sent again later."""
+        self.paused = False
+        for entry in reversed(list(self._flight.values())):
             entry.doubted = True
-            self._requeue(entry)
-        self._flight.clear()
-        self._flying = [0, 0]
-        peer = self._context.peer
-        if peer is not None and not peer.idempotent:
-            self._settle_doubted()
+            self._drop(entry)
+            self._enqueue(entry)
+        self._settle_doubted()
 
     def _settle_doubted(self) -> None:
+        """Sent publishes become unknown if the peer could publish them twice."""
+        peer = self._context.peer
+        if peer is None or (peer.ack and peer.idempotent):
+            return
         for entry in [entry for entry in self._queue.values() if entry.sent]:
-            self._drop(entry)
-            self._ports.settle(entry.publish.ref, Unknown())
+            self._settle(entry, Unknown())
 
     def paced(self) -> None:
         """The timer `pace` fired: refill the budget."""
-        self._held += PAUSE if self._paused else self._interval
-        self._paused = self._pacing = False
+        self._held += PAUSE if self.paused else self._interval
+        self.paused = False
         peer = self._context.peer
         if peer is not None and peer.rate:
             refilled = self._budget + peer.rate * self._interval
@@ -255,7 +228,7 @@ class Publishes:
         publish = entry.publish
         if len(publish.messages) == 1 and frame.results is None:
             # Fast path: nearly every answer is to one message. Sent publishes are not in the keys.
-            del self._flight[entry.ref], self._entries[publish.ref]
+            del self._flight[entry.ref]
             self._flying[0] -= 1
             self._flying[1] -= publish.size
             fields = {
@@ -288,8 +261,7 @@ class Publishes:
         if frame.code == RATE_LIMITED:
             self._settle_or_requeue(entry, frame.retry_after_ms or PAUSE)
         else:
-            self._drop(entry)
-            self._ports.settle(entry.publish.ref, rejection(frame))
+            self._settle(entry, rejection(frame))
             self.flush()
         return True
 
@@ -310,24 +282,17 @@ class Publishes:
 
     def pause(self, milliseconds: int | None) -> None:
         """Pause sending for this long after `rate_limited`."""
-        self._paused = True
+        self.paused = True
         # Start below zero by the reserved tenth: otherwise the server stays at its limit.
         peer = self._context.peer
         spare = 0 if peer is None or not peer.rate else peer.rate - peer.burst
         self._budget = min(self._budget, -spare * 1000)
-        self._pacing = True
         self._timers.due["pace"] = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
 
     def settle_all(self, unsent: Rejected) -> None:
         """The session has ended: sent publishes are unknown, unsent ones are rejected."""
         for entry in (*self._flight.values(), *self._queue.values()):
-            outcome: Outcome = Unknown() if entry.sent else unsent
-            self._ports.settle(entry.publish.ref, outcome)
-        self._entries.clear()
-        self._queue.clear()
-        self._flight.clear()
-        self._keys.clear()
-        self._queued, self._flying = [0, 0], [0, 0]
+            self._settle(entry, Unknown() if entry.sent else unsent)
 
     # ---------------------------------------------------------------- inside
 
@@ -339,7 +304,6 @@ class Publishes:
         if error is None and result.id is None:
             result = result.model_copy(update={"id": entry.publish.messages[slot].id})
         entry.results[slot] = result
-        entry.left -= 1
         return None
 
     def _settle_or_requeue(
@@ -349,32 +313,29 @@ class Publishes:
             self.pause(pause)
         if not last:
             pass  # answers to other messages of the same publish follow
-        elif entry.left:
-            entry.sent = entry.doubted or entry.left < len(entry.results)
+        elif left := entry.open():
+            entry.sent = entry.doubted or len(left) < len(entry.results)
             self._drop(entry)
-            self._requeue(entry)
+            self._enqueue(entry)
         else:
-            self._drop(entry)
             results = cast("list[PublishResult]", entry.results)  # each slot is answered
-            self._ports.settle(entry.publish.ref, Acked(tuple(results)))
+            self._settle(entry, Acked(tuple(results)))
         self.flush()
 
-    def _requeue(self, entry: PublishState) -> None:
-        """Put an entry back in the order of numbers: at the head, before later ones."""
-        later: list[PublishState] = []
-        for queued in self._queue.values():
-            if queued.number > entry.number:
-                break
-            later.append(queued)
-        self._entries[entry.publish.ref] = self._queue[entry.number] = entry
-        self._queue.move_to_end(entry.number, last=False)
-        for earlier in reversed(later):
-            self._queue.move_to_end(earlier.number, last=False)
+    def _enqueue(self, entry: PublishState) -> None:
+        """Add a publish to the queue, in the order of the numbers."""
+        queue, number = self._queue, entry.number
+        newest = next(reversed(queue), 0)
+        queue[number] = entry
         count_in(self._queued, entry.publish, +1)
+        if number < newest:
+            # Its place is usually near the head, because it was sent before those that wait.
+            for earlier in [number, *reversed([*takewhile(lambda n: n < number, queue)])]:
+                queue.move_to_end(earlier, last=False)
 
     def _drop(self, entry: PublishState) -> None:
+        """Remove a publish from the queue, or from those in flight."""
         publish = entry.publish
-        self._entries.pop(publish.ref, None)
         if self._queue.pop(entry.number, None) is not None:
             count_in(self._queued, publish, -1)
         elif self._flight.pop(entry.ref, None) is not None:
@@ -382,10 +343,14 @@ class Publishes:
         if publish.key is not None and self._keys.get(publish.key) is entry:
             del self._keys[publish.key]
 
+    def _settle(self, entry: PublishState, outcome: Outcome) -> None:
+        self._drop(entry)
+        self._ports.settle(entry.publish.ref, outcome)
+
     def flush(self) -> None:
         """Send what is allowed."""
         peer = self._context.peer
-        if peer is None or self._paused:
+        if peer is None or self.paused:
             return
         rate, burst = peer.rate, peer.burst
         while self._queue:
@@ -401,17 +366,16 @@ class Publishes:
             count = len(publish.messages)
             if rate and self._budget < min(count, burst) * 1000:
                 break
-            if peer.ack and self._flight and not self._has_flight_room(publish):
+            if not self._fits(self._flying, count, publish.size):
                 break
             self._credit = credit
             self._drop(entry)
             self._send(entry, peer)
-        if rate and not self._pacing:
-            self._pace(peer)
+        self._pace(peer)
 
     def _pace(self, peer: Peer) -> None:
-        if self._budget < peer.burst * 1000:
-            self._pacing = True
+        """Refill the budget after a while, unless that is scheduled."""
+        if self._budget < peer.burst * 1000 and "pace" not in self._timers:
             self._timers.due["pace"] = self._interval
 
     def _send(self, entry: PublishState, peer: Peer) -> None:
@@ -423,12 +387,10 @@ class Publishes:
             # A batch beyond the budget is granted in part, which uses up the budget.
             least = (peer.burst - peer.rate) * 1000
             self._budget = max(self._budget - count * 1000, least)
-            if not self._pacing:
-                self._pace(peer)
         entry.sent = True
         # Mark it as in flight before sending: a dialect reads its open messages.
         if peer.ack:
-            self._entries[publish.ref] = self._flight[entry.ref] = entry
+            self._flight[entry.ref] = entry
             self._flying[0] += count
             self._flying[1] += publish.size
         if count == 1 and not publish.batch:

@@ -39,7 +39,7 @@ class Publish:
 
     Attributes:
         ref: Unique number from the caller; identifies the publish in `settle`.
-        messages: Valid publications in order, each with an id; one, unless `batch`.
+        messages: Valid publications in order, each with an id: one, or at least one with `batch`.
         size: Their size on the wire in bytes, for the limit of the queue.
         policy: What to do if the queue is full; `block` is the same as `error`.
         key: With the policy `latest`, this publish replaces an unsent one with the same key.
