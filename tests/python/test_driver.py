@@ -262,7 +262,7 @@ class Rig:
 
     def inbox(self, sub: int = 1, **bounds: object) -> Inbox:
         inbox = Inbox(("a",), ReceiveQueue(**bounds), lambda: None)  # type: ignore[arg-type]
-        self.driver.deliveries.add(sub, inbox, inbox)
+        self.driver.deliveries.add(sub, inbox)
         return inbox
 
 

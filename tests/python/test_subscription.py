@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeVar
 
 import pytest
 
@@ -289,6 +289,26 @@ async def test_presence_handlers_run_beside_an_iteration(pubsub_memory: MemorySe
     assert seen[0] == ("snapshot", 1)
     assert [change for change, _ in seen[1:]] == ["join", "update", "leave"]
     assert sub.take_nowait() is None
+    await sub.unsubscribe()
+
+
+@pytest.mark.parametrize("policy", ["gap", "block", "error"])
+async def test_a_slow_presence_handler_beside_an_iteration_gets_the_newest_change(
+    pubsub_memory: MemoryServer, policy: Literal["gap", "block", "error"]
+) -> None:
+    seen: list[str] = []
+    sub = pubsub_memory.client().subscribe(
+        "a.b",
+        on_presence=lambda change: seen.append(change.change),
+        queue=ReceiveQueue(messages=2, policy=policy),
+    )
+    inbox = sub._inbox.presence
+    assert inbox is not None
+    for kind in ("join", "update", "disconnect", "connect", "leave"):
+        inbox.put_other(PresenceChange("a.b", (), kind))
+    await soon(sub)
+    await clock_of(pubsub_memory).settle()
+    assert seen == ["disconnect", "connect", "leave", "snapshot"]
     await sub.unsubscribe()
 
 

@@ -34,7 +34,7 @@ class Deliveries:
 
     def __init__(self, *, echo: bool) -> None:
         self._echo = echo
-        self._inboxes: dict[int, tuple[Inbox, Inbox]] = {}
+        self._inboxes: dict[int, Inbox] = {}
         self.near_limit: Final[set[Inbox]] = set()
         self.give_way = False
         self._own_ids: dict[str, None] = {}
@@ -42,18 +42,18 @@ class Deliveries:
 
     # ------------------------------------------------------------ routing
 
-    def add(self, sub: int, inbox: Inbox, presence_inbox: Inbox) -> None:
+    def add(self, sub: int, inbox: Inbox) -> None:
         """Route entries of the session to a subscription."""
         inbox.expect(self._largest)
-        self._inboxes[sub] = (inbox, presence_inbox)
+        self._inboxes[sub] = inbox
         self.near_limit.add(inbox)
 
     def remove(self, sub: int) -> bool:
         """Stop routing to it. Returns whether anything was routed to it."""
-        found = self._inboxes.pop(sub, None)
-        if found is None:
+        inbox = self._inboxes.pop(sub, None)
+        if inbox is None:
             return False
-        self.near_limit.discard(found[0])
+        self.near_limit.discard(inbox)
         return True
 
     def remember_own(self, ids: Iterable[str]) -> None:
@@ -73,7 +73,7 @@ class Deliveries:
         """
         known = self._largest
         self._largest = None if largest is None or known is None else max(largest, known)
-        for inbox, _ in self._inboxes.values():
+        for inbox in self._inboxes.values():
             inbox.expect(self._largest)
             self.near_limit.add(inbox)
 
@@ -81,7 +81,7 @@ class Deliveries:
         """The full inboxes with the policy ``block``."""
         return [
             inbox
-            for inbox, _ in self._inboxes.values()
+            for inbox in self._inboxes.values()
             if inbox.full and inbox.policy == "block" and not inbox.finished
         ]
 
@@ -89,10 +89,9 @@ class Deliveries:
 
     def deliver(self, sub: int, messages: Sequence[Envelope], /) -> None:
         """Consecutive live messages."""
-        found = self._inboxes.get(sub)
-        if found is None:
+        inbox = self._inboxes.get(sub)
+        if inbox is None:
             return
-        inbox = found[0]
         if self._own_ids or inbox.types is not None:
             messages = self._wanted(messages, inbox)
         inbox.put(messages)
@@ -108,10 +107,9 @@ class Deliveries:
         if len(messages) == 1:
             self.deliver(sub, messages)
             return
-        found = self._inboxes.get(sub)
-        if found is None:
+        inbox = self._inboxes.get(sub)
+        if inbox is None:
             return
-        inbox = found[0]
         if self._own_ids or inbox.types is not None:
             messages = self._wanted(messages, inbox)
         inbox.put_replay(messages)
@@ -134,9 +132,8 @@ class Deliveries:
         /,
     ) -> None:
         """Messages are missing at this point."""
-        found = self._inboxes.get(sub)
-        if found is not None:
-            inbox = found[0]
+        inbox = self._inboxes.get(sub)
+        if inbox is not None:
             inbox.put_other(Gap(topic, from_, to, missed, reason))
             self.near_limit.add(inbox)
 
@@ -150,30 +147,25 @@ class Deliveries:
         /,
     ) -> None:
         """A member joined, changed or left."""
-        found = self._inboxes.get(sub)
-        if found is not None:
-            inbox, presence_inbox = found
-            presence_inbox.put_other(PresenceChange(topic, members, change, member))
-            if presence_inbox is inbox:
-                self.near_limit.add(inbox)
+        inbox = self._inboxes.get(sub)
+        if inbox is not None:
+            (inbox.presence or inbox).put_other(PresenceChange(topic, members, change, member))
+            self.near_limit.add(inbox)
 
     def join(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:
         """The server has answered; without a granted topic it ends. Returns the inbox, if any."""
-        found = self._inboxes.get(sub)
-        if found is None:
+        inbox = self._inboxes.get(sub)
+        if inbox is None:
             return None
-        for inbox in found:
-            inbox.join(topics, denied)
-            if not topics:
-                inbox.finish(denial_error(denied, inbox.topics))
+        inbox.join(topics, denied)
         if not topics:
+            inbox.finish(denial_error(denied, inbox.topics))
             self.remove(sub)
-        return found[0]
+        return inbox
 
     def finish(self, error: PubSubError | None) -> None:
         """The client has ended."""
-        for pair in self._inboxes.values():
-            for inbox in pair:
-                inbox.finish(error)
+        for inbox in self._inboxes.values():
+            inbox.finish(error)
         self._inboxes.clear()
         self.near_limit.clear()

@@ -198,9 +198,9 @@ class Driver:
         """The server's limits, if known."""
         return Limits() if self.peer is None else self.peer.limits
 
-    def subscribe(self, request: Subscribe, inbox: Inbox, presence_inbox: Inbox) -> None:
+    def subscribe(self, request: Subscribe, inbox: Inbox) -> None:
         """Begin a subscription, and connect."""
-        self.deliveries.add(request.sub, inbox, presence_inbox)
+        self.deliveries.add(request.sub, inbox)
         self.connect()
         self.call(self.session.subscribe, request)
 

@@ -68,6 +68,8 @@ class Inbox:
         """Types of the messages to keep; None keeps all."""
         self.history: int | None = None
         """Requested messages per topic, until the server answers."""
+        self.presence: Inbox | None = None
+        """Gets the presence changes instead of this inbox, and ends with it."""
         self.policy: Literal["gap", "block", "error"] = bounds.policy
         self.full = False
         """Set when the last entry reached a bound; the reader of the transport then yields."""
@@ -162,6 +164,8 @@ class Inbox:
             self.finished = True
             self.error = error
             self._waiters.notify()
+            if self.presence is not None:
+                self.presence.finish()
 
     def clear(self) -> None:
         """Drop waiting entries: the program has ended the subscription."""

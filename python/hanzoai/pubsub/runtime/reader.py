@@ -72,17 +72,6 @@ class Receiver(Protocol):
         """The transport has closed or did not open; ``retry_after`` in milliseconds."""
 
 
-class _Link:
-    """One transport and the task that reads it."""
-
-    __slots__ = ("largest", "task", "transport")
-
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
-        self.task: asyncio.Task[None] | None = None
-        self.largest: int | None = 0
-
-
 class Reader:
     """Owns the transport of the current connection; waits for full inboxes before it reads on."""
 
@@ -99,42 +88,37 @@ class Reader:
         self._dial = dial
         self._tasks = tasks
         self._clock = clock
-        self._link: _Link | None = None
+        self._transport: Transport | None = None
+        self._task: asyncio.Task[None] | None = None
         self._turn = 0
         self._paused = False
 
     @property
-    def incremental(self) -> bool:
-        """Whether the current transport can add and remove single subscriptions."""
-        return self._link is None or self._link.transport.incremental
-
-    @property
     def idle(self) -> int:
         """Milliseconds since the last byte; 0 while the program itself delays reading."""
-        if self._link is None or self._paused:
+        if self._transport is None or self._paused:
             return 0
-        return max(0, round((self._clock.now() - self._link.transport.last_heard) * 1000))
+        return max(0, round((self._clock.now() - self._transport.last_heard) * 1000))
 
     def send(self, frame: ClientFrame) -> None:
         """Pass a frame to the transport, if there is one."""
-        if self._link is not None:
-            self._link.transport.send(frame)
+        if self._transport is not None:
+            self._transport.send(frame)
 
     def dial(self, name: TransportName) -> None:
         """Open a transport and read it."""
-        link = self._link = _Link(self._dial(name))
-        link.transport.malformed = self._receiver.malformed
-        link.task = self._tasks.spawn(self._serve(link), f"reader ({name})")
+        transport = self._transport = self._dial(name)
+        transport.malformed = self._receiver.malformed
+        self._task = self._tasks.spawn(self._serve(transport), f"reader ({name})")
 
     def hang_up(self, code: int) -> None:
         """Close the transport, or stop opening it; it reports nothing afterwards."""
-        link, self._link = self._link, None
-        if link is None:
+        transport, self._transport = self._transport, None
+        if transport is None:
             return
-        task = link.task
-        if task is not None and task is not asyncio.current_task():
-            task.cancel()
-        self._tasks.spawn(link.transport.close(code), "closing transport")
+        if self._task is not None and self._task is not asyncio.current_task():
+            self._task.cancel()
+        self._tasks.spawn(transport.close(code), "closing transport")
 
     async def probe(self, auth: AuthFrame | None, seconds: float) -> bool:
         """Whether a WebSocket can be opened in addition to the current transport.
@@ -159,25 +143,26 @@ class Reader:
 
     # ------------------------------------------------------------ the reading task
 
-    async def _serve(self, link: _Link) -> None:
+    async def _serve(self, transport: Transport) -> None:
         # A single function from the transport to the session, because it runs for each frame.
-        transport, receiver, deliveries = link.transport, self._receiver, self._deliveries
+        receiver, deliveries = self._receiver, self._deliveries
+        largest: int | None = 0
         try:
             await transport.open()
-            if self._link is link:
+            if self._transport is transport:
                 receiver.opened(incremental=transport.incremental)
-            while self._link is link:
+            while self._transport is transport:
                 frames = await transport.receive()
-                if transport.largest != link.largest:
-                    link.largest = transport.largest
-                    deliveries.expect(link.largest)
+                if transport.largest != largest:
+                    largest = transport.largest
+                    deliveries.expect(largest)
                 for item in frames:
                     steps: Sequence[Incoming] = (item,)
                     if isinstance(item, list) and deliveries.near_limit:
                         # One by one, the reading stops at the message that fills an inbox.
                         steps = [[message] for message in item]
                     for frame in steps:
-                        if self._link is not link:
+                        if self._transport is not transport:
                             return
                         receiver.busy = True
                         try:
@@ -199,10 +184,11 @@ class Reader:
                             await self._let_others_run()
         except (TransportFailed, TransportClosed) as end:
             after = end.retry_after
-            self._lost(link, end.code, end.reason, None if after is None else round(after * 1000))
+            wait = None if after is None else round(after * 1000)
+            self._lost(transport, end.code, end.reason, wait)
         except Exception:
             logger.exception("closing the connection after an unexpected exception")
-            self._lost(link, None, "an unexpected exception in the client", None)
+            self._lost(transport, None, "an unexpected exception in the client", None)
 
     async def _let_others_run(self) -> None:
         """Let the tasks that read the inboxes run; with ``block``, until they have read."""
@@ -216,9 +202,11 @@ class Reader:
         finally:
             self._paused = False
 
-    def _lost(self, link: _Link, code: int | None, reason: str, retry_after: int | None) -> None:
-        if self._link is not link:
+    def _lost(
+        self, transport: Transport, code: int | None, reason: str, retry_after: int | None
+    ) -> None:
+        if self._transport is not transport:
             return
-        self._link = None
-        self._tasks.spawn(link.transport.close(), "closing transport")
+        self._transport = None
+        self._tasks.spawn(transport.close(), "closing transport")
         self._receiver.dropped(code, reason, retry_after)

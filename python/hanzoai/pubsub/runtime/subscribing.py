@@ -6,6 +6,7 @@ import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanzoai.pubsub.errors import InvalidOption, OperationTimeout, PubSubError
@@ -70,9 +71,10 @@ class Feed:
         inbox.history = request.history
         inbox.types = types
         self.handlers = Handlers(on_message, on_presence, on_gap, state_loader, self._report)
-        # An iteration does not call `on_presence`.
-        separate = on_presence is not None and on_message is None
-        self._presence = Inbox(request.topics, queue, _nothing) if separate else inbox
+        if on_presence is not None and on_message is None:
+            # An iteration does not call `on_presence`. Each change contains all members, so a full
+            # inbox keeps the latest one of each topic.
+            inbox.presence = Inbox(request.topics, replace(queue, policy="gap"), self.leave)
 
     def outage(self) -> str | None:
         """Since when there has been no connection, and why; None with a connection."""
@@ -91,10 +93,10 @@ class Feed:
         self._operations = operations
         self.begun = True
         self.loop = driver.loop
-        driver.subscribe(self._request, self.inbox, self._presence)
+        driver.subscribe(self._request, self.inbox)
         if self._own_presence is not None:
             driver.spawn(self._set_presence(operations, self._own_presence), "own presence")
-        if self.handlers.on_message is not None or self._presence is not self.inbox:
+        if self.handlers.on_message is not None or self.inbox.presence is not None:
             driver.spawn(self._run_handlers(operations), "handlers")
 
     @property
@@ -116,7 +118,6 @@ class Feed:
 
         A collected one ends in the next turn, because the garbage collector interrupts anything.
         """
-        self._presence.finish()
         if self._operations is None or self.is_foreign:
             return
         driver, sub = self._operations.driver, self._request.sub
@@ -157,7 +158,7 @@ class Feed:
             operations.publisher.set_presence(topic, own)
 
     async def _run_handlers(self, operations: Operations) -> None:
-        await self.handlers.run(self._presence)
+        await self.handlers.run(self.inbox.presence or self.inbox)
         error = self.inbox.error
         if error is not None and not self.inbox.observed:
             self.inbox.observed = True
@@ -265,7 +266,3 @@ def _check_on_gap(on_gap: object, *, iterated: bool) -> None:
             remedy="Pass a function as `on_gap`, or iterate the subscription.",
             field="on_gap",
         )
-
-
-def _nothing() -> None:
-    """A presence inbox keeps its newest entries and does not end by overflow."""

@@ -92,7 +92,7 @@ class Subscription(Generic[Data]):
         Presence changes arrive here unless ``on_presence`` receives them.
         """
         self._begin_reading()
-        return _Events(self, self._next_event)
+        return _Events(self._next_event)
 
     def __aiter__(self) -> Self:
         self._begin_reading()
@@ -258,12 +258,9 @@ class Subscription(Generic[Data]):
 
 
 class _Events(Generic[Data]):
-    """The iterator of ``Subscription.events``; it references the subscription."""
+    """The iterator of ``Subscription.events``; the method references the subscription."""
 
-    def __init__(
-        self, subscription: Subscription[Data], following: Callable[[], Awaitable[Event[Data]]]
-    ) -> None:
-        self._subscription = subscription
+    def __init__(self, following: Callable[[], Awaitable[Event[Data]]]) -> None:
         self._following = following
 
     def __aiter__(self) -> Self:
