@@ -138,8 +138,9 @@ export async function subscribe<Data>(
   const end = (): void => void subscription.unsubscribe();
   const ignore = onAbort(signal, end);
   if (onPresence && !onMessage) {
-    // An iteration does not call `onPresence`, so this inbox does.
-    inbox.presence = new Inbox(request.topics, bounds);
+    // An iteration does not call `onPresence`, so this inbox does. Each change contains all
+    // members, so a full inbox keeps the latest one of each topic.
+    inbox.presence = new Inbox(request.topics, { ...bounds, policy: 'gap' });
   }
   driver.add(request, inbox);
   if (setPresence) void inbox.answered.then(setPresence);

@@ -128,9 +128,7 @@ export class OwnPresence {
   flush(): void {
     const { peer } = this._context;
     if (!peer) return;
-    // With an event stream, an update is an HTTP request, which every server answers.
-    const needed = peer.incremental ? ['ref', 'ack'] : ['ref'];
-    const answers = needed.every((feature) => peer.features.has(feature));
+    const answers = peer.acks && peer.features.has('ref');
     for (const [topic, data] of this._later.items()) {
       if (answers) {
         // Keep the order between updates of all topics and updates of one.

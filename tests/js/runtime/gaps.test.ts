@@ -11,6 +11,7 @@ import {
   type Subscription,
 } from '../../../js/src/index.js';
 import { missed } from '../../../js/src/runtime/gaps.js';
+import type { Inbox } from '../../../js/src/runtime/inbox.js';
 import { take } from './server.js';
 import { type FakePeer, turns, virtualClient } from './virtual.js';
 
@@ -165,3 +166,24 @@ for (const [reason, said] of [
     assert.equal(missed({ topic: 'a.b', reason, ...unknown }).message, said);
   });
 }
+
+test('a slow handler of presence beside an iteration gets the newest change', async () => {
+  const { ps, peer } = virtualClient();
+  const seen: string[] = [];
+  const sub = await ps.subscribe('a.slow', {
+    queue: { messages: 2, policy: 'error' },
+    onPresence: (_, { change }) => seen.push(change),
+  });
+  const { presence } = (sub as unknown as { readonly _inbox: Inbox })._inbox;
+  for (const change of ['join', 'update', 'disconnect', 'connect', 'leave'] as const) {
+    presence.put(
+      { kind: 'presence', presence: { topic: 'a.slow', members: [], change, member: undefined } },
+      false,
+    );
+  }
+  peer.socket.receive(peer.message('a.slow', 1));
+  await turns();
+  assert.deepEqual(seen, ['disconnect', 'connect', 'leave']);
+  assert.equal(sub.active, true);
+  assert.equal(sub.stats.received, 1);
+});
