@@ -66,6 +66,9 @@ LIKE: Final[Mapping[str, str]] = {
 SAME: Final[Mapping[str, str]] = {"Settings": "ClientOptions"}
 """Classes whose attributes another class describes in the same words. Editors show both."""
 
+BASES: Final = frozenset({"hanzoai.pubsub.link_clients"})
+"""Modules of base classes that have no entry of their own: subclasses show their members."""
+
 
 def page(name: str) -> str:
     """Return the text of one page, without its introduction."""
@@ -178,10 +181,18 @@ def _class(name: str, found: griffe.Class, level: int) -> Iterator[str]:
         columns = 3 if any(meaning for _, _, meaning in rows) else 2
         head = ("attribute", "type", "meaning")[:columns]
         yield _table(head, (row[:columns] for row in rows))
-    for member in found.members.values():
+    for member in _members(found):
         public = not member.name.startswith("_")
         if public and isinstance(member, griffe.Function) and _summary(member):
             yield from _object(f"{name}.{member.name}", member, level + 1)
+
+
+def _members(found: griffe.Class) -> Iterator[griffe.Object | griffe.Alias]:
+    """Yield the members of a class, and those of its base classes in `BASES`."""
+    yield from found.members.values()
+    for base in found.resolved_bases:
+        if isinstance(base, griffe.Class) and base.module.path in BASES:
+            yield from (one for one in _members(base) if one.name not in found.members)
 
 
 def _is_made_by_programs(found: griffe.Class, built: griffe.Function) -> bool:
@@ -197,7 +208,7 @@ def _attributes(found: griffe.Class) -> Iterator[tuple[str, str, str]]:
         yield f"`{each.name}`", _type(each.annotation), _line(each.description)
     names = {each.name for each in described}
     arguments = {each.name for each in _section(found, "parameters")}
-    for member in found.members.values():
+    for member in _members(found):
         public = not member.name.startswith("_") and member.name not in names
         if public and isinstance(member, griffe.Attribute) and member.annotation is not None:
             text = _description(member) or _alias(found, str(member.annotation))

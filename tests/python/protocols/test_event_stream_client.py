@@ -251,7 +251,7 @@ async def test_an_answer_that_is_not_an_event_stream_is_reported() -> None:
     async with await asyncio.start_server(wrong, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
         async with EventStreamClient(f"events://127.0.0.1:{port}") as client:
-            with pytest.raises(ProtocolError, match="does not send an event stream"):
+            with pytest.raises(ProtocolError, match="does not use the event stream"):
                 await client.subscribe("x").recv(timeout=10)
 
 

@@ -2,39 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.durations import seconds_of
-from hanzoai.pubsub.errors import (
-    ClosedError,
-    ConnectionFailed,
-    InvalidTopic,
-    OperationTimeout,
-    PayloadTooLarge,
-    ProtocolError,
-)
+from hanzoai.pubsub.errors import InvalidTopic, PayloadTooLarge
 from hanzoai.pubsub.eventstream.codec import MAX_PAYLOAD, MAX_TOPIC, Decoder, encode_event
-from hanzoai.pubsub.links import (
-    Backoff,
-    Link,
-    Target,
-    parse_target,
-    payload,
-    to_bytes,
-    to_text,
-)
-from hanzoai.pubsub.unparsed import FrameError
+from hanzoai.pubsub.link_clients import LinkClient, LinkSubscription, TimeLimit
+from hanzoai.pubsub.links import Target, parse_target, payload, to_bytes, to_text
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import AsyncIterator, Callable
-    from types import TracebackType
+    from collections.abc import Callable, Coroutine
 
     from hanzoai.pubsub.durations import Duration
+    from hanzoai.pubsub.link_clients import Dialing
+    from hanzoai.pubsub.links import Link
 
 PORT: Final = 1002
 """Default port."""
@@ -58,7 +42,7 @@ class Event:
         return self.data.decode("utf-8", "replace")
 
 
-class EventStreamClient:
+class EventStreamClient(LinkClient):
     """Publishes to an event stream, and subscribes to it.
 
     Delivery is at most once: nothing is acknowledged, stored or repeated. Each subscription has its
@@ -87,20 +71,7 @@ class EventStreamClient:
         reconnect_min: Duration = 0.1,
         reconnect_max: Duration = 10.0,
     ) -> None:
-        self._target = _target(url)
-        self._ssl = ssl
-        self._connect_timeout = seconds_of(connect_timeout)
-        self._reconnect = (seconds_of(reconnect_min), seconds_of(reconnect_max))
-        self._link: Link | None = None
-        self._discarding: asyncio.Task[None] | None = None
-        self._lock = asyncio.Lock()
-        self._subscriptions: set[EventSubscription] = set()
-        self._closed = False
-
-    @property
-    def target(self) -> str:
-        """The address of the peer, ``HOST:PORT`` or a path."""
-        return str(self._target)
+        super().__init__(_target(url), ssl, connect_timeout, reconnect_min, reconnect_max)
 
     async def publish(
         self, topic: str | bytes, data: str | bytes, *, timeout: Duration = 10.0
@@ -126,24 +97,18 @@ class EventStreamClient:
             OperationTimeout: It took longer than `timeout`; part of the event may have been sent.
             ClosedError: The client is closed.
         """
-        seconds = seconds_of(timeout)
         body = payload(data)
         wire = _encode(topic, body)
-        try:
-            async with asyncio.timeout(seconds), self._lock:
-                try:
-                    link = await self._publishing(topic)
-                    await link.write(wire)
-                except BaseException:
-                    # A partial event would corrupt all later ones.
-                    await self._hang_up()
-                    raise
-        except TimeoutError as error:
-            if isinstance(error, OperationTimeout):
-                raise
-            raise OperationTimeout(
-                f"{self._target} accepted no data within {seconds:g} s."
-            ) from None
+
+        def begin(link: Link) -> Coroutine[Any, Any, None]:
+            # The first event of a connection subscribes. Use the topic of the publish: a client
+            # that may publish usually may read, and a special topic could be denied, so that the
+            # server would close the connection.
+            link.begin(_encode(topic, b""))
+            return _discard(link)
+
+        async with TimeLimit(seconds_of(timeout), self._dialing.target, "accepted no data"):
+            await self._write(wire, begin)
         return len(body)
 
     def subscribe(self, topic: str | bytes) -> EventSubscription:
@@ -155,205 +120,46 @@ class EventStreamClient:
             InvalidTopic: The topic is longer than 1,024 bytes.
             ClosedError: The client is closed.
         """
-        if self._closed:
-            raise ClosedError
-        subscription = EventSubscription(
-            self._target,
-            _encode(topic, b""),
-            to_text(to_bytes(topic)),
-            self._ssl,
-            self._connect_timeout,
-            Backoff(*self._reconnect),
-            self._subscriptions.discard,
-        )
+        self._check_open()
+        subscription = EventSubscription(self._dialing, topic, self._subscriptions.discard)
         self._subscriptions.add(subscription)
         return subscription
 
-    async def close(self) -> None:
-        """End all connections; calling it again does nothing."""
-        self._closed = True
-        closing = [subscription.close() for subscription in self._subscriptions]
-        await asyncio.gather(*closing, self._hang_up())
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def _publishing(self, topic: str | bytes) -> Link:
-        if self._closed:
-            raise ClosedError
-        if self._link is not None and self._link.ended:
-            await self._hang_up()
-        if self._link is None:
-            self._link = await Link.open(self._target, self._ssl, self._connect_timeout)
-            if self._closed:
-                raise ClosedError
-            # The first event of a connection subscribes. Use the topic of the publish: a client
-            # that may publish usually may read, and a special topic could be denied, so that the
-            # server would close the connection.
-            self._link.begin(_encode(topic, b""))
-            self._discarding = asyncio.create_task(_discard(self._link))
-        return self._link
-
-    async def _hang_up(self) -> None:
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
-        if self._discarding is not None:
-            self._discarding.cancel()
-            await asyncio.gather(self._discarding, return_exceptions=True)
-            self._discarding = None
-
-
-class EventSubscription:
+class EventSubscription(LinkSubscription[Event]):
     """Events of one topic, in the order in which they arrive.
 
-    The client reconnects after a lost connection; events published meanwhile are lost. A program
-    that does not read delays only its own connection.
+    The client reconnects after a lost connection; events published meanwhile are lost. The protocol
+    does not confirm a subscription: you may also miss events that are published immediately after
+    ``open``. A program that does not read delays only its own connection.
 
     Attributes:
         topic: The subscribed topic.
         reconnects: Number of reconnects.
     """
 
+    _protocol = "the event stream"
+
     def __init__(
         self,
-        target: Target,
-        opening: bytes,
-        topic: str,
-        ssl: ssl.SSLContext | None,
-        timeout: float,
-        backoff: Backoff,
-        closing: Callable[[EventSubscription], None],
+        dialing: Dialing,
+        topic: str | bytes,
+        closing: Callable[[LinkSubscription[Any]], None],
     ) -> None:
-        self._target = target
-        self._opening = opening
-        self._ssl = ssl
-        self._timeout = timeout
-        self._backoff = backoff
-        self._closing = closing
-        self._link: Link | None = None
+        super().__init__(dialing, closing)
+        self._opening = _encode(topic, b"")
         self._decoder = Decoder()
-        self._found: deque[Event] = deque()
-        self._lock = asyncio.Lock()
-        self._opened = False
-        self._ended = asyncio.Event()
-        self.topic = topic
-        self.reconnects = 0
+        self.topic = to_text(to_bytes(topic))
 
-    async def open(self) -> None:
-        """Connect and subscribe.
+    async def _subscribe(self, link: Link) -> None:
+        self._decoder = Decoder()
+        link.begin(self._opening)
 
-        The protocol does not confirm a subscription: you may miss events that are published
-        immediately after it.
-
-        Raises:
-            ConnectionFailed: The server cannot be reached.
-            OperationTimeout: It did not answer in time.
-            ClosedError: The subscription is closed.
-        """
-        async with self._lock:
-            await self._ensure()
-
-    async def recv(self, timeout: Duration | None = None) -> Event:
-        """Return the next event.
-
-        Args:
-            timeout: Seconds or a timedelta; default: no timeout.
-
-        Raises:
-            OperationTimeout: No event arrived within `timeout`.
-            ConnectionFailed: The first connection could not be opened.
-            ProtocolError: The server sends data that is not an event stream.
-            ClosedError: The subscription is closed.
-        """
-        seconds = seconds_of(timeout)
-        if self._found:
-            return self._found.popleft()
-        try:
-            async with asyncio.timeout(seconds), self._lock:
-                while not self._found:
-                    await self._read()
-                return self._found.popleft()
-        except TimeoutError as error:
-            if isinstance(error, OperationTimeout):
-                raise
-            raise OperationTimeout(f"No event arrived within {seconds:g} s.", remedy="") from None
-
-    async def __aiter__(self) -> AsyncIterator[Event]:
-        """Yield events until the subscription is closed."""
-        while True:
-            try:
-                yield await self.recv()
-            except ClosedError:
-                return
-
-    async def close(self) -> None:
-        """Unsubscribe and end the connection; calling it again does nothing."""
-        self._ended.set()
-        self._closing(self)
-        link, self._link = self._link, None
-        if link is not None:
-            await link.close()
-
-    async def __aenter__(self) -> Self:
-        await self.open()
-        return self
-
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        await self.close()
-
-    async def _read(self) -> None:
-        link = await self._ensure()
-        data = await link.read()
-        if self._ended.is_set():
-            raise ClosedError
-        if not data:
-            self._link = None
-            await link.close()
-            return
+    def _take(self, data: bytes) -> None:
         self._backoff.reset()
         self._decoder.feed(data)
-        try:
-            while events := self._decoder.take():
-                self._found += [Event(to_text(topic), data) for topic, data in events]
-        except FrameError as error:
-            await self.close()
-            raise ProtocolError(f"{self._target} does not send an event stream: {error}") from None
-
-    async def _ensure(self) -> Link:
-        while self._link is None:
-            if self._opened:
-                await self._backoff.sleep(self._ended)
-            if self._ended.is_set():
-                raise ClosedError
-            try:
-                link = await Link.open(self._target, self._ssl, self._timeout)
-            except (ConnectionFailed, OperationTimeout):
-                if not self._opened:
-                    raise
-                continue
-            if self._ended.is_set():
-                await link.close()
-                raise ClosedError
-            link.begin(self._opening)
-            self._decoder = Decoder()
-            self.reconnects += self._opened
-            self._opened = True
-            self._link = link
-        return self._link
+        while events := self._decoder.take():
+            self._found += [Event(to_text(topic), data) for topic, data in events]
 
 
 def _target(url: str) -> Target:
