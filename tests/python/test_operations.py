@@ -18,22 +18,12 @@ from hanzoai.pubsub import (
     Subscription,
     TokenContext,
 )
-from hanzoai.pubsub.runtime.publisher import chunks
-from hanzoai.pubsub.runtime.publishing import prepare
 from hanzoai.pubsub.testing import MemoryServer, VirtualClock
 
 
 def clock_of(server: MemoryServer) -> VirtualClock:
     assert isinstance(server.clock, VirtualClock)
     return server.clock
-
-
-def test_a_batch_is_cut_by_number_and_by_bytes() -> None:
-    small = [prepare("a", {"data": n}, 100) for n in range(7)]
-    assert [len(chunk) for chunk in chunks(small, 3)] == [3, 3, 1]
-    large = [prepare("a", {"data": "x" * 200_000}, 262_144) for _ in range(12)]
-    assert [len(chunk) for chunk in chunks(large, 1_000)] == [5, 5, 2]
-    assert chunks([], 3) == []
 
 
 async def test_publishes_that_wait_for_room_fail_at_the_end(pubsub_memory: MemoryServer) -> None:

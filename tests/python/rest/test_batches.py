@@ -35,9 +35,11 @@ async def test_many_go_in_one_request_with_one_result_each(rest: Rest, server: A
 
 async def test_a_batch_is_cut_by_number_and_by_bytes() -> None:
     many = [one(f"m{n}") for n in range(2_500)]
-    assert [len(c) for c in rest_calls.chunks(many, [7] * 2_500)] == [1000, 1000, 500]
-    assert [len(c) for c in rest_calls.chunks(many[:40], [200_000] * 40)] == [20, 20]
-    assert list(rest_calls.chunks([], [])) == []
+    assert [len(c) for c in rest_calls.batches(many, [7] * 2_500)] == [1000, 1000, 500]
+    assert [len(c) for c in rest_calls.batches(many[:40], [200_000] * 40)] == [20, 20]
+    assert [len(c) for c in rest_calls.batches(many[:12], [300] * 12, 1_000, 1_000)] == [3] * 4
+    assert [len(c) for c in rest_calls.batches(many[:2], [300] * 2, 1_000, 200)] == [1, 1]
+    assert list(rest_calls.batches([], [])) == []
 
 
 async def test_many_without_a_batch_operation_go_one_by_one(rest: Rest, server: Any) -> None:

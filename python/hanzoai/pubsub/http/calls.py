@@ -43,7 +43,6 @@ logger = logging.getLogger("hanzoai.pubsub")
 T = TypeVar("T")
 
 _BATCH_BYTES: Final = 4 << 20
-_MESSAGE_OVERHEAD: Final = 512
 _JSON: Final = "application/json"
 _VISIBLE: Final = re.compile("[!-~]+")
 """Text that a header carries unchanged."""
@@ -158,12 +157,11 @@ def history(
         after: Only messages after this position.
         limit: Maximum messages of the page, 1 to 500.
     """
-    given = {"since": since, "before": before, "after": after, "limit": limit}
     return Call(
         "GET",
         f"/v1/topics/{quote(topic, safe='')}/history",
         _history_page,
-        params=tuple((name, str(value)) for name, value in given.items() if value is not None),
+        params=_params(since=since, before=before, after=after, limit=limit),
         topic=topic,
     )
 
@@ -180,13 +178,7 @@ def occupancy(topic: str) -> Call[Occupancy]:
 
 def topics(prefix: str | None = None, limit: int | None = None) -> Call[TopicList]:
     """Active topics, for administrators (H-074)."""
-    given = {"prefix": prefix, "limit": limit}
-    return Call(
-        "GET",
-        "/v1/topics",
-        _topic_list,
-        params=tuple((name, str(value)) for name, value in given.items() if value is not None),
-    )
+    return Call("GET", "/v1/topics", _topic_list, params=_params(prefix=prefix, limit=limit))
 
 
 def positions(
@@ -227,31 +219,38 @@ def session(client_id: str | None = None) -> Call[SessionInfo]:
         client_id: The client that the next event stream resumes. The answer names the id that the
             stream gets.
     """
-    params = () if client_id is None else (("client_id", client_id),)
-    return Call("GET", "/v1/session", _session_info, params)
+    return Call("GET", "/v1/session", _session_info, params=_params(client_id=client_id))
 
 
-def chunks(
-    publications: Iterable[Publication], sizes: Iterable[int], most: int = LIMITS.max_batch
-) -> Iterable[list[Publication]]:
-    """Split publications into batches that a server accepts: by number and by bytes.
+def _params(**given: object) -> tuple[tuple[str, str], ...]:
+    """The query of the arguments that are not None."""
+    return tuple((name, str(value)) for name, value in given.items() if value is not None)
+
+
+def batches(
+    messages: Iterable[T],
+    sizes: Iterable[int],
+    most: int = LIMITS.max_batch,
+    most_bytes: int = _BATCH_BYTES,
+) -> Iterable[list[T]]:
+    """Split messages into batches that a server accepts: by number and by bytes, in order.
 
     Args:
-        publications: The publications.
-        sizes: Bytes of each payload.
+        messages: The messages.
+        sizes: Bytes of each message.
         most: Maximum messages of a batch.
+        most_bytes: Maximum bytes of a batch; a larger message is alone.
     """
-    chunk: list[Publication] = []
+    batch: list[T] = []
     held = 0
-    for publication, size in zip(publications, sizes, strict=True):
-        cost = size + _MESSAGE_OVERHEAD
-        if chunk and (len(chunk) >= most or held + cost > _BATCH_BYTES):
-            yield chunk
-            chunk, held = [], 0
-        chunk.append(publication)
-        held += cost
-    if chunk:
-        yield chunk
+    for message, size in zip(messages, sizes, strict=True):
+        if batch and (len(batch) >= most or held + size > most_bytes):
+            yield batch
+            batch, held = [], 0
+        batch.append(message)
+        held += size
+    if batch:
+        yield batch
 
 
 # ---------------------------------------------------------------- answers

@@ -326,14 +326,10 @@ class Performer:
                 headers=headers,
             ) as response:
                 return response.status_code, response.headers, await self._read(response)
-        except _NOT_SENT as error:
-            reason = why_unreachable(error, self._host, host_of(http_proxy(self._options)))
-            failed = ConnectionFailed(reason, topic=call.topic, cause=error)
-            doubt_address(failed, self._options)
-            raise _Failed(failed, again=True, unknown=False) from None
         except LOST as error:
-            again = self._is_repeatable(call)
-            if call.carries_ids:
+            sent = not isinstance(error, _NOT_SENT)
+            again = not sent or self._is_repeatable(call)
+            if sent and call.carries_ids:
                 raise _Failed(_lost(call, error), again=again, unknown=True) from None
             reason = why_unreachable(error, self._host, host_of(http_proxy(self._options)))
             failed = ConnectionFailed(reason, topic=call.topic, cause=error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import NotFound, PubSubError, Unsupported
 from hanzoai.pubsub.generated.wire import PublishResult
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
         Publication,
         TopicList,
     )
+
+_OVERHEAD: Final = 512
+"""Bytes of a message in a request, in addition to its payload."""
 
 
 class Rest(Performer):
@@ -66,11 +69,11 @@ class Rest(Performer):
             PubSubError: All messages went in one request, and it failed.
         """
         limit = self._options.max_payload
-        sizes = [check_publication(publication, limit) for publication in publications]
+        sizes = [check_publication(one, limit) + _OVERHEAD for one in publications]
         seconds = self._options.operation_timeout if timeout is None else timeout
         deadline = self._clock.now() + seconds
         results: list[PublishResult] = []
-        for chunk in rest_calls.chunks(publications, sizes):
+        for chunk in rest_calls.batches(publications, sizes):
             left = max(deadline - self._clock.now(), 0.0)
             try:
                 results += await self._publish_chunk(chunk, left)

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
+from hanzoai.pubsub.http.calls import batches
 from hanzoai.pubsub.runtime.failures import rejected
 from hanzoai.pubsub.runtime.http_operations import failure, published
 from hanzoai.pubsub.runtime.publishing import (
@@ -42,8 +43,8 @@ if TYPE_CHECKING:
         Ttl,
     )
 
-_CHUNK_BYTES: Final = 1 << 20
-"""Maximum bytes of payload per frame of a batch."""
+_BATCH_BYTES: Final = 1 << 20
+"""Maximum bytes of a frame of a batch."""
 
 
 class Publisher:
@@ -129,7 +130,8 @@ class Publisher:
         if limits.publish_rate:
             # Room is granted for a whole frame.
             most = min(most, burst_of(limits.publish_rate))
-        for chunk in chunks(items, most):
+        sizes = [item.size for item in items]
+        for chunk in batches(items, sizes, most, _BATCH_BYTES):
             left = max(0.0, deadline - self._clock.now())
             try:
                 results += await self._send(chunk, left, via)
@@ -335,16 +337,3 @@ def _single(results: list[Published | PubSubError]) -> Published:
     if isinstance(result, PubSubError):
         raise result
     return result
-
-
-def chunks(items: Sequence[Prepared], most: int) -> list[list[Prepared]]:
-    """Split a batch by the server's limit and by bytes, in order."""
-    found: list[list[Prepared]] = []
-    size = 0
-    for item in items:
-        if not found or len(found[-1]) >= most or size + item.size > _CHUNK_BYTES:
-            found.append([])
-            size = 0
-        found[-1].append(item)
-        size += item.size
-    return found

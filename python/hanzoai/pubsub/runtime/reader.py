@@ -13,7 +13,7 @@ from hanzoai.pubsub.generated.wire import (
     PublishedFrame,
 )
 from hanzoai.pubsub.session.events import action_of
-from hanzoai.pubsub.transports import TransportClosed, TransportFailed
+from hanzoai.pubsub.transports import TransportEnd
 
 if TYPE_CHECKING:
     from collections import deque
@@ -136,7 +136,7 @@ class Reader:
                     return True
                 transport.send(auth)
                 return any(map(_is_answer, await transport.receive()))
-        except (TransportFailed, TransportClosed, TimeoutError):
+        except (TransportEnd, TimeoutError):
             return False
         finally:
             await transport.close()
@@ -182,7 +182,7 @@ class Reader:
                         self._turn += 1
                         if self._turn >= _TURN or deliveries.give_way:
                             await self._let_others_run()
-        except (TransportFailed, TransportClosed) as end:
+        except TransportEnd as end:
             after = end.retry_after
             wait = None if after is None else round(after * 1000)
             self._lost(transport, end.code, end.reason, wait)

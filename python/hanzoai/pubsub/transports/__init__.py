@@ -23,8 +23,8 @@ MEMORY_SCHEME: Final = "memory://"
 """Prefix of the URLs of servers in the same process."""
 
 
-class TransportFailed(Exception):
-    """A transport could not be opened.
+class TransportEnd(Exception):
+    """A transport could not be opened, or has ended.
 
     Attributes:
         code: Close code that determines the next step (`close_codes` of spec/errors.yaml), or None
@@ -45,25 +45,12 @@ class TransportFailed(Exception):
         return self.reason or f"close code {self.code}"
 
 
-class TransportClosed(Exception):
-    """An open transport has ended, by either side or by the network.
+class TransportFailed(TransportEnd):
+    """A transport could not be opened."""
 
-    Attributes:
-        code: Close code, or None if the connection was lost without one.
-        reason: One sentence for humans, without tokens.
-        retry_after: Earliest next attempt, in seconds from now, if the server sent it.
-    """
 
-    def __init__(
-        self, code: int | None = None, reason: str = "", retry_after: float | None = None
-    ) -> None:
-        super().__init__(code, reason, retry_after)
-        self.code = code
-        self.reason = reason
-        self.retry_after = retry_after
-
-    def __str__(self) -> str:
-        return self.reason or f"close code {self.code}"
+class TransportClosed(TransportEnd):
+    """An open transport has ended, by either side or by the network."""
 
 
 class Transport(Protocol):
@@ -111,4 +98,12 @@ def ignore(reason: str) -> None:
     """Called while nothing is registered."""
 
 
-__all__ = ["BURST", "Incoming", "Transport", "TransportClosed", "TransportFailed", "ignore"]
+__all__ = [
+    "BURST",
+    "Incoming",
+    "Transport",
+    "TransportClosed",
+    "TransportEnd",
+    "TransportFailed",
+    "ignore",
+]

@@ -293,9 +293,9 @@ class SseTransport:
                 retry_after = await self._read(stream)
             reason = "The server ended the event stream."
         except StreamRefused as refused:
-            if self._refuse(refused):
-                return
             error = read_error(refused.status, refused.headers, refused.body)
+            if self._refuse(refused.status, error):
+                return
             code, retry_after = close_code_for(refused.status), error.retry_after
             reason = (
                 f"The server answered HTTP {refused.status}: {error.message}"
@@ -384,13 +384,12 @@ class SseTransport:
             limit=self._options.max_frame,
         )
 
-    def _refuse(self, refused: StreamRefused) -> bool:
+    def _refuse(self, status: int, error: PubSubError) -> bool:
         """Report a rejected stream to the session; False if the transport ends."""
-        error = read_error(refused.status, refused.headers, refused.body)
-        if refused.status == 401:
+        if status == 401:
             self._put(auth_error(error, None))
             return True
-        if refused.status in (400, 403, 422):
+        if status in (400, 403, 422):
             for frame in self._subscriptions.denied(error):
                 self._put(frame)
             return True
