@@ -108,7 +108,7 @@ class Driver:
         self.waiting: deque[Callable[[], None]] = deque()
         self._timers: dict[str, TimerHandle] = {}
         self._drain_ms: int | None = None
-        self._fetches: dict[int, asyncio.Task[None]] = {}
+        self._fetching: asyncio.Task[None] | None = None
         self._probes: set[asyncio.Task[None]] = set()
         self._is_slowed = False
         self.number: Callable[[], int] = itertools.count(1).__next__
@@ -376,13 +376,12 @@ class Driver:
         if fixed is not None:
             self.call(self.session.token, call, fixed.value)
         else:
-            self._fetches[call] = self.spawn(self._fetch(call, reason, attempt), "token")
+            self._fetching = self.spawn(self._fetch(call, reason, attempt), "token")
 
     async def _fetch(self, call: int, reason: FetchReason, attempt: int) -> None:
         try:
             token = await self.tokens.fetch(reason, attempt)
         except Exception as error:
-            self._fetches.pop(call, None)
             refused = isinstance(error, AuthRefused)
             words = describe_failure(error)
             if not refused:
@@ -391,16 +390,14 @@ class Driver:
                 self.listeners.report(unavailable, None)
             self.call(self.session.token_failed, call, words, refused=refused)
             return
-        self._fetches.pop(call, None)
         ends = token.expires_ms
         left = None if ends is None else max(0, ends - self.clock.wall_ms())
         self.call(self.session.token, call, token.value, left)
 
     def abandon_fetch(self, call: int, /) -> None:
         """See ``Ports``."""
-        task = self._fetches.pop(call, None)
-        if task is not None:
-            task.cancel()
+        if self._fetching is not None:
+            self._fetching.cancel()
 
     # ------------------------------------------------------------ timers
 
@@ -500,9 +497,8 @@ class Driver:
         self._watch.stop()
         if self._deadline_timer is not None:
             self._deadline_timer.cancel()
-        for task in (*self._fetches.values(), *self._probes):
+        for task in self._probes:
             task.cancel()
-        self._fetches.clear()
         self.deliveries.finish(self.error)
         self.backpressure.open()
         self.listeners.finish()

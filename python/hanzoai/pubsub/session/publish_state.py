@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.session.requests import Publish
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class PublishState:
     """One publish; `results` has a slot for each message, None until it is answered.
 

@@ -25,7 +25,7 @@ from hanzoai.pubsub.session.publish_state import (
 from hanzoai.pubsub.session.turns import next_turn
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.generated.wire import Publication, PublishedFrame
+    from hanzoai.pubsub.generated.wire import PublishedFrame
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Outcome
@@ -97,17 +97,9 @@ class Publishes:
             counter[0] + messages <= self._max_messages and counter[1] + size <= self._max_bytes
         )
 
-    def open(self, ref: str) -> dict[int, Publication]:
-        """Unanswered messages of a publish in flight, by slot."""
-        entry = self._flight.get(ref)
-        if entry is None:
-            return {}
-        return {slot: entry.publish.messages[slot] for slot in entry.open()}
-
-    def count(self, ref: str) -> int:
-        """Number of messages of each publish in flight."""
-        entry = self._flight.get(ref)
-        return 0 if entry is None else len(entry.publish.messages)
+    def in_flight(self, ref: str | None) -> PublishState | None:
+        """The publish in flight with this `ref`."""
+        return self._flight.get(ref or "")
 
     @property
     def survives_drop(self) -> bool:
@@ -266,17 +258,16 @@ class Publishes:
         return True
 
     def answered_one(
-        self, frame: PublishedFrame | ErrorFrame, ref: str, slot: int, *, last: bool
+        self, frame: PublishedFrame | ErrorFrame, entry: PublishState, slot: int, *, last: bool
     ) -> None:
         """The server answered one message of a publish in flight.
 
         Args:
             frame: The answer.
-            ref: The `ref` of the publish.
+            entry: The publish.
             slot: The place of the message.
             last: Whether no further answer follows.
         """
-        entry = self._flight[ref]
         result = refused_one(frame) if isinstance(frame, ErrorFrame) else results_of(frame)[0]
         self._settle_or_requeue(entry, self._set_result(entry, slot, result), last=last)
 

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.lifecycle import State
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Ports, TimerName
+    from hanzoai.pubsub.session.publish_state import PublishState
     from hanzoai.pubsub.session.requests import Publish, Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
@@ -246,12 +247,12 @@ class Session:
         self._end_step()
 
     def answered_one(
-        self, frame: PublishedFrame | ErrorFrame, ref: str, slot: int, *, last: bool
+        self, frame: PublishedFrame | ErrorFrame, entry: PublishState, slot: int, *, last: bool
     ) -> None:
         """The server answered one message of a publish; see `Publishes.answered_one`."""
         if isinstance(frame, PublishedFrame):
             self.lifecycle.note_useful()
-        self.publishes.answered_one(frame, ref, slot, last=last)
+        self.publishes.answered_one(frame, entry, slot, last=last)
         self._end_step(_event_of(frame) if isinstance(frame, ErrorFrame) else NO_DETAILS)
 
     # ---------------------------------------------------------------- inside

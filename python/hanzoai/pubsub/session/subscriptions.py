@@ -68,14 +68,11 @@ class Subscriptions:
 
     def subscribe(self, request: Subscribe) -> None:
         """Add a subscription; request it if there is a connection."""
-        if request.sub in self._states or not request.topics:
-            return
-        peer = self._context.peer
         state = SubscriptionState(request, self.cursors(request, self._context.options))
         self._states[request.sub] = state
         self.routes.add(state)
         self.presence.show(state)
-        if peer is not None:
+        if self._context.peer is not None:
             self._request(state)
 
     def unsubscribe(self, sub: int) -> None:

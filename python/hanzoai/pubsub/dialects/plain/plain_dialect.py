@@ -10,6 +10,7 @@ import re
 from collections import deque
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
+from weakref import WeakKeyDictionary
 
 from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
 from hanzoai.pubsub.generated.wire import (
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ClientFrame, ServerFrame
     from hanzoai.pubsub.session.cursor import Cursor
     from hanzoai.pubsub.session.peer import Peer
+    from hanzoai.pubsub.session.publish_state import PublishState
     from hanzoai.pubsub.session.requests import Subscribe
     from hanzoai.pubsub.session.session import Session
     from hanzoai.pubsub.session.subscription_state import SubscriptionState
@@ -86,7 +88,7 @@ class PlainDialect:
         self._doubts: dict[int, int] = {}  # by subscription
         self._blind: deque[str] = deque(maxlen=MAX_BLIND)
         # Unanswered slots of batches that were sent one by one.
-        self._batches: dict[str, set[int]] = {}
+        self._batches: WeakKeyDictionary[PublishState, set[int]] = WeakKeyDictionary()
         session.subscriptions.cursors = self._cursor
 
     def _cursor(self, request: Subscribe, options: SessionOptions) -> Cursor:
@@ -208,14 +210,12 @@ class PlainDialect:
         found = _SLOT.fullmatch(frame.ref or "")
         if found is None:
             return False
-        ref, slot = found[1], int(found[2])
-        if slot not in self._session.publishes.open(ref):
+        entry, slot = self._session.publishes.in_flight(found[1]), int(found[2])
+        if entry is None or slot not in entry.open():
             return False
-        left = self._batches.get(ref, set())
+        left = self._batches.get(entry, set())
         left.discard(slot)
-        if not left:
-            self._batches.pop(ref, None)
-        self._session.answered_one(frame, ref, slot, last=not left)
+        self._session.answered_one(frame, entry, slot, last=not left)
         return True
 
     # ---------------------------------------------------------------- from the session
@@ -263,20 +263,17 @@ class PlainDialect:
             for message in every:
                 self._write(PublishFrame(message=message))
         else:
-            self._write_one_by_one(frame)
+            self._write_one_by_one(frame.ref)
 
-    def _write_one_by_one(self, frame: PublishFrame) -> None:
-        publishes, ref = self._session.publishes, frame.ref or ""
-        waiting = publishes.open(ref)
-        if publishes.count(ref) == 1:
-            for message in waiting.values():
-                self._write(PublishFrame(message=message, ref=ref))
+    def _write_one_by_one(self, ref: str | None) -> None:
+        entry = self._session.publishes.in_flight(ref)
+        if entry is None:
             return
-        if len(self._batches) >= MAX_REQUESTS:
-            # Batches that ended without all of their answers.
-            self._batches = {
-                one: left for one, left in self._batches.items() if publishes.open(one)
-            }
-        self._batches[ref] = set(waiting)
-        for slot, message in waiting.items():
-            self._write(PublishFrame(message=message, ref=f"{ref}.{slot}"))
+        messages, waiting = entry.publish.messages, entry.open()
+        is_one = len(messages) == 1
+        if not is_one:
+            self._batches[entry] = set(waiting)
+        for slot in waiting:
+            self._write(
+                PublishFrame(message=messages[slot], ref=ref if is_one else f"{ref}.{slot}")
+            )
