@@ -362,11 +362,19 @@ def test_a_handler_that_has_closed_the_client_ends_before_the_process(
 def test_a_handler_that_exits_does_not_end_the_client(pubsub_server: ThreadedServer) -> None:
     errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
     token = pubsub_server.admin_token()
+
+    def leave(_: Message) -> None:
+        sys.exit(1)
+
+    async def leave_later(_: Message) -> None:
+        sys.exit(1)
+
     with PubSub(token=token, on_error=errors.put, **pubsub_server.options) as ps:
-        ps.subscribe("demo.1", on_message=lambda _: sys.exit(1)).wait()
-        ps.publish("demo.1", {"data": 1})
-        assert str(errors.get(timeout=60)) == "A handler raised SystemExit"
-        assert ps.publish("demo.1", {"data": 2}).seq
+        for topic, handler in (("demo.1", leave), ("demo.2", leave_later)):
+            ps.subscribe(topic, on_message=handler).wait()
+            ps.publish(topic, {"data": 1})
+            assert str(errors.get(timeout=60)) == "A handler raised SystemExit"
+        assert ps.publish("demo.3", {"data": 2}).seq
 
 
 def test_handlers_run_in_the_context_of_the_call_that_set_them(ps: PubSub) -> None:

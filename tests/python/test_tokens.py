@@ -76,11 +76,16 @@ async def test_the_exception_of_a_thread_comes_out() -> None:
     def stop(context: TokenContext) -> str:
         raise StopIteration
 
+    def leave(context: TokenContext) -> str:
+        raise SystemExit
+
     async with asyncio.timeout(60):
         with pytest.raises(AuthRefused):
             await fetch_token(get_token, CONTEXT)
         with pytest.raises(RuntimeError, match="StopIteration"):
             await fetch_token(stop, CONTEXT)
+        with pytest.raises(RuntimeError, match="get_token raised SystemExit"):
+            await fetch_token(leave, CONTEXT)
 
 
 async def test_concurrent_requests_for_a_token_share_one_answer() -> None:

@@ -169,7 +169,12 @@ class Portal:
         if not done.done():
             return None
         result = done.result()
-        return await result if inspect.isawaitable(result) else result
+        if not inspect.isawaitable(result):
+            return result
+        try:
+            return await result
+        except (SystemExit, KeyboardInterrupt) as error:
+            raise RuntimeError(f"A handler raised {type(error).__name__}") from error
 
     def release_handler(self) -> None:
         """The handler of this thread closes the client, which must not wait for the handler."""

@@ -181,8 +181,10 @@ async def _in_thread(callback: Callable[..., object], context: TokenContext) -> 
     def run() -> None:
         try:
             answer.set_result(callback(context))
-        except StopIteration:
-            answer.set_exception(RuntimeError("get_token raised StopIteration"))
+        except (StopIteration, SystemExit, KeyboardInterrupt) as error:
+            # A future cannot hold the first, and the others would end the loop of the client.
+            raised = RuntimeError(f"get_token raised {type(error).__name__}")
+            answer.set_exception(raised.with_traceback(error.__traceback__))
         except BaseException as error:
             answer.set_exception(error)
 
