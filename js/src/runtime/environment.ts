@@ -67,10 +67,10 @@ export const platform: Environment = {
     );
   },
   watch(client) {
-    // Without it, an unanswered ping detects the loss.
-    PARTS.background().then(
-      ({ watch }) => watch(client),
-      () => {},
-    );
+    // Without it, an unanswered ping detects the loss: it may not load, and the page of a simulated
+    // browser may reject the signal of its listeners.
+    PARTS.background()
+      .then(({ watch }) => watch(client))
+      .catch(() => {});
   },
 };

@@ -60,6 +60,17 @@ test('the client reconnects at once when the network is back', async () => {
   await ps.close();
 });
 
+test('a client works in a simulated browser, whose page rejects the signals of Node', async () => {
+  const value = (): never => {
+    throw new TypeError('`signal` is not of type `AbortSignal`.');
+  };
+  Object.defineProperty(globalThis, 'addEventListener', { value, configurable: true });
+  // An unhandled rejection would fail the test.
+  const { ps } = await connected();
+  assert.equal(ps.state, 'connected');
+  await ps.close();
+});
+
 test('a connection that answers survives an `offline` event', async () => {
   const { ps, clock, count } = await connected();
   await clock.advance(1_000);
