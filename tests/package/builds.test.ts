@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { mkdtempSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { type BuildOptions, build as bundle } from 'esbuild';
+import { type BuildOptions, build as bundle, type Plugin } from 'esbuild';
 import { build as buildByVite } from 'vite';
 
 import { APPLICATION, run } from './application.js';
@@ -122,6 +122,40 @@ try {
     'has an empty segment',
   ];
   for (const sentence of absent) assert.ok(!text.includes(sentence), sentence);
-  // No code describes this problem, and a page whose chunks were replaced must find out about it.
-  assert.ok(text.includes('A part of the client did not load.'));
+});
+
+test('a page whose chunks were replaced gets an error that says so', async () => {
+  const folder = mkdtempSync(join(APPLICATION, 'chunks-'));
+  const outfile = join(folder, 'program.mjs');
+  const gone: Plugin = {
+    name: 'the chunks are gone',
+    setup({ onResolve }) {
+      onResolve({ filter: /./ }, ({ kind }) =>
+        kind === 'dynamic-import' ? { path: './gone.mjs', external: true } : undefined,
+      );
+    },
+  };
+  await bundle({
+    stdin: {
+      contents: `
+import { PubSub } from '@hanzoai/pubsub';
+const ps = new PubSub({ url: 'ws://127.0.0.1:9/ws', token: 'x' });
+ps.connect().catch(({ name, message, cause }) => {
+  process.stdout.write(JSON.stringify([name, message, /gone/.test(cause.message)]));
+  process.exit();
+});
+`,
+      resolveDir: APPLICATION,
+    },
+    bundle: true,
+    format: 'esm',
+    platform: 'browser',
+    plugins: [gone],
+    outfile,
+  });
+  assert.deepEqual(JSON.parse(await run(process.execPath, [outfile])), [
+    'ConnectionFailed',
+    'A part of the client did not load.',
+    true,
+  ]);
 });

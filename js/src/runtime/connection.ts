@@ -7,7 +7,12 @@ import type { ClientFrame, ServerFrame } from '../generated/wire.js';
 import { bySeq } from '../session/cursor.js';
 import { needsDialect } from '../session/peer.js';
 import type { Session } from '../session/session.js';
-import type { Receiver, Transport, TransportEnd } from '../transports/transport.js';
+import {
+  NOT_LOADED,
+  type Receiver,
+  type Transport,
+  type TransportEnd,
+} from '../transports/transport.js';
 import type { Logger } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
@@ -16,12 +21,6 @@ import { within } from './waiting.js';
 
 /** Milliseconds to wait for a part of the client that a frame needs. */
 const LOAD_TIMEOUT = 10_000;
-
-/** Reason of a connection's end if a part of the client does not load. */
-export const NOT_LOADED: TransportEnd = {
-  code: undefined,
-  reason: 'A part of the client did not load.',
-};
 
 /** The client that a connection belongs to. */
 export interface Owner {

@@ -1,6 +1,7 @@
 /** Parts of a client that are loaded on demand. */
 
 import { ConnectionFailed } from '../errors.js';
+import { NOT_LOADED } from '../transports/transport.js';
 
 type Plain = typeof import('../dialects/plain/plain_dialect.js');
 type Presence = typeof import('../session/presence_parts.js');
@@ -13,9 +14,7 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
   return () => {
     loading ??= load().catch((cause: unknown) => {
       loading = undefined;
-      throw new ConnectionFailed('A part of the client did not load.', {
-        cause,
-      });
+      throw new ConnectionFailed(NOT_LOADED.reason, { cause });
     });
     return loading;
   };

@@ -3,6 +3,7 @@
 import type { Clock } from '../clock.js';
 import type { AuthFrame, AuthOkFrame, ClientFrame } from '../generated/wire.js';
 import type { ClientOptions } from '../settings/options.js';
+import { NOT_LOADED } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
 import { type Decoded, Malformed, Unknown } from '../wire/decoded.js';
 import { endOf, MOVED, newId, type Said, type Told } from './group.js';
@@ -129,11 +130,7 @@ export function startRelay(
       present();
     },
     frame(read) {
-      last = last
-        .then(() => read)
-        .then(receive, () => {
-          post({ end: { code: undefined, reason: 'A part of the client did not load.' } });
-        });
+      last = last.then(() => read).then(receive, () => post({ end: NOT_LOADED }));
     },
     ended(end) {
       last.then(() => post({ end }));

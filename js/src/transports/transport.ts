@@ -26,6 +26,12 @@ export interface TransportEnd {
   readonly again?: boolean | undefined;
 }
 
+/** The end of a connection because a part of the client does not load. */
+export const NOT_LOADED: TransportEnd = {
+  code: undefined,
+  reason: 'A part of the client did not load.',
+};
+
 /** Receives the events of a transport. */
 export interface Receiver {
   /** The transport is open. */
