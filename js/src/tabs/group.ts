@@ -65,7 +65,7 @@ export async function groupOf(options: ClientOptions, token: string): Promise<st
 /** The claims of a JWT; undefined for other tokens. */
 function claimsOf(token: string): Record<string, unknown> | undefined {
   try {
-    return JSON.parse(atob(String(token.split('.')[1]).replaceAll('-', '+').replaceAll('_', '/')));
+    return JSON.parse(atob(String(token.split('.')[1]).replace(/-/g, '+').replace(/_/g, '/')));
   } catch {
     return undefined;
   }

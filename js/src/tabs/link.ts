@@ -87,7 +87,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
 
   const lock = (name: string, given: LockOptions, granted: () => unknown): void => {
     navigator.locks
-      .request(name, given, () => (signal.aborted ? undefined : granted()))
+      .request(name, given, () => signal.aborted || granted())
       .catch(({ name }: Error) => {
         if (signal.aborted) return;
         // Another tab took the lock, or this page is not allowed to use locks.
@@ -129,7 +129,9 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
     try {
       const name = await groupOf(options, frame.token);
       if (signal.aborted) return;
-      if (!group) join(name);
+      // In Node 24 and 25, a request that waits for a lock keeps the processor busy.
+      if (/^N.*2[45]/.test(navigator.userAgent)) goAlone();
+      else if (!group) join(name);
       else if (name === group) say();
       else finish(MOVED);
     } catch {

@@ -454,6 +454,20 @@ test('without locks or channels, every tab has its own socket', async () => {
   }
 });
 
+test('in Node 24, whose locks keep the processor busy, every thread has its own socket', async () => {
+  const wire = new Wire();
+  const navigator = { locks, userAgent: 'Node.js/24' };
+  Object.defineProperty(globalThis, 'navigator', { value: navigator, configurable: true });
+  try {
+    const threads = [tab(wire), tab(wire)];
+    for (const one of threads) await one.subscribe('demo.threads');
+    assert.equal(wire.open, 2);
+    await Promise.all(threads.map((one) => one.close()));
+  } finally {
+    Object.defineProperty(globalThis, 'navigator', { value: { locks }, configurable: true });
+  }
+});
+
 test('if the platform refuses locks, every tab has its own socket', async () => {
   const wire = new Wire();
   const refusing = { request: () => Promise.reject(new DOMException('no', 'SecurityError')) };
