@@ -295,7 +295,7 @@ async def test_events_that_are_left_at_the_end_are_counted_and_logged(
         hooks.notify("publish", "a", b"%d" % number)
     await hooks.close(0)
     assert (hooks.dropped, hooks.delivered, hooks.waiting) == (4, 0, 0)
-    assert f"4 events for {receiver.url} were not delivered before shutdown" in caplog.text
+    assert f"undelivered events for {receiver.url} at shutdown: 4" in caplog.text
 
 
 async def test_without_receivers_nothing_is_started() -> None:

@@ -118,7 +118,7 @@ class Receiver:
         if left:
             self.dropped += left
             self._queue.clear()
-            _LOG.error("%d events for %s were not delivered before shutdown", left, self._place)
+            _LOG.error("undelivered events for %s at shutdown: %d", self._place, left)
 
     async def run(self, session: aiohttp.ClientSession) -> None:
         """Posts queued events until `finish`."""
