@@ -14,11 +14,12 @@ export function decide<A extends unknown[]>(
   report: (error: unknown) => void,
 ): boolean | undefined {
   try {
-    const decision = allow ? allow(...given) : true;
-    if (typeof (decision as PromiseLike<unknown> | undefined)?.then === 'function') {
+    const decision = (allow ? allow(...given) : true) as PromiseLike<unknown> | undefined;
+    if (decision?.then) {
+      // Otherwise, its rejection would end the process.
+      decision.then(undefined, report);
       throw new UsageError('`allow` returned a promise.', {
-        remedy:
-          'Pass a function that returns true or false immediately; load earlier what it needs.',
+        remedy: 'Return true or false immediately; load earlier what it needs.',
       });
     }
     return Boolean(decision);

@@ -105,7 +105,7 @@ export class Recovery {
   private _return(): void {
     this._take();
     if (!this._client._connection) return;
-    this._client.dropped({ reason: 'The page was put away.', code: undefined, again: true });
+    this._client.dropped({ reason: 'The page was put away.', again: true });
   }
 
   private _take(): Kept | undefined {

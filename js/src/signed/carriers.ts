@@ -45,7 +45,7 @@ export class TopicCarrier implements Carrier {
   /** The client reconnects by itself. */
   readonly ended = false;
   private readonly _name: string;
-  private _opening: Promise<Subscription> | undefined;
+  private _subscription: Subscription | undefined;
   private _closing = new AbortController();
 
   constructor(
@@ -57,7 +57,11 @@ export class TopicCarrier implements Carrier {
   }
 
   async open(): Promise<void> {
-    await this._subscribe();
+    this._closing = new AbortController();
+    const { signal } = this._closing;
+    const subscription = await this._client.subscribe(this._name, { signal });
+    signal.throwIfAborted();
+    this._subscription = subscription;
   }
 
   async publish(frame: Uint8Array, owner: Uint8Array): Promise<Published | undefined> {
@@ -67,27 +71,19 @@ export class TopicCarrier implements Carrier {
   }
 
   async *events(): AsyncGenerator<SignedEvent, void> {
-    for await (const event of (await this._subscribe()).events()) {
+    if (!this._subscription) throw closed();
+    const events = this._subscription.events();
+    // Without `for await`, whose `break` would end the subscription for later iterations too.
+    for (let next = await events.next(); !next.done; next = await events.next()) {
+      const event = next.value;
       if (event.kind === 'gap') yield event;
       else if (event.kind === 'message') yield this._verify(event.message);
     }
   }
 
   async close(): Promise<void> {
-    this._opening = undefined;
+    this._subscription = undefined;
     this._closing.abort(closed());
-  }
-
-  private _subscribe(): Promise<Subscription> {
-    if (!this._opening) {
-      this._closing = new AbortController();
-      const opening = this._client.subscribe(this._name, { signal: this._closing.signal });
-      opening.catch(() => {
-        if (this._opening === opening) this._opening = undefined;
-      });
-      this._opening = opening;
-    }
-    return this._opening;
   }
 
   private _verify(message: Message): SignedEvent {

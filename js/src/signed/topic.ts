@@ -137,13 +137,12 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
    */
   connect(): Promise<void> {
     if (this._carrier.ended) this._opening = undefined;
-    return this._open();
+    // The publisher's own unread messages would fill the queue of its subscription.
+    const idle = (this._key || this._signer) && !(this._carrier instanceof SocketCarrier);
+    return idle ? Promise.resolve() : this._open();
   }
 
   private _open(): Promise<void> {
-    // The publisher's own unread messages would fill the queue of its subscription.
-    const idle = (this._key || this._signer) && !(this._carrier instanceof SocketCarrier);
-    if (idle) return Promise.resolve();
     if (!this._opening) {
       const opening = this._carrier.open().catch((error: unknown) => {
         // After `close`, another one may be opening.
@@ -178,8 +177,9 @@ export class SignedTopic implements AsyncIterable<SignedMessage>, AsyncDisposabl
   }
 
   /**
-   * Verified messages, forged ones and gaps, in order.
+   * Verified messages, forged ones and gaps, in order. `break` does not close the topic.
    *
+   * @throws ClosedError `close` was called before the topic was open.
    * @throws ConnectionFailed The topic's own WebSocket has ended.
    */
   async *events(): AsyncGenerator<SignedEvent, void> {

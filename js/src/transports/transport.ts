@@ -11,10 +11,10 @@ import type { Decoded } from '../wire/decoded.js';
 /** Why a transport could not be opened, or has ended. */
 export interface TransportEnd {
   /**
-   * Close code, which determines the reaction (`close_codes` of spec/errors.yaml); undefined if
+   * Close code, which determines the reaction (`close_codes` of spec/errors.yaml); missing if
    * none was received.
    */
-  readonly code: number | undefined;
+  readonly code?: number | undefined;
   /** One sentence for humans, without tokens. */
   readonly reason: string;
   /** Earliest next attempt in milliseconds from now, if the server sent it. */
@@ -28,7 +28,6 @@ export interface TransportEnd {
 
 /** The end of a connection because a part of the client does not load. */
 export const NOT_LOADED: TransportEnd = {
-  code: undefined,
   reason: 'A part of the client did not load.',
 };
 

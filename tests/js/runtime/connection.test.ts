@@ -84,7 +84,7 @@ test('if the part cannot be loaded, the connection ends with the reason', async 
   receiver.frame(pong('2'));
   await turns();
   assert.deepEqual(got, []);
-  assert.deepEqual(ends, [{ code: undefined, reason: 'A part of the client did not load.' }]);
+  assert.deepEqual(ends, [{ reason: 'A part of the client did not load.' }]);
   assert.equal(closed.length, 1);
   assert.equal(clock.pending, 0);
 });

@@ -334,6 +334,41 @@ test('close ends a subscription that the server has not granted yet', async () =
   );
 });
 
+test('an iteration does not open a topic again that was closed while it opened', async () => {
+  let grant = (): void => {};
+  let count = 0;
+  const subscribe = () => {
+    count += 1;
+    return new Promise<unknown>((resolve) => {
+      grant = () => resolve({});
+    });
+  };
+  const client = { subscribe } as unknown as PubSub;
+  const topic = new SignedTopic({ client, id: ID, owner: OWNER });
+  const closed = topic.connect().then(() => topic.close());
+  const reading = assert.rejects(topic.events().next(), ClosedError);
+  grant();
+  await Promise.all([closed, reading]);
+  assert.equal(count, 1);
+});
+
+test('an iteration continues where an earlier one stopped', async () => {
+  const ps = server.client({ token: server.token('--user', 'root', '--admin') });
+  const topic = new SignedTopic({ client: ps, id: 'twice', owner: OWNER });
+  await topic.connect();
+  const writer = new SignedTopic({ client: ps, id: 'twice', key: KEY });
+  for (const payload of ['one', 'two']) await writer.publish(payload);
+  for (const payload of ['one', 'two']) {
+    assert.deepEqual(
+      (await take(topic, 1)).map(({ data }) => data),
+      [payload],
+    );
+  }
+  await topic.close();
+  await topic.connect();
+  await topic.close();
+});
+
 test('a publisher with two iterations has one subscription', async () => {
   const ps = server.client({ token: server.token('--user', 'root', '--admin') });
   const topic = new SignedTopic({ client: ps, id: 'twice', key: KEY });
