@@ -359,6 +359,30 @@ def test_a_handler_that_has_closed_the_client_ends_before_the_process(
     assert (out, err, process.returncode) == ("saved\n", "", 0)
 
 
+def test_a_running_handler_ends_before_a_process_that_an_exception_ends(
+    pubsub_server: ThreadedServer,
+) -> None:
+    process = run(
+        """
+        import os, sys, threading
+        from hanzoai.pubsub import PubSub
+        def save(message):
+            started.set()
+            threading.main_thread().join()
+            print("saved")
+        started = threading.Event()
+        with PubSub(rest_url=os.environ["REST"]) as ps:
+            ps.subscribe("demo.1", on_message=save).wait()
+            ps.publish("demo.1", {"data": 1})
+            started.wait()
+            sys.exit(3)
+        """,
+        pubsub_server,
+    )
+    out, err = process.communicate(timeout=20)
+    assert (out, err, process.returncode) == ("saved\n", "", 3)
+
+
 def test_a_handler_that_exits_does_not_end_the_client(pubsub_server: ThreadedServer) -> None:
     errors: queue.SimpleQueue[Exception] = queue.SimpleQueue()
     token = pubsub_server.admin_token()

@@ -169,8 +169,8 @@ class PubSub:
     def close(self, timeout: Duration | None = None) -> None:
         """Settle what was published and end; see ``PubSubClient.close``.
 
-        It also happens at the end of the program. In a forked process, it does nothing to a client
-        that the parent process uses.
+        It also happens at the end of the program, which then waits up to 5 s for running handlers.
+        In a forked process, it does nothing to a client that the parent process uses.
         """
         portal = self._made
         if portal is not None and portal.is_foreign:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _THREADS: Final = 32
 
 _EXIT_TIMEOUT: Final = 5.0
-"""Seconds that the end of the program waits for handlers that have closed their client."""
+"""Seconds that the end of the program waits for running handlers, which may be saving something."""
 
 
 class HandlerThreads:
@@ -85,27 +85,26 @@ class HandlerThreads:
             self._threads += 1
 
 
+_busy: set[threading.Thread] = set()
+"""The threads that run a handler now."""
+
+
 def _serve(work: SimpleQueue[Callable[[], None] | None], idle: threading.Semaphore) -> None:
     # Does not reference the pool, so that a dropped client is collected.
+    me = threading.current_thread()
     while (call := work.get()) is not None:
+        _busy.add(me)
         call()
+        _busy.discard(me)
         del call
         idle.release()
-    _leaving.discard(threading.current_thread())
 
 
-_leaving: set[threading.Thread] = set()
-
-
-def leaves() -> None:
-    """The handler of this thread has closed its client: let it finish before the program ends."""
-    _leaving.add(threading.current_thread())
-
-
-def _wait_for_leaving() -> None:
+def _wait_for_handlers() -> None:
+    # All clients are closed by now, so each thread ends after its handler.
     ends = time.monotonic() + _EXIT_TIMEOUT
-    for thread in list(_leaving):
+    for thread in list(_busy):
         thread.join(max(0.0, ends - time.monotonic()))
 
 
-atexit.register(_wait_for_leaving)
+atexit.register(_wait_for_handlers)

@@ -17,7 +17,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
-from hanzoai.pubsub.runtime.handler_threads import HandlerThreads, leaves
+from hanzoai.pubsub.runtime.handler_threads import HandlerThreads
 from hanzoai.pubsub.runtime.ownership import ForkedError
 
 if TYPE_CHECKING:
@@ -180,7 +180,6 @@ class Portal:
         """The handler of this thread closes the client, which must not wait for the handler."""
         release = getattr(self._inside, "release", None)
         if release is not None:
-            leaves()
             release()
 
     def stop(self) -> None:
