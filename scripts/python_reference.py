@@ -147,12 +147,14 @@ def _is_error(found: griffe.Object) -> bool:
 # ---------------------------------------------------------------- one object
 
 
-def _object(name: str, found: griffe.Object, level: int = 3) -> Iterator[str]:
+def _object(
+    name: str, found: griffe.Object, level: int = 3, types: Mapping[str, str] | None = None
+) -> Iterator[str]:
     yield f"{'#' * level} `{name}`\n"
     if isinstance(found, griffe.Class):
         yield from _class(name, found, level)
     elif isinstance(found, griffe.Function):
-        yield _fenced(_signature(found, name))
+        yield _fenced(_signature(found, name, types=types))
         yield from _docstring(found)
     elif isinstance(found, griffe.Attribute):
         value = f" = {found.value}" if found.value is not None else ""
@@ -181,10 +183,11 @@ def _class(name: str, found: griffe.Class, level: int) -> Iterator[str]:
         columns = 3 if any(meaning for _, _, meaning in rows) else 2
         head = ("attribute", "type", "meaning")[:columns]
         yield _table(head, (row[:columns] for row in rows))
+    types = _type_arguments(found)
     for member in _members(found):
         public = not member.name.startswith("_")
         if public and isinstance(member, griffe.Function) and _summary(member):
-            yield from _object(f"{name}.{member.name}", member, level + 1)
+            yield from _object(f"{name}.{member.name}", member, level + 1, types)
 
 
 def _members(found: griffe.Class) -> Iterator[griffe.Object | griffe.Alias]:
@@ -193,6 +196,18 @@ def _members(found: griffe.Class) -> Iterator[griffe.Object | griffe.Alias]:
     for base in found.resolved_bases:
         if isinstance(base, griffe.Class) and base.module.path in BASES:
             yield from (one for one in _members(base) if one.name not in found.members)
+
+
+def _type_arguments(found: griffe.Class) -> dict[str, str]:
+    """Return what a class passes to its generic base classes in `BASES`, by type variable."""
+    given: dict[str, str] = {}
+    for base, written in zip(found.resolved_bases, found.bases, strict=False):
+        if not (isinstance(base, griffe.Class) and base.module.path in BASES):
+            continue
+        generic = base.bases[-1] if base.bases else None
+        if isinstance(written, griffe.ExprSubscript) and isinstance(generic, griffe.ExprSubscript):
+            given[str(generic.slice)] = str(written.slice)
+    return given
 
 
 def _is_made_by_programs(found: griffe.Class, built: griffe.Function) -> bool:
@@ -321,7 +336,13 @@ def _fenced(code: str) -> str:
     return f"```py\n{code}\n```\n"
 
 
-def _signature(function: griffe.Function, name: str, *, returns: bool = True) -> str:
+def _signature(
+    function: griffe.Function,
+    name: str,
+    *,
+    returns: bool = True,
+    types: Mapping[str, str] | None = None,
+) -> str:
     parts: list[str] = []
     kinds = griffe.ParameterKind
     keyword_only = False
@@ -340,7 +361,8 @@ def _signature(function: griffe.Function, name: str, *, returns: bool = True) ->
         following = parameters[at + 1].kind if at + 1 < len(parameters) else None
         if positional and following is not kinds.positional_only:
             parts.append("/")
-    result = f" -> {function.returns}" if returns and function.returns is not None else ""
+    returned = (types or {}).get(str(function.returns), function.returns)
+    result = f" -> {returned}" if returns and returned is not None else ""
     prefix = "await " if "async" in function.labels and not _yields(function) else ""
     head = f"{prefix}{name}"
     short = f"{head}({', '.join(parts)}){result}"

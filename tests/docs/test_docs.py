@@ -209,6 +209,13 @@ def test_a_user_of_a_development_server_may_use_the_topics_of_the_migrated_progr
     assert [topic for each in topics for topic in each if not topic.startswith("demo.")] == []
 
 
+def test_the_reference_shows_what_inherited_methods_of_a_class_return() -> None:
+    page = (ROOT / "docs" / "reference" / "python-protocols.md").read_text(encoding="utf-8")
+    returned = dict(re.findall(r"^await (\w+)\.recv\(.*\) -> (.+)$", page, re.MULTILINE))
+    assert returned["EventSubscription"] == "Event"
+    assert returned["HubSubscription"] == "HubMessage"
+
+
 def test_the_readme_names_the_two_commands() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     assert "make demo" in text
