@@ -131,6 +131,15 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             self._requests.clear()
             self.close(1002, reason)
 
+    def drop(self, reason: str) -> None:
+        """Cut a connection to release its bytes at once, even if it has unsent messages."""
+        if not self._closing:
+            self._listener.broke(reason)
+        self._requests.clear()
+        self._listener.unread -= self._unread
+        self._unread = 0
+        self.abort()
+
     def publish(
         self, drafts: Sequence[Draft], answered: Callable[[Draft, Published | ServiceError], None]
     ) -> Coroutine[Any, Any, None] | None:
@@ -372,7 +381,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         if more and listener.unread > UNREAD_BYTES:
             # Not this client, unless it occupies the most: a few could shut out all others.
             largest = max(listener.sessions, key=lambda session: session.unread)
-            largest.break_off("unread_bytes")
+            largest.drop("unread_bytes")
 
     # ------------------------------------------------------------ the wheel
 

@@ -270,6 +270,38 @@ async def test_of_too_many_half_events_the_largest_goes_and_others_go_on(
         await until(lambda: listener.unread == 0)
 
 
+async def test_the_largest_half_event_goes_at_once_though_its_client_reads_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(byte_session, "UNREAD_BYTES", 100_000)
+    # For this long, a connection that is closed in order waits for its client to read.
+    monkeypatch.setattr(byte_session, "CLOSE_SECONDS", 1_000_000.0)
+    piece = b"x" * 50_000
+    async with (
+        broker(auth_deadline=3_600_000, body_timeout=3_600_000) as node,
+        events(node.url, b"load") as hoarder,
+        events(node.url, b"load") as reader,
+        events(node.url, b"sender") as sender,
+    ):
+        await node.has(3)
+        (listener,) = node.server.server._byte_listeners
+        hoarder.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        here = hoarder.writer.get_extra_info("sockname")
+        (session,) = (
+            each
+            for each in listener.sessions
+            if (wire := each._transport) is not None and wire.get_extra_info("peername") == here
+        )
+        while not session.buffered():
+            sender.event(b"load", piece)
+            assert await reader.next() == (b"load", piece)
+        hoarder.write(encode_event(b"load", b"x" * 200_000)[:90_000])
+        await until(lambda: listener.unread == 90_000)
+        sender.write(encode_event(b"load", piece)[:15_000])
+        await until(lambda: len(listener.sessions) == 2)
+        assert listener.unread == 15_000
+
+
 async def test_half_an_event_and_silence_or_no_subscription_close() -> None:
     async with (
         broker(body_timeout=100, auth_deadline=100) as node,
