@@ -19,6 +19,7 @@ from pubsub_server.observe.webhooks import WebhookSender
 from pubsub_server.settings.config import Settings
 from pubsub_server.settings.entries import signing_key
 from pubsub_server.settings.sources import load
+from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -144,6 +145,35 @@ async def test_a_batch_that_is_too_large_is_sent_in_smaller_ones(receiver: Recei
     batches = [[event["data"] for event in json.loads(body)["events"]] for _, body in receiver.got]
     assert batches == [[0], [*range(1, 9)], [1, 2, 3, 4], [1, 2], [3, 4], [5, 6], [7, 8]]
     assert (hooks.delivered, hooks.dropped) == (9, 0)
+
+
+async def test_batches_grow_again_some_time_after_one_was_too_large(
+    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hooks = sender(receiver)
+    hooks.start()
+    receiver.answers = [204, 413]
+
+    async def events(first: int) -> list[list[int]]:
+        """The batches, sent while the receiver holds an event back."""
+        before = len(receiver.got)
+        receiver.gate = asyncio.Event()
+        hooks.notify("publish", "a", b"%d" % first)
+        await receiver.requests(before + 1)
+        for number in range(first + 1, first + 5):
+            hooks.notify("publish", "a", b"%d" % number)
+        delivered = hooks.delivered + 5
+        receiver.gate.set()
+        async with asyncio.timeout(PATIENCE):
+            await until(lambda: hooks.delivered, delivered)
+        bodies = [json.loads(body) for _, body in receiver.got[before:]]
+        return [[event["data"] for event in body["events"]] for body in bodies]
+
+    assert await events(0) == [[0], [1, 2, 3, 4], [1, 2], [3, 4]]
+    assert await events(5) == [[5], [6, 7], [8, 9]]
+    monkeypatch.setattr(webhooks, "SMALLER_SECONDS", -1.0)
+    assert await events(10) == [[10], [11, 12, 13, 14]]
+    await hooks.close(PATIENCE)
 
 
 async def test_one_event_that_is_too_large_is_dropped(receiver: Receiver) -> None:

@@ -45,6 +45,8 @@ BATCH_BYTES: Final = 1_000_000
 
 Many servers reject a body of more than 1 MiB by default.
 """
+SMALLER_SECONDS: Final = 600.0
+"""Seconds after the last 413 for which batches stay smaller: a wrong limit may be corrected."""
 
 _LOG: Final = logging.getLogger("pubsub_server.observe.webhooks")
 _AGAIN: Final = frozenset({408, 425, 429})
@@ -83,6 +85,8 @@ class Receiver:
         self._queue: deque[bytes] = deque()
         self._size = 0
         self._batch_bytes = BATCH_BYTES
+        # When a batch was last too large, in seconds of `time.monotonic`.
+        self._rejected = 0.0
         # Events of the current request.
         self._posting = 0
         self._wake = asyncio.Event()
@@ -137,6 +141,7 @@ class Receiver:
             elif failure.startswith(_TOO_LARGE) and size > 1:
                 total = sum(map(len, events))
                 self._batch_bytes = total // 2
+                self._rejected = time.monotonic()
                 self._queue.extendleft(reversed(events))
                 self._size += total
                 _LOG.warning(
@@ -148,6 +153,8 @@ class Receiver:
                 _LOG.warning("the webhook %s: %s; events dropped: %d", self._place, failure, size)
 
     def _take_batch(self) -> list[bytes]:
+        if time.monotonic() - self._rejected > SMALLER_SECONDS:
+            self._batch_bytes = BATCH_BYTES
         events = [self._queue.popleft()]
         total = len(events[0])
         while self._queue and len(events) < self._settings.webhook_batch:
