@@ -5,7 +5,8 @@ import { UsageError } from '../errors.js';
 /**
  * Call `allow`; everything is allowed without it.
  *
- * @param report Receives its exception, or that it returned a promise, which would count as true.
+ * @param report Receives its exception. After a promise, which would count as true, it receives an
+ *   error about that, and the rejection of the promise.
  * @returns Its decision; undefined if there is none, which denies.
  */
 export function decide<A extends unknown[]>(
