@@ -34,7 +34,7 @@ from pubsub_server.instruments import SWITCHES
 from pubsub_server.testing import running_server
 from pubsub_server.workers import bus, shutdown_barrier
 from pubsub_server.workers.counted import Counted
-from pubsub_server.workers.pool import WorkerPool, together
+from pubsub_server.workers.pool import WorkerPool, answers, socket_of, together
 from tests.cluster.fleet import peer
 from tests.cluster.nodes import Node
 from tests.cluster.processes import alive, bus_of, children, descendants
@@ -152,6 +152,16 @@ async def test_a_worker_that_stops_answering_is_replaced(tmp_path: Path) -> None
                 await other.publish("demo.x", {"data": 1}, timeout=BOUND)
         await writer.publish("demo.x", {"data": 2}, timeout=BOUND)
         assert f"process {victim}) has not answered for 2 s" in node.log.read_text()
+
+
+async def test_a_stuck_worker_whose_backlog_is_full_does_not_answer(tmp_path: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as stuck:
+        stuck.bind(str(socket_of(tmp_path, 0)))
+        stuck.listen(1)
+        found = [await answers(tmp_path, 0, 0.1) for _ in range(4)]
+    assert found == [False] * 4
+    # A worker that has ended is not stuck.
+    assert await answers(tmp_path, 0, BOUND)
 
 
 async def test_nothing_acknowledged_is_lost_when_workers_are_killed(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 from typing import TYPE_CHECKING, Final
 
 from prometheus_client import CollectorRegistry
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
 
 ANSWER_WITHIN: Final = 1.0
 """Seconds after which a worker that does not answer is left out."""
+ASKED_AGAIN: Final = 0.05
+"""Seconds between two attempts to ask a worker that accepts no connection."""
 LARGEST: Final = 4 * 1_048_576
 
 
@@ -43,16 +46,25 @@ async def answers(folder: Path, number: int, within: float) -> bool:
     """Whether this worker answers within this many seconds, or is about to start or to end."""
     try:
         async with asyncio.timeout(within):
-            reader, writer = await asyncio.open_unix_connection(socket_of(folder, number))
-            try:
-                await reader.read(1)
-            finally:
-                writer.close()
+            while await _backlog_is_full(socket_of(folder, number)):  # noqa: ASYNC110
+                await asyncio.sleep(ASKED_AGAIN)
     except TimeoutError:
         return False
-    except OSError:
-        pass
     return True
+
+
+async def _backlog_is_full(path: Path) -> bool:
+    """Ask a worker, and return whether so many others wait for it that it cannot be asked."""
+    try:
+        reader, writer = await asyncio.open_unix_connection(path)
+        try:
+            await reader.read(1)
+        finally:
+            writer.close()
+    except OSError as error:
+        # uvloop reports the first, asyncio at the read the second.
+        return error.errno in {errno.EAGAIN, errno.EINVAL}
+    return False
 
 
 class WorkerPool:
