@@ -65,8 +65,8 @@ export const FAULTS: readonly LossFault[] = [
     file: 'runtime/recovery.test.ts',
     tests: ['the next page resumes the same client, after the messages that the last one received'],
     source: 'js/src/runtime/recovery.ts',
-    text: 'this._kept = isFresh ? kept : undefined;',
-    becomes: 'this._kept = undefined;',
+    text: '<= suspendAfter) this._kept = kept;',
+    becomes: '<= suspendAfter) this._kept = undefined;',
   },
   {
     breaks: 'A user with two connections leaves with the first.',

@@ -60,19 +60,16 @@ export class Recovery {
     const { socketUrl, name, recover, suspendAfter } = _client.options;
     this._key = `hanzo-pubsub ${JSON.stringify([socketUrl, name, recover])}`;
     const kept = this._take();
-    const isFresh = kept && Math.abs(_client.clock.wallMs() - kept.at) <= suspendAfter;
-    this._kept = isFresh ? kept : undefined;
+    if (kept && Math.abs(_client.clock.wallMs() - kept.at) <= suspendAfter) this._kept = kept;
     _client.session.lifecycle._clientId = this._kept?.clientId;
     // Without the signal, the page would keep every client that has ended.
     const until = { signal: _client.over };
-    page.addEventListener?.('pagehide', () => this._leave(), until);
-    page.addEventListener?.(
-      'pageshow',
-      ({ persisted }) => {
-        if (persisted) this._return();
-      },
-      until,
-    );
+    try {
+      page.addEventListener?.('pagehide', () => this._leave(), until);
+      page.addEventListener?.('pageshow', (event) => this._return(event), until);
+    } catch {
+      // The page of a simulated browser may reject the signal. It is never left.
+    }
   }
 
   /** The positions of the previous page for a subscription to these patterns. */
@@ -102,10 +99,11 @@ export class Recovery {
   }
 
   /** The page is restored from the browser's cache. */
-  private _return(): void {
+  private _return({ persisted }: { readonly persisted?: boolean }): void {
+    if (!persisted) return;
     this._take();
-    if (!this._client._connection) return;
-    this._client.dropped({ reason: 'The page was put away.', again: true });
+    if (this._client._connection)
+      this._client.dropped({ reason: 'The page was cached.', again: true });
   }
 
   private _take(): Kept | undefined {

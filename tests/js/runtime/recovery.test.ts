@@ -187,3 +187,15 @@ test('a page keeps nothing of the clients that have ended', async (t) => {
   tab.reload();
   assert.equal(tab.stored.size, 0);
 });
+
+test('a client works in a simulated browser, whose page rejects the signals of Node', async (t) => {
+  openTab(t);
+  const value = (): never => {
+    throw new TypeError('`signal` is not of type `AbortSignal`.');
+  };
+  Object.defineProperty(globalThis, 'addEventListener', { value, configurable: true });
+  const { ps } = virtualClient({ recover: true });
+  await ps.subscribe('a.b');
+  assert.equal(ps.state, 'connected');
+  await ps.close();
+});
