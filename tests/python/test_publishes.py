@@ -81,6 +81,27 @@ def test_a_pause_has_a_limit() -> None:
     assert rig.context.timers.due["pace"] == MAX_PAUSE
 
 
+class Compared(int):
+    """A ref that counts the comparisons with others."""
+
+    count = 0
+
+    def __eq__(self, other: object) -> bool:
+        Compared.count += 1
+        return super().__eq__(other)
+
+    __hash__ = int.__hash__
+
+
+def test_a_publish_expires_without_a_search_among_those_that_wait() -> None:
+    rig = Rig(1_000, 1_000)
+    for ref in range(1, 1_000):
+        rig.publishes.publish(publish(ref))
+    rig.publishes.expire(Compared(999))
+    assert len(rig.publishes) == 998
+    assert Compared.count < 10
+
+
 def test_absurd_refs_match_no_publish() -> None:
     rig = Rig(10, 100)
     publishes = rig.publishes
@@ -155,7 +176,8 @@ def test_each_publish_is_settled_once_and_counts_stay_true(script: list[tuple[st
             publishes.expire(how)
         assert publishes._queued[0] == len(publishes._queue)
         assert publishes._flying[0] == len(publishes._flight) <= 3
-        assert [e.number for e in publishes._queue.values()] == sorted(publishes._queue)
+        numbers = [entry.number for entry in publishes._queue.values()]
+        assert numbers == sorted(numbers)
     publishes.settle_all(Rejected("closed", ""))
     settled = [effect.ref for effect in out if isinstance(effect, Settle)]
     assert sorted(settled) == list(range(1, refs + 1))

@@ -71,7 +71,7 @@ class Publishes:
         self._max_messages = options.send_queue_messages
         self._max_bytes = options.send_queue_bytes
         self._interval = options.pace_interval
-        self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by number, which is the order
+        self._queue: OrderedDict[int, PublishState] = OrderedDict()  # by ref, in order of numbers
         self._flight: dict[str, PublishState] = {}  # by what names it on the wire
         self._keys: dict[str, PublishState] = {}  # unsent, by key of the policy `latest`
         self._queued = [0, 0]
@@ -149,8 +149,7 @@ class Publishes:
 
     def expire(self, ref: int) -> None:
         """Give up a publish: its deadline has passed."""
-        waiting = (entry for entry in self._queue.values() if entry.publish.ref == ref)
-        entry = self._flight.get(f"p{ref}") or next(waiting, None)
+        entry = self._flight.get(f"p{ref}") or self._queue.get(ref)
         if entry is None:
             return
         late = Rejected("timeout", "It could not be sent in time.")
@@ -316,18 +315,19 @@ class Publishes:
     def _enqueue(self, entry: PublishState) -> None:
         """Add a publish to the queue, in the order of the numbers."""
         queue, number = self._queue, entry.number
-        newest = next(reversed(queue), 0)
-        queue[number] = entry
+        newest = next(reversed(queue.values()), entry).number
+        queue[entry.publish.ref] = entry
         count_in(self._queued, entry.publish, +1)
         if number < newest:
             # Its place is usually near the head, because it was sent before those that wait.
-            for earlier in [number, *reversed([*takewhile(lambda n: n < number, queue)])]:
-                queue.move_to_end(earlier, last=False)
+            earlier = [*takewhile(lambda each: each.number < number, queue.values())]
+            for each in (entry, *reversed(earlier)):
+                queue.move_to_end(each.publish.ref, last=False)
 
     def _drop(self, entry: PublishState) -> None:
         """Remove a publish from the queue, or from those in flight."""
         publish = entry.publish
-        if self._queue.pop(entry.number, None) is not None:
+        if self._queue.pop(publish.ref, None) is not None:
             count_in(self._queued, publish, -1)
         elif self._flight.pop(entry.ref, None) is not None:
             count_in(self._flying, publish, -1)
