@@ -17,6 +17,8 @@ Requires the extra ``signed``: ``pip install 'hanzoai.pubsub[signed]'``.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
@@ -26,6 +28,7 @@ from hanzoai.pubsub.payload_bytes import BASE64, bytes_of, value_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from types import ModuleType
 
 ID_BYTES: Final = 32
 """Length of a topic id, a key or a topic address, in bytes."""
@@ -44,11 +47,11 @@ _SAFE: Final = 2**53
 def _load(name: str, extension: str) -> Any:
     try:
         with warnings.catch_warnings():
-            # Types that SWIG generates have no `__module__`. Python warns about it, and with
-            # -W error the process would crash at exit. Warning filters apply to all threads, so
-            # this filter covers only the import of the extension.
+            # Types that SWIG generates have no `__module__`, and Python warns about it. Warning
+            # filters apply to all threads, so this one covers only the import of the extension.
             warnings.simplefilter("ignore", DeprecationWarning)
             import_module(extension)
+        _outlive(sys.modules.get("swig_runtime_data4"))
         return import_module(name)
     except ImportError as error:
         raise MissingPackage(
@@ -56,6 +59,17 @@ def _load(name: str, extension: str) -> Any:
             remedy="Install it: pip install 'hanzoai.pubsub[signed]'.",
             cause=error,
         ) from None
+
+
+def _outlive(runtime: ModuleType | None) -> None:
+    """Keep the table of SWIG's types until the process has ended.
+
+    Its destructor creates another type without `__module__`. Where warnings are errors, that fails,
+    and the process crashes at exit.
+    """
+    table = getattr(runtime, "type_pointer_capsule", None)
+    if table is not None and sys.implementation.name == "cpython":
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(table))
 
 
 # Neither has type stubs.
