@@ -1,7 +1,7 @@
 // Removes texts for people from the production build: remedies, messages of errors about arguments
-// and of errors that the client itself raises, and reasons that follow from a code or state. Class,
-// code, field and documentation link of such an error remain. Warnings remain, and so do messages
-// and reasons that contain a value of the connection.
+// and of errors that the client itself raises, and reasons of ends that are no failure. Class, code,
+// field and documentation link of such an error remain. Warnings remain, and so do messages and
+// reasons that contain a value of the connection.
 
 const STRING = String.raw`(?:'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")`;
 const TEMPLATE = '`(?:\\\\.|\\$\\{(?:[^`{}]|`[^`]*`|\\{[^{}]*\\})*\\}|[^`\\\\])*`';
@@ -22,7 +22,7 @@ const CHECK = new RegExp(
 );
 
 const MESSAGE = new RegExp(`\\bmessage:\\s+${STRING}(?=[,\\s])`, 'g');
-const REASON = /(?<!\bcode: undefined,\s+)\breason: '[^'\n]*\.'(?=[,\s])/g;
+const REASON = /\breason: '[^'\n]*\.'(?=,\s+again: true)/g;
 const GIVEN_UP = new RegExp(`(\\b_giveUp\\(\\s*\\w+,\\s*'\\w+',\\s*)${TEXT}(?=[,)\\s])`, 'g');
 
 /**

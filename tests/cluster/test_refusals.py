@@ -9,11 +9,13 @@ from typing import TYPE_CHECKING, Any, Final
 import httpx
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 
 from pubsub_server.access.setup import StartError
 from pubsub_server.backplanes.redis import link
+from pubsub_server.backplanes.redis.errors import RefusedError
 from pubsub_server.testing import running_server
-from tests.cluster.fleet import peer
+from tests.cluster.fleet import nodes, peer
 from tests.cluster.store import LOADS, fill, running
 from tests.cluster.waiting import until
 
@@ -149,6 +151,28 @@ async def test_the_rights_that_the_manual_names_are_enough(store: Store) -> None
     url = await allow(store, "~hanzo-pubsub*", "&hanzo-pubsub*", *COMMANDS.split())
     async with asyncio.timeout(BOUND), running_server(redis_url=url) as node:
         assert (await publish(node)).status_code == 201
+
+
+async def test_a_busy_redis_is_recognized_by_a_read_of_several_shards(store: Store) -> None:
+    await store.command("CONFIG", "SET", "busy-reply-threshold", 20)
+    async with asyncio.timeout(BOUND), nodes(store, 1) as (node,):
+        backplane: Any = node.hub.core.backplane
+        layout = backplane._layout
+        running = asyncio.create_task(store.command("EVAL", "while true do end", 0))
+        await until(lambda: busy(store), True)
+        with pytest.raises(RefusedError, match="busy with a script"):
+            await backplane._link.names_of(layout.owners)
+        await store.command("SCRIPT", "KILL")
+        with pytest.raises(ResponseError):
+            await running
+
+
+async def busy(store: Store) -> bool:
+    try:
+        await store.command("PING")
+    except ResponseError as error:
+        return str(error).startswith("BUSY")
+    return False
 
 
 async def test_a_node_that_loses_the_permission_to_listen_reports_it_and_recovers(

@@ -265,7 +265,12 @@ class Link:
             async with readers.pipeline(transaction=False) as calls:
                 for index in indices:
                     calls.zrange(index, since, "+inf", byscore=True)
-                return cast("list[list[bytes]]", await calls.execute())
+                # Otherwise redis-py writes the command before the error, whose first word matters.
+                found = await calls.execute(raise_on_error=False)
+            for answer in found:
+                if isinstance(answer, ResponseError):
+                    raise answer
+            return cast("list[list[bytes]]", found)
 
         return await self._at(indices[0], read)
 
