@@ -1,7 +1,7 @@
 // Removes texts for people from the production build: remedies, messages of errors about arguments
-// and of errors that the client itself raises, and reasons of ends that are no failure. Class, code,
-// field and documentation link of such an error remain. Warnings remain, and so do messages and
-// reasons that contain a value of the connection.
+// and of errors that the client itself raises, and reasons of ends that are not failures. Class,
+// code, field and documentation link of such an error remain. Warnings remain, and so do messages
+// and reasons that contain a value of the connection.
 
 const STRING = String.raw`(?:'(?:\\.|[^'\\\n])*'|"(?:\\.|[^"\\\n])*")`;
 const TEMPLATE = '`(?:\\\\.|\\$\\{(?:[^`{}]|`[^`]*`|\\{[^{}]*\\})*\\}|[^`\\\\])*`';
