@@ -293,6 +293,35 @@ async def test_late_messages_of_a_lost_log_do_not_reach_subscribers_that_have_th
         assert await heard(coming, last) == [missed[2], last]
 
 
+@pytest.mark.parametrize("pattern", [TOPIC, "demo.*"])
+async def test_messages_of_a_lost_log_that_wait_do_not_reach_subscribers_that_have_them(
+    store: Store, pattern: str
+) -> None:
+    async with (
+        asyncio.timeout(BOUND),
+        nodes(store) as (node, other),
+        peer(node, node.token("alice")) as there,
+        peer(node, node.token("bob")) as coming,
+        peer(other, other.token("carol")) as publisher,
+    ):
+        await there.subscribe("demo.*")
+        backplane: Any = cast("RedisBackplane", node.hub.core.backplane)
+        await until(lambda: len(backplane._catching_up._caught_up), SHARDS)
+        # The node does not know whether it has missed earlier messages of the topic.
+        backplane._catching_up.interrupted(range(SHARDS))
+        first = await publish(publisher, 0)
+        await until(lambda: backplane._deliveries.unproven, [TOPIC])
+        await store.command("FLUSHALL")
+        frame = {"type": "subscribe", "topics": [pattern], "after": {TOPIC: first}}
+        await coming.send(frame)
+        answer = await coming.until("subscribed")
+        assert not answer.get("history")
+        await find(node)
+        last = await publish(publisher, 1)
+        assert await heard(there, last) == [first, last]
+        assert await heard(coming, last) == [last]
+
+
 @pytest.mark.parametrize("noticed", [False, True])
 async def test_a_replay_to_one_hides_nothing_that_a_deaf_node_owes_to_patterns(
     store: Store, *, noticed: bool

@@ -326,9 +326,9 @@ class RedisBackplane:
             )
             if chosen is not None:
                 found.append(chosen)
-            elif stood is not None and stood < wanted.after[topic]:
-                # The log is lost. Its messages may still be on their way to this node, or have
-                # arrived during the replay.
+            elif topic in wanted.after and (stood is None or stood < wanted.after[topic]):
+                # The log is lost. Its messages may still be on their way to this node, wait for a
+                # search in the log, or have arrived during the replay.
                 ahead[topic] = wanted.after[topic]
         replay = gather(found, max(read.unbroken.values(), default=0))
         positions = replay.positions.items()
@@ -371,12 +371,12 @@ class RedisBackplane:
 
         A search does not find them if the store has lost their logs.
         """
-        trie = _trie(patterns)
+        trie, tracks = _trie(patterns), self._tracks
         return [
             topic
             for topic, mark in after.items()
             if topic not in known
-            and self._tracks.stood(journal, topic) not in (None, mark)
+            and (tracks.unproven(topic) or tracks.stood(journal, topic) not in (None, mark))
             and trie.match(topic)
             and allowed(topic)
         ]

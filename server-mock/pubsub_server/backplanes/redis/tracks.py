@@ -243,6 +243,11 @@ class Tracks:
         track = self.get(topic)
         return None if track is None or track.unproven else track.last
 
+    def unproven(self, topic: str) -> bool:
+        """Whether messages of a topic wait for a search for earlier ones."""
+        track = self.get(topic)
+        return track is not None and track.unproven
+
     @staticmethod
     def unread(journal: Journal, read: Mapping[str, int]) -> set[str]:
         """Topics whose log must be read again, because other replays read more of it.
