@@ -8,11 +8,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from pubsub_server.backplanes.redis.link import Link
 from tests.cluster.fleet import BOUND, SHARDS, nodes
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Iterable
+    from collections.abc import AsyncGenerator, Coroutine, Iterable
+
+    import pytest
 
     from pubsub_server.shared.roster import Change, MemberChange
     from tests.cluster.store import Store
@@ -205,3 +210,30 @@ async def test_changes_that_wait_for_the_store_are_made_in_their_order(store: St
         await joining
         assert a.own[1:] == [*[("update", "cl_1")] * 3, ("join", "cl_2")]
         await until(b.members, {"cl_1": (False, shown("3")), "cl_2": (False, shown("here"))})
+
+
+async def test_a_search_that_has_failed_leaves_no_calls_behind(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topics = Link.topics
+
+    async def fail() -> list[bytes]:
+        raise RedisConnectionError("the connection is lost")
+
+    def first_fails(self: Link, index: str, *, since: int = 0) -> Coroutine[Any, Any, list[bytes]]:
+        monkeypatch.setattr(Link, "topics", topics)
+        return fail()
+
+    async with nodes(store, 1) as (node,):
+        noted = Noted(node.hub.core.backplane)
+        await until(lambda: len(noted.backplane._catching_up._caught_up), SHARDS)
+        noted.roster._doubt(range(SHARDS), 1)
+        monkeypatch.setattr(Link, "topics", first_fails)
+        store.stall()
+        before = asyncio.all_tasks()
+        try:
+            assert not await noted.roster.catch_up()
+            left = asyncio.all_tasks() - before
+        finally:
+            store.go_on()
+        assert "topics" not in str(left)

@@ -12,7 +12,7 @@ import pytest
 
 import pubsub_server
 from pubsub_server import tasks as tasks_module
-from pubsub_server.tasks import FAILURES, Tasks
+from pubsub_server.tasks import FAILURES, Tasks, run_all
 
 logger = logging.getLogger(__name__)
 
@@ -241,6 +241,47 @@ async def test_a_task_that_never_ends_is_abandoned_and_logged(
     )
     free.set()
     await task
+
+
+async def test_works_that_run_together_return_their_results_in_order() -> None:
+    async def work(number: int) -> int:
+        for _ in range(3 - number):
+            await asyncio.sleep(0)
+        return number
+
+    assert await run_all(map(work, range(4))) == [0, 1, 2, 3]
+    assert await run_all(()) == []
+
+
+async def test_no_work_continues_after_another_one_has_failed() -> None:
+    before = asyncio.all_tasks()
+    with pytest.raises(RuntimeError, match="wheel"):
+        await run_all([wait_for_ever(), fail(), wait_for_ever()])
+    assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_no_work_continues_after_its_caller_was_cancelled(failing: bool) -> None:
+    before, swallowed = asyncio.all_tasks(), 0
+
+    async def deaf() -> None:
+        nonlocal swallowed
+        while swallowed < 2:
+            try:
+                await wait_for_ever()
+            except asyncio.CancelledError:
+                swallowed += 1
+        await wait_for_ever()
+
+    task = asyncio.create_task(run_all([deaf(), fail() if failing else deaf()]))
+    # After a failure, the other one is cancelled before this cancellation.
+    for _ in range(2 * failing + 1):
+        await asyncio.sleep(0)
+    task.cancel()
+    async with asyncio.timeout(60):
+        await asyncio.wait([task])
+    assert task.cancelled()
+    assert asyncio.all_tasks() == before
 
 
 def test_no_other_module_of_the_server_starts_tasks() -> None:

@@ -15,6 +15,7 @@ from pubsub_server.backplanes.redis.errors import reason
 from pubsub_server.backplanes.redis.layout import PRESENCE, unpack
 from pubsub_server.backplanes.redis.reader import CLOCKS_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
+from pubsub_server.tasks import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -340,7 +341,7 @@ class CatchingUp:
     async def _catch_up(self, shards: Iterable[int]) -> bool:
         """Search for missed messages; whether the search succeeded."""
         members, found = await asyncio.gather(
-            self._roster.catch_up(), asyncio.gather(*map(self._catch_up_shard, shards))
+            self._roster.catch_up(), run_all(map(self._catch_up_shard, shards))
         )
         return self._report(found) and members
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import re
 from hashlib import sha1
@@ -22,6 +21,7 @@ from pubsub_server.backplanes.redis.servers import (
     broken,
 )
 from pubsub_server.instruments import Distribution
+from pubsub_server.tasks import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
@@ -259,7 +259,7 @@ class Link:
     async def topics_of(self, indices: Sequence[str], *, since: int) -> list[list[bytes]]:
         """Like `topics`, for several shards, if few are expected."""
         if self.cluster:
-            return await asyncio.gather(*(self.topics(index, since=since) for index in indices))
+            return await run_all(self.topics(index, since=since) for index in indices)
 
         async def read(readers: Any) -> list[list[bytes]]:
             async with readers.pipeline(transaction=False) as calls:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import pairwise
@@ -12,6 +11,7 @@ from pubsub_server.backplane import Entry, Replay
 from pubsub_server.backplanes.redis.layout import Log, read_log
 from pubsub_server.backplanes.replay_bounds import REPLAY_MESSAGES, bounded
 from pubsub_server.interfaces import Page, TopicReport
+from pubsub_server.tasks import run_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -138,7 +138,7 @@ class Reader:
         ]
         return [
             topic
-            for names in await asyncio.gather(*calls)
+            for names in await run_all(calls)
             for name in names
             if wanted(topic := name.decode())
         ]

@@ -18,7 +18,7 @@ from pubsub_server.backplanes.redis.writer import REFUSED_FOR
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.client_ids import ClientIds
 from pubsub_server.shared.roster import Present
-from pubsub_server.tasks import Tasks
+from pubsub_server.tasks import Tasks, run_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Sequence
@@ -197,7 +197,7 @@ class RedisRoster:
     async def _call(self, steps: Sequence[_Step]) -> list[_Step]:
         """The operations that Redis did not answer."""
         parts = self._calls(steps)
-        failed = await asyncio.gather(*map(self._call_one, parts))
+        failed = await run_all(map(self._call_one, parts))
         return [step for part, gone in zip(parts, failed, strict=True) if gone for step in part]
 
     async def _call_one(self, steps: Sequence[_Step]) -> bool:
@@ -345,7 +345,7 @@ class RedisRoster:
             for shard, names in by_shard.items()
             for start in range(0, len(names), READ_TOPICS)
         ]
-        found = await asyncio.gather(*calls)
+        found = await run_all(calls)
         members = {topic: row for each in found for topic, row in each.members.items()}
         return Present(min((each.at for each in found), default=0), members)
 
@@ -366,7 +366,7 @@ class RedisRoster:
         calls = [
             self._link.topics(index(shard), since=since) for index in indexes for shard in shards
         ]
-        return [name.decode() for names in await asyncio.gather(*calls) for name in names]
+        return [name.decode() for names in await run_all(calls) for name in names]
 
     async def _soon(self, work: Coroutine[Any, Any, _T]) -> _T:
         try:
