@@ -12,12 +12,14 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ReadOnlyError, ResponseError
 
 from pubsub_server.backplanes.redis import wire as module
-from pubsub_server.backplanes.redis.servers import One
+from pubsub_server.backplanes.redis.servers import READERS, One
 from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Sequence
+
+    from tests.cluster.store import Store
 
 BOUND = 30
 
@@ -255,4 +257,25 @@ async def test_a_reader_that_fails_ends_the_connection_that_listens_only_on_a_re
         await server.writer.open()
         await one.failed(server, error)
         assert server.writer.is_open is stays
+        await one.close()
+
+
+@pytest.mark.parametrize("turns", range(4))
+async def test_a_reader_that_fails_ends_no_call_that_begins_meanwhile(
+    store: Store, turns: int
+) -> None:
+    one = One(store.url)
+    server = await one.of("any")
+    readers: Any = server.readers
+
+    async def call_all() -> object:
+        return await asyncio.gather(*(readers.ping() for _ in range(READERS)))
+
+    async with asyncio.timeout(BOUND):
+        await call_all()
+        failing = asyncio.create_task(one.failed(server, RedisConnectionError("lost")))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        assert await call_all() == [True] * READERS
+        await failing
         await one.close()

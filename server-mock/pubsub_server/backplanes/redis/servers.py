@@ -148,7 +148,10 @@ class Server:
         """
         if isinstance(error, ReadOnlyError):
             self.writer.close(lost(error))
-        await self.readers.connection_pool.disconnect(inuse_connections=False)
+        pool: Any = self.readers.connection_pool
+        # `pool.disconnect` waits for each connection. A call that takes such a connection fails.
+        for connection in pool._available_connections:  # noqa: SLF001
+            await connection.disconnect(nowait=True)
 
     async def close(self) -> None:
         """Close all connections."""
