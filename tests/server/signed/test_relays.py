@@ -352,6 +352,30 @@ async def test_peers_are_dialed_where_signed_peers_allows_them() -> None:
         assert caught.value.response.status_code == 403
 
 
+@pytest.mark.parametrize(
+    "origin", ["https://evil.example", "http://localhost.evil.example", "null", "", "http://["]
+)
+async def test_a_page_of_another_site_cannot_reach_services_of_a_developers_machine(
+    origin: str,
+) -> None:
+    command = b"\r\nFLUSHALL\r\n".ljust(32, b"\n")
+    async with literal_broker() as broker, node() as server:
+        with pytest.raises(InvalidStatus) as caught:
+            async with socket(server, f"{command.hex()}?peer={broker.peer}", origin=origin):
+                pass
+        assert caught.value.response.status_code == 403
+        assert not broker.open
+
+
+@pytest.mark.parametrize("origin", ["http://localhost:3000", "http://127.0.0.1", "http://[::1]:80"])
+async def test_a_page_of_the_developers_machine_names_a_broker_there(origin: str) -> None:
+    async with literal_broker() as broker, node() as server:
+        opening = asyncio.ensure_future(broker.next())
+        async with socket(server, f"{TOPIC_HEX}?peer={broker.peer}", origin=origin) as ws:
+            (await opening).write(HEAD + HELLO)
+            assert await next_of(ws) == HELLO
+
+
 # ---------------------------------------------------------------- a Bee node's WebSocket
 
 

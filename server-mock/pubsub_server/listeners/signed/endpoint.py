@@ -6,6 +6,7 @@ import asyncio
 import logging
 from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 import orjson
 
@@ -96,7 +97,7 @@ class SignedEndpoint:
             asked = addresses.read(visit)
         except ValueError as error:
             raise self._refusal(400, str(error), "bad_request") from None
-        self._check(asked)
+        self._check(asked, visit.headers.get("origin"))
         try:
             connection = self.service.open(sink, SOCKET_FRAMES)
         except ServiceError as error:
@@ -150,12 +151,12 @@ class SignedEndpoint:
     def _relays(self, asked: Asked) -> bool:
         return asked.peer is not None or self.settings.signed_upstream is not None
 
-    def _check(self, asked: Asked) -> None:
+    def _check(self, asked: Asked, origin: str | None) -> None:
         settings = self.settings
         if not self._relays(asked) and not settings.pubsub_broker_mode:
             message = "missing peer query param: this node is not a broker"
             raise self._refusal(400, message, "bad_request")
-        if asked.peer is not None and not _may_dial(asked.peer, settings):
+        if asked.peer is not None and not _may_dial(asked.peer, settings, origin):
             message = f"signed_peers of this node does not allow the broker {asked.peer}"
             raise self._refusal(403, message, "forbidden")
         writes = asked.parameters is not None
@@ -210,15 +211,26 @@ def _answer(status: int, message: str) -> Answer:
     return Answer(status, orjson.dumps({"code": status, "message": message}))
 
 
-def _may_dial(peer: BrokerAddress, settings: Settings) -> bool:
+def _may_dial(peer: BrokerAddress, settings: Settings, origin: str | None) -> bool:
     allowed = settings.signed_peers
     if "*" in allowed or str(peer) in allowed:
         return True
-    if not settings.dev:
+    # A page of another site must not reach the other services of the developer's machine: they
+    # receive a topic of the page's choice, and some execute each line that they receive.
+    return settings.dev and _is_loopback(peer.host) and (origin is None or _is_local(origin))
+
+
+def _is_local(origin: str) -> bool:
+    try:
+        return _is_loopback(urlsplit(origin).hostname or "")
+    except ValueError:
         return False
-    if peer.host in LOOPBACK_NAMES:
+
+
+def _is_loopback(host: str) -> bool:
+    if host in LOOPBACK_NAMES:
         return True
     try:
-        return ip_address(peer.host).is_loopback
+        return ip_address(host).is_loopback
     except ValueError:
         return False
