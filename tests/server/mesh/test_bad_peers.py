@@ -7,7 +7,7 @@ import hmac
 import logging
 import os
 import socket
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from typing import Any
 
 import msgspec
@@ -433,7 +433,7 @@ async def test_connections_that_never_send_a_hello_are_bounded() -> None:
     async with node(mesh_key=KEY, mesh_ack_timeout=20_000, mesh_heartbeat=60_000) as one:
         peers = [seed_peer(one.url) for _ in range(260)]
         opened = [await each.__aenter__() for each in peers]
-        await opened[-1].ended()
+        await opened[0].ended()
         assert len(one.mesh.links) <= 256
         for each in peers:
             await each.__aexit__(None, None, None)
@@ -509,3 +509,18 @@ async def test_messages_that_a_dead_connection_swallows_are_a_gap(late: bool) ->
             async with asyncio.timeout(BOUND):
                 got = [await anext(events) for _ in range(4)]
     assert [isinstance(each, Gap) for each in got] == [True, False, True, False]
+
+
+@pytest.mark.parametrize("dials", [True, False])
+async def test_connections_that_never_send_a_hello_keep_no_node_out(dials: bool) -> None:
+    slow = {"mesh_key": KEY, "mesh_ack_timeout": 20_000, "mesh_heartbeat": 60_000}
+    port = free_port()
+    async with AsyncExitStack() as stack:
+        known = [f"127.0.0.1:{port}"] if dials else []
+        one = await stack.enter_async_context(node(*known, **slow))
+        for _ in range(256):
+            await stack.enter_async_context(seed_peer(one.url))
+        await until(lambda: len(one.mesh.links) == 256)
+        others = [] if dials else [one]
+        two = await stack.enter_async_context(node(*others, mesh_listen=str(port), **slow))
+        await until(lambda: one.mesh.peers == two.mesh.peers == 1)

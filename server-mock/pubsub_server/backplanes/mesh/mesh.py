@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 EXPECTED: Final = frozenset({"closed", "myself", "second", "left", "replaced", "shutdown"})
 """Reasons for closing a connection that are not protocol violations."""
 GREETING_MAX: Final = 256
-"""Maximum connections that have not completed the greeting; more are closed."""
+"""Maximum incoming connections that have not completed the greeting; more are closed."""
 
 
 class Receiver(Protocol):
@@ -293,8 +293,8 @@ class Mesh:
         self._links.add(link)
         if self._ending:
             link.cut("shutdown", "this node ends")
-        elif sum(not each.peering.ready for each in self._links) > GREETING_MAX:
-            link.cut("greeting_limit", "too many connections have not completed the greeting")
+        elif link.address is None:
+            self._bound_strangers()
 
     def on_event(self, link: Link, event: Event) -> None:
         """See `link.Owner`."""
@@ -360,6 +360,19 @@ class Mesh:
         self._changed.set()
 
     # ------------------------------------------------------------ inside: greeting
+
+    def _bound_strangers(self) -> None:
+        """Close the connection that has been silent longest, if there are too many.
+
+        Not the newest: strangers that never send a hello would keep every node out.
+        """
+        strangers = [
+            each for each in self._links if each.address is None and not each.peering.ready
+        ]
+        if len(strangers) > GREETING_MAX:
+            now = self._loop.time()
+            silent = max(strangers, key=lambda each: each.peering.silence(now))
+            silent.cut("greeting_limit", "too many connections have not completed the greeting")
 
     def _link(self, address: str | None) -> Link:
         peering = Peering(
