@@ -439,6 +439,8 @@ def test_keys_for_other_uses_weak_keys_and_secrets_are_left_out() -> None:
                 {"kty": "oct", "k": "c2VjcmV0", "kid": "oct"},
                 {**PUBLIC["RS256"], "kid": "ps", "alg": "RS512"},
                 {"kty": "EC", "kid": "broken"},
+                {**PUBLIC["RS256"], "kid": "type", "kty": ["RSA"]},
+                {**PUBLIC["RS256"], "kid": "algorithm", "alg": ["RS256"]},
                 7,
                 {**PUBLIC["ES256"], "kid": "good", "alg": "ES256"},
                 {**PUBLIC["ES256"], "kid": "verify", "key_ops": ["sign", "verify"]},

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey
 
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
+KEY_TYPES = ("RSA", "EC", "OKP")
 MAX_TOKEN = 16_384
 MAX_KEYS = 1_000
 MIN_RSA_BITS = 2048
@@ -299,7 +300,7 @@ def parse_key_set(document: object) -> dict[str | None, list[tuple[str, PublicKe
 
 def _verifies(entry: Mapping[str, object]) -> bool:
     """Whether a JWK is a public key for signatures, RFC 7517 4.1 to 4.3."""
-    if entry.get("use", "sig") != "sig" or entry.get("kty") not in {"RSA", "EC", "OKP"}:
+    if entry.get("use", "sig") != "sig" or entry.get("kty") not in KEY_TYPES:
         return False
     operations = documents.sequence(entry.get("key_ops", ["verify"]))
     return operations is not None and "verify" in operations
