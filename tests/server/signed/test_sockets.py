@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from contextlib import asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from tests.server.signed.peers import EMPTY, FORGED, HELLO, ID, NAME, OWNER, TOP
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+    from pathlib import Path
 
     from pubsub_server.testing import RunningServer
 
@@ -267,6 +269,19 @@ async def test_a_page_of_another_origin_is_refused() -> None:
             async with socket(server, origin="https://evil.example.com"):
                 pass
         assert caught.value.response.status_code == 403
+
+
+@pytest.mark.parametrize("origins", [["*"], ["https://app.example.com"]])
+async def test_a_server_warns_if_every_page_can_use_sockets_without_a_token(
+    origins: list[str], tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    keys = tmp_path / "keys.yaml"
+    keys.write_text("keys: []")
+    production = {"dev": False, "api_keys_file": keys, "behind_tls_proxy": True}
+    with caplog.at_level(logging.WARNING):
+        async with node(cors_origins=origins, **production):
+            pass
+    assert ("list the origins of your pages in cors_origins" in caplog.text) is ("*" in origins)
 
 
 async def test_a_publisher_above_its_rate_is_slowed_down_and_loses_nothing() -> None:

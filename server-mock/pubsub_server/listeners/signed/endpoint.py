@@ -78,6 +78,12 @@ class SignedEndpoint:
                 "sockets of signed topics are unauthenticated: they have the permissions of"
                 " unauthenticated clients, by default none; set listener_identities.signed"
             )
+        elif "*" in settings.cors_origins and not settings.dev:
+            _LOG.warning(
+                "sockets of signed topics have no token: every page that a user of this network"
+                " opens has the permissions of listener_identities.signed; list the origins of your"
+                " pages in cors_origins"
+            )
 
     # ------------------------------------------------------------ endpoints.Endpoint
 
