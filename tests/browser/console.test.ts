@@ -26,6 +26,23 @@ test('the console signs in automatically, watches everything, and shows what is 
   await page.getByRole('button', { name: 'demo.room' }).first().waitFor();
 });
 
+test('texts that change their direction are shown as they are', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server);
+  const turn = '\u202e';
+  const mallory = server.client({ token: server.token('--user', `mallory${turn}nimda`) });
+  await mallory.subscribe('demo.room', { onMessage: () => {} });
+  await mallory.updatePresence('demo.room', { status: `${turn}yletarapes` });
+  const data = { [`${turn}to`]: `${turn}from` };
+  await mallory.publish('demo.room', { type: `paid${turn}diapnu`, data });
+  await page.locator('.type', { hasText: 'paid\\u202ediapnu' }).waitFor();
+  await page.locator('.status', { hasText: '\\u202eyletarapes' }).waitFor();
+  await page.locator('.row').getByRole('button').click();
+  await page.locator('.json', { hasText: '"\\u202eto": "\\u202efrom"' }).waitFor();
+  await page.locator('[title*="mallory\\\\u202enimda"]').first().waitFor();
+  assert.ok(!(await page.locator('body').innerText()).includes(turn));
+});
+
 test('a message published from the page returns to it, and its repetition is a duplicate', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);

@@ -10,6 +10,11 @@ export type Child = Node | string | number | null | undefined | false | (() => s
 /** Attributes, and event listeners as `on…`. */
 export type Attributes = Readonly<Record<string, Value | (() => Value) | ((event: never) => void)>>;
 
+/** Characters that change the direction of text, so that it reads differently than it is. */
+const TURNS = /[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]/g;
+/** Attributes whose value is shown or read out. */
+const SHOWN = new Set(['title', 'aria-label']);
+
 const SVG = 'http://www.w3.org/2000/svg';
 
 /** Create an HTML element. */
@@ -43,7 +48,8 @@ export function replace(element: Element, ...children: readonly Child[]): void {
 export function setAttribute(element: Element, name: string, value: Value): void {
   if (value === null || value === undefined || value === false) element.removeAttribute(name);
   else {
-    const text = value === true ? '' : String(value);
+    const raw = value === true ? '' : String(value);
+    const text = SHOWN.has(name) ? escapeTurns(raw) : raw;
     if (element.getAttribute(name) !== text) element.setAttribute(name, text);
   }
 }
@@ -63,11 +69,17 @@ function fill(element: Element, attributes: Attributes, children: readonly Child
 
 function nodes(child: Child): (Node | string)[] {
   if (child === null || child === undefined || child === false) return [];
-  if (typeof child !== 'function') return [typeof child === 'number' ? String(child) : child];
+  if (typeof child === 'object') return [child];
+  if (typeof child !== 'function') return [escapeTurns(String(child))];
   const text = document.createTextNode('');
   effect(() => {
-    const shown = String(child());
+    const shown = escapeTurns(String(child()));
     if (text.data !== shown) text.data = shown;
   });
   return [text];
+}
+
+/** Texts come from other clients: show `\u202e`, and do not follow it. */
+function escapeTurns(text: string): string {
+  return text.replace(TURNS, (turn) => `\\u${turn.charCodeAt(0).toString(16).padStart(4, '0')}`);
 }
