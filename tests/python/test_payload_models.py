@@ -12,7 +12,14 @@ from uuid import UUID
 
 import msgspec
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    field_serializer,
+    model_validator,
+)
 from typing_extensions import TypedDict
 
 from hanzoai.pubsub import (
@@ -209,13 +216,92 @@ def test_a_value_that_pydantic_converts_is_published_with_its_type() -> None:
     assert sent["data"]["celsius"] == 20.5
 
 
+class Photo(BaseModel):
+    pixels: bytes
+
+
+@dataclass
+class Blob:
+    content: Any
+
+
+class Struct(msgspec.Struct):
+    content: Any
+
+
+class Failing(BaseModel):
+    count: int
+
+    @field_serializer("count")
+    def write(self, count: int) -> int:
+        raise KeyError(count)
+
+
+def looped(kind: type[Any]) -> Any:
+    value: list[object] = []
+    value.append(value)
+    return kind(value)
+
+
+WITHOUT_JSON = [
+    (Photo(pixels=b"\xff"), "bytes that are not UTF-8"),
+    (Blob(b"\xff"), "bytes that are not UTF-8"),
+    (looped(Blob), "contains itself"),
+    (looped(Struct), "contains itself"),
+    (Blob({"a": object()}), "JSON does not support"),
+    (Failing(count=13), "JSON does not support"),
+]
+
+
+@pytest.mark.parametrize(("value", "problem"), WITHOUT_JSON, ids=lambda case: str(case)[:12])
+async def test_an_object_that_has_no_json_is_refused_with_the_reason(
+    pubsub_memory: MemoryServer, value: Any, problem: str
+) -> None:
+    ps = pubsub_memory.client()
+    for given in (value, {"data": value}):
+        with pytest.raises(SchemaError, match=problem):
+            await ps.publish("shop.1", given)
+        with pytest.raises(SchemaError, match=problem):
+            await ps.topic("shop.1", model=type(value)).publish(given)
+    assert not pubsub_memory.received
+
+
+def test_text_that_utf_8_cannot_encode_is_left_to_the_check_of_payloads() -> None:
+    given = Blob("\ud800")
+    assert model_of(Blob).outgoing("shop.1", given) == {"data": {"content": "\ud800"}}
+
+
+class Older(BaseModel):
+    """Reads another member than the newer version writes, which no validator of pydantic sees."""
+
+    sku: str
+
+    @model_validator(mode="before")
+    @classmethod
+    def read(cls, data: Any) -> Any:
+        return {"sku": data["item"]["sku"]}
+
+
+def test_an_exception_of_a_validator_is_a_payload_that_does_not_match() -> None:
+    newer = message({"sku": "SECRET"})
+    with pytest.raises(SchemaError, match="The model raised KeyError") as caught:
+        model_of(Older).read(newer)
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert "SECRET" not in str(caught.value)
+    assert model_of(Older, "raw").read(newer) == newer
+    errors: list[Exception] = []
+    skipping = PayloadModel[Any](Older, "skip", lambda error, _: errors.append(error))
+    assert skipping.read(newer) is None
+    assert len(errors) == 1
+
+
 def test_an_invalid_model_is_rejected_when_the_topic_is_created() -> None:
     ps = PubSubClient("ws://localhost:1", "t")
 
     class Opaque:
         pass
 
-    for model in (Opaque, "Order"):
+    for model in (Opaque, "Order", {}, {"type": "object"}):
         with pytest.raises(InvalidOption, match="model") as caught:
             ps.topic("shop.1", model=model)  # type: ignore[arg-type]
         assert caught.value.field == "model"

@@ -107,7 +107,7 @@ class PayloadModel(Generic[T]):
                 mismatch, f"Message {message.id} on `{message.topic}`", message.topic, message.id
             )
             if self._on_invalid == "raise":
-                raise error from None
+                raise error from mismatch.__cause__
             self._report(error, message.topic)
             return None
         return message.model_copy(update={"data": data})
@@ -149,7 +149,8 @@ class PayloadModel(Generic[T]):
         try:
             return self._form.dump(value)
         except _Mismatch as mismatch:
-            raise _schema_error(mismatch, f"A publish to `{topic}`", topic, None) from None
+            error = _schema_error(mismatch, f"A publish to `{topic}`", topic, None)
+            raise error from mismatch.__cause__
 
 
 class _PydanticForm:
@@ -164,17 +165,23 @@ class _PydanticForm:
             return self._adapter.validate_python(data)
         except ValidationError:
             # A strict model accepts a date from JSON text, but not from a Python str.
-            return self._load_json(data)
+            return self._load_json(to_json(data))
+        except Exception as error:
+            raise _raised(error) from error
 
     def dump(self, value: Any) -> Any:
         """See `_Form`. This validates objects that are not validated yet, such as dataclasses."""
         plain = self._plain(value)
-        read = self._load_json(plain)
+        try:
+            text = to_json(plain)
+        except PydanticSerializationError:
+            return plain  # the check of payloads names the field
+        read = self._load_json(text)
         return plain if isinstance(value, BaseModel) else self._plain(read)
 
-    def _load_json(self, data: Any) -> Any:
+    def _load_json(self, text: bytes) -> Any:
         try:
-            return self._adapter.validate_json(to_json(data))
+            return self._adapter.validate_json(text)
         except ValidationError as error:
             raise _Mismatch(
                 [
@@ -182,12 +189,14 @@ class _PydanticForm:
                     for problem in error.errors(include_input=False, include_url=False)
                 ]
             ) from None
+        except Exception as error:
+            raise _raised(error) from error
 
     def _plain(self, value: Any) -> Any:
         try:
             return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
-        except PydanticSerializationError:
-            raise _Mismatch([("data", _of_type(value))]) from None
+        except ValueError as error:
+            raise _Mismatch([("data", _unwritable(value, error))]) from None
 
 
 class _StructForm:
@@ -207,13 +216,15 @@ class _StructForm:
             return self._convert(data, self._model)
         except self._invalid as error:
             raise _Mismatch([_msgspec_problem(str(error))]) from None
+        except Exception as error:
+            raise _raised(error) from error
 
     def dump(self, value: Any) -> Any:
         """See `_Form`."""
         try:
             plain = self._to_builtins(value, str_keys=True)
-        except TypeError:
-            raise _Mismatch([("data", _of_type(value))]) from None
+        except (TypeError, ValueError, RecursionError) as error:
+            raise _Mismatch([("data", _unwritable(value, error))]) from None
         self.load(plain)
         return plain
 
@@ -237,21 +248,31 @@ def plain(value: object) -> Any:
 
     Values inside that are not JSON stay unchanged, so that the check of payloads names them.
     """
-    return (
-        to_jsonable_python(value, by_alias=True, fallback=_fallback) if is_model(value) else value
-    )
+    if not is_model(value):
+        return value
+    try:
+        return to_jsonable_python(value, by_alias=True, fallback=_fallback)
+    except (ValueError, RecursionError) as error:
+        raise _no_json(value, error) from None
 
 
 def _fallback(value: object) -> Any:
     if not hasattr(value, "__struct_fields__"):
-        raise SchemaError(
-            f"The payload has {_of_type(value)}.",
-            remedy="Give the field a type that JSON supports, or a serializer.",
-            field="data",
-        )
+        raise _no_json(value, None)
     import msgspec
 
-    return msgspec.to_builtins(value, str_keys=True)
+    try:
+        return msgspec.to_builtins(value, str_keys=True)
+    except (TypeError, ValueError) as error:
+        raise _no_json(value, error) from None
+
+
+def _no_json(value: object, error: Exception | None) -> SchemaError:
+    return SchemaError(
+        f"The payload has {_unwritable(value, error)}.",
+        remedy="Give the field a type that JSON supports, or a serializer.",
+        field="data",
+    )
 
 
 def _form_of(model: Any) -> _Form:
@@ -262,6 +283,12 @@ def _form_of(model: Any) -> _Form:
     if isinstance(model, str):
         raise InvalidOption(
             "`model` is the name of a type.", remedy="Pass the type itself.", field="model"
+        )
+    if isinstance(model, Mapping):
+        raise InvalidOption(
+            "`model` is a mapping, such as a JSON Schema.",
+            remedy="Pass a type: a pydantic model, a dataclass, a TypedDict or a msgspec struct.",
+            field="model",
         )
     try:
         return _PydanticForm(TypeAdapter[Any](model))
@@ -307,5 +334,16 @@ def _msgspec_problem(text: str) -> tuple[str, str]:
     return f"data{path}", _VALUE.sub(r"\1", problem)
 
 
-def _of_type(value: object) -> str:
-    return f"a value that JSON does not support, in an object of type {type(value).__name__}"
+def _raised(error: Exception) -> _Mismatch:
+    """A validator of the program raised something else than pydantic and msgspec expect."""
+    return _Mismatch([("data", f"The model raised {type(error).__name__}")])
+
+
+def _unwritable(value: object, error: Exception | None) -> str:
+    """Why an object has no JSON, without its values."""
+    found = "a value that JSON does not support"
+    if isinstance(error, UnicodeDecodeError):
+        found = "bytes that are not UTF-8 text, and no serializer for them, such as base64"
+    elif isinstance(error, RecursionError) or (error and "Circular" in str(error)):
+        found = "a value that contains itself"
+    return f"{found}, in an object of type {type(value).__name__}"
