@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import warnings
-from typing import TYPE_CHECKING, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import pytest
 
@@ -95,6 +95,54 @@ async def test_leaving_a_loop_by_break_unsubscribes_with_a_hint_when_nothing_hol
         await take_one()
     await clock_of(pubsub_memory).settle()
     assert pubsub_memory.received[-1]["type"] == "unsubscribe"
+    await ps.close()
+
+
+async def test_a_subscription_whose_wait_was_cancelled_ends_when_nothing_holds_it(
+    pubsub_memory: MemoryServer, recwarn: pytest.WarningsRecorder
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    seen: list[object] = []
+    changes: list[object] = []
+
+    async def subscribe(**handlers: Any) -> None:
+        await ps.subscribe("a.b", **handlers)
+
+    for handlers in ({"on_message": seen.append}, {"on_presence": changes.append}, {}):
+        pubsub_memory.lose_next("subscribed")
+        waiting = asyncio.create_task(subscribe(**handlers))
+        await clock_of(pubsub_memory).settle()
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        del waiting
+        gc.collect()
+        await clock_of(pubsub_memory).settle()
+        assert pubsub_memory.received[-1]["type"] == "unsubscribe"
+    await pubsub_memory.publish("a.b", {"data": 1})
+    await clock_of(pubsub_memory).settle()
+    assert not seen
+    assert not recwarn.list
+    await ps.close()
+
+
+async def test_a_subscription_with_a_handler_goes_on_after_a_cancelled_wait_while_it_is_held(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    seen: list[object] = []
+    sub = ps.subscribe("a.b", on_message=lambda message: seen.append(message.data))
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0):
+            await sub
+    await soon(sub)
+    del sub
+    gc.collect()
+    await pubsub_memory.publish("a.b", {"data": 1})
+    await clock_of(pubsub_memory).settle()
+    assert seen == [1]
     await ps.close()
 
 

@@ -38,7 +38,8 @@ class Subscription(Generic[Data]):
     the error if the client or the subscription fails. It skips gaps and logs them, unless
     ``on_gap`` or ``state_loader`` handles them. ``break`` in an ``async for`` does not unsubscribe.
     If you drop the last reference to a subscription without ``on_message`` and ``on_presence``, it
-    unsubscribes with a ResourceWarning (which Python shows with ``-X dev``).
+    unsubscribes with a ResourceWarning (which Python shows with ``-X dev``). If ``await sub`` is
+    cancelled, a subscription with handlers also unsubscribes when you drop it.
     """
 
     def __init__(self, feed: Feed, *, warns: bool) -> None:
@@ -49,6 +50,8 @@ class Subscription(Generic[Data]):
         self.outage = feed.outage
         """Since when there has been no connection, and why; None with a connection."""
         self._warns = warns
+        self._cancelled = False
+        """Whether the last wait for the answer was cancelled."""
         self._model: PayloadModel[Any] | None = None
 
     @property
@@ -163,11 +166,14 @@ class Subscription(Generic[Data]):
         if feed is None or not feed.begun:
             return
         handlers = self._handlers
-        if self._inbox.finished or handlers.on_message or handlers.on_presence:
+        if self._inbox.finished:
+            return
+        # A cancelled `await ps.subscribe(..., on_message=f)` returned nothing to end it with.
+        if not self._cancelled and (handlers.on_message or handlers.on_presence):
             return
         if feed.is_foreign:  # the parent process goes on with it
             return
-        if self._warns:
+        if self._warns and not self._cancelled:
             warnings.warn(
                 f"{self!r} was dropped without unsubscribe(); use `async with`",
                 ResourceWarning,
@@ -248,8 +254,12 @@ class Subscription(Generic[Data]):
         self._feed.check_loop()
         inbox = self._inbox
         heard, inbox.observed = inbox.observed, True
+        self._cancelled = False
         try:
             await self._feed.joined()
+        except asyncio.CancelledError:
+            self._cancelled = True
+            raise
         finally:
             inbox.observed = heard or inbox.error is not None
         if inbox.error is not None:
