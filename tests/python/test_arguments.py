@@ -92,6 +92,65 @@ async def test_the_error_of_one_of_many_names_its_index(
     assert caught.value.field == field
 
 
+@pytest.mark.parametrize("wrong", [None, 5, print, {"topic": "a.b", "data": 1}])
+async def test_messages_that_are_no_list_are_refused_with_what_to_pass(
+    pubsub_memory: MemoryServer, wrong: Any
+) -> None:
+    with pytest.raises(InvalidPayload, match="not a list") as caught:
+        await pubsub_memory.client().publish_many(wrong)
+    assert caught.value.field == "messages"
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"),
+    [
+        *[("limit", wrong) for wrong in ("5", 2.5, -1, True, [1])],
+        *[("after", wrong) for wrong in ("5", 2.5, -1, {"a.b": 1})],
+        *[("before", wrong) for wrong in (5, b"msg_1", "\ud800")],
+    ],
+)
+async def test_a_wrong_bound_of_a_history_is_refused_at_the_call(
+    pubsub_memory: MemoryServer, field: str, wrong: Any
+) -> None:
+    ps = pubsub_memory.client()
+    with pytest.raises(InvalidOption) as caught:
+        ps.history("a.b", **{field: wrong})
+    assert caught.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("field", "wrong"), [("limit", "5"), ("limit", 0), ("prefix", 5), ("prefix", "\ud800")]
+)
+async def test_a_wrong_bound_of_the_topics_is_refused(
+    pubsub_memory: MemoryServer, field: str, wrong: Any
+) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        await pubsub_memory.client().topics(**{field: wrong})
+    assert caught.value.field == field
+
+
+async def test_an_error_shows_no_text_that_a_terminal_cannot_print(
+    pubsub_memory: MemoryServer,
+) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        await pubsub_memory.client().publish("a.b", {"data": 1, "\ud800": 1})
+    assert str(caught.value).encode()
+    assert caught.value.field == "\\ud800"
+
+
+async def test_topics_without_a_truth_value_are_refused(pubsub_memory: MemoryServer) -> None:
+    class Array:
+        """As in numpy."""
+
+        def __eq__(self, other: object) -> bool:
+            raise ValueError("The truth value of an array is ambiguous.")
+
+        __hash__ = None  # type: ignore[assignment]
+
+    with pytest.raises(InvalidOption, match="`topics` is Array"):
+        pubsub_memory.client().subscribe(Array())  # type: ignore[arg-type]
+
+
 async def test_seconds_instead_of_milliseconds_are_refused(pubsub_memory: MemoryServer) -> None:
     ps = pubsub_memory.client()
     with pytest.raises(InvalidOption, match="not a Unix time in milliseconds"):

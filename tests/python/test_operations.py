@@ -48,6 +48,29 @@ async def test_a_presence_update_without_a_connection_times_out_with_the_reason(
     assert caught.value.code == "not_connected"
 
 
+async def test_a_presence_update_in_a_cleanup_after_a_cancellation_times_out_as_usual(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            with pytest.raises(ConnectionFailed, match="busy"):
+                await ps.update_presence("a.b", {"status": "away"}, timeout=2)
+            raise
+
+    with pubsub_memory.refusing(1013, "busy"):
+        task = asyncio.create_task(work())
+        await clock_of(pubsub_memory).settle()
+        task.cancel()
+        await clock_of(pubsub_memory).settle()
+        await clock_of(pubsub_memory).advance(2)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
 async def test_a_publish_that_could_not_be_sent_in_time_says_why(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.values import Since
 
 _PATTERNS_MAX: Final = 1_000
-_SEQ_MAX: Final = 2**53 - 1
+SEQ_MAX: Final = 2**53 - 1
 
 _EARLIEST: Final = 10**11
 """The earliest accepted Unix time in milliseconds, in 1973: lower numbers are probably seconds."""
@@ -26,8 +26,9 @@ def pattern_list(topics: object) -> tuple[str, ...]:
     if isinstance(topics, str):
         return (validate_pattern(topics),)
     if not isinstance(topics, Sequence) or not topics:
+        empty = isinstance(topics, list | tuple)
         raise InvalidOption(
-            "`topics` is empty." if topics == [] else f"`topics` is {described}.",
+            "`topics` is empty." if empty else f"`topics` is {described}.",
             remedy="Pass a pattern or a list of patterns.",
             field="topics",
         )
@@ -64,7 +65,7 @@ def position_map(after: object) -> dict[str, int]:
     positions = dict(cast("Mapping[str, int]", after))
     for topic, position in positions.items():
         validate_topic(topic)
-        check_whole(f"after[{topic}]", position, low=0, high=_SEQ_MAX)
+        check_whole(f"after[{topic}]", position, low=0, high=SEQ_MAX)
     return positions
 
 

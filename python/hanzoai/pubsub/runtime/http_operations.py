@@ -15,9 +15,15 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.generated.wire import PublishResult
 from hanzoai.pubsub.http import calls as rest_calls
-from hanzoai.pubsub.runtime.arguments import one_topic, pattern_list, position_map, unix_ms
+from hanzoai.pubsub.runtime.arguments import (
+    SEQ_MAX,
+    one_topic,
+    pattern_list,
+    position_map,
+    unix_ms,
+)
 from hanzoai.pubsub.runtime.failures import rejected
-from hanzoai.pubsub.settings.checks import check_seconds
+from hanzoai.pubsub.settings.checks import check_seconds, check_text, check_whole
 from hanzoai.pubsub.values import Published, occupancy_of
 
 if TYPE_CHECKING:
@@ -160,6 +166,10 @@ class HttpApi:
         """See ``PubSubClient.topics``."""
         self._driver.check_open()
         seconds = self._driver.timeout_of(timeout)
+        if prefix is not None:
+            check_text("prefix", prefix, "the beginning of topics")
+        if limit is not None:
+            check_whole("limit", limit, unit="a number of topics")
         try:
             return (await self.rest.topics(prefix=prefix, limit=limit, timeout=seconds)).topics
         except PermissionDenied as error:
@@ -201,6 +211,12 @@ class HttpApi:
         one_topic(topic)
         seconds = self._driver.timeout_of(timeout)
         start = None if since is None else unix_ms(since, self._clock.wall_ms())
+        if before is not None:
+            check_text("before", before, "the id of a message")
+        if after is not None:
+            check_whole("after", after, low=0, high=SEQ_MAX, unit="a position")
+        if limit is not None:
+            check_whole("limit", limit, low=0, unit="a number of messages")
         return self._pages(topic, start, before, after, limit, seconds)
 
     async def _pages(

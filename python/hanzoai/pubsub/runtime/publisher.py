@@ -6,7 +6,7 @@ Publishes go over the connection, where they are pipelined and queued, or in an 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
@@ -24,13 +24,13 @@ from hanzoai.pubsub.runtime.publishing import (
 from hanzoai.pubsub.session.peer import burst_of
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.requests import Publish
-from hanzoai.pubsub.settings.checks import check_choice
+from hanzoai.pubsub.settings.checks import check_choice, kind
 from hanzoai.pubsub.topics import validate_topic
 from hanzoai.pubsub.values import Published, Via
 from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     from hanzoai.pubsub.generated.wire import Publication
     from hanzoai.pubsub.runtime.driver import Driver
@@ -68,6 +68,14 @@ class Publisher:
     def prepare_items(self, items: Iterable[object]) -> list[Prepared]:
         """Check the items of ``publish_many``; an error names the item."""
         prepared: list[Prepared] = []
+        # Callers without a type checker may pass any value.
+        given = cast("object", items)
+        if not isinstance(given, Iterable) or isinstance(given, Mapping):
+            raise InvalidPayload(
+                f"`messages` is {kind(items)}, not a list.",
+                remedy='Give (topic, {"type": ..., "data": ...}) pairs.',
+                field="messages",
+            )
         for number, item in enumerate(items):
             try:
                 topic, message = split_item(item)
@@ -283,18 +291,20 @@ class Publisher:
         settled = driver.update_presence(topic, dict(data))
 
         def give_up() -> None:
-            settled.cancel()
+            # Not `cancel`, which the task could not tell from a cancellation of its own.
+            if not settled.done():
+                settled.set_result(Unknown())
 
         timer = self._clock.call_later(seconds, give_up)
         try:
             outcome = await settled
-        except asyncio.CancelledError:
-            if (task := asyncio.current_task()) is not None and task.cancelling():
-                raise
+        finally:
+            timer.cancel()
+        if isinstance(outcome, Unknown):
             if driver.state != "connected":
                 raise driver.failures.not_connected(
                     driver.state, seconds, code="not_connected", topic=topic
-                ) from None
+                )
             raise OperationTimeout(
                 f"The server did not answer the update of presence within {seconds:g} s. "
                 f"{driver.failures.describe_state(driver.state)}",
@@ -303,9 +313,7 @@ class Publisher:
                     "No action is needed: the client sends the update again until it is answered."
                 ),
                 outcome_unknown=True,
-            ) from None
-        finally:
-            timer.cancel()
+            )
         if isinstance(outcome, Rejected):
             raise rejected(outcome, topic)
 

@@ -192,7 +192,7 @@ def _fields(message: object) -> Mapping[str, Any]:
 
 
 def _unknown_field(given: object) -> InvalidOption:
-    name = str(given)
+    name = str(given).encode("utf-8", "backslashreplace").decode()
     return InvalidOption(
         f"The message has the unknown field `{name[:64]}`.",
         remedy=f"Its fields are {', '.join(_FIELDS)}; put everything else into `data`.",

@@ -54,6 +54,22 @@ def check_whole(
     check_number(name, value, low, high, unit)
 
 
+def check_text(name: str, value: object, what: str) -> None:
+    """A string that UTF-8 can encode."""
+    if not isinstance(value, str) or not is_encodable(value):
+        problem = "a str that UTF-8 cannot encode" if isinstance(value, str) else kind(value)
+        raise InvalidOption(f"`{name}` is {problem}.", remedy=f"Give {what} as a str.", field=name)
+
+
+def is_encodable(text: str) -> bool:
+    """Whether the text has no unpaired surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def check_flag(name: str, value: object) -> None:
     """True or False."""
     if not isinstance(value, bool):
