@@ -14,9 +14,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub import PubSubClient
+from hanzoai.pubsub.cli import subscribe
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.main import main
+from hanzoai.pubsub.cli.output import Output
 from hanzoai.pubsub.cli.publish import IN_FLIGHT
+from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.streams import stream_writer
 from pubsub_server.testing import RunningServer, running_server
 from tests.cli.processes import hold_answers
@@ -70,6 +73,52 @@ def open_input(text: str) -> Generator[io.TextIOWrapper]:
             yield stdin
     finally:
         os.close(writer)
+
+
+@pytest.fixture
+def expires_after(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Let `--timeout 1h` of a command expire once the command has done something.
+
+    A timeout of a second would expire too early on a busy machine.
+    """
+    limits: list[asyncio.Timeout] = []
+    begin = asyncio.timeout
+
+    def timeout(delay: float | None) -> asyncio.Timeout:
+        limit = begin(delay)
+        if delay == 3_600:
+            limits.append(limit)
+        return limit
+
+    def expire() -> None:
+        while limits:
+            limits.pop().reschedule(asyncio.get_running_loop().time())
+
+    def expires_after(text: str) -> None:
+        """Expire once the command has printed or collected a record that contains the text.
+
+        Or once it has made a note of this event.
+        """
+        tell = Output.note
+
+        def note(self: Output, event: str, *args: Any, **more: Any) -> None:
+            tell(self, event, *args, **more)
+            if event == text:
+                expire()
+
+        monkeypatch.setattr(Output, "note", note)
+        for owner, name in ((Writer, "write"), (subscribe._Reader, "_print")):
+            do = getattr(owner, name)
+
+            async def call(self: object, record: object, do: Any = do) -> None:
+                await do(self, record)
+                if text in str(record):
+                    expire()
+
+            monkeypatch.setattr(owner, name, call)
+
+    monkeypatch.setattr(asyncio, "timeout", timeout)
+    return expires_after
 
 
 @pytest.fixture
@@ -190,29 +239,39 @@ async def test_subscribe_with_count_prints_one_array(
 
 
 async def test_subscribe_prints_what_it_has_when_the_time_is_over(
-    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+    ps: PubSubClient,
+    run: Callable[..., Awaitable[Outcome]],
+    expires_after: Callable[[str], None],
 ) -> None:
+    expires_after("only")
     await ps.publish("demo.a", {"type": "n", "data": "only"})
-    outcome = await run("subscribe", "demo.a", "--count", "2", "--history", "9", "--timeout", "1s")
+    outcome = await run("subscribe", "demo.a", "--count", "2", "--history", "9", "--timeout", "1h")
     assert outcome.code == Exit.TIMEOUT
     assert [m["data"] for m in json.loads(outcome.out)] == ["only"]
     assert "1 of 2" in outcome.note("timeout")["message"]
 
 
 async def test_subscribe_without_count_succeeds_when_the_time_is_over(
-    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+    ps: PubSubClient,
+    run: Callable[..., Awaitable[Outcome]],
+    expires_after: Callable[[str], None],
 ) -> None:
+    expires_after("demo.a")
     await ps.publish("demo.a", {"type": "n", "data": "x\ny"})
-    outcome = await run("subscribe", "demo.a", "--history", "9", "--timeout", "1s")
+    outcome = await run("subscribe", "demo.a", "--history", "9", "--timeout", "1h")
     assert outcome.code == Exit.OK
     assert [m["data"] for m in outcome.records] == ["x\ny"]
 
 
 async def test_subscribe_reports_which_of_its_topics_were_granted_and_which_denied(
-    server: RunningServer, monkeypatch: pytest.MonkeyPatch, run: Callable[..., Awaitable[Outcome]]
+    server: RunningServer,
+    monkeypatch: pytest.MonkeyPatch,
+    run: Callable[..., Awaitable[Outcome]],
+    expires_after: Callable[[str], None],
 ) -> None:
+    expires_after("denied")
     monkeypatch.setenv("HANZO_PUBSUB_TOKEN", server.token("alice"))
-    outcome = await run("subscribe", "demo.x", "chat.session.q", "--timeout", "1s")
+    outcome = await run("subscribe", "demo.x", "chat.session.q", "--timeout", "1h")
     assert outcome.code == Exit.OK
     assert outcome.note("subscribed")["topics"] == ["demo.x"]
     denied = outcome.note("denied")
@@ -220,11 +279,14 @@ async def test_subscribe_reports_which_of_its_topics_were_granted_and_which_deni
 
 
 async def test_subscribe_prints_the_data_alone_with_raw(
-    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+    ps: PubSubClient,
+    run: Callable[..., Awaitable[Outcome]],
+    expires_after: Callable[[str], None],
 ) -> None:
+    expires_after('{"k"')
     await ps.publish("demo.a", {"type": "n", "data": "plain"})
     await ps.publish("demo.a", {"type": "n", "data": {"k": [1]}})
-    outcome = await run("subscribe", "demo.a", "--history", "9", "--raw", "--timeout", "1s")
+    outcome = await run("subscribe", "demo.a", "--history", "9", "--raw", "--timeout", "1h")
     assert outcome.out.splitlines() == ["plain", '{"k":[1]}']
 
 
@@ -256,10 +318,13 @@ async def test_a_gap_is_reported_on_standard_error_and_fails_only_on_request(
 
 
 async def test_subscribe_prints_presence_on_request(
-    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]]
+    ps: PubSubClient,
+    run: Callable[..., Awaitable[Outcome]],
+    expires_after: Callable[[str], None],
 ) -> None:
+    expires_after('"user_id":"other"')
     async with ps.subscribe("demo.a"):
-        outcome = await run("subscribe", "demo.a", "--presence", "--timeout", "1s")
+        outcome = await run("subscribe", "demo.a", "--presence", "--timeout", "1h")
     changes = [record for record in outcome.records if record["event"] == "presence"]
     assert any(len(change["members"]) == 2 for change in changes)
 
@@ -284,11 +349,15 @@ async def test_presence_lists_one_member_per_line(
 
 @pytest.mark.parametrize("transport", ["websocket", "sse"])
 async def test_presence_watch_prints_who_joins_except_itself(
-    ps: PubSubClient, run: Callable[..., Awaitable[Outcome]], transport: str
+    ps: PubSubClient,
+    run: Callable[..., Awaitable[Outcome]],
+    expires_after: Callable[[str], None],
+    transport: str,
 ) -> None:
+    expires_after('"join"')
     async with ps.subscribe("demo.a"):
         outcome = await run(
-            "presence", "demo.a", "--watch", "--timeout", "1s", "--transport", transport
+            "presence", "demo.a", "--watch", "--timeout", "1h", "--transport", transport
         )
     assert [(r["change"], r["member"]["user_id"]) for r in outcome.records] == [("join", "other")]
 
