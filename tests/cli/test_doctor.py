@@ -14,6 +14,7 @@ from hanzoai.pubsub.cli.doctor.network import Address, check_tcp
 from pubsub_server.testing import running_server
 from tests.cli.lab import (
     HOST,
+    SHORT,
     Fake,
     cause,
     diagnose,
@@ -82,10 +83,10 @@ async def test_one_address_accepts_and_two_accept_connections() -> None:
 async def test_real_servers_are_told_apart_by_their_ports() -> None:
     async with running_server() as server:
         swapped = server.ws.replace("ws://", "http://").removesuffix("/ws")
-        well = await diagnose(server.ws, server.http, bearer=server.token(), patience=3)
-        http_for_ws = await diagnose(server.http.replace("http", "ws") + "/ws", patience=3)
-        ws_for_http = await diagnose(server.ws, patience=3)
-        both_swapped = await diagnose(server.ws, swapped, patience=3)
+        well = await diagnose(server.ws, server.http, bearer=server.token())
+        http_for_ws = await diagnose(server.http.replace("http", "ws") + "/ws")
+        ws_for_http = await diagnose(server.ws)
+        both_swapped = await diagnose(server.ws, swapped)
     assert well.healthy
     assert cause(http_for_ws) == "wrong_port_http"
     assert cause(ws_for_http) == "wrong_port_websocket"
@@ -96,9 +97,9 @@ async def test_a_real_server_that_refuses_or_hangs_is_reported() -> None:
     async with running_server() as server:
         assert server.faults is not None
         server.faults.perform({"fault": "refuse"})
-        refusing = await diagnose(server.ws, server.http, bearer=server.token(), patience=2)
+        refusing = await diagnose(server.ws, server.http, bearer=server.token())
         server.faults.perform({"fault": "refuse", "on": False})
-        well = await diagnose(server.ws, server.http, bearer=server.token(), patience=2)
+        well = await diagnose(server.ws, server.http, bearer=server.token())
     assert refusing.cause is not None
     assert refusing.cause.name in {"http", "websocket", "auth"}
     assert well.healthy
@@ -113,7 +114,7 @@ async def test_a_closed_port_is_named(closed_port: int) -> None:
 
 
 async def test_a_host_without_address_is_named() -> None:
-    report = await diagnose("wss://pubsub.invalid:8057/ws", patience=5)
+    report = await diagnose("wss://pubsub.invalid:8057/ws")
     assert cause(report) == "dns_unresolved"
 
 
@@ -185,7 +186,7 @@ async def test_an_encrypted_url_at_a_plain_port_is_reported() -> None:
 
 async def test_a_proxy_that_buffers_the_event_stream_is_reported() -> None:
     async with Fake().run() as (http, ws), listener(proxy(http, buffer=True)) as before:
-        report = await diagnose(*urls(before, ws))
+        report = await diagnose(*urls(before, ws), patience=SHORT)
     assert cause(report) == "sse_buffered"
     assert report.cause is not None
     assert "proxy_buffering" in report.cause.remedy
@@ -304,19 +305,19 @@ async def test_a_server_that_is_starting_is_reported() -> None:
 
 async def test_a_port_that_never_answers_is_reported() -> None:
     async with listener(swallow) as hole:
-        report = await diagnose(f"ws://{HOST}:{hole}/ws")
+        report = await diagnose(f"ws://{HOST}:{hole}/ws", patience=SHORT)
     assert cause(report) == "http_silent"
 
 
 async def test_a_port_that_ignores_the_tls_handshake_is_reported() -> None:
     async with listener(swallow) as hole:
-        report = await diagnose(f"wss://{HOST}:{hole}/ws")
+        report = await diagnose(f"wss://{HOST}:{hole}/ws", patience=SHORT)
     assert cause(report) == "tls_timeout"
 
 
 async def test_a_port_that_ignores_only_the_websocket_is_reported() -> None:
     async with Fake().run() as (http, _ws), listener(swallow) as hole:
-        report = await diagnose(*urls(http, hole))
+        report = await diagnose(*urls(http, hole), patience=SHORT)
     assert cause(report) == "websocket_silent"
 
 
