@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 KAFKA: Any = importlib.import_module("aiokafka")
 ADMIN: Any = importlib.import_module("aiokafka.admin")
 BOUND = 60
+TOPIC_EXISTS = 36
+"""The error code of a topic that an earlier request has created."""
+
 USER = "audit"
 PASSWORD = "correct horse battery staple"
 LISTENERS = ("PLAINTEXT", "SSL", "MUTUAL", "SASL_SSL", "CONTROLLER")
@@ -208,8 +211,15 @@ class Kafka:
         """Create a topic, and wait until its partitions accept records."""
         admin = ADMIN.AIOKafkaAdminClient(bootstrap_servers=self.address())
         await admin.start()
+
+        async def made() -> bool:
+            answer = await admin.create_topics([ADMIN.NewTopic(topic, partitions, 1)])
+            return {code for _, code, *_ in answer.topic_errors} <= {0, TOPIC_EXISTS}
+
         try:
-            await admin.create_topics([ADMIN.NewTopic(topic, partitions, 1)])
+            # The controller refuses while it misses the heartbeats of a broker that is slow.
+            async with asyncio.timeout(BOUND):
+                await until(made)
         finally:
             await admin.close()
         # The end of a partition comes from its leader.
