@@ -379,7 +379,9 @@ async def test_a_primary_of_a_cluster_that_ends_amid_traffic_costs_a_gap_at_most
         assert await cluster.owner(base(names[0][0])) == 3
     assert differences(heard, rest) == {}
     for topic in names[0]:
-        # Each message arrives once and in order; missing ones are at the gap.
+        # Each message arrives in order; missing ones are at the gap. The last one before the gap
+        # arrives again if the primary ended after it delivered the message, before it replicated
+        # it, and before its answer left: its node publishes it again on the new primary.
         row = heard[topic]
         assert row.count("gap") == 1
         at = row.index("gap")
@@ -387,4 +389,5 @@ async def test_a_primary_of_a_cluster_that_ends_amid_traffic_costs_a_gap_at_most
         acknowledged = hit.acknowledged[topic]
         assert before == acknowledged[: len(before)]
         assert after == acknowledged[-len(after) :]
-        assert len(before) + len(after) <= len(acknowledged)
+        again = before[-1:] == after[:1]
+        assert len(before) + len(after) <= len(acknowledged) + again
