@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -241,15 +242,15 @@ async def test_a_batch_of_none_or_too_many_is_refused(
 
 async def test_beyond_the_rate_there_is_429_with_the_time_to_wait() -> None:
     async with (
-        running_server(publish_rate_service=2) as server,
+        running_server(publish_rate_service=0.01, publish_burst="200s") as server,
         api(server, server.service_token(sessions_owned=["abc"])) as rest,
     ):
         for _ in range(2):
             assert (await rest.post(MESSAGES, json={"data": 1})).status_code == 201
         answer = await rest.post(MESSAGES, json={"data": 1})
         body = problem(answer, 429, "rate_limited")
-        assert 0 < body["retry_after_ms"] <= 500
-        assert answer.headers["retry-after"] == "1"
+        assert 0 < body["retry_after_ms"] <= 100_000
+        assert answer.headers["retry-after"] == str(math.ceil(body["retry_after_ms"] / 1000))
         batch = {"messages": [{"topic": TOPIC, "data": 1}] * 3}
         results = (await rest.post("/v1/messages:batch", json=batch)).json()["results"]
         assert [r["error"]["code"] for r in results] == ["rate_limited"] * 3
@@ -547,7 +548,8 @@ async def test_a_websocket_request_to_the_http_port_names_the_right_address(
 
 
 async def test_a_client_that_sends_its_headers_too_slowly_is_cut() -> None:
-    async with running_server(header_timeout=50) as server:
+    # The second client needs less, on a busy machine, too.
+    async with running_server(header_timeout=1_500) as server:
         assert await raw(server, b"GET /healthz HTTP/1.1\r\nX-Slow: ") == b""
         async with api(server) as rest:
             assert (await rest.get("/healthz")).status_code == 200
