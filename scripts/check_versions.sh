@@ -40,7 +40,7 @@ run() {
 }
 
 install "$venv"/sdk --editable '.[cli,otel,signed,speed,tokens]'
-run "$venv"/sdk tests/python/test_websocket.py tests/python/test_codec.py \
+run "$venv"/sdk tests/python/test_websocket.py tests/python/test_endless_heads.py tests/python/test_codec.py \
   tests/python/test_model.py tests/python/test_options.py tests/python/rest tests/python/sse
 
 install "$venv"/server --editable '.[cli,otel,signed,speed,tokens]' --editable 'server-mock[kafka,otel,workers]'
