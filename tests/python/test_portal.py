@@ -25,6 +25,17 @@ def portal() -> Generator[Portal]:
     portal.stop()
 
 
+def test_a_client_whose_thread_cannot_start_says_where_it_works(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("daemon threads are disabled in this (sub)interpreter")
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    with pytest.raises(UsageError, match=r"disabled in this .* in the main interpreter"):
+        Portal()
+
+
 def test_a_coroutine_runs_in_the_loops_thread_and_gives_its_result(portal: Portal) -> None:
     async def where() -> str:
         return threading.current_thread().name

@@ -32,7 +32,12 @@ _SLICE: Final = 0.1 if sys.platform == "win32" else None
 
 
 class Portal:
-    """A running event loop in a daemon thread, until ``stop`` or until nothing references it."""
+    """A running event loop in a daemon thread, until ``stop`` or until nothing references it.
+
+    Raises:
+        UsageError: No thread can start: in a subinterpreter, at the end of the process, or at a
+            limit of the system.
+    """
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -45,7 +50,14 @@ class Portal:
         self._thread = threading.Thread(
             target=_run, args=(ready, self._outcomes), name="hanzoai.pubsub loop", daemon=True
         )
-        self._thread.start()
+        try:
+            self._thread.start()
+        except RuntimeError as error:
+            raise UsageError(
+                f"The thread of the client cannot start: {error}.",
+                remedy="Create the client in the main interpreter, while the process is not "
+                "ending. Several threads may share one client.",
+            ) from error
         self._loop = ready.result()
 
     def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
