@@ -393,6 +393,27 @@ async def test_a_responder_handles_as_many_requests_at_once_as_allowed(
     assert most == 2
 
 
+async def test_a_responder_whose_wait_was_cancelled_answers_nothing(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.connect()
+    before = asyncio.all_tasks()
+    pubsub_memory.lose_next("subscribed")
+
+    async def respond() -> None:
+        await ps.respond(TOPIC, add)
+
+    waiting = asyncio.create_task(respond())
+    await clock_of(pubsub_memory).settle()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    await clock_of(pubsub_memory).settle()
+    assert pubsub_memory.received[-1]["type"] == "unsubscribe"
+    assert asyncio.all_tasks() == before
+
+
 async def test_closing_a_responder_waits_for_its_handlers_within_the_timeout(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -46,7 +46,8 @@ class Responder:
         async with ps.respond("demo.sum", lambda request: sum(request.data)):
             await stop.wait()
 
-    Awaiting it waits until the server has answered the subscription.
+    Awaiting it waits until the server has answered the subscription. If this is cancelled, the
+    responder is closed.
     """
 
     def __init__(
@@ -128,7 +129,12 @@ class Responder:
         return repr(self._subscription).replace("<Subscription", "<Responder")
 
     async def _joined(self) -> Self:
-        await self._subscription
+        try:
+            await self._subscription
+        except asyncio.CancelledError:
+            # A cancelled `await ps.respond(...)` returned nothing to close it with.
+            await self.close(0)
+            raise
         return self
 
     async def _read(self) -> None:
