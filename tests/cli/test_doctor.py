@@ -145,6 +145,24 @@ async def test_a_certificate_of_an_unknown_authority_is_reported() -> None:
     assert cause(report) == "certificate_untrusted"
 
 
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [(None, "cannot be read (No such file or directory)"), ("text", "has no certificates in PEM")],
+)
+async def test_a_file_of_authorities_that_cannot_be_used_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str | None, problem: str
+) -> None:
+    file = tmp_path / "ca.pem"
+    if content is not None:
+        file.write_text(content)
+    monkeypatch.setenv("SSL_CERT_FILE", str(file))
+    async with Fake(tls=serving(trustme.CA().issue_cert(HOST))).run() as (http, ws):
+        report = await diagnose(*urls(http, ws, secure=True))
+    assert cause(report) == "certificate_untrusted"
+    assert report.cause is not None
+    assert report.cause.remedy == f"Correct SSL_CERT_FILE: it names {file}, which {problem}."
+
+
 async def test_an_expired_certificate_is_reported(authority: trustme.CA) -> None:
     long_ago = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     old = authority.issue_cert(HOST, not_before=long_ago, not_after=long_ago.replace(year=2021))

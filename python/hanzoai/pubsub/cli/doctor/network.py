@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import ipaddress
+import os
 import socket
 import ssl
 import time
@@ -218,7 +219,8 @@ def _bad_certificate(address: Address, error: ssl.SSLCertVerificationError) -> F
             "certificate_untrusted",
             f"The certificate of {address.text} is signed by an authority that this machine does"
             " not trust.",
-            "Install its CA in the system's store, or point SSL_CERT_FILE at the CA's PEM file; "
+            _unusable_authorities()
+            or "Install its CA in the system's store, or point SSL_CERT_FILE at the CA's PEM file; "
             "a server behind a public CA must send the intermediate certificates, too.",
         )
     return failed(
@@ -227,6 +229,22 @@ def _bad_certificate(address: Address, error: ssl.SSLCertVerificationError) -> F
         f"The certificate of {address.text} was refused: {error.verify_message}.",
         "Check the certificate chain of the server.",
     )
+
+
+def _unusable_authorities() -> str | None:
+    """What is wrong with the file that SSL_CERT_FILE names: OpenSSL ignores it without a word."""
+    file = os.environ.get("SSL_CERT_FILE")
+    if not file:
+        return None
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
+    except ssl.SSLError:
+        problem = "has no certificates in PEM"
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
+    else:
+        return None
+    return f"Correct SSL_CERT_FILE: it names {file}, which {problem}."
 
 
 async def _no_tls(address: Address, error: Exception, patience: float) -> Finding:
