@@ -8,7 +8,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
 
-_LEAST: Final = {"picows": (2, 3), "msgspec": (0, 19)}
+_LEAST: Final = {"picows": (2, 3, 1), "msgspec": (0, 19)}
 """The oldest version of each that can be used, as in `pyproject.toml`."""
 
 
@@ -28,4 +28,4 @@ def _version(package: str) -> tuple[int, ...]:
         found: object = getattr(import_module(package), "__version__", "")
     except ImportError:
         return ()
-    return tuple(map(int, re.findall(r"\d+", str(found))[:2]))
+    return tuple(map(int, re.findall(r"\d+", str(found))[:3]))
