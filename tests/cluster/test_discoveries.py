@@ -338,3 +338,13 @@ async def test_a_hole_disconnects_pattern_subscribers_that_cannot_see_it() -> No
             frame = await wild.until("error")
             assert (frame["code"], frame["topic"]) == ("going_away", TOPIC)
             assert (await named.subscribe(TOPIC, presence=False))["topics"] == [TOPIC]
+
+
+async def test_many_payloads_that_cannot_be_read_are_one_log_line(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with room() as here:
+        for payload in (b"x", b"m", b"pz\n", b"\xff" * 100) * 250:
+            here.deliveries.take(payload)
+    assert len(caplog.records) == 1
+    assert not here.seen

@@ -36,6 +36,8 @@ READ_AGAIN_AT_MOST: Final = 1.0
 SWEEP_EVERY: Final = 5.0
 """Seconds."""
 SWEEP_MARGIN_MS: Final = 2_000
+TELL_EVERY: Final = 10.0
+"""Seconds between two log lines about payloads that cannot be read: others may send them, too."""
 
 
 class Deliveries:
@@ -69,6 +71,9 @@ class Deliveries:
         self._lack: Callable[[str], None] = lambda topic: None
         # Topics whose first messages wait until the log has been read for earlier ones.
         self._unproven: dict[str, Track] = {}
+        # Failures since the last log line, and when to log the next one.
+        self._failed = 0
+        self._tell_again = 0.0
         self.healed = 0
 
     def start(
@@ -92,7 +97,12 @@ class Deliveries:
             self.catch_up(unpack(payload))
         except Exception:
             # Other topics use the same connection, so an error must not end it.
-            logger.exception("cannot deliver a message from Redis")
+            self._failed += 1
+            now = asyncio.get_running_loop().time()
+            if now >= self._tell_again:
+                self._tell_again = now + TELL_EVERY
+                logger.exception("cannot deliver messages from Redis: %d", self._failed)
+                self._failed = 0
 
     def catch_up(self, found: Iterable[Entry]) -> None:
         """Process messages of one topic, oldest first."""
