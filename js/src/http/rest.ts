@@ -54,6 +54,8 @@ export interface Limits {
   /** Maximum number of attempts; default `restAttempts`. */
   readonly attempts?: number | undefined;
   readonly signal?: AbortSignal | undefined;
+  /** Aborted when the client has ended; undefined for a call that `close` waits for. */
+  readonly over?: AbortSignal | undefined;
 }
 
 /** All attempts of a call. */
@@ -108,14 +110,14 @@ export class Rest {
    * @throws PubSubError Any class of the tree; `OperationTimeout.outcomeUnknown` shows whether the
    * server may have performed it.
    */
-  async perform<T>(call: Call<T>, { timeout, attempts, signal }: Limits): Promise<T> {
+  async perform<T>(call: Call<T>, { timeout, attempts, signal, over }: Limits): Promise<T> {
     signal?.throwIfAborted();
     const { topic, id } = call;
     const abort = new AbortController();
     const run: Run = { end: this._clock.now() + timeout, signal: abort.signal };
     if (timeout) {
       const answer = this._repeat(call, run, attempts ?? this._options.restAttempts);
-      const result = await within(answer, signal, this._clock, timeout).finally(() =>
+      const result = await within(within(answer, over), signal, this._clock, timeout).finally(() =>
         abort.abort(),
       );
       if (result) return result;

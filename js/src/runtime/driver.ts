@@ -290,7 +290,7 @@ export class Driver implements Client, Ports, Owner {
 
   finished(error: Rejected | undefined): void {
     if (error) this._error = rejected(error);
-    this._over.abort();
+    this._over.abort(this._error ?? new ClosedError());
     this._deadlineTimer?.cancel();
     for (const inbox of this.inboxes.values()) inbox.finish(this._error);
     this.inboxes.clear();

@@ -161,8 +161,9 @@ export class HttpApi {
     for (const messages of pages.reverse()) yield* messages;
   }
 
+  /** Read; the end of the client cancels it. */
   private _perform<T>(call: calls.Call<T>, options: Waiting): Promise<T> {
-    return this._api.perform(call, this._limits(options));
+    return this._api.perform(call, { ...this._limits(options), over: this._client.over });
   }
 
   private _limits({ timeout, signal }: Waiting): Limits {

@@ -1,4 +1,4 @@
-/** Timeouts of publishes, requests and connections. */
+/** Timeouts and ends of publishes, requests and connections. */
 
 import assert from 'node:assert/strict';
 import { getEventListeners } from 'node:events';
@@ -11,7 +11,7 @@ import {
   type PubSub,
   type PubSubError,
 } from '../../../js/src/index.js';
-import { take } from './server.js';
+import { deferred, take } from './server.js';
 import { turns, virtualClient } from './virtual.js';
 
 test('a subscription with a handler stays in force when the answer is late', async () => {
@@ -418,4 +418,21 @@ test('a publish that is aborted before it is sent is never sent', async () => {
     assert.equal(peer.socket.frames('publish').length, before, `after ${steps} steps`);
     await ps.close();
   }
+});
+
+test('closing ends calls that read over HTTP', async () => {
+  const asked = deferred<AbortSignal>();
+  const { ps, clock } = virtualClient({
+    fetch: (_, init) => {
+      asked.resolve(init?.signal as AbortSignal);
+      return new Promise(() => {});
+    },
+  });
+  const isClosed = { name: 'ClosedError' };
+  const read = assert.rejects(ps.history('demo.slow').next(), isClosed);
+  const request = await asked.promise;
+  await ps.close();
+  await read;
+  assert.equal(request.aborted, true);
+  assert.equal(clock.pending, 0);
 });
