@@ -16,8 +16,9 @@ export class Listeners {
 
   /** State changes from now on. */
   open<K extends Name>(name: K): Recent<ClientEvents[K]> {
-    const reader = new Recent<ClientEvents[K]>();
-    this._readers.set(reader as Recent<unknown>, name);
+    const reader = new Recent<ClientEvents[K]>(() => this._readers.delete(entry));
+    const entry = reader as Recent<unknown>;
+    this._readers.set(entry, name);
     return reader;
   }
 
@@ -41,12 +42,9 @@ export class Listeners {
   notify<K extends Name>(name: K, event: ClientEvents[K]): boolean {
     let heard = false;
     for (const [reader, wanted] of this._readers) {
-      if (reader.finished) {
-        this._readers.delete(reader);
-      } else if (wanted === name) {
-        reader.put(event);
-        heard = true;
-      }
+      if (wanted !== name) continue;
+      reader.put(event);
+      heard = true;
     }
     return heard;
   }
@@ -56,10 +54,13 @@ export class Listeners {
     const error = thrown instanceof Error ? thrown : new Error(String(thrown));
     if (this.notify('error', error)) return;
     const { logger } = this;
-    if (!(error instanceof PubSubError)) logger.error('A handler threw', error);
-    // A restarting server sends this; no action is needed.
-    else if (error.code === 'going_away') logger.warn(`${error.code}: ${error.message}`);
-    else logger.error(`${error.code}: ${error.message}`);
+    if (!(error instanceof PubSubError)) {
+      logger.error('A handler threw', error);
+      return;
+    }
+    const { code, message } = error;
+    // A restarting server sends `going_away`; no action is needed.
+    logger[code === 'going_away' ? 'warn' : 'error'](`${code}: ${message}`);
   }
 
   /** End the iterations over state changes. */

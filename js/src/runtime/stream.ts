@@ -34,6 +34,16 @@ export class Stream {
 export class Recent<Value> extends Stream implements AsyncIterableIterator<Value> {
   private readonly _values: Value[] = [];
 
+  /** @param _ended Called at the end. */
+  constructor(private readonly _ended: () => void) {
+    super();
+  }
+
+  override finish(): void {
+    super.finish();
+    this._ended();
+  }
+
   /** Add a value. */
   put(value: Value): void {
     if (this._values.push(value) > RECENT) this._values.shift();

@@ -1,4 +1,4 @@
-/** Errors that no call can throw and no listener receives are logged. */
+/** Listeners, iterations over state changes, and the log of errors without a listener. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -18,4 +18,15 @@ test('a restart of the server is logged as a warning, other failures as errors',
     'error connection_failed: Nobody answers.',
     'error A handler threw',
   ]);
+});
+
+test('a listener that was removed, and an iteration that has ended, are forgotten at once', async () => {
+  const listeners = new Listeners({ warn: () => {}, error: () => {} });
+  const { _readers: readers } = listeners as unknown as { _readers: ReadonlyMap<unknown, unknown> };
+  const remove = listeners.on('gap', () => {});
+  const states = listeners.open('state');
+  assert.equal(readers.size, 2);
+  remove();
+  await states.return();
+  assert.equal(readers.size, 0);
 });
