@@ -234,13 +234,13 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._clientId = [...peer.client_id].slice(0, 64).join('');
     context.peer = peer;
     context.ports.welcomed(peer);
-    if (isNew) this._publishes.connected();
+    if (isNew) this._publishes.connected(peer);
     this._credentials._accepted(peer.tokenLife);
   }
 
   /** Request every subscription, and send the own presence again. */
   _rejoin(): void {
-    this._subscriptions.connected();
+    this._subscriptions.connected(this._context.peer as Peer);
     this.ownPresence?.connected();
   }
 

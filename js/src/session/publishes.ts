@@ -9,6 +9,7 @@
 import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
 import type { Context } from './context.js';
 import { Fifo } from './fifo.js';
+import type { Peer } from './peer.js';
 import type { Outcome, Rejected } from './ports.js';
 import type { Publish } from './requests.js';
 
@@ -164,10 +165,9 @@ export class Publishes {
   // ---------------------------------------------------------------- from the connection
 
   /** A connection is open. */
-  connected(): void {
-    const { peer } = this._context;
+  connected({ burst }: Peer): void {
     this._settleDoubted();
-    this._budget = (peer?.burst ?? 0) * 1000;
+    this._budget = burst * 1000;
   }
 
   /** The connection is lost: send publishes in flight again later. */

@@ -74,14 +74,13 @@ export class Subscriptions {
   // ---------------------------------------------------------------- from the connection
 
   /** A connection is open: request every subscription from its cursor. */
-  connected(): void {
+  connected(peer: Peer): void {
     // The first connection changes no cursor: no subscription is answered before it.
     const { _last: last } = this;
-    const { peer } = this._context;
     this._last = peer;
-    this.presence?.reconnected(!last || last.client_id === peer?.client_id);
+    this.presence?.reconnected(!last || last.client_id === peer.client_id);
     for (const state of this.routes.all.values()) {
-      this._updateCursor(state, last?.node !== peer?.node);
+      this._updateCursor(state, last?.node !== peer.node);
       this._sendSubscribe(state);
     }
   }
@@ -275,7 +274,7 @@ export class Subscriptions {
       reset: (before.reset ?? []).concat(frame.reset ?? []),
       timestamp: before.timestamp ?? frame.timestamp,
     } as SubscribedFrame;
-    state.answer = whole;
+    state.answer = frame.more ? whole : undefined;
     if (!frame.more) return whole;
     // If the connection breaks between two parts, the next request continues from there. A request
     // for the newest few cannot continue, and an answer by time and ids is complete only at its
