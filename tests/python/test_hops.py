@@ -28,7 +28,7 @@ PUBLISH = 15
 SOMETIMES = (
     "IdMaker._begin",
     "Publishes._pace",
-    "Session._end_step",
+    "Session.end_step",
     "Timers.",
     "Driver.start_timer",
     "Driver.cancel_timer",

@@ -253,7 +253,7 @@ def rate_limited_is_taken_for_an_answer(patch: Patch) -> None:
         self._ports.settle(entry.publish.ref, Acked(results))
         self.flush()
 
-    patch.setattr(Publishes, "_settle_or_requeue", broken)
+    patch.setattr(Publishes, "settle_or_requeue", broken)
 
 
 @mutant

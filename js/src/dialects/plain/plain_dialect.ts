@@ -197,12 +197,8 @@ export class PlainDialect {
       slot,
       isError ? refusal(frame) : (frame as PublishResult),
     );
-    if (left?.size) {
-      if (pause) publishes.pause(pause);
-      publishes.flush();
-    } else {
-      publishes._settleOrRequeue(entry, pause);
-    }
+    if (!left?.size) publishes._settleOrRequeue(entry, pause);
+    else if (pause) publishes.pause(pause);
     this._session._end(isError ? frame : {});
     return true;
   }

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hanzoai.pubsub.generated.errors import CloseAction
-    from hanzoai.pubsub.generated.wire import ErrorFrame
+    from hanzoai.pubsub.generated.wire import AuthErrorFrame, ErrorFrame
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import TimerName
 
@@ -68,6 +68,17 @@ TIMEOUTS: Final[Mapping[TimerName, SessionEvent]] = {
     "drain": SessionEvent(code="timeout", message="Some publishes were not settled in time."),
 }
 """The cause for a timer that fired."""
+
+
+def event_of(frame: AuthErrorFrame | ErrorFrame) -> SessionEvent:
+    """The event of an error that the server sent."""
+    return SessionEvent(
+        kind="frame",
+        code=frame.code,
+        message=frame.message,
+        remedy=frame.remedy,
+        retry_after_ms=frame.retry_after_ms,
+    )
 
 
 def action_of(code: str | int | None) -> CloseAction:

@@ -40,15 +40,11 @@ class PublishState:
         return [n for n, result in enumerate(self.results) if result is None]
 
 
-def results_of(frame: PublishedFrame) -> list[PublishResult]:
-    """The results of each message in the server's answer."""
-    if frame.results is not None:
-        return list(frame.results)
-    return [
-        PublishResult(
-            id=frame.id, timestamp=frame.timestamp, seq=frame.seq, duplicate=frame.duplicate
-        )
-    ]
+def result_of(frame: PublishedFrame) -> PublishResult:
+    """The result in the server's answer to one message."""
+    return PublishResult(
+        id=frame.id, timestamp=frame.timestamp, seq=frame.seq, duplicate=frame.duplicate
+    )
 
 
 def rejection(frame: ErrorFrame) -> Rejected:
@@ -62,19 +58,6 @@ def count_in(counter: list[int], publish: Publish, sign: int) -> None:
     """Add or subtract a publish from a count of messages and bytes."""
     counter[0] += sign * len(publish.messages)
     counter[1] += sign * publish.size
-
-
-def refused_one(frame: ErrorFrame) -> PublishResult:
-    """The result of one message for an error frame."""
-    return PublishResult(
-        error=ErrorInfo(
-            code=frame.code,
-            message=frame.message,
-            remedy=frame.remedy,
-            field=frame.field,
-            retry_after_ms=frame.retry_after_ms if frame.code == "rate_limited" else None,
-        )
-    )
 
 
 def unanswered() -> PublishResult:

@@ -17,9 +17,8 @@ from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.publish_state import (
     PublishState,
     count_in,
-    refused_one,
     rejection,
-    results_of,
+    result_of,
     unanswered,
 )
 from hanzoai.pubsub.session.turns import next_turn
@@ -234,14 +233,14 @@ class Publishes:
             if self._queue:
                 self.flush()
             return True
-        results = results_of(frame)
+        results = [result_of(frame)] if frame.results is None else frame.results
         pause: int | None = None
         for n, slot in enumerate(entry.open()):
             result = results[n] if n < len(results) else unanswered()
-            asked = self._set_result(entry, slot, result)
+            asked = self.set_result(entry, slot, result)
             if asked is not None:
                 pause = max(pause or 0, asked)
-        self._settle_or_requeue(entry, pause)
+        self.settle_or_requeue(entry, pause)
         return True
 
     def rejected(self, frame: ErrorFrame) -> bool:
@@ -250,25 +249,11 @@ class Publishes:
         if entry is None:
             return False
         if frame.code == RATE_LIMITED:
-            self._settle_or_requeue(entry, frame.retry_after_ms or PAUSE)
+            self.settle_or_requeue(entry, frame.retry_after_ms or PAUSE)
         else:
             self._settle(entry, rejection(frame))
             self.flush()
         return True
-
-    def answered_one(
-        self, frame: PublishedFrame | ErrorFrame, entry: PublishState, slot: int, *, last: bool
-    ) -> None:
-        """The server answered one message of a publish in flight.
-
-        Args:
-            frame: The answer.
-            entry: The publish.
-            slot: The place of the message.
-            last: Whether no further answer follows.
-        """
-        result = refused_one(frame) if isinstance(frame, ErrorFrame) else results_of(frame)[0]
-        self._settle_or_requeue(entry, self._set_result(entry, slot, result), last=last)
 
     def pause(self, milliseconds: int | None) -> None:
         """Pause sending for this long after `rate_limited`."""
@@ -286,7 +271,7 @@ class Publishes:
 
     # ---------------------------------------------------------------- inside
 
-    def _set_result(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
+    def set_result(self, entry: PublishState, slot: int, result: PublishResult) -> int | None:
         """Process the result of one message; milliseconds to pause if the rate rejected it."""
         error = result.error
         if error is not None and error.code == RATE_LIMITED:
@@ -296,14 +281,11 @@ class Publishes:
         entry.results[slot] = result
         return None
 
-    def _settle_or_requeue(
-        self, entry: PublishState, pause: int | None, *, last: bool = True
-    ) -> None:
+    def settle_or_requeue(self, entry: PublishState, pause: int | None) -> None:
+        """Settle a publish when all of it is answered; otherwise, send the rest again."""
         if pause is not None:
             self.pause(pause)
-        if not last:
-            pass  # answers to other messages of the same publish follow
-        elif left := entry.open():
+        if left := entry.open():
             entry.sent = entry.doubted or len(left) < len(entry.results)
             self._drop(entry)
             self._enqueue(entry)

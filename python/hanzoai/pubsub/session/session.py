@@ -19,6 +19,7 @@ from hanzoai.pubsub.session.events import (
     SessionEvent,
     action_of,
     ends_connection,
+    event_of,
 )
 from hanzoai.pubsub.session.lifecycle import Lifecycle
 from hanzoai.pubsub.session.own_presence import OwnPresence
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.lifecycle import State
     from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.ports import Ports, TimerName
-    from hanzoai.pubsub.session.publish_state import PublishState
     from hanzoai.pubsub.session.requests import Publish, Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
@@ -85,7 +85,7 @@ class Session:
         self.lifecycle.choice.has_opened |= opened
         self.lifecycle.fire("connect")
         self._called()
-        self._end_step()
+        self.end_step()
 
     def close(self) -> None:
         """End after the publishes are settled."""
@@ -106,13 +106,13 @@ class Session:
         else:
             self.subscriptions.subscribe(request)
             self._called()
-        self._end_step()
+        self.end_step()
 
     def unsubscribe(self, sub: int) -> None:
         """End a subscription."""
         self.subscriptions.unsubscribe(sub)
         self.own_presence.keep_topics()
-        self._end_step()
+        self.end_step()
 
     def publish(self, request: Publish) -> None:
         """Publish; the port `settle` receives the outcome."""
@@ -125,12 +125,12 @@ class Session:
                 self._called()
             elif not self._timers.due:
                 return  # fast path: usually there is nothing to do at the end of the step
-        self._end_step()
+        self.end_step()
 
     def expire(self, ref: int) -> None:
         """The timeout of a publish has passed. It is not sent afterwards."""
         self.publishes.expire(ref)
-        self._end_step()
+        self.end_step()
 
     def update_presence(
         self, topic: str | None, data: Mapping[str, Any], ref: int | None = None
@@ -148,7 +148,7 @@ class Session:
             self._called()
         elif ref is not None:
             self._ports.settle(ref, _CLOSED)
-        self._end_step()
+        self.end_step()
 
     # ---------------------------------------------------------------- from the runtime
 
@@ -222,7 +222,7 @@ class Session:
         else:
             lifecycle.note_late(name)
             lifecycle.fire(TIMERS[name], event)
-        self._end_step(event)
+        self.end_step(event)
 
     def receive(self, frame: wire.ServerFrame, at: int) -> None:
         """A frame has arrived.
@@ -236,7 +236,7 @@ class Session:
         elif type(frame) is PublishedFrame:
             self.published(frame)
         else:
-            self._end_step(self._take(frame, at))
+            self.end_step(self._take(frame, at))
 
     def published(self, frame: PublishedFrame) -> None:
         """Like `receive`, for the answer to a publish: most other frames are one."""
@@ -244,16 +244,7 @@ class Session:
             self.lifecycle.note_useful()
             if not self.publishes.published(frame):
                 self.own_presence.acknowledged(frame.ref)
-        self._end_step()
-
-    def answered_one(
-        self, frame: PublishedFrame | ErrorFrame, entry: PublishState, slot: int, *, last: bool
-    ) -> None:
-        """The server answered one message of a publish; see `Publishes.answered_one`."""
-        if isinstance(frame, PublishedFrame):
-            self.lifecycle.note_useful()
-        self.publishes.answered_one(frame, entry, slot, last=last)
-        self._end_step(_event_of(frame) if isinstance(frame, ErrorFrame) else NO_DETAILS)
+        self.end_step()
 
     # ---------------------------------------------------------------- inside
 
@@ -271,11 +262,11 @@ class Session:
             case wire.PongFrame():
                 lifecycle.fire("pong")
             case wire.AuthErrorFrame():
-                event = _event_of(frame)
+                event = event_of(frame)
                 lifecycle.fire("auth.error", event)
                 return event
             case ErrorFrame():
-                event = _event_of(frame)
+                event = event_of(frame)
                 if lifecycle.state == "authenticating" and action_of(frame.code) != "retry":
                     lifecycle.fire("auth.error", event)
                 elif lifecycle.is_linked:
@@ -314,22 +305,12 @@ class Session:
 
     def _fire(self, name: Name, event: SessionEvent = NO_DETAILS) -> None:
         self.lifecycle.fire(name, event)
-        self._end_step(event)
+        self.end_step(event)
 
-    def _end_step(self, event: SessionEvent = NO_DETAILS) -> None:
+    def end_step(self, event: SessionEvent = NO_DETAILS) -> None:
         """End the session if it waits for that, and start the timers that are due."""
         lifecycle, timers = self.lifecycle, self._timers
         if lifecycle.is_draining and not len(self.publishes) and lifecycle.state not in FINAL:
             lifecycle.fire("drained", event)
         if timers.due:
             timers.start_due()
-
-
-def _event_of(frame: wire.AuthErrorFrame | ErrorFrame) -> SessionEvent:
-    return SessionEvent(
-        kind="frame",
-        code=frame.code,
-        message=frame.message,
-        remedy=frame.remedy,
-        retry_after_ms=frame.retry_after_ms,
-    )

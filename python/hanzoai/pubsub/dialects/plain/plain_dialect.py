@@ -16,14 +16,19 @@ from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
 from hanzoai.pubsub.generated.wire import (
     Denial,
     ErrorFrame,
+    ErrorInfo,
     PresenceUpdateFrame,
     PublishedFrame,
     PublishFrame,
+    PublishResult,
     SubscribedFrame,
     SubscribeFrame,
     UnsubscribeFrame,
 )
 from hanzoai.pubsub.session.cursor import by_seq
+from hanzoai.pubsub.session.events import NO_DETAILS, event_of
+from hanzoai.pubsub.session.publish_state import result_of
+from hanzoai.pubsub.session.publishes import RATE_LIMITED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -215,7 +220,18 @@ class PlainDialect:
             return False
         left = self._batches.get(entry, set())
         left.discard(slot)
-        self._session.answered_one(frame, entry, slot, last=not left)
+        session, publishes = self._session, self._session.publishes
+        if isinstance(frame, ErrorFrame):
+            result, event = _refused(frame), event_of(frame)
+        else:
+            session.lifecycle.note_useful()
+            result, event = result_of(frame), NO_DETAILS
+        pause = publishes.set_result(entry, slot, result)
+        if not left:
+            publishes.settle_or_requeue(entry, pause)
+        elif pause is not None:
+            publishes.pause(pause)
+        session.end_step(event)
         return True
 
     # ---------------------------------------------------------------- from the session
@@ -277,3 +293,16 @@ class PlainDialect:
             self._write(
                 PublishFrame(message=messages[slot], ref=ref if is_one else f"{ref}.{slot}")
             )
+
+
+def _refused(frame: ErrorFrame) -> PublishResult:
+    """The result of a message, from the error about it."""
+    wait = frame.retry_after_ms if frame.code == RATE_LIMITED else None
+    error = ErrorInfo(
+        code=frame.code,
+        message=frame.message,
+        remedy=frame.remedy,
+        field=frame.field,
+        retry_after_ms=wait,
+    )
+    return PublishResult(error=error)
