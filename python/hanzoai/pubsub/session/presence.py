@@ -9,7 +9,7 @@ from hanzoai.pubsub.session.members import PresenceMembers
 from hanzoai.pubsub.topics import matches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hanzoai.pubsub.generated.wire import Envelope, PresenceSnapshotFrame
     from hanzoai.pubsub.session.context import Context
@@ -58,13 +58,13 @@ class Presence:
         """Report the known members to a later subscription."""
         if state.request.presence:
             for topic, members in self._members.complete():
-                if state.matches(topic):
+                if _cover(state.patterns, topic):
                     self._ports.presence_changed(state.sub, topic, members, "snapshot", None)
 
     def hide(self, state: SubscriptionState, granted: Sequence[str]) -> None:
         """Report an empty list to a subscription for topics that were denied temporarily."""
         for topic in self._members.occupied():
-            if state.matches(topic) and not any(matches(pattern, topic) for pattern in granted):
+            if _cover(state.patterns, topic) and not _cover(granted, topic):
                 self._ports.presence_changed(state.sub, topic, (), "snapshot", None)
         self.keep()
 
@@ -90,3 +90,8 @@ class Presence:
             for state in self._routes.find(change.topic):
                 if state.request.presence:
                     self._ports.presence_changed(state.sub, *change)
+
+
+def _cover(patterns: Iterable[str], topic: str) -> bool:
+    """Whether one of the patterns matches the topic."""
+    return any(matches(pattern, topic) for pattern in patterns)

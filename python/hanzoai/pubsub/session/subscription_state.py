@@ -9,16 +9,34 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from hanzoai.pubsub.topics import matches
-
 if TYPE_CHECKING:
-    from hanzoai.pubsub.generated.wire import Denial, Envelope
+    from hanzoai.pubsub.generated.wire import Denial, Envelope, SubscribedFrame
     from hanzoai.pubsub.session.cursor import Cursor
     from hanzoai.pubsub.session.requests import Subscribe
 
 PENDING: Final = 0
 JOINING: Final = 1
 LIVE: Final = 2
+
+
+@dataclass(slots=True)
+class Answer:
+    """The answer to a `subscribe`, from one frame or several; see `SubscribedFrame`."""
+
+    history: list[Envelope] = field(default_factory=list["Envelope"])
+    positions: dict[str, int] = field(default_factory=dict[str, int])
+    truncated: dict[str, None] = field(default_factory=dict[str, None])
+    reset: dict[str, None] = field(default_factory=dict[str, None])
+    timestamp: int | None = None
+
+    def add(self, frame: SubscribedFrame) -> None:
+        """Add a frame."""
+        self.history += frame.history or ()
+        self.positions |= frame.positions or {}
+        self.truncated |= dict.fromkeys(frame.truncated or ())
+        self.reset |= dict.fromkeys(frame.reset or ())
+        if self.timestamp is None:
+            self.timestamp = frame.timestamp
 
 
 @dataclass(slots=True, eq=False)
@@ -40,7 +58,7 @@ class SubscriptionState:
         held: Live messages that wait for the answer.
         lost: Number of dropped messages without a position, by topic.
         whole: No held message was dropped.
-        history, positions, truncated, reset, timestamp: The parts so far of an answer in parts.
+        answer: The parts so far of the answer.
     """
 
     request: Subscribe
@@ -57,11 +75,7 @@ class SubscriptionState:
     held: list[Envelope] = field(default_factory=list["Envelope"])
     lost: dict[str, int] = field(default_factory=dict[str, int])
     whole: bool = True
-    history: list[Envelope] = field(default_factory=list["Envelope"])
-    positions: dict[str, int] = field(default_factory=dict[str, int])
-    truncated: dict[str, None] = field(default_factory=dict[str, None])
-    reset: dict[str, None] = field(default_factory=dict[str, None])
-    timestamp: int | None = None
+    answer: Answer = field(default_factory=Answer)
 
     def __post_init__(self) -> None:
         self.sub = self.request.sub
@@ -73,14 +87,6 @@ class SubscriptionState:
         self.lost = {}
         self.whole = True
 
-    def clear_answer(self) -> None:
-        """Drop the parts of an incomplete answer."""
-        self.history = []
-        self.positions = {}
-        self.truncated = {}
-        self.reset = {}
-        self.timestamp = None
-
     def forget(self) -> None:
         """The connection is lost: drop held messages, which would make the mark jump."""
         self.phase = PENDING
@@ -88,7 +94,7 @@ class SubscriptionState:
         self.hold([])
         self.cursor.retried.clear()
         self.recovering = self.retry_pending = False
-        self.clear_answer()
+        self.answer = Answer()
 
     @property
     def accepts_parts(self) -> bool:
@@ -100,7 +106,3 @@ class SubscriptionState:
         """
         whole = not self.answered and self.request.history is not None
         return self.cursor.uses_seq and not whole
-
-    def matches(self, topic: str) -> bool:
-        """Whether an active pattern matches the topic."""
-        return any(matches(pattern, topic) for pattern in self.patterns)

@@ -14,7 +14,13 @@ from hanzoai.pubsub.session.events import is_retryable
 from hanzoai.pubsub.session.members import KINDS
 from hanzoai.pubsub.session.presence import Presence
 from hanzoai.pubsub.session.routes import Routes
-from hanzoai.pubsub.session.subscription_state import JOINING, LIVE, PENDING, SubscriptionState
+from hanzoai.pubsub.session.subscription_state import (
+    JOINING,
+    LIVE,
+    PENDING,
+    Answer,
+    SubscriptionState,
+)
 from hanzoai.pubsub.topics import matches
 
 if TYPE_CHECKING:
@@ -172,18 +178,17 @@ class Subscriptions:
         state = self.requests.get(ref)
         if state is None:
             return
-        state.history += frame.history or ()
-        state.positions |= frame.positions or {}
-        state.truncated |= dict.fromkeys(frame.truncated or ())
-        state.reset |= dict.fromkeys(frame.reset or ())
+        answer = state.answer
+        answer.add(frame)
         state.denied += frame.denied or ()
-        if state.timestamp is None:
-            state.timestamp = frame.timestamp
         if not frame.more:
             del self.requests[ref]
             self._answered(state, at)
-        elif len(state.history) > self._context.options.held_messages and state.accepts_parts:
+        elif (
+            len(state.answer.history) > self._context.options.held_messages and state.accepts_parts
+        ):
             self._admit(state, at, complete=False)
+            answer.history, answer.reset = [], {}
 
     def rejected(self, frame: ErrorFrame) -> bool:
         """The server rejected a `subscribe`; False if the `ref` is unknown."""
@@ -226,9 +231,6 @@ class Subscriptions:
             self._schedule_rejoin(0)
 
     def _send_subscribe(self, state: SubscriptionState) -> None:
-        if self._context.peer is None:
-            return
-        self.requests.pop(state.ref, None)
         if state.unrouted:
             state.unrouted = False
             self.routes.add(state)
@@ -237,7 +239,7 @@ class Subscriptions:
         self.requests[ref] = state
         state.phase = JOINING
         state.retry_pending = False
-        state.clear_answer()
+        state.answer = Answer()
         since, after = state.cursor.request()
         limit = None if state.answered else state.request.history
         self._ports.send(
@@ -293,6 +295,7 @@ class Subscriptions:
         state.phase = LIVE
         state.ref = ""
         state.recovering = False
+        state.answer = Answer()
         state.hold([])
         peer = self._context.peer
         again = not recovering or (peer is not None and not peer.incremental)
@@ -304,13 +307,14 @@ class Subscriptions:
             state.cursor.retried.clear()
 
     def _admit(self, state: SubscriptionState, at: int, *, complete: bool) -> Sequence[Envelope]:
+        answer = state.answer
         replay = Replay(
-            history=state.history,
+            history=answer.history,
             held=state.held,
-            positions=state.positions if complete else {},
-            truncated=state.truncated,
-            reset=state.reset,
-            timestamp=state.timestamp,
+            positions=answer.positions if complete else {},
+            truncated=answer.truncated,
+            reset=answer.reset,
+            timestamp=answer.timestamp,
             at=at,
             first=not state.answered,
             limit=None if state.answered else state.request.history,
@@ -318,8 +322,6 @@ class Subscriptions:
             whole=state.whole,
         )
         steps, rest = state.cursor.replay(replay)
-        state.history = []
-        state.reset = {}
         sub = state.sub
         run: list[Envelope] = []
         for step in steps:
