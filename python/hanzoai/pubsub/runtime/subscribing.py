@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -14,6 +13,7 @@ from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.runtime.arguments import pattern_list, position_map, unix_ms
 from hanzoai.pubsub.runtime.handlers import Handlers
 from hanzoai.pubsub.runtime.inbox import Inbox
+from hanzoai.pubsub.runtime.ownership import running_loop
 from hanzoai.pubsub.session.requests import Subscribe
 from hanzoai.pubsub.settings.checks import check_function, check_instance, check_whole, kind
 from hanzoai.pubsub.settings.options import ReceiveQueue
@@ -21,6 +21,7 @@ from hanzoai.pubsub.topics import is_wildcard
 from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
@@ -44,8 +45,7 @@ class Feed:
         ready: Returns the operations of the client, in the running loop.
 
     Attributes:
-        begun: Whether the subscription was sent.
-        loop: The event loop of the client, then.
+        loop: The event loop of the client; None before the subscription is sent.
     """
 
     def __init__(
@@ -64,7 +64,6 @@ class Feed:
         self._own_presence = own_presence
         self._ready = ready
         self._operations: Operations | None = None
-        self.begun = False
         self.loop: asyncio.AbstractEventLoop | None = None
         inbox = self.inbox = Inbox(request.topics, queue, self.leave)
         inbox.positions.update(request.after)
@@ -83,35 +82,32 @@ class Feed:
         driver = self._operations.driver
         return driver.failures.outage(driver.state)
 
-    def begin(self) -> None:
-        """Send the subscription, once, from the running loop."""
-        if self.begun:
-            return
+    def begin(self) -> Operations:
+        """Send the subscription, once, from the running loop; return the operations of the client.
+
+        Raises:
+            UsageError: Another loop is running, where a wait would never end.
+        """
+        operations = self._operations
+        if operations is not None:
+            operations.driver.owner.check()
+            return operations
         operations = self._ready()
         driver = operations.driver
         driver.check_open()
         self._operations = operations
-        self.begun = True
         self.loop = driver.loop
         driver.subscribe(self._request, self.inbox)
         if self._own_presence is not None:
             driver.spawn(self._set_presence(operations, self._own_presence), "own presence")
         if self.handlers.on_message is not None or self.inbox.presence is not None:
             driver.spawn(self._run_handlers(operations), "handlers")
+        return operations
 
     @property
     def is_foreign(self) -> bool:
         """Whether this process was forked from the one that subscribed."""
         return self._operations is not None and self._operations.driver.owner.is_foreign
-
-    def check_loop(self) -> None:
-        """Reject a wait outside of the client's event loop, which would never end.
-
-        Raises:
-            UsageError: Another loop is running.
-        """
-        if self._operations is not None:
-            self._operations.driver.owner.check()
 
     def leave(self, *, collected: bool = False) -> None:
         """End the subscription; from any thread.
@@ -121,20 +117,14 @@ class Feed:
         if self._operations is None or self.is_foreign:
             return
         driver, sub = self._operations.driver, self._request.sub
-        try:
-            here = asyncio.get_running_loop() is driver.loop
-        except RuntimeError:
-            here = False
-        if here and not collected:
+        if running_loop() is driver.loop and not collected:
             driver.unsubscribe(sub)
         elif not driver.loop.is_closed():
             driver.loop.call_soon_threadsafe(driver.unsubscribe, sub)
 
     async def joined(self) -> None:
         """Wait until the server has answered, or the subscription has ended."""
-        if self._operations is None:
-            return
-        inbox, driver = self.inbox, self._operations.driver
+        inbox, driver = self.inbox, self.begin().driver
         failures, seconds = driver.failures, driver.options.operation_timeout
         if not await driver.until(lambda: inbox.joined or inbox.finished, seconds):
             raise OperationTimeout(

@@ -163,7 +163,7 @@ class Subscription(Generic[Data]):
     def __del__(self) -> None:
         # Runs in any thread and at any time, so it only schedules a call in the loop.
         feed: Feed | None = getattr(self, "_feed", None)
-        if feed is None or not feed.begun:
+        if feed is None or feed.loop is None:
             return
         handlers = self._handlers
         if self._inbox.finished:
@@ -197,8 +197,7 @@ class Subscription(Generic[Data]):
     def _end(self) -> None:
         self._inbox.finish()
         self._inbox.clear()
-        if self._feed.begun:
-            self._feed.leave()
+        self._feed.leave()
 
     def _begin_reading(self) -> None:
         self._refuse_handled()
@@ -243,15 +242,11 @@ class Subscription(Generic[Data]):
                 raise inbox.error.with_traceback(None)
             raise StopAsyncIteration
         feed = self._feed
-        if not feed.begun:
-            feed.begin()
         if asyncio.get_running_loop() is not feed.loop:
-            feed.check_loop()
+            feed.begin()
         return inbox.wait() if inbox.empty else None
 
     async def _wait_joined(self) -> Self:
-        self._feed.begin()
-        self._feed.check_loop()
         inbox = self._inbox
         heard, inbox.observed = inbox.observed, True
         self._cancelled = False
