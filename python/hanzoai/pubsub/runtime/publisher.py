@@ -321,9 +321,8 @@ class Publisher:
         """Set the presence of this client, now or with the next connection; report a rejection."""
 
         def report(settled: asyncio.Future[Outcome]) -> None:
-            if settled.cancelled() or not isinstance(outcome := settled.result(), Rejected):
-                return
-            if outcome.code != "closed":
+            outcome = settled.result()
+            if isinstance(outcome, Rejected) and outcome.code != "closed":
                 self._driver.listeners.report(rejected(outcome, topic), topic)
 
         self._driver.update_presence(topic, dict(data)).add_done_callback(report)
