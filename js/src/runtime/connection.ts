@@ -37,7 +37,7 @@ export interface Owner {
   handled(): void;
 }
 
-/** A transport from its opening to its end. */
+/** A transport from its opening, which the owner starts, to its end. */
 export class Connection implements Receiver {
   /** Whether to let the program run after the current frame: an inbox is full, or has failed. */
   crowded = false;
@@ -54,17 +54,12 @@ export class Connection implements Receiver {
 
   /**
    * @param _owner Receives events.
-   * @param _transport Not open yet; never calls back synchronously.
+   * @param _transport Never calls back synchronously.
    */
   constructor(
     private readonly _owner: Owner,
     private readonly _transport: Transport,
   ) {}
-
-  /** Connect. */
-  open(): void {
-    this._transport.open(this);
-  }
 
   /** Whether single subscriptions can be added and removed. */
   get incremental(): boolean {

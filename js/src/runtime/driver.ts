@@ -462,7 +462,7 @@ export class Driver implements Client, Ports, Owner {
     const open = (transport: Transport): void => {
       if (number !== this._dials) return;
       this._connection = new Connection(this, transport);
-      this._connection.open();
+      transport.open(this._connection);
     };
     // The client id of the previous page must be known before `auth`.
     const made = this.options.recover === undefined ? dialed : this.recovery().then(() => dialed);

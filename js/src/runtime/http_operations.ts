@@ -193,8 +193,8 @@ class HttpTokens implements Tokens {
   }
 
   async replace(rejected: string, signal?: AbortSignal): Promise<string | undefined> {
-    const { tokens } = this._client;
-    if (!tokens.renewable) return undefined;
+    const { options, tokens } = this._client;
+    if (!options.renewable) return undefined;
     let other = tokens.last?.value;
     if (other === rejected) {
       other = await this._ask('rejected', this._rejections, signal);

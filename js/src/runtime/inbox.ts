@@ -57,7 +57,7 @@ export class Inbox extends Stream {
   /** True when the server has answered, or the subscription has ended before. */
   readonly answered: Promise<true>;
   readonly positions: Map<string, number>;
-  private _answer: (answered: true) => void = () => {};
+  private _answer!: (answered: true) => void;
   private _queue = new Fifo<Queued>();
   private _bytes = 0;
   /** Events moved up by the loss of a message before them, one per kind and topic. */

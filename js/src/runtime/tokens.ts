@@ -34,11 +34,6 @@ export class TokenSource {
     this.last = token === undefined ? undefined : { value: token };
   }
 
-  /** Whether another token is available. */
-  get renewable(): boolean {
-    return this._callback !== undefined;
-  }
-
   /**
    * Get a token from the program. Concurrent calls share the result.
    *

@@ -2,6 +2,7 @@
 
 import { presenceGrace } from '../generated/limits.js';
 import type { Envelope, PresenceSnapshotFrame } from '../generated/wire.js';
+import { matches } from '../topics.js';
 import type { PresenceChange } from '../values.js';
 import type { Context } from './context.js';
 import { PresenceMembers } from './members.js';
@@ -22,7 +23,7 @@ export class Presence {
     if (!wants(state)) return;
     for (const [topic, members] of this._members.complete()) {
       const change = { topic, members, change: 'snapshot', member: undefined } as const;
-      if (state.matches(topic)) this._showOne(state, change);
+      if (covers(state, topic)) this._showOne(state, change);
     }
   }
 
@@ -33,9 +34,7 @@ export class Presence {
 
   /** All members of a topic. */
   snapshot({ topic, members }: PresenceSnapshotFrame): void {
-    if (this._context.peer && this._wanted(topic)) {
-      this._showAll(this._members.snapshot(topic, members));
-    }
+    if (this._wanted(topic)) this._showAll(this._members.snapshot(topic, members));
   }
 
   /** The connection or stream is lost. */
@@ -71,7 +70,7 @@ export class Presence {
   /** Show an empty member list to a subscription that was refused for now. */
   hide(state: SubscriptionState): void {
     for (const topic of wants(state) ? this._members.occupied() : []) {
-      if (state.matches(topic) && !this._leadsTo(state, topic)) {
+      if (covers(state, topic) && !this._leadsTo(state, topic)) {
         this._showOne(state, { topic, members: [], change: 'snapshot', member: undefined });
       }
     }
@@ -114,4 +113,9 @@ export class Presence {
 
 function wants({ request }: SubscriptionState): boolean {
   return request.presence ?? false;
+}
+
+/** Whether a pattern of the subscription matches the topic. */
+function covers({ patterns }: SubscriptionState, topic: string): boolean {
+  return patterns.some((pattern) => matches(pattern, topic));
 }

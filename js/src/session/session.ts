@@ -243,7 +243,8 @@ export class Session {
         return frame;
       default:
         // `unsubscribed` carries no news.
-        if (this.context.peer) lifecycle._noteUseful();
+        if (!this.context.peer) break;
+        lifecycle._noteUseful();
         if (frame.type === 'subscribed') {
           subscriptions.subscribed(frame, at);
         } else if (frame.type === 'published') {

@@ -6,7 +6,6 @@
  */
 
 import type { Denial, Envelope, SubscribedFrame } from '../generated/wire.js';
-import { matches } from '../topics.js';
 import type { Cursor } from './cursor.js';
 import type { Subscribe } from './requests.js';
 
@@ -58,10 +57,5 @@ export class SubscriptionState {
     this.cursor.retried.clear();
     this.recovering = this.retryPending = false;
     this.answer = undefined;
-  }
-
-  /** Whether an active pattern matches the topic. */
-  matches(topic: string): boolean {
-    return this.patterns.some((pattern) => matches(pattern, topic));
   }
 }

@@ -46,7 +46,7 @@ function reading() {
     },
     transport,
   );
-  connection.open();
+  transport.open(connection);
   assert.ok(receiver);
   return { got, ends, said, closed, clock, connection, receiver };
 }

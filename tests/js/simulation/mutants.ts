@@ -180,7 +180,7 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
   },
   'a later subscription does not receive known members': {
     file: 'session/presence.ts',
-    from: 'if (state.matches(topic)) this._showOne(state, change);',
+    from: 'if (covers(state, topic)) this._showOne(state, change);',
     to: '',
   },
   'own presence is not sent again': {
