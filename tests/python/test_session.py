@@ -38,6 +38,7 @@ from hanzoai.pubsub.session import lifecycle, requests, session
 from hanzoai.pubsub.session.events import SessionEvent
 from hanzoai.pubsub.session.ports import StateChanged
 from hanzoai.pubsub.session.routes import KNOWN_TOPICS
+from hanzoai.pubsub.session.subscription_state import LIVE, Answer
 from hanzoai.pubsub.settings.session import SessionOptions
 from tests.traces import effects, events
 from tests.traces.effects import Rejected, Settle
@@ -474,6 +475,18 @@ def test_batches_sent_one_by_one_are_forgotten_when_they_end(answered: bool) -> 
     dialect = session.log.dialect
     assert dialect is not None
     assert len(dialect._batches) <= 1
+
+
+def test_a_subscription_releases_the_answer_of_the_server_after_its_last_part() -> None:
+    session = connected()
+    session.handle(events.Subscribe(9, ("new",)))
+    ref, state = session.subscriptions.requests.copy().popitem()
+    for more in (True, None):
+        frame = SubscribedFrame(topics=["new"], positions={"new": 3}, ref=ref, more=more)
+        session.handle(events.Received(frame, 1))
+    assert state.request.sub == 9
+    assert state.phase == LIVE
+    assert state.answer == Answer()
 
 
 def test_each_answer_counts_for_any_number_of_requests_in_transit() -> None:
