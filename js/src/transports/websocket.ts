@@ -88,8 +88,8 @@ export class WebSocketTransport implements Transport {
         if (failure !== LOST) failure = unreached(event);
       },
       close: ({ code, reason }: { readonly code: number; readonly reason: string }) => {
-        // 1005 and 1006 are never sent: they mean no close frame, or one without a code.
-        if (code === 1005 || code === 1006) this._end(undefined, failure);
+        // These are never sent: they mean no close frame, as does 0 in Deno, or one without a code.
+        if (!code || code === 1005 || code === 1006) this._end(undefined, failure);
         else this._end(code, reason || `Closed with code ${code}.`);
       },
     };

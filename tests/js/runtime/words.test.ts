@@ -96,6 +96,21 @@ test('a connection that was lost or could not be opened has a code', async () =>
   await ps.close({ timeout: 0 });
 });
 
+test('a lost connection has the same code where the platform reports 0, as Deno does', async () => {
+  const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
+  const changes: StateChange[] = [];
+  ps.on('state', (change) => void changes.push(change));
+  await ps.connect();
+  peer.socket.drop(0);
+  await clock.advance(5_000);
+  const lost = changes.filter(({ to }) => to === 'reconnecting');
+  assert.deepEqual(
+    lost.map(({ code, reason }) => `${code} ${reason}`),
+    ['1006 The connection was lost.'],
+  );
+  await ps.close({ timeout: 0 });
+});
+
 test('the error of the socket is part of the reason', async () => {
   const { WebSocket } = await import('ws');
   const ps = new PubSub({
