@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.clock import SystemClock
@@ -24,6 +25,16 @@ async def test_an_address_on_the_network_means_real_time_and_real_transports() -
     assert isinstance(environment.dial("websocket", options), WebSocketTransport)
     assert isinstance(environment.dial("sse", options), SseTransport)
     assert 0 <= environment.random() < 1
+
+
+async def test_waits_do_not_depend_on_the_random_generator_of_the_program() -> None:
+    """Workers with the same seed would otherwise reconnect at the same time."""
+    environment = environment_for("ws://127.0.0.1/ws")
+    state = random.getstate()
+    first = environment.random()
+    assert random.getstate() == state
+    random.setstate(state)
+    assert environment.random() != first
 
 
 async def test_a_server_of_this_process_brings_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

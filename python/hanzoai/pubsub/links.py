@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from hanzoai.pubsub.errors import ConnectionFailed, InvalidOption, InvalidPayload, OperationTimeout
+from hanzoai.pubsub.randomness import RANDOM
 
 if TYPE_CHECKING:
     import ssl
@@ -186,7 +186,7 @@ class Backoff:
         """Wait, but not beyond the end."""
         wait, self._wait = self._wait, min(2 * self._wait, self._longest)
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait * random.uniform(0.5, 1)):
+            async with asyncio.timeout(wait * RANDOM.uniform(0.5, 1)):
                 await ended.wait()
 
 

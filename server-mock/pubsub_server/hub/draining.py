@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random
+import secrets
 from typing import TYPE_CHECKING, Final
 
 from pubsub_server.errors import ServiceError
@@ -80,7 +80,7 @@ async def end_all(
     loop = asyncio.get_running_loop()
     began = loop.time()
     order = list(opened)
-    random.shuffle(order)
+    secrets.SystemRandom().shuffle(order)
     share = spread / max(1, len(order))
     bound = min(spread, seconds * SHARE)
     ended = 0

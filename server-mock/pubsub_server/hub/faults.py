@@ -155,7 +155,7 @@ def plan(seed: int, ms: int, steps: int) -> list[tuple[int, Fault]]:
 
     It ends with `Clear`, so that the faults end with it.
     """
-    chance = random.Random(seed)
+    chance = random.Random(seed)  # noqa: S311
     schedule: list[tuple[int, Fault]] = []
     for at in sorted(chance.randrange(ms) for _ in range(steps)):
         kind = chance.choices(
@@ -188,7 +188,7 @@ class Faults:
 
     def __init__(self, hub: Hub, seed: int = 0) -> None:
         self._hub = hub
-        self._chance = random.Random(seed)
+        self._chance = random.Random(seed)  # noqa: S311
         self._cuts: list[_Cut] = []
         self._delay = Delay(ms=0)
         self._late: deque[Entry] = deque()

@@ -12,7 +12,6 @@ import base64
 import hashlib
 import hmac
 import logging
-import random
 import secrets
 import time
 from collections import deque
@@ -51,6 +50,7 @@ SMALLER_SECONDS: Final = 600.0
 _LOG: Final = logging.getLogger("pubsub_server.observe.webhooks")
 _AGAIN: Final = frozenset({408, 425, 429})
 _TOO_LARGE: Final = "HTTP 413"
+_RANDOM: Final = secrets.SystemRandom()
 
 
 class Receiver:
@@ -231,7 +231,7 @@ class WebhookSender:
         self,
         settings: Settings,
         clock: Callable[[], float] = time.time,
-        jitter: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = _RANDOM.random,
     ) -> None:
         self._settings = settings
         self._clock = clock

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import random as random_module
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol, TypeVar
@@ -37,6 +36,7 @@ from hanzoai.pubsub.http.connection import LOST, authorization, body_of, make_cl
 from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.problems import describe_answer, read_error
 from hanzoai.pubsub.http.status import why_no_proxy, why_unreachable
+from hanzoai.pubsub.randomness import RANDOM
 from hanzoai.pubsub.settings.proxies import host_of, http_proxy
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Performer:
         tokens: Tokens,
         clock: Clock,
         *,
-        random: Callable[[], float] = random_module.random,
+        random: Callable[[], float] = RANDOM.random,
         transport: httpx.AsyncBaseTransport | None = None,
     ) -> None:
         self._options = options

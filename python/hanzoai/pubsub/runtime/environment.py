@@ -7,11 +7,11 @@ then uses the server's clock and no socket, so you need not change the program u
 from __future__ import annotations
 
 import os
-import random
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.clock import SystemClock
+from hanzoai.pubsub.randomness import RANDOM
 from hanzoai.pubsub.settings.options import URL_VARIABLE
 from hanzoai.pubsub.transports import MEMORY_SCHEME
 
@@ -85,4 +85,4 @@ def environment_for(url: str | None) -> Environment:
 
         peer = find(named)
         return Environment(peer.clock, peer.random, peer)
-    return Environment(SystemClock(), random.random, opened=_OPENED)
+    return Environment(SystemClock(), RANDOM.random, opened=_OPENED)

@@ -7,13 +7,13 @@ import contextlib
 import errno
 import logging
 import os
-import random
 import socket
 import ssl
 import stat
 from typing import TYPE_CHECKING, Final, TypedDict
 
 from hanzoai.pubsub.errors import InvalidOption
+from hanzoai.pubsub.randomness import RANDOM
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -240,7 +240,7 @@ class Dialer:
                 await asyncio.shield(pipe.ended)
                 if pipe.greeted:
                     wait = self._first
-            await asyncio.sleep(wait * random.uniform(0.5, 1))
+            await asyncio.sleep(wait * RANDOM.uniform(0.5, 1))
             wait = min(2 * wait, self._longest)
 
     async def _connect(self) -> Pipe:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import atexit
 import os
-import random
 from typing import TYPE_CHECKING, Final, Generic, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from hanzoai.pubsub.errors import AuthError, ConnectionFailed, PubSubError
 from hanzoai.pubsub.http.library import httpx
 from hanzoai.pubsub.http.status import why_unreachable
+from hanzoai.pubsub.randomness import RANDOM
 from hanzoai.pubsub.settings.proxies import host_of, system_proxy
 from hanzoai.pubsub.version import USER_AGENT
 
@@ -105,7 +105,7 @@ class Connection:
 def backoff(config: PubSubConfig, failures: int) -> float:
     """Return the seconds before the next attempt, by the number of failures."""
     longest = min(BACKOFF_MAX, config.retry_backoff * 2.0 ** (failures - 1))
-    return longest * random.uniform(0.5, 1.0)
+    return longest * RANDOM.uniform(0.5, 1.0)
 
 
 class Attempts:

@@ -115,7 +115,7 @@ class MemoryServer(Generic[C]):
         **settings: object,
     ) -> None:
         self.clock: C = cast("C", VirtualClock() if clock is None else clock)
-        self.random: Callable[[], float] = random.Random(seed).random
+        self.random: Callable[[], float] = random.Random(seed).random  # noqa: S311
         self.received: deque[dict[str, Any]] = deque(maxlen=_KEPT)
         self.attempts: deque[TransportName] = deque(maxlen=_KEPT)
         self.url = ""
