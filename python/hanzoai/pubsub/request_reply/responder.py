@@ -46,8 +46,8 @@ class Responder:
         async with ps.respond("demo.sum", lambda request: sum(request.data)):
             await stop.wait()
 
-    Awaiting it waits until the server has answered the subscription. If this is cancelled, the
-    responder is closed.
+    Awaiting it waits until the server has answered the subscription. If this fails or is cancelled,
+    the responder is closed.
     """
 
     def __init__(
@@ -111,11 +111,7 @@ class Responder:
         return self._joined().__await__()
 
     async def __aenter__(self) -> Self:
-        try:
-            return await self._joined()
-        except BaseException:
-            await self.close(0)
-            raise
+        return await self._joined()
 
     async def __aexit__(
         self,
@@ -131,8 +127,8 @@ class Responder:
     async def _joined(self) -> Self:
         try:
             await self._subscription
-        except asyncio.CancelledError:
-            # A cancelled `await ps.respond(...)` returned nothing to close it with.
+        except BaseException:
+            # `await ps.respond(...)` returned nothing to close it with.
             await self.close(0)
             raise
         return self
