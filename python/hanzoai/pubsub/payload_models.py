@@ -196,7 +196,7 @@ class _PydanticForm:
         try:
             return self._adapter.dump_python(value, mode="json", by_alias=True, warnings=False)
         except ValueError as error:
-            raise _Mismatch([("data", _unwritable(value, error))]) from None
+            raise _Mismatch([("data", _unwritable(value, error))]) from error.__cause__
 
 
 class _StructForm:
@@ -253,7 +253,7 @@ def plain(value: object) -> Any:
     try:
         return to_jsonable_python(value, by_alias=True, fallback=_fallback)
     except (ValueError, RecursionError) as error:
-        raise _no_json(value, error) from None
+        raise _no_json(value, error) from error.__cause__
 
 
 def _fallback(value: object) -> Any:
@@ -346,4 +346,6 @@ def _unwritable(value: object, error: Exception | None) -> str:
         found = "bytes that are not UTF-8 text, and no serializer for them, such as base64"
     elif isinstance(error, RecursionError) or (error and "Circular" in str(error)):
         found = "a value that contains itself"
+    elif isinstance(error, PydanticSerializationError) and error.__cause__ is not None:
+        found = f"a value whose serializer raised {type(error.__cause__).__name__}"
     return f"{found}, in an object of type {type(value).__name__}"
