@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,15 @@ async def test_a_wrong_bound_of_a_history_is_refused_at_the_call(
     with pytest.raises(InvalidOption) as caught:
         ps.history("a.b", **{field: wrong})
     assert caught.value.field == field
+
+
+async def test_the_limit_of_a_history_may_be_larger_than_any_history(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    await ps.publish("a.b", {"data": 1})
+    assert [message.data async for message in ps.history("a.b", limit=sys.maxsize)] == [1]
+    await ps.close()
 
 
 @pytest.mark.parametrize(

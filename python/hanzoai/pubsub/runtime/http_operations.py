@@ -216,7 +216,7 @@ class HttpApi:
         if after is not None:
             check_whole("after", after, low=0, high=SEQ_MAX, unit="a position")
         if limit is not None:
-            check_whole("limit", limit, low=0, unit="a number of messages")
+            check_whole("limit", limit, low=0, high=sys.maxsize, unit="a number of messages")
         return self._pages(topic, start, before, after, limit, seconds)
 
     async def _pages(
