@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pubsub_server.backplane import Entry
-from pubsub_server.backplanes.redis.deliveries import Deliveries
+from pubsub_server.backplanes.redis.deliveries import CatchingUp, Deliveries
 from pubsub_server.backplanes.redis.layout import Log
+from pubsub_server.backplanes.redis.reader import Sweep
 from pubsub_server.backplanes.redis.tracks import Tracks
 from pubsub_server.tasks import Tasks
 from pubsub_server.testing import running_server
@@ -348,3 +349,62 @@ async def test_many_payloads_that_cannot_be_read_are_one_log_line(
             here.deliveries.take(payload)
     assert len(caplog.records) == 1
     assert not here.seen
+
+
+class TwoShards:
+    """Replaces all that a search of two shards needs; the second has the topic."""
+
+    bases = ("{0}", "{1}")
+
+    def __init__(self) -> None:
+        self.fails = True
+        self.begun = asyncio.Event()
+        self.compared: list[dict[str, int]] = []
+
+    def shard(self, topic: str) -> int:
+        return 1
+
+    def wants(self, topic: str) -> bool:
+        return True
+
+    def awaited(self, topic: str) -> int | None:
+        return None
+
+    def interrupted(self, missed: list[int], since: int) -> None: ...
+
+    async def catch_up(self) -> bool:
+        return True
+
+    async def sweep(self, shard: int, since: int, silence: int) -> Sweep:
+        if self.fails and shard:
+            self.begun.set()
+            await asyncio.Event().wait()
+        elif self.fails:
+            await self.begun.wait()
+            raise ValueError("another program has written this log")
+        return Sweep(10, 1, [])
+
+    async def heads(self, known: dict[str, int], silence: int) -> dict[str, int]:
+        self.compared.append(known)
+        return {}
+
+
+async def test_a_search_that_ended_because_another_shard_failed_is_made_again() -> None:
+    async with asyncio.timeout(60), room() as node:
+        node.tracks.join(TOPIC)
+        track: Any = node.tracks.get(TOPIC)
+        track.last, track.held = START, None
+        shards: Any = TwoShards()
+        searches = CatchingUp(
+            *(shards, shards, node.tracks, node.deliveries, shards.wants, shards.awaited),
+            roster=shards,
+            lease=shards,
+            silence=0,
+            tasks=node.tasks,
+        )
+        with pytest.raises(ValueError, match="another program"):
+            await searches.restored([0, 1])
+        assert shards.compared == []
+        shards.fails = False
+        await searches.rest()
+        assert {TOPIC: START} in shards.compared

@@ -388,7 +388,8 @@ class CatchingUp:
             self._proven[shard] = begun
             # Messages that arrived in the meantime still wait, and no more are added.
             await self._compare(self._unproven(shard), since, sweep.now)
-        except Exception as error:
+        except BaseException as error:
+            # Also if the search of another shard has failed, which cancels this one.
             if anew:
                 self._anew.add(shard)
             if isinstance(error, LINK_ERRORS):
