@@ -184,9 +184,7 @@ class Subscriptions:
         if not frame.more:
             del self.requests[ref]
             self._answered(state, at)
-        elif (
-            len(state.answer.history) > self._context.options.held_messages and state.accepts_parts
-        ):
+        elif len(answer.history) > self._context.options.held_messages and state.accepts_parts:
             self._admit(state, at, complete=False)
             answer.history, answer.reset = [], {}
 
