@@ -146,6 +146,31 @@ async def test_a_subscription_with_a_handler_goes_on_after_a_cancelled_wait_whil
     await ps.close()
 
 
+async def test_a_subscription_with_a_handler_goes_on_after_one_of_two_waits_was_cancelled(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client()
+    seen: list[object] = []
+
+    async def subscribe() -> None:
+        sub = ps.subscribe("a.b", on_message=lambda message: seen.append(message.data))
+
+        async def wait() -> None:
+            await sub
+
+        waits = [asyncio.create_task(wait()) for _ in range(2)]
+        await asyncio.sleep(0)
+        waits[0].cancel()
+        await soon(waits[1])
+
+    await subscribe()
+    gc.collect()
+    await pubsub_memory.publish("a.b", {"data": 1})
+    await clock_of(pubsub_memory).settle()
+    assert seen == [1]
+    await ps.close()
+
+
 async def test_a_subscription_that_is_collected_while_the_client_ends_disturbs_nothing(
     pubsub_memory: MemoryServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -249,13 +249,15 @@ class Subscription(Generic[Data]):
     async def _wait_joined(self) -> Self:
         inbox = self._inbox
         heard, inbox.observed = inbox.observed, True
-        self._cancelled = False
+        cancelled = False
         try:
             await self._feed.joined()
         except asyncio.CancelledError:
-            self._cancelled = True
+            cancelled = True
             raise
         finally:
+            # Here, because several tasks may wait.
+            self._cancelled = cancelled
             inbox.observed = heard or inbox.error is not None
         if inbox.error is not None:
             raise inbox.error.with_traceback(None)
