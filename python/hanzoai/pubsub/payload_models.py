@@ -107,7 +107,7 @@ class PayloadModel(Generic[T]):
                 mismatch, f"Message {message.id} on `{message.topic}`", message.topic, message.id
             )
             if self._on_invalid == "raise":
-                raise error from mismatch.__cause__
+                raise error from error.__cause__
             self._report(error, message.topic)
             return None
         return message.model_copy(update={"data": data})
@@ -150,7 +150,7 @@ class PayloadModel(Generic[T]):
             return self._form.dump(value)
         except _Mismatch as mismatch:
             error = _schema_error(mismatch, f"A publish to `{topic}`", topic, None)
-            raise error from mismatch.__cause__
+            raise error from error.__cause__
 
 
 class _PydanticForm:
@@ -307,12 +307,14 @@ def _schema_error(mismatch: _Mismatch, subject: str, topic: str, id: str | None)
     listed = "; ".join(f"`{path}`: {problem}" for path, problem in problems[:_SHOWN])
     more = len(problems) - _SHOWN
     rest = f"; and {more} more" if more > 0 else ""
-    return SchemaError(
+    error = SchemaError(
         f"{subject} does not match its model. {listed}{rest}.",
         topic=topic,
         field=problems[0][0],
         id=id,
     )
+    error.__cause__ = mismatch.__cause__  # not all errors are raised
+    return error
 
 
 def _path(parts: Sequence[int | str]) -> str:
