@@ -25,7 +25,7 @@ def command(pid: int) -> bytes:
     """Return the command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return b""
 
 
@@ -33,5 +33,5 @@ def alive(pid: int) -> bool:
     """Whether a process is running."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="ascii").split()[2] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):
         return False
