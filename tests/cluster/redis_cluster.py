@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
 
 SLOTS = 16_384
 PRIMARIES = 3
-NODE_TIMEOUT = 1_000
-"""Milliseconds after which the servers consider another one failed."""
+NODE_TIMEOUT = 3_000
+"""Milliseconds after which the servers consider another one failed.
+
+On a busy machine, a server may get no CPU time for more than a second.
+"""
 
 
 class Cluster:
@@ -52,19 +55,26 @@ class Cluster:
         for server in self.servers:
             server.folder.mkdir(parents=True)
         await asyncio.gather(*(server.start() for server in self.servers))
-        first = self.servers[0]
-        for server in self.servers[1:]:
-            port, bus = server.port, server.option("--cluster-port")
-            await first.command("CLUSTER", "MEET", "127.0.0.1", port, bus)
         self.ids = [(await server.command("CLUSTER", "MYID")).decode() for server in self.servers]
         share = -(-SLOTS // PRIMARIES)
         for number, server in enumerate(self.servers[:PRIMARIES]):
             last = min(SLOTS, (number + 1) * share) - 1
             await server.command("CLUSTER", "ADDSLOTSRANGE", number * share, last)
+        roles: dict[str, tuple[str, str]] = dict.fromkeys(self.ids, ("master", "-"))
+        # A server forgets another one that does not finish the handshake in time.
+        while True:
+            await self._meet()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(NODE_TIMEOUT / 1000):
+                    await self._agree(roles)
+                    break
         for server in self.servers:
-            await until(partial(self._knows, server), True)
+            await until(partial(self._is_up, server), True)
         await self.replica.command("CLUSTER", "REPLICATE", self.ids[0])
         await until(self._replicating, True)
+        # A primary ignores a hand-over that a server requests before it knows its replica.
+        roles[self.ids[PRIMARIES]] = ("slave", self.ids[0])
+        await self._agree(roles)
 
     @property
     def replica(self) -> Store:
@@ -98,9 +108,21 @@ class Cluster:
         for server in (target, source, *self.servers[:PRIMARIES]):
             await server.command("CLUSTER", "SETSLOT", slot, "NODE", self.ids[to])
 
+    async def hand_over(self) -> None:
+        """Make the replica take over; connections to the former primary stay open."""
+        await self.replica.command("CLUSTER", "FAILOVER")
+        await self.promoted()
+
     async def promoted(self) -> None:
         """Wait until the replica has taken over the slots of the first primary."""
         await until(self._promoted, True)
+
+    def report(self) -> str:
+        """Return the end of the log of each server."""
+        return "\n".join(
+            "\n".join([f"Server {number} ({id}):", *server.last_lines(20)])
+            for number, (id, server) in enumerate(zip(self.ids, self.servers, strict=False))
+        )
 
     async def _promoted(self) -> bool:
         for start, _, primary, *_ in await self.servers[1].command("CLUSTER", "SLOTS"):
@@ -108,13 +130,28 @@ class Cluster:
                 return bool(primary[2].decode() == self.ids[PRIMARIES])
         return False
 
-    async def _knows(self, server: Store) -> bool:
+    async def _meet(self) -> None:
+        """Introduce the other servers to the first one."""
+        for server in self.servers[1:]:
+            port, bus = server.port, server.option("--cluster-port")
+            await self.servers[0].command("CLUSTER", "MEET", "127.0.0.1", port, bus)
+
+    async def _agree(self, roles: dict[str, tuple[str, str]]) -> None:
+        """Wait until all servers see these roles, and no failure."""
+        for server in self.servers:
+            await until(partial(self._roles, server), roles)
+
+    async def _roles(self, server: Store) -> dict[str, tuple[str, str]]:
+        """Return the flags and the primary of each server, in the view of one."""
+        lines = (await server.command("CLUSTER", "NODES")).decode().splitlines()
+        fields = [line.split(" ") for line in lines]
+        return {
+            id: (flags.removeprefix("myself,"), primary) for id, _, flags, primary, *_ in fields
+        }
+
+    async def _is_up(self, server: Store) -> bool:
         said = (await server.command("CLUSTER", "INFO")).decode()
-        return (
-            "cluster_state:ok" in said
-            and f"cluster_slots_assigned:{SLOTS}" in said
-            and f"cluster_known_nodes:{len(self.servers)}" in said
-        )
+        return "cluster_state:ok" in said and f"cluster_slots_assigned:{SLOTS}" in said
 
     async def _replicating(self) -> bool:
         said: Any = (await self.replica.command("INFO", "replication")).decode()
@@ -127,6 +164,10 @@ async def redis_cluster(kind: str, folder: Path) -> AsyncGenerator[Cluster]:
     async with AsyncExitStack() as stack:
         cluster = Cluster(kind, folder)
         stack.push_async_callback(cluster.end)
-        async with asyncio.timeout(60):
-            await cluster.start()
-        yield cluster
+        try:
+            async with asyncio.timeout(60):
+                await cluster.start()
+            yield cluster
+        except BaseException as error:
+            error.add_note(cluster.report())
+            raise

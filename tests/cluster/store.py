@@ -53,6 +53,7 @@ class Store:
         self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}"
         self.folder = folder
+        self._log = folder / "log"
         self._options = options
         self._process: asyncio.subprocess.Process | None = None
 
@@ -62,7 +63,7 @@ class Store:
         self._process = await asyncio.create_subprocess_exec(
             program(self.kind),
             *("--port", str(self.port), "--bind", "127.0.0.1", "--dir", str(self.folder)),
-            *("--save", "", "--loglevel", "warning", *self._options),
+            *("--save", "", "--logfile", str(self._log), *self._options),
             stdout=asyncio.subprocess.DEVNULL,
         )
         async with asyncio.timeout(BOUND):
@@ -84,6 +85,10 @@ class Store:
         if process is not None and process.returncode is None:
             process.send_signal(number)
             await process.wait()
+
+    def last_lines(self, count: int) -> list[str]:
+        """Return the last lines of its log."""
+        return self._log.read_text().splitlines()[-count:] if self._log.exists() else []
 
     def option(self, name: str) -> str:
         """Return the value of an option."""

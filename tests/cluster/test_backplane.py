@@ -153,7 +153,14 @@ class Traffic:
     async def more(self, count: int = 50) -> None:
         """Wait until this number of further messages is acknowledged on each topic."""
         goal = {topic: len(done) + count for topic, done in self.acknowledged.items()}
-        await until(lambda: all(len(self.acknowledged[each]) >= goal[each] for each in goal))
+        await until(partial(self._reached, goal))
+
+    def _reached(self, goal: dict[str, int]) -> bool:
+        for task in self._tasks:
+            if task.done():
+                # It ended because a publish failed.
+                task.result()
+        return all(len(self.acknowledged[topic]) >= count for topic, count in goal.items())
 
 
 async def collect(sub: Subscription, heard: dict[str, list[object]]) -> None:

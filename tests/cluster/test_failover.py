@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -344,16 +344,7 @@ async def kill(cluster: Cluster) -> None:
 
 
 async def hand_over(cluster: Cluster) -> None:
-    """Make the replica take over; connections to the former primary stay open.
-
-    On a busy machine, the replica may give up: it has 5 s.
-    """
-    while True:
-        await cluster.replica.command("CLUSTER", "FAILOVER")
-        with suppress(TimeoutError):
-            async with asyncio.timeout(8):
-                await cluster.promoted()
-                return
+    await cluster.hand_over()
 
 
 @pytest.mark.parametrize("end", [kill, hand_over])
@@ -364,7 +355,7 @@ async def test_a_primary_of_a_cluster_that_ends_amid_traffic_costs_a_gap_at_most
     async with (
         asyncio.timeout(BOUND),
         redis_cluster("redis", tmp_path / "cluster") as cluster,
-        nodes(cluster, **on()) as (a, b),
+        nodes(cluster, **on(history_max_messages=10_000)) as (a, b),
         client(a) as here,
         client(a) as other,
         client(b) as there,
@@ -372,7 +363,7 @@ async def test_a_primary_of_a_cluster_that_ends_amid_traffic_costs_a_gap_at_most
         names = await topics(cluster, 2)
         safe = [*names[1], *names[2]]
         task = asyncio.create_task(collect(await there.subscribe([names[0][0], "demo.*"]), heard))
-        async with Traffic(here, *names[0]) as hit, Traffic(other, *safe) as rest:
+        async with Traffic(here, *names[0], again=True) as hit, Traffic(other, *safe) as rest:
             await hit.more()
             await rest.more()
             ending = asyncio.create_task(end(cluster))
