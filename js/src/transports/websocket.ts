@@ -74,7 +74,8 @@ export class WebSocketTransport implements Transport {
       this.lastHeard = this._clock.now();
     };
     const message = (data: string | Uint8Array): void => {
-      if (data.length > this._options.maxFrame) this._refuseFrame();
+      const { maxFrame } = this._options;
+      if (data.length > maxFrame) this._end(1009, `A frame has more than ${maxFrame} bytes.`);
       else this._receiver?.frame(decode(data));
     };
     const events = {
@@ -88,6 +89,7 @@ export class WebSocketTransport implements Transport {
         if (failure !== LOST) failure = unreached(event);
       },
       close: ({ code, reason }: { readonly code: number; readonly reason: string }) => {
+        this._socket = undefined;
         // These are never sent: they mean no close frame, as does 0 in Deno, or one without a code.
         if (!code || code === 1005 || code === 1006) this._end(undefined, failure);
         else this._end(code, reason || `Closed with code ${code}.`);
@@ -105,20 +107,18 @@ export class WebSocketTransport implements Transport {
       return;
     }
     let heard = false;
-    // Read the clock once per turn: `ws` passes all messages of one read of the socket in one turn.
-    const hearOnce = (): void => {
-      if (heard) return;
-      heard = true;
-      hear();
-      Promise.resolve().then(() => {
-        heard = false;
-      });
-    };
     socket.on('ping', hear);
     socket.on('pong', hear);
     // `ws` creates an event object per message only for `addEventListener`; `on` avoids it.
     socket.on('message', (data, isBinary) => {
-      hearOnce();
+      // Read the clock once per turn: `ws` passes all messages of one read in one turn.
+      if (!heard) {
+        heard = true;
+        hear();
+        Promise.resolve().then(() => {
+          heard = false;
+        });
+      }
       message(isBinary ? new Uint8Array(data) : data.toString());
     });
   }
@@ -152,17 +152,10 @@ export class WebSocketTransport implements Transport {
     socket.addEventListener('close', () => cut.cancel());
   }
 
-  /** End the transport because a frame exceeds `maxFrame`. */
-  private _refuseFrame(): void {
-    const receiver = this._receiver;
-    this.close();
-    const reason = `A frame has more than ${this._options.maxFrame} bytes.`;
-    receiver?.ended({ code: 1009, reason });
-  }
-
+  /** End the transport, and close its socket if it is open. */
   private _end(code: number | undefined, reason: string): void {
     const receiver = this._receiver;
-    this._socket = this._receiver = undefined;
+    this.close();
     receiver?.ended({ code, reason });
   }
 }
