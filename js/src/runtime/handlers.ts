@@ -32,13 +32,13 @@ export interface Handlers {
 
 /** @internal Call a function of the program; the promise, where it returned one, never rejects. */
 export function call<A extends unknown[]>(
-  handler: Handler<A> | undefined,
-  given: A,
   report: (error: unknown) => void,
-): Promise<void> | undefined {
+  handler: Handler<A> | undefined,
+  ...given: A
+): Promise<unknown> | undefined {
   try {
     const result = handler?.(...given) as PromiseLike<unknown> | undefined;
-    if (result?.then) return Promise.resolve(result).then(() => undefined, report);
+    if (result?.then) return Promise.resolve(result).catch(report);
   } catch (error) {
     report(error);
   }

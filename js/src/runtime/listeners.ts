@@ -33,7 +33,7 @@ export class Listeners {
       else this.report(error);
     };
     void (async () => {
-      for await (const event of reader) await call(handler, [event], thrown);
+      for await (const event of reader) await call(thrown, handler, event);
     })();
     return () => void reader.return();
   }
@@ -50,7 +50,7 @@ export class Listeners {
   }
 
   /** Report an error that no call can throw to the program (ERR-1). */
-  report(thrown: unknown): void {
+  readonly report = (thrown: unknown): void => {
     const error = thrown instanceof Error ? thrown : new Error(String(thrown));
     if (this.notify('error', error)) return;
     const { logger } = this;
@@ -61,7 +61,7 @@ export class Listeners {
     const { code, message } = error;
     // A restarting server sends `going_away`; no action is needed.
     logger[code === 'going_away' ? 'warn' : 'error'](`${code}: ${message}`);
-  }
+  };
 
   /** End the iterations over state changes. */
   finish(): void {

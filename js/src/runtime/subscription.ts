@@ -169,7 +169,7 @@ export class Subscription<Data = AnyPayload>
   private _call<A extends unknown[]>(
     handler: Handler<A> | undefined,
     ...given: A
-  ): Promise<void> | undefined {
-    return call(handler, given, (error) => this._listeners.report(error));
+  ): Promise<unknown> | undefined {
+    return call(this._listeners.report, handler, ...given);
   }
 }

@@ -76,7 +76,7 @@ export class StreamWriter implements AsyncDisposable {
   readonly id: string;
   private readonly _clock: Clock;
   private readonly _cancelled = new AbortController();
-  private _steering: Promise<void> = Promise.resolve();
+  private _steering: Promise<unknown> = Promise.resolve();
   private _core!: Writing;
   /** Messages of readers that arrived before the core was created. */
   private readonly _early: Message[] = [];
@@ -377,7 +377,7 @@ export class StreamWriter implements AsyncDisposable {
   private _steer(data: unknown, by: string): void {
     if (this._allows(by))
       this._steering = this._steering.then(() =>
-        call(this._options.onSteer, [data, by], this._report),
+        call(this._report, this._options.onSteer, data, by),
       );
   }
 
