@@ -10,8 +10,8 @@ export const MAX_TOPIC = 255;
 const NAME = /^[\w-]+(?:\.[\w-]+)*$/;
 const PATTERN = /^(?:[\w-]+|\*\*?)(?:\.(?:[\w-]+|\*\*?))*$/;
 
-/** A name that was checked before: messages of one topic often follow each other. */
-let known = 'a';
+/** The last valid name: messages of one topic often follow each other. */
+export let known = 'a';
 
 /** Whether a value is the name of a topic. */
 export function isTopic(name: unknown): name is string {

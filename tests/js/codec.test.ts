@@ -58,6 +58,17 @@ test('hostile keys cannot change a prototype', async () => {
   assert.equal(got.limits?.publish_rate, undefined);
 });
 
+test('a message is read with its whole text, although only its envelope is parsed', async () => {
+  const envelope = '{"id":"m","topic":"a.b","type":"t","timestamp":1,"data":{"n":{}}}';
+  const start = `{"type":"message","message":${envelope}`;
+  for (const end of ['}', '}\n', ',"ref":"r"}', ',"more":{"n":{}}}']) {
+    assert.deepEqual(await decode(start + end), JSON.parse(start + end));
+  }
+  for (const end of ['', ']', '}}', '}x', ',}', ',"more":{}']) {
+    assert.ok((await decode(start + end)) instanceof Malformed, end);
+  }
+});
+
 test('a payload number beyond 2^53 is delivered, rounded', async () => {
   const text =
     '{"type":"message","message":{"id":"m","topic":"a","type":"t","timestamp":1,"data":9007199254740993}}';
