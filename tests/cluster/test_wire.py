@@ -217,14 +217,18 @@ async def test_a_cancelled_call_closes_the_connection_unless_an_earlier_call_wai
     wire = Wire(client)
     async with asyncio.timeout(BOUND):
         await wire.open()
-        first, second = (asyncio.ensure_future(wire.execute_command("GET", n)) for n in "12")
-        await until(lambda: server.commands, 2)
+        first, second, third = (
+            asyncio.ensure_future(wire.execute_command("GET", n)) for n in "123"
+        )
+        await until(lambda: server.commands, 3)
         second.cancel()
         await asyncio.wait([second])
         assert wire.is_open
         first.cancel()
         await asyncio.wait([first])
         assert not wire.is_open
+        with pytest.raises(RedisConnectionError, match="the connection is lost"):
+            await third
 
 
 async def test_a_connection_that_is_ended_while_it_is_dialed_stays_closed(

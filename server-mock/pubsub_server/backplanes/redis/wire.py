@@ -208,9 +208,8 @@ class Wire:
         if ended is not None and not ended.done():
             ended.set_exception(self._error)
         # The calls did not cause this failure, so they are repeated.
-        lost = (
-            error if isinstance(error, RedisConnectionError) else RedisConnectionError(str(error))
-        )
+        why = self._error
+        lost = why if isinstance(why, RedisConnectionError) else RedisConnectionError(str(why))
         for done, _ in pending:
             if done is not None:
                 done(lost)
