@@ -104,14 +104,15 @@ async def test_a_token_works_with_and_without_bearer_and_as_an_api_key(
 
 @pytest.mark.statement("H-141")
 async def test_a_socket_that_does_not_authenticate_in_time_is_closed(start: Start) -> None:
-    node = await start(auth_deadline=50)
+    # The handshake must end within the deadline, on a busy machine, too.
+    node = await start(auth_deadline=500)
     async with node.open() as socket:
         assert await socket.closed() == 4401
 
 
 @pytest.mark.statement("H-141")
 async def test_frames_other_than_auth_do_not_extend_the_deadline(start: Start) -> None:
-    node = await start(auth_deadline=300)
+    node = await start(auth_deadline=500)
     async with asyncio.timeout(PATIENCE), node.open() as socket:
         with suppress(ConnectionClosed):
             while True:

@@ -40,7 +40,8 @@ async def test_a_wrong_request_has_its_status(server: Server, head: bytes, statu
     "junk", [b"\x16\x03\x01\x02\x00\x01\x00", b"\x00" * 100, b"HELO there\r\n\r\n"]
 )
 async def test_invalid_http_is_harmless(junk: bytes) -> None:
-    async with serving(auth_deadline=100) as server:
+    # A client must come in and authenticate within the deadline, on a busy machine, too.
+    async with serving(auth_deadline=500) as server:
         async with raw(server, shake=False) as peer:
             peer.write(junk)
             await peer.rest()
@@ -70,7 +71,8 @@ async def test_a_handshake_that_never_ends_is_cut(server: Server) -> None:
 
 
 async def test_a_connection_without_auth_is_closed() -> None:
-    async with serving(auth_deadline=100) as server, client(server, None) as stranger:
+    # The handshake must end within the deadline, on a busy machine, too.
+    async with serving(auth_deadline=500) as server, client(server, None) as stranger:
         assert (await stranger.hear())["code"] == "auth_timeout"
         assert await stranger.ended() == (4401, "auth_timeout")
 
