@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
 
 HOST = "127.0.0.1"
-PATIENCE = 30.0
+PATIENCE = 60.0
 SHORT = 2.0
 """Seconds for each check where one of them ends by its timeout, and the others must not."""
 

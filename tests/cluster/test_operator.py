@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
 
-BOUND: Final = 20
+BOUND: Final = 60
 DEPLOY: Final = Path(__file__).parents[2] / "server-mock" / "deploy"
 DASHBOARD: Final = DEPLOY / "grafana" / "hanzo-pubsub.json"
 ALERTS: Final = DEPLOY / "prometheus" / "hanzo-pubsub.rules.yml"

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pubsub_server.testing import RunningServer
     from tests.cluster.store import Store
 
-BOUND: Final = 30
+BOUND: Final = 60
 COMMANDS: Final = "+@read +@write +@scripting +@connection +@pubsub +info +time"
 
 

@@ -65,8 +65,8 @@ FLAGS = (
 )
 MORE = 12 if SOAK else 8
 """Messages per publisher between two restarts."""
-LEAVE_WITHIN = 13.0
-"""Seconds: `node_timeout` and `presence_grace`, by default."""
+LEAVE_WITHIN = 60.0
+"""Seconds; several times `node_timeout` and `presence_grace`, by default."""
 CASES = [
     *(("haproxy", False), ("nginx", True)),
     *((("haproxy", True), ("nginx", False)) if SOAK else ()),
@@ -97,7 +97,7 @@ class Cluster:
             ssl_context=balancer.trust,
             transport="sse" if streams else "websocket",
             retry=RetryOptions(base=0.2 * LOAD.slack, cap=2.0 * LOAD.slack),
-            open_timeout=5 * LOAD.slack,
+            open_timeout=20 * LOAD.slack,
         )
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tests.cluster.store import Store
 
-BOUND = 30
+BOUND = 60
 
 
 class Fake:

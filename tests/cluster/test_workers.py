@@ -230,9 +230,9 @@ async def test_when_all_end_nothing_is_acknowledged_that_a_reader_did_not_get(
         await until(lambda: len(acknowledged) > 100)
         assert await node.end() == 0
         await asyncio.gather(*writers)
-        # Messages from before the end of the connection arrive at each reader very soon, or never.
+        # Messages from before the end of the connection arrive at each reader soon, or never.
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(3):
+            async with asyncio.timeout(BOUND / 3):
                 await until(lambda: [acknowledged - each for each in heard], [set()] * len(heard))
         assert [len(acknowledged - each) for each in heard] == [0] * len(heard)
         for task in tasks:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Sequence
 
 PATIENCE = 5.0
+BOUND = 60
 NEW = PLACE.pack(b"n", 1, 1)
 """Answer of the script for a message that is new."""
 
@@ -256,7 +257,7 @@ async def test_a_close_that_is_given_up_leaves_the_next_one_waiting_for_the_call
     store = Open()
     lane = lane_to(store, Load(), tasks)
     answer = publish(lane, [item("id1", "ana")])
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(BOUND):
         await store.asked.wait()
         for _ in range(2):
             with pytest.raises(TimeoutError):
@@ -274,7 +275,7 @@ async def test_a_call_that_cannot_be_made_is_answered_and_the_next_one_is_made(
     store = Open()
     lane = lane_to(store, Load(), tasks)
     broken = Item("demo.x", 0, "id1", "ana", cast("Any", None), 0)
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(BOUND):
         (refused,) = await publish(lane, [broken])
         assert getattr(refused, "code", "") == "internal"
         answer = publish(lane, [item("id2", "ana")])
@@ -291,7 +292,7 @@ async def test_an_answer_that_cannot_be_read_still_answers_every_publisher(
     store = Open()
     lane = lane_to(store, Load(), tasks)
     answers = [publish(lane, [item(id, "ana"), item(id + "b", "ana")]) for id in ("id1", "id2")]
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(BOUND):
         await store.asked.wait()
         store.done(said)
         results = [await answer for answer in answers]
@@ -307,7 +308,7 @@ async def test_a_publish_whose_time_is_used_up_by_a_stalled_call_is_refused_with
     clock: Any = Clock()
     lane._loop = clock
     answer = publish(lane, [item("id1", "ana")])
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(BOUND):
         await store.asked.wait()
         store.asked.clear()
         clock.now += PATIENCE
@@ -327,7 +328,7 @@ async def test_publishes_whose_deadline_passes_during_a_dial_are_refused_and_nev
     lane = lane_to(store, Load(), tasks)
     clock: Any = Clock()
     lane._loop = clock
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(BOUND):
         first = publish(lane, [item("id1", "ana")])
         await store.asked.wait()
         clock.advance(PATIENCE / 2)
@@ -361,7 +362,7 @@ async def test_a_publish_is_refused_at_its_deadline_though_its_call_may_still_be
     lane = lane_to(store, load, tasks)
     clock: Any = Clock()
     lane._loop = clock
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(BOUND):
         first = publish(lane, [item("id1", "ana")])
         await store.asked.wait()
         second = publish(lane, [item("id2", "ben")])
@@ -399,7 +400,7 @@ async def test_the_lineage_of_a_shard_is_checked_on_each_new_connection_and_now_
         await answer
         return store.checks[-1]
 
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(BOUND):
         assert [await publish_one(n) for n in range(3)] == [True, False, False]
         clock.now += LINEAGE_EVERY
         assert [await publish_one(n) for n in range(3, 5)] == [True, False]
@@ -425,7 +426,7 @@ async def test_an_id_that_the_node_created_is_looked_up_only_if_a_call_may_have_
         looked_up.extend(unpack_from("<H?", message)[1] for message in store.messages)
         store.messages.clear()
 
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(BOUND):
         await publish_one(item("id1", "ana"))
         await publish_one(item("id2", "ana", fresh=True))
         assert looked_up == [True, False]
@@ -451,7 +452,7 @@ async def test_a_new_replication_id_makes_the_writer_check_the_lineages_of_all_s
         await answer
         return store.checks[-1]
 
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(BOUND):
         assert [await publish_to(shard) for shard in (0, 1, 0, 1)] == [
             *(True, True),
             *(False, False),
@@ -481,7 +482,7 @@ async def test_a_repeat_is_a_duplicate_unless_this_very_publish_may_have_been_pe
     store.away, store.answer = False, b"d"
     lane = lane_to(store, Load(), tasks)
     answer = publish(lane, [item("id1", "ana")])
-    async with asyncio.timeout(PATIENCE):
+    async with asyncio.timeout(BOUND):
         await store.asked.wait()
         store.done(error)
         (result,) = await answer

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.testing import ThreadedServer
     from tests.docs.blocks import Block
 
-PATIENCE: Final = 30
+PATIENCE: Final = 60
 BINARIES: Final = Path(sys.executable).parent
 SERVE_ONCE: Final = Path(__file__).with_name("serve_once.py")
 SHELL: Final = f"""set -euo pipefail

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 
 Json = dict[str, Any]
-PATIENCE = float(os.environ.get("FAULT_PATIENCE", "10"))
+PATIENCE = float(os.environ.get("FAULT_PATIENCE", "30"))
 """Maximum seconds for an answer before a test fails; `prove` sets a lower value."""
 
 

@@ -49,7 +49,8 @@ async def test_the_newest_hundred_messages_are_retained_and_replayed(node: Node)
 
 @pytest.mark.statement("H-014", "H-101")
 async def test_a_message_is_removed_when_it_is_older_than_the_configured_age(start: Start) -> None:
-    node = await start(history_max_age=1)
+    # On a busy machine, the first answer may need more than a second.
+    node = await start(history_max_age=3)
     await node.publish(TOPIC, {"n": 1})
     assert await numbers(node) == [1]
     await retained(node, [])

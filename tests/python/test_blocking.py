@@ -278,7 +278,7 @@ def test_a_program_that_forgets_to_close_ends_cleanly(pubsub_server: ThreadedSer
         """,
         pubsub_server,
     )
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (process.returncode, out, err) == (0, "", "")
 
 
@@ -301,7 +301,7 @@ def test_ctrl_c_ends_a_wait(pubsub_server: ThreadedServer) -> None:
     assert process.stdout is not None
     assert process.stdout.readline() == "waiting\n"
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (out, err, process.returncode) == ("interrupted True\n1\n", "", 0)
 
 
@@ -330,7 +330,7 @@ def test_a_handler_that_blocks_does_not_keep_a_process_that_ctrl_c_ends(
     assert process.stdout.readline() == "blocked\n"
     process.send_signal(signal.SIGINT)
     try:
-        out, err = process.communicate(timeout=20)
+        out, err = process.communicate(timeout=60)
     finally:
         process.kill()
     assert (out, err, process.returncode) == ("interrupted\n", "", 0)
@@ -355,7 +355,7 @@ def test_a_handler_that_has_closed_the_client_ends_before_the_process(
         """,
         pubsub_server,
     )
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (out, err, process.returncode) == ("saved\n", "", 0)
 
 
@@ -379,7 +379,7 @@ def test_a_running_handler_ends_before_a_process_that_an_exception_ends(
         """,
         pubsub_server,
     )
-    out, err = process.communicate(timeout=20)
+    out, err = process.communicate(timeout=60)
     assert (out, err, process.returncode) == ("saved\n", "", 3)
 
 
@@ -498,7 +498,7 @@ def test_a_client_in_a_forked_process_raises_an_error_with_a_remedy(
         """,
         pubsub_server,
     )
-    out, _ = process.communicate(timeout=20)
+    out, _ = process.communicate(timeout=60)
     assert (process.returncode, out) == (0, "Create the client in the child process.")
 
 
@@ -556,7 +556,7 @@ def test_a_fork_during_the_first_use_does_not_block_the_child(
         pubsub_server,
     )
     try:
-        out, _ = process.communicate(timeout=30)
+        out, _ = process.communicate(timeout=60)
     finally:
         process.kill()
     assert out == "True\n"

@@ -21,7 +21,7 @@ import asyncio
 from hanzoai.pubsub import PubSubClient
 
 async def main():
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         ps = PubSubClient(url="ws://127.0.0.1:9/ws", token="a.b.c", transport="{transport}")
         try:
             {call}

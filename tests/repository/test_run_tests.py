@@ -135,7 +135,7 @@ def test_ctrl_c_ends_the_suites_too(tmp_path: Path) -> None:
         while not (began.exists() and began.read_text(encoding="utf-8")):
             os.sched_yield()
         process.send_signal(signal.SIGINT)
-        text, _ = process.communicate(timeout=20)
+        text, _ = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "tests: stopped" in text
     wait_for_the_end_of(began.read_text(encoding="utf-8"))
