@@ -71,13 +71,18 @@ export async function startServer(t: TestContext, ...settings: string[]): Promis
   return server;
 }
 
-/** Options of a client: the addresses of the server, and short delays between attempts. */
+/**
+ * Options of a client: the addresses of the server, short delays between attempts, and time for the
+ * operations of a page on a busy machine.
+ */
 export function addresses(server: Server): {
   url: string;
   restUrl: string;
   retry: { base: number; cap: number };
+  operationTimeout: number;
 } {
-  return { url: server.ws, restUrl: server.http, retry: { base: 20, cap: 100 } };
+  const retry = { base: 20, cap: 100 };
+  return { url: server.ws, restUrl: server.http, retry, operationTimeout: BOUND };
 }
 
 /** A separate profile. Pages of one profile share storage, locks, channels and cache. */

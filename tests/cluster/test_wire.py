@@ -226,9 +226,9 @@ async def test_a_cancelled_call_closes_the_connection_unless_an_earlier_call_wai
         assert wire.is_open
         first.cancel()
         await asyncio.wait([first])
-        assert not wire.is_open
         with pytest.raises(RedisConnectionError, match="the connection is lost"):
             await third
+        assert not wire.is_open
 
 
 async def test_a_connection_that_is_ended_while_it_is_dialed_stays_closed(

@@ -13,7 +13,7 @@ import WebSocket from 'ws';
 import { PubSub, type PubSubOptions, type WebSocketConstructor } from '../../../js/src/index.js';
 
 /** Maximum milliseconds that a test waits for anything. */
-export const BOUND = 60_000;
+export const BOUND = 120_000;
 
 /** Address of the process that forks servers; see tests/fork_server.py and tests/js/forks.mjs. */
 const FORKS = process.env['HANZO_PUBSUB_FORKS'] ?? '';
