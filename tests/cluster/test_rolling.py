@@ -55,7 +55,7 @@ class Load:
 LOAD = (
     Load(2_000, 40, 4, 0.2, 60, 1_800, 100, 3, 10)
     if SOAK
-    else Load(15, 6, 4, 0.12, 0, 120, 15, 1, 1)
+    else Load(15, 6, 4, 0.12, 0, 240, 15, 1, 1)
 )
 FLAGS = (
     *("--publish-rate-service", "10000", "--connections-per-user", "10000"),

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -35,9 +37,18 @@ async def start(iam: Iam) -> AsyncIterator[Start]:
     async with AsyncExitStack() as stack:
 
         async def start(**settings: object) -> Node:
-            base = {"behind_tls_proxy": True, "iam_jwks_url": iam.jwks_url, "jwt_leeway": 0}
+            base = {
+                "behind_tls_proxy": True,
+                "iam_jwks_url": iam.jwks_url,
+                "jwks_timeout": 30_000,
+                "jwt_leeway": 0,
+            }
             own = await stack.enter_async_context(AsyncExitStack())
             server = await own.enter_async_context(running_server(**{**base, **settings}))
+            # On a busy machine, the keys may take longer than a sign-in waits for them.
+            jwks: Any = server.server._jwks
+            if (fetching := jwks._keys._fetching) is not None:
+                await asyncio.wait([fetching])
 
             def cut() -> None:
                 server.faults.inject(Drop())
