@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 BOUND = 60
 COUNT = 60
 TOPIC = "demo.x"
-FEED_TIMEOUT = 800
+FEED_TIMEOUT = 1_600
 HANDLER_IS_CLOSED = RuntimeError("unable to perform operation; the handler is closed")
 """The error that uvloop raises for a write to a connection that was reset."""
-STALL = 1.2
+STALL = 2.4
 """Seconds; longer than the allowed silence of a listening connection and of a feed."""
 
 
@@ -231,7 +231,7 @@ async def test_a_node_that_receives_nothing_is_not_ready_disconnects_its_clients
         asyncio.timeout(BOUND),
         front(store) as way,
         # Long enough that a busy machine does not end the connections before the fault.
-        running_server(**settings(way, feed_timeout=3 * FEED_TIMEOUT, drain_spread=100)) as node,
+        running_server(**settings(way, feed_timeout=2 * FEED_TIMEOUT, drain_spread=100)) as node,
         AsyncExitStack() as stack,
     ):
         token = node.token()
