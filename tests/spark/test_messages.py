@@ -184,6 +184,35 @@ def test_an_arrow_map_is_an_object() -> None:
     assert found == [[{"m": {"a": {1: 2}}}], None]
 
 
+@pytest.mark.parametrize(
+    ("zone", "shown"),
+    [
+        ("GMT+8", "18:00:00+08:00"),
+        ("UTC-3:30", "06:30:00-03:30"),
+        ("+9", "19:00:00+09:00"),
+        ("Z", "10:00:00+00:00"),
+        ("PST", "10:00:00+00:00"),
+        ("-08:00:30", "10:00:00+00:00"),
+        ("Asia/Tokyo", "19:00:00+09:00"),
+        (None, "10:00:00"),
+    ],
+)
+def test_a_time_in_any_time_zone_of_spark_is_written(zone: str | None, shown: str) -> None:
+    time = pa.timestamp("us", zone)
+    at = pa.scalar(1_771_840_800_000_000, pa.int64()).cast(time)
+    one, offsets = pa.array([at], time), pa.array([0, 1], pa.int32())
+    many = pa.LargeListArray.from_arrays(offsets.cast(pa.int64()), one)
+    iso = f"2026-02-23T{shown}"
+    for column, wanted in (
+        (one, iso),
+        (pa.StructArray.from_arrays([one], ["x"]), {"x": iso}),
+        (pa.ListArray.from_arrays(offsets, one), [iso]),
+        (pa.MapArray.from_arrays(offsets, one, many), {iso: [iso]}),
+    ):
+        (record,) = records([pa.RecordBatch.from_pydict({"data": column})])
+        assert json.loads(encoder(topic="a.b").encode(record).text)["data"] == wanted
+
+
 def test_an_arrow_map_with_structs_as_keys_is_an_object() -> None:
     kind = pa.map_(pa.struct([("a", pa.int32())]), pa.map_(pa.list_(pa.int32()), pa.int32()))
     column = pa.array([[({"a": 1}, [([1, 2], 3)])]], kind)

@@ -11,7 +11,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple, cast
 
 from hanzoai.pubsub.errors import InvalidOption
-from hanzoai.pubsub.spark.values import arrow_reader
+from hanzoai.pubsub.spark.values import arrow_reader, with_known_zones
 
 COLUMNS: Final = ("topic", "type", "data", "ttl", "id")
 _DATA: Final = COLUMNS.index("data")
@@ -145,7 +145,8 @@ def check_columns(names: Iterable[str]) -> None:
 def _of_batch(batch: Any, most: int, most_bytes: int) -> Iterator[Chunk]:
     names = batch.schema.names
     check_columns(names)
-    readers = {name: arrow_reader(batch.schema.field(name).type) for name in names}
+    kinds = {name: with_known_zones(batch.schema.field(name).type) for name in names}
+    readers = {name: arrow_reader(kind) for name, kind in kinds.items()}
     # The values of a whole batch as Python objects take several times its memory.
     step = max(1, min(most, most_bytes * batch.num_rows // max(1, batch.nbytes)))
     for start in range(0, batch.num_rows, step):
@@ -155,7 +156,10 @@ def _of_batch(batch: Any, most: int, most_bytes: int) -> Iterator[Chunk]:
             if name not in readers:
                 columns.append([None] * part.num_rows)
                 continue
-            columns.append(_values(part.column(name), readers[name]))
+            column = part.column(name)
+            if column.type != kinds[name]:
+                column = column.cast(kinds[name])
+            columns.append(_values(column, readers[name]))
         yield Chunk(*columns)
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from contextlib import suppress
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import partial
+from functools import cache, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 from pydantic_core import SchemaValidator, core_schema, from_json, to_json
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import VariantVal
 
 _VARIANT = {"value", "metadata"}
+
+_OFFSET: Final = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d\d))?", re.ASCII)
+"""Time zone of Spark with an offset in whole minutes."""
 
 _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="ignore"))
 """Reads an object of any content without creating Python values."""
@@ -173,6 +177,48 @@ def arrow_reader(kind: Any) -> Callable[[object], object] | None:
             return None
         return partial(_each, read)
     return None
+
+
+def with_known_zones(kind: Any) -> Any:
+    """Return an Arrow type whose time zones exist in Python; the same type if all of them do.
+
+    Spark also accepts zones such as `GMT+8`, `Z` and `PST`. An offset in whole minutes stays
+    that offset, any other such zone becomes UTC: a value stays the same instant.
+
+    Args:
+        kind: A `pyarrow.DataType`.
+    """
+    pa: Any = import_module("pyarrow")
+    types: Any = import_module("pyarrow.types")
+    if types.is_timestamp(kind):
+        return kind if kind.tz is None else pa.timestamp(kind.unit, _known_zone(kind.tz))
+    if types.is_map(kind):
+        return pa.map_(_of_known_zones(kind.key_field), _of_known_zones(kind.item_field))
+    if types.is_struct(kind):
+        return pa.struct([_of_known_zones(kind.field(n)) for n in range(kind.num_fields)])
+    if types.is_list(kind):
+        return pa.list_(_of_known_zones(kind.value_field))
+    if types.is_large_list(kind):
+        return pa.large_list(_of_known_zones(kind.value_field))
+    return kind
+
+
+def _of_known_zones(field: Any) -> Any:
+    return field.with_type(with_known_zones(field.type))
+
+
+@cache
+def _known_zone(zone: str) -> str:
+    offset = _OFFSET.fullmatch(zone)
+    if offset is not None:
+        sign, hours, minutes = offset.groups()
+        return f"{sign}{int(hours):02}:{int(minutes or 0):02}"
+    pa: Any = import_module("pyarrow")
+    try:
+        pa.scalar(0, pa.timestamp("s", zone)).as_py()
+    except (KeyError, ValueError):  # of pytz, of zoneinfo, of an offset with seconds
+        return "UTC"
+    return zone
 
 
 def _each(read: Callable[[object], object], value: object) -> object:
