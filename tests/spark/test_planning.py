@@ -215,6 +215,8 @@ def test_words_and_numbers_say_where_a_query_begins() -> None:
     assert beginnings({"a": 44}, STANDINGS) == {"a": 44, "b": 7}
     newest = {"a": LATEST, "b": EARLIEST, "none": LATEST}
     assert beginnings(newest, STANDINGS) == {"a": 50, "b": 7}
+    # Before every log: no row was read, so none is lost.
+    assert beginnings({"a": 0, "none": 0}, STANDINGS) == {"a": 40, "b": 7}
     assert beginnings({"none": 12}, STANDINGS) == {"a": 40, "b": 7, "none": 12}
     assert places_at(STANDINGS) == {"a": 44, "b": 7}
 

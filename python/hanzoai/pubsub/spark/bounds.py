@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.spark.options import invalid
 from hanzoai.pubsub.spark.planning import Standing
-from hanzoai.pubsub.spark.source_config import EARLIEST, LATEST
+from hanzoai.pubsub.spark.source_config import BEFORE_ALL, EARLIEST, LATEST
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -33,7 +33,7 @@ def beginnings(bound: Bound, standings: Mapping[str, Standing]) -> dict[str, int
     }
     for topic, place in named.items():
         # There is no log yet, or no longer: if one begins, its losses are known.
-        if place >= 0:
+        if place > BEFORE_ALL:
             found.setdefault(topic, place)
     return found
 
@@ -68,7 +68,7 @@ def places_at(standings: Mapping[str, Standing]) -> dict[str, int]:
 def _place(place: int, topic: str, standing: Standing, option: str) -> int:
     if place == LATEST:
         return standing.last
-    if place == EARLIEST:
+    if place in (EARLIEST, BEFORE_ALL):
         return standing.first - 1
     if place > standing.last:
         raise invalid(

@@ -32,6 +32,9 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """Value of a position: before the oldest retained message."""
 
+BEFORE_ALL: Final = 0
+"""Position before every log, whose first message may have any position: as `EARLIEST`."""
+
 _SEQ_MAX: Final = 2**53 - 1
 _TOPICS_MAX: Final = 1_000
 _ROWS_MAX: Final = 1 << 30
