@@ -107,6 +107,14 @@ def test_a_bad_row_names_its_column(
     with pytest.raises(error) as caught:
         item(encoder(max_message_bytes=256), **fields)
     assert getattr(caught.value, "field", None) == field
+    assert str(caught.value).startswith(f"Column `{field}`")
+
+
+def test_the_remedy_for_a_value_that_json_lacks_fits_its_cause() -> None:
+    for value, remedy in ((float("nan"), "Replace it"), (b"x", "base64")):
+        with pytest.raises(InvalidPayload) as caught:
+            item(encoder(), data={"x": value})
+        assert remedy in caught.value.remedy
 
 
 def test_blanks_do_not_count_against_the_size_of_a_message() -> None:

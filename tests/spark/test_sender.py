@@ -272,6 +272,18 @@ def test_oversized_rows_may_be_left_out(peer: Peer) -> None:
     assert (stats.rows, stats.dropped) == (2, 1)
 
 
+def test_the_error_of_a_bad_row_names_the_row(peer: Peer) -> None:
+    bad = {"topic": "a.b", "data": "oops", "id": "r" * 100}
+    with pytest.raises(InvalidPayload) as caught:
+        publish_partition([*rows(3), bad], PubSubConfig(URL))
+    assert f"(topic 'a.b', id '{'r' * 80}')." in str(caught.value)
+    assert "oops" not in str(caught.value)
+    refused = {"error": {"code": "forbidden", "message": "not allowed"}}
+    peer.answers = [httpx.Response(200, json={"results": [refused]})]
+    with pytest.raises(PermissionDenied, match=r"not allowed \(topic a\.b\) \(id 'r1'\)\."):
+        publish_partition([{"topic": "a.b", "data": "1", "id": "r1"}], PubSubConfig(URL))
+
+
 def test_a_bad_row_fails_the_task_and_stops_what_is_under_way(peer: Peer) -> None:
     with pytest.raises(InvalidPayload):
         publish_partition([*rows(600), {"topic": "a", "data": "{"}], PubSubConfig(URL))

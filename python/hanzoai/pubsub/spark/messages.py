@@ -196,7 +196,11 @@ class Encoder:
             except (TypeError, ValueError) as error:
                 raise InvalidPayload(
                     f"Column `data` cannot be written as JSON: it {error}.",
-                    remedy="Cast it, or encode bytes as base64.",
+                    remedy=(
+                        "Replace it, for example with null."
+                        if isinstance(error, ValueError)
+                        else "Cast it, or encode bytes as base64."
+                    ),
                     topic=topic,
                     field="data",
                 ) from None
@@ -206,7 +210,13 @@ class Encoder:
             # The server measures compact JSON.
             size = len(to_json(from_json(text)))
             if size > limit:
-                raise PayloadTooLarge(size=size, limit=limit, topic=topic, field="data")
+                raise PayloadTooLarge(
+                    f"Column `data` has {size:,} bytes of JSON; the limit is {limit:,}.",
+                    size=size,
+                    limit=limit,
+                    topic=topic,
+                    field="data",
+                )
         return text
 
     def _ttl(self, topic: str, given: object) -> int:

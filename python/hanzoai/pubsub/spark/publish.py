@@ -8,6 +8,7 @@ import threading
 import time
 import uuid
 from collections import deque
+from copy import copy
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module
@@ -312,7 +313,7 @@ class _Run:
             self._stats.dropped += 1
             return
         if config.dead_letter_topic is None:
-            raise error
+            raise _of_row(error, record)
         self._letters.append(letter(record, error, config, self._letter_id))
         if len(self._letters) >= config.batch_size:
             self._send_letters()
@@ -336,6 +337,26 @@ class _Run:
 
 _COLUMNS: Final = {"forbidden": "topic", "conflict": "id"}
 """Columns that errors of the server are about; other errors are about `data`."""
+
+
+_SHOWN_MAX: Final = 80
+"""Maximum characters of a value in an error."""
+
+
+def _of_row(error: PubSubError, record: Record) -> PubSubError:
+    """Return the error with the topic and the id of its row, by which a user finds the row."""
+    found = {"topic": record.topic, "id": record.id}
+    shown = [
+        f"{name} {value[:_SHOWN_MAX]!a}"
+        for name, value in found.items()
+        if isinstance(value, str) and value[:_SHOWN_MAX] not in error.message
+    ]
+    if not shown:
+        return error
+    named = copy(error)
+    named.message = f"{error.message.removesuffix('.')} ({', '.join(shown)})."
+    named.args = (named.message,)
+    return named
 
 
 def _at_column(error: PubSubError, record: Record, kind: object) -> PubSubError:
