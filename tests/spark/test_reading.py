@@ -247,6 +247,18 @@ def test_a_token_that_is_refused_is_read_again(tmp_path: Any) -> None:
     assert not peer.slept
 
 
+def test_a_token_that_lacks_a_permission_is_read_again_by_the_next_query(tmp_path: Any) -> None:
+    file = tmp_path / "token"
+    file.write_text("one")
+    peer = Peer({"a": [1]}, answers=[httpx.Response(403)])
+    fetcher = peer.fetcher(token_file=str(file))
+    with pytest.raises(PermissionDenied):
+        fetcher.page("a", 0, 1)
+    file.write_text("two")
+    fetcher.page("a", 0, 1)
+    assert peer.requests[-1].headers["authorization"] == "Bearer two"
+
+
 @pytest.mark.parametrize(
     ("answer", "error"),
     [

@@ -172,6 +172,8 @@ class Attempts:
                 self._refused = None
                 return 0.0
         elif self.failures > patience or status not in AGAIN:
+            if status == 403:
+                self._credentials.forget()
             return None
         return max(error.retry_after or 0.0, backoff(self._config, self.failures))
 

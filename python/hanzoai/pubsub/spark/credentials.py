@@ -45,6 +45,14 @@ class Credentials:
                     self._token = self._read()
             return self._token
 
+    def forget(self) -> None:
+        """Read the token again at its next use: its owner may replace one that lacks a permission.
+
+        Spark's processes outlive a failed job, and this object with them.
+        """
+        with self._lock:
+            self._token = None
+
     def _read(self) -> str:
         config = self._config
         if config.token_file is not None:
