@@ -116,6 +116,8 @@ def test_options_are_read_whatever_their_case() -> None:
         ({"maxRowsPerSecond": "x"}, "`maxRowsPerSecond` is not a number"),
         ({"statsLog": "perhaps"}, "`statsLog`"),
         ({"path": "/x"}, "without a path"),
+        ({"url": "https://u:s3cret@example.com"}, "Give `tokenFile`, `tokenEnv` or"),
+        ({"url": "https://example.com?token=s3cret"}, "Give `tokenFile`, `tokenEnv` or"),
         ({"url": "http://pubsub.example.com"}, "`allowInsecure=true`"),
         ({"topic": "a.*"}, "Option `topic`"),
         ({"onError": "deadletter:a.*"}, "Option `onError`"),

@@ -16,7 +16,7 @@ from hanzoai.pubsub.settings.checks import (
     check_seconds,
     check_whole,
 )
-from hanzoai.pubsub.settings.urls import endpoints, refuse_plaintext
+from hanzoai.pubsub.settings.urls import Endpoints, endpoints, refuse_plaintext
 from hanzoai.pubsub.spark.ids import ID_STRATEGIES, IdStrategy
 from hanzoai.pubsub.topics import validate_topic
 
@@ -107,7 +107,7 @@ class PubSubConfig:
                 field="url",
             )
         check_flag("allow_insecure", self.allow_insecure)
-        found = endpoints(url)
+        found = _endpoints(url)
         if not self.allow_insecure:
             refuse_plaintext(found)
         object.__setattr__(self, "url", found.http)
@@ -193,6 +193,20 @@ class PubSubConfig:
                 field="on_error",
             )
         validate_topic(topic)
+
+
+def _endpoints(url: str) -> Endpoints:
+    try:
+        return endpoints(url)
+    except InvalidOption as error:
+        if "`token`" not in error.remedy:
+            raise
+        # The remedy for clients names options that do not exist here.
+        raise InvalidOption(
+            error.message,
+            remedy="Remove it. Give `token_file`, `token_env` or `credential_provider`.",
+            field=error.field,
+        ) from None
 
 
 def _check_text(name: str, value: object, longest: int) -> None:

@@ -65,7 +65,7 @@ class Credentials:
             raise AuthError(
                 f"The environment variable {config.token_env} is not set.",
                 remedy=(
-                    "Set it on executors with spark.executorEnv, and for a source on the driver,"
+                    "Set it in the environment of the executors, and for a source on the driver,"
                     " too. Or give tokenFile or credentialProvider."
                 ),
                 field="token_env",
