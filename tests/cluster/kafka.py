@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # The package has no types.
 KAFKA: Any = importlib.import_module("aiokafka")
 ADMIN: Any = importlib.import_module("aiokafka.admin")
-BOUND = 60
+BOUND = 90
 TOPIC_EXISTS = 36
 """The error code of a topic that an earlier request has created."""
 

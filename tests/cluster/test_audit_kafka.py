@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 # a finalizer would keep its socket alive, so that a later test reports it.
 pytestmark = pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 
-BOUND = 60
+BOUND = 120
 TOPICS = itertools.count()
 
 
