@@ -9,11 +9,11 @@ at the same time.
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 if TYPE_CHECKING:
-    import logging
     from collections.abc import Callable, Coroutine, Iterable, Iterator
 
 AGAIN_AFTER: Final = 0.05
@@ -27,6 +27,8 @@ TURNS: Final = 10
 """Minimum turns of the event loop for a cancelled task to end before it is cancelled again."""
 END_WITHIN: Final = 5.0
 """Seconds after which a task that does not end is abandoned."""
+
+_LOG: Final = logging.getLogger(__name__)
 
 _T = TypeVar("_T")
 
@@ -144,22 +146,31 @@ class Tasks:
         await self.end(*self._running, seconds=seconds)
 
     async def end(self, *tasks: asyncio.Task[Any], seconds: float = END_WITHIN) -> None:
-        """Cancel these tasks, and wait until they have ended, for at most this many seconds."""
+        """Cancel these tasks, and wait until they have ended, for at most this many seconds.
+
+        If the caller is cancelled in the meantime, this takes effect afterwards.
+        """
         late = {task for task in tasks if not task.done()}
         last = self._loop.time() + seconds
+        cancelled: asyncio.CancelledError | None = None
         while late and self._loop.time() < last:
             self._cancel(late)
-            await asyncio.wait(late, timeout=CANCEL_EVERY)
-            # If the process was suspended, the time has passed and the tasks have not run.
-            for _ in range(TURNS):
-                late = {task for task in late if task in self._running}
-                if not late:
-                    break
-                await asyncio.sleep(0)
+            try:
+                await asyncio.wait(late, timeout=CANCEL_EVERY)
+                # If the process was suspended, the time has passed and the tasks have not run.
+                for _ in range(TURNS):
+                    if late.isdisjoint(self._running):
+                        break
+                    await asyncio.sleep(0)
+            except asyncio.CancelledError as error:
+                cancelled = error
+            late.intersection_update(self._running)
         for task in late:
             self._fail(
                 task, f"it ignores its cancellation for {seconds:g} s and the server abandons it"
             )
+        if cancelled is not None:
+            raise cancelled
 
     # ------------------------------------------------------------ inside
 
@@ -214,30 +225,22 @@ class Tasks:
 async def run_all(works: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
     """Run all of these at the same time, and return their results in the same order.
 
-    If one fails, the others end first. With `asyncio.gather` alone they would continue without an
-    owner, and could use connections after their part of the server has stopped.
+    If one fails, the others end first, as `Tasks.end` ends them. With `asyncio.gather` they would
+    continue without an owner, and could use connections after their part of the server has stopped.
 
     Raises:
         BaseException: The first failure.
     """
-    tasks = [asyncio.ensure_future(work) for work in works]
+    owner = Tasks(asyncio.get_running_loop(), _LOG, "server")
+    tasks = [owner.spawn(work, expected=(Exception,)) for work in works]
+    if not tasks:
+        return []
     try:
-        return await asyncio.gather(*tasks)
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
+        # If one has failed, it is among those that have ended.
+        return [task.result() for task in tasks if task in done]
     finally:
-        await _end(tasks)
-
-
-async def _end(tasks: Iterable[asyncio.Task[Any]]) -> None:
-    cancelled: asyncio.CancelledError | None = None
-    while late := {task for task in tasks if not task.done()}:
-        for task in late:
-            task.cancel()
-        try:
-            await asyncio.wait(late, timeout=CANCEL_EVERY)
-        except asyncio.CancelledError as error:
-            cancelled = error
-    if cancelled is not None:
-        raise cancelled
+        await owner.stop(END_WITHIN)
 
 
 def _retrieve(task: asyncio.Task[Any]) -> BaseException | None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pubsub_server.backplane import Entry
+from pubsub_server.backplanes.redis import deliveries as deliveries_module
 from pubsub_server.backplanes.redis.deliveries import CatchingUp, Deliveries
 from pubsub_server.backplanes.redis.layout import Log
 from pubsub_server.backplanes.redis.reader import Sweep
@@ -357,7 +358,8 @@ class TwoShards:
     bases = ("{0}", "{1}")
 
     def __init__(self) -> None:
-        self.fails = True
+        self.shard_fails = self.roster_fails = False
+        self.held: asyncio.Event | None = None
         self.begun = asyncio.Event()
         self.compared: list[dict[str, int]] = []
 
@@ -372,16 +374,18 @@ class TwoShards:
 
     def interrupted(self, missed: list[int], since: int) -> None: ...
 
-    async def catch_up(self) -> bool:
-        return True
+    async def catch_up(self) -> None:
+        if self.roster_fails:
+            raise ValueError("another program has written this index")
 
     async def sweep(self, shard: int, since: int, silence: int) -> Sweep:
-        if self.fails and shard:
-            self.begun.set()
-            await asyncio.Event().wait()
-        elif self.fails:
-            await self.begun.wait()
+        if self.shard_fails and not shard:
             raise ValueError("another program has written this log")
+        # The other searches have ended before this one.
+        await asyncio.sleep(0)
+        if self.held is not None:
+            self.begun.set()
+            await self.held.wait()
         return Sweep(10, 1, [])
 
     async def heads(self, known: dict[str, int], silence: int) -> dict[str, int]:
@@ -389,22 +393,56 @@ class TwoShards:
         return {}
 
 
-async def test_a_search_that_ended_because_another_shard_failed_is_made_again() -> None:
+def searching(node: Room, shards: Any) -> CatchingUp:
+    """A search for the topic, of which all messages up to `START` have been delivered."""
+    node.tracks.join(TOPIC)
+    track: Any = node.tracks.get(TOPIC)
+    track.last, track.held = START, None
+    return CatchingUp(
+        *(shards, shards, node.tracks, node.deliveries, shards.wants, shards.awaited),
+        roster=shards,
+        lease=shards,
+        silence=0,
+        tasks=node.tasks,
+    )
+
+
+@pytest.mark.parametrize("failing", ["shard_fails", "roster_fails"])
+async def test_an_unexpected_failure_of_one_search_does_not_end_the_others(failing: str) -> None:
+    shards = TwoShards()
+    setattr(shards, failing, True)
     async with asyncio.timeout(60), room() as node:
-        node.tracks.join(TOPIC)
-        track: Any = node.tracks.get(TOPIC)
-        track.last, track.held = START, None
-        shards: Any = TwoShards()
-        searches = CatchingUp(
-            *(shards, shards, node.tracks, node.deliveries, shards.wants, shards.awaited),
-            roster=shards,
-            lease=shards,
-            silence=0,
-            tasks=node.tasks,
-        )
+        searches = searching(node, shards)
         with pytest.raises(ValueError, match="another program"):
             await searches.restored([0, 1])
+    assert {TOPIC: START} in shards.compared
+
+
+@pytest.mark.parametrize("failing", ["shard_fails", "roster_fails"])
+async def test_a_sweep_searches_every_shard_though_another_search_fails(
+    failing: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(deliveries_module, "SWEEP_EVERY", 0.01)
+    shards = TwoShards()
+    setattr(shards, failing, True)
+    async with asyncio.timeout(60), room() as node:
+        searches = searching(node, shards)
+        searches._anew.add(1)
+        searches.sweep()
+    assert {TOPIC: START} in shards.compared
+    (record,) = caplog.records
+    assert "CatchingUp._sweep of the test failed" in record.getMessage()
+
+
+async def test_a_search_that_is_cancelled_is_made_again() -> None:
+    shards = TwoShards()
+    shards.held = asyncio.Event()
+    async with asyncio.timeout(60), room() as node:
+        searches = searching(node, shards)
+        searching_first = node.tasks.spawn(searches.restored([0, 1]))
+        await shards.begun.wait()
+        await node.tasks.end(searching_first)
         assert shards.compared == []
-        shards.fails = False
+        shards.held = None
         await searches.rest()
-        assert {TOPIC: START} in shards.compared
+    assert {TOPIC: START} in shards.compared

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.backplanes.redis.link import Link
+from pubsub_server.backplanes.redis.roster import RedisRoster
+from pubsub_server.tasks import Tasks
 from tests.cluster.fleet import BOUND, SHARDS, nodes
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Coroutine, Iterable
-
-    import pytest
 
     from pubsub_server.shared.roster import Change, MemberChange
     from tests.cluster.store import Store
@@ -232,8 +234,66 @@ async def test_a_search_that_has_failed_leaves_no_calls_behind(
         store.stall()
         before = asyncio.all_tasks()
         try:
-            assert not await noted.roster.catch_up()
+            with pytest.raises(RedisConnectionError):
+                await noted.roster.catch_up()
             left = asyncio.all_tasks() - before
         finally:
             store.go_on()
         assert "topics" not in str(left)
+
+
+class Indexes:
+    """Replaces the link and the names of keys: no search ends until `error` or `free` is set."""
+
+    def __init__(self) -> None:
+        self.asked = asyncio.Event()
+        self.free = False
+        self.error: Exception | None = None
+
+    def attended(self, shard: int) -> str:
+        return "attended"
+
+    def emptied(self, shard: int) -> str:
+        return "emptied"
+
+    async def topics(self, index: str, *, since: int) -> list[bytes]:
+        self.asked.set()
+        if self.error is not None:
+            raise self.error
+        if not self.free:
+            await asyncio.Event().wait()
+        return [index.encode()]
+
+
+class Followers:
+    """Replaces the hub: records the topics with missed changes."""
+
+    def __init__(self) -> None:
+        self.found: set[str] = set()
+
+    def missed(self, topics: Iterable[str], *, anything: bool) -> None:
+        self.found.update(topics)
+
+
+@pytest.mark.parametrize("error", [None, ValueError("another program has written this index")])
+async def test_a_search_for_members_that_ends_too_early_is_made_again(
+    error: Exception | None,
+) -> None:
+    indexes: Any = Indexes()
+    indexes.error = error
+    followers: Any = Followers()
+    tasks = Tasks(asyncio.get_running_loop(), logging.getLogger("test"), "test")
+    roster = RedisRoster(
+        *(indexes, indexes, indexes, indexes), max_members=1, secret="secret", patience=BOUND
+    )
+    roster.attend(followers)
+    roster.interrupted([0], 1)
+    roster.interrupted([0], 1)
+    async with asyncio.timeout(BOUND):
+        searching = tasks.spawn(roster.catch_up(), expected=(ValueError,))
+        await indexes.asked.wait()
+        await tasks.end(searching)
+        assert followers.found == set()
+        indexes.error, indexes.free = None, True
+        await roster.catch_up()
+    assert followers.found == {"attended", "emptied"}

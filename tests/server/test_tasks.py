@@ -40,6 +40,31 @@ async def wait_for_ever() -> None:
     await asyncio.Event().wait()
 
 
+class Stubborn:
+    """Work that swallows its first cancellations.
+
+    Args:
+        times: How many.
+    """
+
+    def __init__(self, times: int = 2) -> None:
+        self._times = times
+        self.swallowed = 0
+        self.cancelled = asyncio.Event()
+        self.free = asyncio.Event()
+
+    async def work(self) -> None:
+        while self.swallowed < self._times:
+            try:
+                await self.free.wait()
+            except asyncio.CancelledError:
+                self.swallowed += 1
+                self.cancelled.set()
+            else:
+                return
+        await self.free.wait()
+
+
 async def test_a_task_is_kept_until_it_has_ended() -> None:
     tasks, go = made(), asyncio.Event()
 
@@ -201,46 +226,41 @@ async def test_a_race_ends_all_of_its_tasks_if_the_process_is_suspended_meanwhil
 
 
 async def test_a_task_that_swallows_a_cancellation_is_cancelled_again() -> None:
-    tasks, swallowed = made(), 0
-
-    async def deaf() -> None:
-        nonlocal swallowed
-        while swallowed < 2:
-            try:
-                await wait_for_ever()
-            except asyncio.CancelledError:
-                swallowed += 1
-        await wait_for_ever()
-
-    task = tasks.spawn(deaf())
+    tasks, stubborn = made(), Stubborn()
+    task = tasks.spawn(stubborn.work())
     await asyncio.sleep(0)
     async with asyncio.timeout(60):
         await tasks.stop()
     assert task.cancelled()
-    assert swallowed == 2
+    assert stubborn.swallowed == 2
 
 
 async def test_a_task_that_never_ends_is_abandoned_and_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    tasks, free = made(), asyncio.Event()
-
-    async def deaf() -> None:
-        while not free.is_set():
-            try:
-                await free.wait()
-            except asyncio.CancelledError:
-                continue
-
-    task = tasks.spawn(deaf())
+    tasks, stubborn = made(), Stubborn(1_000_000)
+    task = tasks.spawn(stubborn.work())
     await asyncio.sleep(0)
     await tasks.stop(0.03)
     (record,) = caplog.records
     assert record.getMessage().endswith(
         "ignores its cancellation for 0.03 s and the server abandons it"
     )
-    free.set()
+    stubborn.free.set()
     await task
+
+
+async def test_tasks_end_also_if_their_owner_is_cancelled_in_the_meantime() -> None:
+    tasks, stubborn = made(), Stubborn()
+    task = tasks.spawn(stubborn.work())
+    await asyncio.sleep(0)
+    stopping = asyncio.create_task(tasks.stop())
+    async with asyncio.timeout(60):
+        await stubborn.cancelled.wait()
+        stopping.cancel()
+        await asyncio.wait([stopping])
+    assert stopping.cancelled()
+    assert (task.cancelled(), len(tasks)) == (True, 0)
 
 
 async def test_works_that_run_together_return_their_results_in_order() -> None:
@@ -262,26 +282,44 @@ async def test_no_work_continues_after_another_one_has_failed() -> None:
 
 @pytest.mark.parametrize("failing", [False, True])
 async def test_no_work_continues_after_its_caller_was_cancelled(failing: bool) -> None:
-    before, swallowed = asyncio.all_tasks(), 0
-
-    async def deaf() -> None:
-        nonlocal swallowed
-        while swallowed < 2:
-            try:
-                await wait_for_ever()
-            except asyncio.CancelledError:
-                swallowed += 1
-        await wait_for_ever()
-
-    task = asyncio.create_task(run_all([deaf(), fail() if failing else deaf()]))
-    # After a failure, the other one is cancelled before this cancellation.
-    for _ in range(2 * failing + 1):
-        await asyncio.sleep(0)
-    task.cancel()
+    before, stubborn = asyncio.all_tasks(), Stubborn()
+    task = asyncio.create_task(run_all([stubborn.work(), fail() if failing else wait_for_ever()]))
     async with asyncio.timeout(60):
+        if failing:
+            # The other one is cancelled before this cancellation.
+            await stubborn.cancelled.wait()
+        else:
+            await asyncio.sleep(0)
+        task.cancel()
         await asyncio.wait([task])
     assert task.cancelled()
     assert asyncio.all_tasks() == before
+
+
+@pytest.mark.parametrize("failing", [False, True])
+async def test_a_work_that_never_ends_is_abandoned_and_logged(
+    failing: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(tasks_module, "END_WITHIN", 0.03)
+    before, stubborn = asyncio.all_tasks(), Stubborn(1_000_000)
+    task = asyncio.create_task(run_all([stubborn.work(), fail() if failing else wait_for_ever()]))
+    await asyncio.sleep(0)
+    if not failing:
+        await asyncio.sleep(0)
+        task.cancel()
+    async with asyncio.timeout(60):
+        await asyncio.wait([task])
+    assert task.cancelled() is not failing
+    if failing:
+        assert isinstance(task.exception(), RuntimeError)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "task Stubborn.work of the server failed; it ignores its cancellation for 0.03 s and the"
+        " server abandons it"
+    )
+    (abandoned,) = asyncio.all_tasks() - before
+    stubborn.free.set()
+    await abandoned
 
 
 def test_no_other_module_of_the_server_starts_tasks() -> None:

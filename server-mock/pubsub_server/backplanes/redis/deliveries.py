@@ -336,11 +336,9 @@ class CatchingUp:
     async def _sweep(self) -> None:
         """Search one shard at a time: messages have to wait for a search of all at once."""
         shards = range(len(self._layout.bases))
-        await self._roster.catch_up()
-        searches: list[asyncio.Task[str | None]] = []
+        searches = [self._tasks.spawn(self._catch_up_members())]
         for shard in shards:
-            searching = self._tasks.spawn(self._catch_up_shard(shard), expected=(Exception,))
-            searches.append(searching)
+            searches.append(self._tasks.spawn(self._catch_up_shard(shard)))
             await asyncio.sleep(SWEEP_EVERY / len(shards))
             if self._doubted:
                 # The other shards of this server have probably lost data, too.
@@ -350,16 +348,18 @@ class CatchingUp:
 
     async def _catch_up(self, shards: Iterable[int]) -> bool:
         """Search for missed messages; whether the search succeeded."""
-        members, found = await asyncio.gather(
-            self._roster.catch_up(), run_all(map(self._catch_up_shard, shards))
-        )
-        return self._report(found) and members
+        searches = (self._catch_up_members(), *map(self._catch_up_shard, shards))
+        return self._report(await run_all(searches))
 
-    def _report(self, found: Iterable[str | None]) -> bool:
-        """Log the results of `_catch_up_shard`; whether all searches succeeded."""
-        errors = {error for error in found if error is not None}
-        if errors:
-            logger.warning("cannot read missed messages from Redis: %s", ", ".join(sorted(errors)))
+    def _report(self, found: Iterable[Exception | None]) -> bool:
+        """Log the results of searches; whether all succeeded.
+
+        Raises:
+            Exception: One failed unexpectedly.
+        """
+        errors = [error for error in found if error is not None]
+        if texts := {reason(error) for error in errors if isinstance(error, LINK_ERRORS)}:
+            logger.warning("cannot read missed messages from Redis: %s", ", ".join(sorted(texts)))
         if self._doubted:
             logger.warning(
                 "Redis may have lost its last acknowledged writes in %d of %d shards",
@@ -368,10 +368,24 @@ class CatchingUp:
             self._doubted.clear()
             # Members and counts may also be missing.
             self._lease.lose()
+        for error in errors:
+            if not isinstance(error, LINK_ERRORS):
+                raise error
         return not errors
 
-    async def _catch_up_shard(self, shard: int) -> str | None:
-        """The kind of error that prevented the search; None on success."""
+    async def _catch_up_members(self) -> Exception | None:
+        """The error that prevented the search for changes of members; None on success."""
+        try:
+            await self._roster.catch_up()
+        except Exception as error:
+            return error
+        return None
+
+    async def _catch_up_shard(self, shard: int) -> Exception | None:
+        """The error that prevented the search; None on success.
+
+        An unexpected one must not end the searches of other shards, whose messages users wait for.
+        """
         since, anew = self._missed_since(shard), shard in self._anew
         self._anew.discard(shard)
         begun = self._begun[shard]
@@ -389,11 +403,10 @@ class CatchingUp:
             # Messages that arrived in the meantime still wait, and no more are added.
             await self._compare(self._unproven(shard), since, sweep.now)
         except BaseException as error:
-            # Also if the search of another shard has failed, which cancels this one.
             if anew:
                 self._anew.add(shard)
-            if isinstance(error, LINK_ERRORS):
-                return reason(error)
+            if isinstance(error, Exception):
+                return error
             raise
         if before != sweep.unbroken:
             self._doubted.add(shard)

@@ -10,7 +10,6 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeVar, cast
 
 from pubsub_server.backoff import Backoff
-from pubsub_server.backplanes.redis.errors import reason
 from pubsub_server.backplanes.redis.layout import read_changes, read_members
 from pubsub_server.backplanes.redis.lease import EMPTIED_MS
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
@@ -295,11 +294,15 @@ class RedisRoster:
         for shard in shards:
             self._unsure[shard] = min(since, self._unsure.get(shard, since))
 
-    async def catch_up(self) -> bool:
-        """Search for missed changes; whether the search is complete."""
+    async def catch_up(self) -> None:
+        """Search for missed changes; the next call repeats a search that fails.
+
+        Raises:
+            Exception: One of `LINK_ERRORS`, or unexpected.
+        """
         audience, unsure = self._audience, self._unsure
         if audience is None or not unsure:
-            return True
+            return
         self._unsure = {}
         anew, self._renewed = self._renewed, False
         since = 0 if anew else min(unsure.values())
@@ -307,13 +310,11 @@ class RedisRoster:
             found = await self._indexed(
                 (self._layout.attended, self._layout.emptied), since, unsure
             )
-        except LINK_ERRORS as error:
+        except BaseException:
             self._renewed |= anew
             self._doubt(unsure, since)
-            logger.warning("cannot read members from Redis: %s", reason(error))
-            return False
+            raise
         audience.missed(found, anything=anew)
-        return True
 
     # ------------------------------------------------------------ read
 
