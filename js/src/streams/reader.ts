@@ -91,7 +91,7 @@ export type StreamEvent =
 export interface ReadStreamOptions {
   /**
    * Id of the stream, `latest` for the newest one, running or ended, or `next` for the first that
-   * begins from now on; default `latest`.
+   * begins after the reader has subscribed; default `latest`.
    */
   readonly id?: string | undefined;
   /** Accept only frames of this sender; default: the sender of the first frame. */
@@ -253,9 +253,12 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     options.signal?.addEventListener('abort', leave);
     if (options.signal?.aborted) leave();
     try {
+      const loading = import('./reading.js');
+      // A stream that begins while the code loads must not count as one that has begun before.
+      if (options.id === 'next') await loading;
       const [sub, { Reading }] = await Promise.all([
         this._client.subscribe(this._topic, { history: RETAINED, signal }),
-        import('./reading.js'),
+        loading,
       ]);
       const core = new Reading(options.id, options.sender);
       this._core = core;

@@ -151,7 +151,9 @@ export class Reading {
     for (const message of messages) {
       const key = keyOf(message);
       if (this.ended || key === undefined) continue;
-      if (this.stream === undefined && !this._seen.includes(key)) this.stream = key;
+      // Streams of a plain producer have no id: each begins with index 0.
+      if (this.stream === undefined && (!this._seen.includes(key) || (!key && begins(message))))
+        this.stream = key;
       if (key === this.stream && !this._take(message, effects, at)) this.ignored++;
     }
     this._look();
@@ -172,7 +174,8 @@ export class Reading {
     const isToken = type === 'token';
     const isSnapshot = type === 'token.snapshot';
     const isPlain = this.stream === '';
-    const isNew = isPlain && this.next && begins(message);
+    // Held tokens are of an earlier answer if they have waited in vain.
+    const isNew = isPlain && (this.next || this.stale) && begins(message);
     const epoch = isPlain ? Math.max(this.epoch, 0) + (isNew ? 1 : 0) : data['epoch'];
     if (!isCount(epoch) || !isString(writer) || epoch < this.epoch) return false;
     if (sender && this._sender && sender !== this._sender) return false;

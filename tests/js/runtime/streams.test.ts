@@ -543,3 +543,27 @@ test('the best value of JSON that is still being written', () => {
     assert.deepEqual(partialJson(text), value, text);
   }
 });
+
+test('a reader of the next stream subscribes once its code has loaded, so that it misses none', async () => {
+  const server = await started();
+  const client = server.client();
+  const { subscribe } = client;
+  let isLoaded = false;
+  const order: boolean[] = [];
+  client.subscribe = ((...args: Parameters<typeof subscribe>) => {
+    order.push(isLoaded);
+    return subscribe.apply(client, args);
+  }) as typeof subscribe;
+  const loading = import('../../../js/src/streams/reading.js').then(() => {
+    isLoaded = true;
+  });
+  const reader = readStream(client, TOPIC, { id: 'next' });
+  await loading;
+  await server.clock.advance(100);
+  const writer = await writeStream(server.client(), TOPIC, { id: 'one' });
+  await within(server, writer.complete());
+  assert.equal((await within(server, reader.final())).kind, 'done');
+  assert.equal(reader.id, 'one');
+  assert.deepEqual(order, [true]);
+  await server.stop();
+});

@@ -136,7 +136,7 @@ def stream_reader(
         client: Subscribes; a ``PubSubClient`` or a ``PubSub``.
         topic: A topic without wildcards.
         id: Id of the stream; ``latest`` for the newest one, running or ended, ``next`` for the
-            first one that begins from now on.
+            first one that begins after the reader has subscribed.
         sender: Only frames of this sender count; default: of the sender of the first frame.
         on_cancel: Called with the id of the stream and the reason instead of publishing
             ``stream.cancel``, for example to call a route of your backend; a function or a

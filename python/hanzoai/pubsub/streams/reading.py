@@ -202,7 +202,8 @@ class Reading:
             key = _key(message)
             if self.ended or key is None:
                 continue
-            if self.stream is None and key not in self._seen:
+            # Streams of a plain producer have no id: each begins with index 0.
+            if self.stream is None and (key not in self._seen or (not key and _begins(message))):
                 self.stream = key
             if key == self.stream and not self._take(message, effects, at):
                 self.ignored += 1
@@ -223,7 +224,8 @@ class Reading:
         plain = self.stream == ""
         epoch = max(self.epoch, 0) if plain else data.get("epoch")
         writer = data.get("writer", "")
-        if plain and type == "token" and data.get("index") == 0 and self.next:
+        # Held tokens are of an earlier answer if they have waited in vain.
+        if plain and (self.next or self.stale) and _begins(message):
             epoch += 1
         if not _is_count(epoch) or not isinstance(writer, str) or epoch < self.epoch:
             return False
