@@ -163,6 +163,17 @@ async def test_a_file_of_authorities_that_cannot_be_used_is_named(
     assert report.cause.remedy == f"Correct SSL_CERT_FILE: it names {file}, which {problem}."
 
 
+async def test_an_empty_name_of_a_file_of_authorities_is_reported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", "")
+    async with Fake(tls=serving(trustme.CA().issue_cert(HOST))).run() as (http, ws):
+        report = await diagnose(*urls(http, ws, secure=True))
+    assert cause(report) == "certificate_untrusted"
+    assert report.cause is not None
+    assert report.cause.remedy.startswith("Unset SSL_CERT_FILE: it is empty")
+
+
 async def test_an_expired_certificate_is_reported(authority: trustme.CA) -> None:
     long_ago = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     old = authority.issue_cert(HOST, not_before=long_ago, not_after=long_ago.replace(year=2021))

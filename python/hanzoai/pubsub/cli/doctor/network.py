@@ -219,9 +219,7 @@ def _bad_certificate(address: Address, error: ssl.SSLCertVerificationError) -> F
             "certificate_untrusted",
             f"The certificate of {address.text} is signed by an authority that this machine does"
             " not trust.",
-            _unusable_authorities()
-            or "Install its CA in the system's store, or point SSL_CERT_FILE at the CA's PEM file; "
-            "a server behind a public CA must send the intermediate certificates, too.",
+            _trust_remedy(),
         )
     return failed(
         "tls",
@@ -231,11 +229,21 @@ def _bad_certificate(address: Address, error: ssl.SSLCertVerificationError) -> F
     )
 
 
-def _unusable_authorities() -> str | None:
-    """What is wrong with the file that SSL_CERT_FILE names: OpenSSL ignores it without a word."""
+def _trust_remedy() -> str:
+    """How to trust a certificate. OpenSSL ignores an unusable SSL_CERT_FILE without a word."""
+    install = (
+        "Install its CA in the system's store, or point SSL_CERT_FILE at the CA's PEM file; "
+        "a server behind a public CA must send the intermediate certificates, too."
+    )
     file = os.environ.get("SSL_CERT_FILE")
+    if file is None:
+        return install
     if not file:
-        return None
+        # Systems that also have a folder of certificates still read that.
+        return (
+            "Unset SSL_CERT_FILE: it is empty, which hides the system's file of certificates. "
+            f"If this does not help: {install[0].lower()}{install[1:]}"
+        )
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(file)
     except ssl.SSLError:
@@ -243,7 +251,7 @@ def _unusable_authorities() -> str | None:
     except OSError as error:
         problem = f"cannot be read ({error.strerror})"
     else:
-        return None
+        return install
     return f"Correct SSL_CERT_FILE: it names {file}, which {problem}."
 
 
