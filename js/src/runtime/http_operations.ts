@@ -1,11 +1,13 @@
 /** Operations over HTTP: history, presence, topics, publishes; and their tokens. */
 
+import { DEVELOPMENT } from '../build.js';
 import { fromCode, NotFound, OperationTimeout, PermissionDenied, PubSubError } from '../errors.js';
 import type { HistoryPage, Occupancy, TopicInfo } from '../generated/http.js';
 import type { Envelope, PresenceMember, Publication } from '../generated/wire.js';
 import * as calls from '../http/calls.js';
 import { type Limits, Rest, type Tokens } from '../http/rest.js';
 import type { Acked } from '../session/ports.js';
+import { checkNumber, invalid, kind } from '../settings/checks.js';
 import { checkName } from '../topic_names.js';
 import type { Message, Since, TokenReason } from '../values.js';
 import type { Client } from './client.js';
@@ -30,6 +32,16 @@ export interface HistoryOptions {
   readonly timeout?: number | undefined;
   /** Cancels the call; the iteration then rejects with the reason of the signal. */
   readonly signal?: AbortSignal | undefined;
+}
+
+function checkSelection({ before, after, limit }: HistoryOptions): void {
+  if (before !== undefined && typeof before !== 'string')
+    throw invalid('before', `is ${kind(before)}, not a string`, 'Give the id of a message.');
+  const { MAX_SAFE_INTEGER: most } = Number;
+  if (after !== undefined) checkNumber('after', after, [0, most, 'a position']);
+  // Infinity selects all messages, as undefined does.
+  if (limit !== undefined && limit !== Infinity)
+    checkNumber('limit', limit, [0, most, 'a number of messages']);
 }
 
 /** @internal The HTTP side of a client. */
@@ -115,6 +127,7 @@ export class HttpApi {
   /** Retained messages of a topic, oldest first. */
   history(topic: string, options: HistoryOptions): AsyncGenerator<Message> {
     checkName(topic, 'topic');
+    if (DEVELOPMENT) checkSelection(options);
     const { since } = options;
     return this._pages(topic, since === undefined ? since : unixMs(since), options);
   }

@@ -39,6 +39,7 @@ test('history reads all pages, oldest first, in both directions', async () => {
   };
   const all = Array.from({ length: 100 }, (_, data) => data);
   assert.deepEqual(await read({}), all);
+  assert.deepEqual(await read({ limit: Infinity }), all);
   assert.deepEqual(await read({ limit: 45 }), all.slice(-45));
   assert.deepEqual(await read({ after: first.seq }), all.slice(1));
   assert.deepEqual(await read({ after: first.seq, limit: 45 }), all.slice(1, 46));

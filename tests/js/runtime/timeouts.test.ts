@@ -265,6 +265,13 @@ const WRONG: readonly [string, string, (ps: PubSub) => Promise<unknown>][] = [
   ['one id for several messages', 'id', (ps) => ps.publishMany([], wrong({ id: 'x' }))],
   ['null as options', 'options', (ps) => ps.publishMany([], wrong(null))],
   ['null as options of history', 'options', (ps) => ps.history('a.b', wrong(null)).next()],
+  ['a limit of history as text', 'limit', (ps) => ps.history('a.b', wrong({ limit: '5' })).next()],
+  ['half a message of history', 'limit', (ps) => ps.history('a.b', { limit: 2.5 }).next()],
+  ['a negative limit of history', 'limit', (ps) => ps.history('a.b', { limit: -1 }).next()],
+  ['a limit of history that is NaN', 'limit', (ps) => ps.history('a.b', { limit: NaN }).next()],
+  ['a position as text', 'after', (ps) => ps.history('a.b', wrong({ after: '5' })).next()],
+  ['a negative position', 'after', (ps) => ps.history('a.b', { after: -1 }).next()],
+  ['an id that is no text', 'before', (ps) => ps.history('a.b', wrong({ before: 5 })).next()],
   ['messages that are no list', 'messages', (ps) => ps.publishMany(wrong(5))],
   ['an update that is no object', 'data', (ps) => ps.updatePresence('a.b', wrong([1]))],
 ];
