@@ -23,6 +23,7 @@ from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.streams import stream_writer
 from pubsub_server.testing import RunningServer, running_server
 from tests.cli.processes import hold_answers
+from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -276,6 +277,23 @@ async def test_subscribe_reports_which_of_its_topics_were_granted_and_which_deni
     assert outcome.note("subscribed")["topics"] == ["demo.x"]
     denied = outcome.note("denied")
     assert (denied["topic"], denied["code"]) == ("chat.session.q", "forbidden")
+
+
+async def test_subscribe_warns_of_a_server_that_shuts_down_as_it_reconnects(
+    server: RunningServer,
+    run: Callable[..., Awaitable[Outcome]],
+    expires_after: Callable[[str], None],
+) -> None:
+    expires_after("state")
+    running = asyncio.ensure_future(run("subscribe", "demo.a", "--timeout", "1h"))
+    async with asyncio.timeout(60):
+        await until(lambda: server.stats.subscriptions, 1)
+        await server.hub.drain(30, 0, asyncio.Event())
+    outcome = await running
+    assert outcome.code == Exit.OK
+    assert outcome.note("state")["state"] == "reconnecting"
+    assert outcome.note("warning")["code"] == "going_away"
+    assert "error" not in {note["event"] for note in outcome.notes}
 
 
 async def test_subscribe_prints_the_data_alone_with_raw(

@@ -20,7 +20,7 @@ from hanzoai.pubsub.cli.arguments import (
 from hanzoai.pubsub.cli.exits import Exit, exit_for
 from hanzoai.pubsub.cli.lines import binary_input, is_terminal, read_lines
 from hanzoai.pubsub.cli.output import Output
-from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, report, run
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, notify, report, run
 from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
 
 if TYPE_CHECKING:
@@ -172,7 +172,7 @@ class _Lines:
         self._reading: asyncio.Task[None] | None = None
         self._closing: asyncio.Task[None] | None = None
         queue = SendQueue(policy="block")
-        self._ps = build_client(args, output, send_queue=queue, on_error=self._report)
+        self._ps = build_client(args, output, send_queue=queue, on_error=self._notify)
 
     async def run(self) -> None:
         """Publish all lines.
@@ -239,7 +239,7 @@ class _Lines:
             self.unknown += 1
         else:
             self.failed += 1
-        self._report(error, line=number)
+        self._report(error, number)
         code = exit_for(error)
         if code in _HOPELESS and self.worst is None:
             self.worst = code
@@ -248,10 +248,14 @@ class _Lines:
             self._over = True
             self._reading.cancel()
 
-    def _report(self, error: Exception, **fields: Any) -> None:
-        """Print an error, unless an earlier one has ended the command."""
+    def _report(self, error: Exception, line: int) -> None:
+        """Print the error of a line, unless an earlier one has ended the command."""
         if not self._over:
-            report(self._output, error, **fields)
+            report(self._output, error, line=line)
+
+    def _notify(self, error: Exception) -> None:
+        if not self._over:
+            notify(self._output, error)
 
 
 async def _publish_lines(args: Namespace, output: Output) -> int:

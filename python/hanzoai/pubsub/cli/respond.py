@@ -18,7 +18,7 @@ from hanzoai.pubsub.cli.arguments import (
 from hanzoai.pubsub.cli.commands import Command
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.output import Output, encode
-from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, report, run
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, notify, run
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.errors import PubSubError, ReplyError
 
@@ -204,4 +204,4 @@ class _Answerer:
             self._failure = error
             self._over.set()
         else:
-            report(self._output, error)
+            notify(self._output, error)

@@ -119,7 +119,7 @@ def build_client(
         allow_insecure=args.allow_insecure,
         name="hanzo-pubsub",
         on_state=on_state,
-        on_error=on_error or (lambda error: report(output, error)),
+        on_error=on_error or (lambda error: notify(output, error)),
         send_queue=send_queue,
     )
 
@@ -130,6 +130,15 @@ def report(output: Output, error: Exception, **fields: Any) -> None:
         output.error(error, **fields)
     else:
         output.note("error", type(error).__name__, style="red")
+
+
+def notify(output: Output, error: Exception) -> None:
+    """Print an error that no call raises."""
+    if isinstance(error, PubSubError) and error.code == "going_away":
+        # A restarting server sends this. No action is needed: the client reconnects.
+        output.note("warning", error.message, style="yellow", code=error.code)
+    else:
+        report(output, error)
 
 
 def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
