@@ -185,7 +185,7 @@ async def test_a_renewed_token_of_a_full_organization_is_refused_and_the_old_one
     await rig.client("carol globex acme")
 
 
-@pytest.mark.parametrize("claim", ["sub", "name", "picture", "jti"])
+@pytest.mark.parametrize("claim", ["sub", "name", "picture", "jti", "orgs", "agents"])
 def test_a_claim_that_cannot_be_sent_is_refused(claim: str) -> None:
     with pytest.raises(ServiceError) as caught:
         identity_from_claims({"sub": "alice", claim: "a\ud800"})

@@ -25,6 +25,15 @@ CLAIMS: Final[Mapping[str, str]] = MappingProxyType(
 """The claim of each field of an identity; the server's settings can change the names."""
 
 
+def is_encodable(text: str) -> bool:
+    """Whether UTF-8 can encode it: JSON also has unpaired surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def identity_claims(
     user: str,
     kind: str,

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from hanzoai.pubsub.claims import CLAIMS
+from hanzoai.pubsub.claims import CLAIMS, is_encodable
 from pubsub_server.errors import ServiceError
 from pubsub_server.settings import documents
 
@@ -139,18 +139,9 @@ def _text(claims: Mapping[str, object], claim: str, limit: int = MAX_ID) -> str 
     value = claims.get(claim)
     if value is None:
         return None
-    if not isinstance(value, str) or len(value) > limit or not _encodable(value):
+    if not isinstance(value, str) or len(value) > limit or not is_encodable(value):
         raise ClaimError(claim, f"text of at most {limit} characters")
     return value
-
-
-def _encodable(value: str) -> bool:
-    """Whether it can be sent: JSON accepts lone surrogates, UTF-8 does not."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _texts(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:
@@ -161,7 +152,7 @@ def _texts(claims: Mapping[str, object], claim: str) -> tuple[str, ...]:
     if items is None or len(items) > MAX_NAMES:
         raise ClaimError(claim, f"a list of at most {MAX_NAMES} texts")
     names = [item for item in items if isinstance(item, str) and 0 < len(item) <= MAX_ID]
-    if len(names) != len(items):
+    if len(names) != len(items) or not is_encodable("".join(names)):
         raise ClaimError(claim, f"a list of texts of 1 to {MAX_ID} characters")
     return tuple(names)
 

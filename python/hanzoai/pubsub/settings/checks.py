@@ -7,6 +7,7 @@ import math
 from datetime import timedelta
 from typing import Final
 
+from hanzoai.pubsub.claims import is_encodable
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidOption
 
@@ -59,15 +60,6 @@ def check_text(name: str, value: object, what: str) -> None:
     if not isinstance(value, str) or not is_encodable(value):
         problem = "a str that UTF-8 cannot encode" if isinstance(value, str) else kind(value)
         raise InvalidOption(f"`{name}` is {problem}.", remedy=f"Give {what} as a str.", field=name)
-
-
-def is_encodable(text: str) -> bool:
-    """Whether the text has no unpaired surrogates."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def check_flag(name: str, value: object) -> None:
