@@ -63,7 +63,7 @@ export interface Cursor {
   standing(): Standing;
   /** The start of the next request. */
   request(): Request;
-  /** Whether a live message is known, next, or beyond a hole (then nothing changes). */
+  /** Whether a live message is known, new, or beyond a hole (then the position stays). */
   admit(message: Envelope): Verdict;
   /**
    * Process an answer and the held messages: new messages and gaps, in order.

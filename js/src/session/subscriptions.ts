@@ -108,7 +108,10 @@ export class Subscriptions {
     }
   }
 
-  /** Deliver a live message to every subscription that wants it, once; a separate call. */
+  /**
+   * Deliver a live message to every matching subscription, once. A whole call of the session: it
+   * starts the timers that are due.
+   */
   message(message: Envelope): void {
     const { peer, ports, timers } = this._context;
     if (!peer) return;

@@ -78,7 +78,9 @@ class Inbox:
         self._most = bounds.messages
         self._most_bytes = bounds.bytes
         self._unmeasured = min(bounds.messages - 1, bounds.bytes // _LARGEST)
+        """Number of entries that fit, whatever their sizes: with fewer, nothing is measured."""
         self._allowed = bounds.messages
+        """Current limit of the queue: a replay may exceed `_most`."""
         self._overflowed = overflowed
         self._entries: deque[Event] = deque()
         self._sizes: deque[int] = deque()  # of the oldest entries; the rest are not measured yet

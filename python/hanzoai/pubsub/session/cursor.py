@@ -117,7 +117,7 @@ class Cursor(Protocol):
         """Process consecutive live messages of one topic.
 
         Returns:
-            The new ones, in order; and those from a hole on, which change nothing.
+            The new ones, in order; and those from a hole on, which do not move the position.
         """
         ...
 

@@ -134,7 +134,10 @@ class Subscriptions:
                 self._send_subscribe(state)
 
     def messages(self, messages: Sequence[Envelope]) -> None:
-        """Deliver live messages to every matching subscription, once; a separate step."""
+        """Deliver live messages to every matching subscription, once.
+
+        A whole step of the session, without `end_step`: it starts the timers that are due.
+        """
         if self._context.peer is None:
             return
         start, end = 0, len(messages)
