@@ -63,7 +63,7 @@ export class Inbox extends Stream {
   /** Events moved up by the loss of a message before them, one per kind and topic. */
   private readonly _front = new Map<string, Other>();
   /** Current limit of the queue: a replay may exceed the configured one. */
-  private _most: number;
+  private _allowed: number;
   private _received = 0;
   private _handled = 0;
   private _dropped = 0;
@@ -80,7 +80,7 @@ export class Inbox extends Stream {
     after?: ReadonlyMap<string, number>,
   ) {
     super();
-    this._most = _bounds.messages;
+    this._allowed = _bounds.messages;
     this.positions = new Map(after);
     this.answered = new Promise((resolve) => {
       this._answer = resolve;
@@ -107,7 +107,7 @@ export class Inbox extends Stream {
     }
     this._queue._add({ entry, size });
     this._bytes += size;
-    if (many) this._most = Math.max(this._most, this._queue._size);
+    if (many) this._allowed = Math.max(this._allowed, this._queue._size);
     else if (this._isOver) this._shed();
     this.wake();
   }
@@ -174,7 +174,7 @@ export class Inbox extends Stream {
   // ---------------------------------------------------------------- inside
 
   private get _isOver(): boolean {
-    return this._queue._size > this._most || this._bytes > this._bounds.bytes;
+    return this._queue._size > this._allowed || this._bytes > this._bounds.bytes;
   }
 
   /** Apply the policy to a queue that exceeds its limits. */
@@ -196,7 +196,7 @@ export class Inbox extends Stream {
     if (!oldest) return undefined;
     this._bytes -= oldest.size;
     // The excess of a replay shrinks as the program takes events.
-    this._most = Math.max(this._bounds.messages, Math.min(this._most, this._queue._size));
+    this._allowed = Math.max(this._bounds.messages, Math.min(this._allowed, this._queue._size));
     return oldest.entry;
   }
 
