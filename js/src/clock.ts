@@ -1,5 +1,7 @@
 /** One clock object for every timer and both readings of time. */
 
+import { untilOpened } from './prerendering.js';
+
 /** The maximum delay of `setTimeout`, 24.8 days: it uses 32 bits. */
 const LONGEST = 2 ** 31 - 1;
 
@@ -37,9 +39,20 @@ export class SystemClock implements Clock {
   }
 
   callLater(after: number, callback: () => void, background = false): TimerHandle {
-    const timer: unknown = setTimeout(callback, Math.min(after, LONGEST));
-    if (background) (timer as { unref?(): void }).unref?.();
-    return { cancel: () => clearTimeout(timer as number) };
+    let timer: unknown;
+    const start = (): void => {
+      timer = setTimeout(callback, Math.min(after, LONGEST));
+      if (background) (timer as { unref?(): void }).unref?.();
+    };
+    const opened = untilOpened();
+    // A prerendered page does not connect, so its time does not count.
+    if (opened) void opened.then(() => timer ?? start());
+    else start();
+    const cancel = (): void => {
+      timer ??= 0;
+      clearTimeout(timer as number);
+    };
+    return { cancel };
   }
 
   callSoon(callback: () => void): void {

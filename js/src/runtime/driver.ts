@@ -235,8 +235,8 @@ export class Driver implements Client, Ports, Owner {
       if (slowed && !this.slowed)
         this.options.logger.warn(
           DEVELOPMENT
-            ? `A publish waited a second or more: the server accepts ${this.peer?.rate || 'no more'} ` +
-                'messages per second with this token. `ps.slowed` counts further waits.'
+            ? `A publish waited 1 s or more: the server accepts ${this.peer?.rate || 'no more'} ` +
+                'messages per second with this token.'
             : 'Publishes wait for the publish rate.',
         );
       this.slowed = slowed;

@@ -42,7 +42,7 @@ export function checkPlatform(options: ClientOptions, environment: Environment):
   const problem = new InvalidOption(
     'This platform has no WebSocket. Only server-sent events work.',
     {
-      remedy: 'To use WebSockets, pass `WebSocket`, such as that of the package `ws`.',
+      remedy: 'Pass `WebSocket`, such as that of the package `ws`.',
       field: 'WebSocket',
     },
   );

@@ -116,8 +116,12 @@ export function failed(
   outcome: Rejected | Unknown,
   isLate: boolean,
 ): PubSubError[] {
-  const unsent = () =>
-    `The message could not be sent within ${client.timeoutOf(timeout)} ms. ${describeState(client)}`;
+  const unsent = (): string => {
+    const limit = client.timeoutOf(timeout);
+    return DEVELOPMENT
+      ? `The message could not be sent within ${limit} ms. ${describeState(client)}`
+      : `Not sent within ${limit} ms: ${reasonOf(client.lastFailure, client.state)}`;
+  };
   return items.map(({ id, publication: { topic } }) => {
     if (outcome.kind === 'rejected') {
       const message = outcome.code === 'timeout' ? unsent() : outcome.message;

@@ -2,6 +2,7 @@
 
 import type { Clock } from '../clock.js';
 import { PubSubError } from '../errors.js';
+import { untilOpened } from '../prerendering.js';
 import { checkToken } from '../settings/checks.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Token, TokenCallback, TokenReason } from '../values.js';
@@ -35,12 +36,17 @@ export class TokenSource {
   }
 
   /**
-   * Get a token from the program. Concurrent calls share the result.
+   * Get a token from the program. Concurrent calls share the result. In a prerendered page, wait
+   * until the user opens it.
    *
    * @param signal Stops the wait. The signal of the callback is aborted when no call waits.
    * @throws InvalidOption The callback did not return a token.
    */
   async fetch(reason: TokenReason, attempt: number, signal?: AbortSignal): Promise<Token> {
+    // Even in an open page, the callback runs later: the session asks within a step, and the callback
+    // may use the client.
+    await untilOpened();
+    signal?.throwIfAborted();
     if (!this._callback) return this.last as Token;
     const call = this._call ?? this._begin(this._callback, reason, attempt);
     this._call = call;
@@ -70,8 +76,6 @@ export class TokenSource {
   private _begin(callback: TokenCallback, reason: TokenReason, attempt: number): Call {
     const abort = new AbortController();
     const ask = async (): Promise<Token> => {
-      // The session asks within a step, and the callback may use the client.
-      await undefined;
       const given = await callback({ reason, attempt }, { signal: abort.signal });
       const { value, expiresAt }: Token =
         typeof given === 'string' ? { value: given } : Object(given);

@@ -1,5 +1,6 @@
 /** Detects a restored network, a page that is visible again, and the end of a suspension. */
 
+import { untilOpened } from '../prerendering.js';
 import type { Client } from './client.js';
 
 /** Milliseconds between two checks of the clocks (LIFE-5). */
@@ -28,11 +29,12 @@ interface Happened {
 }
 
 /**
- * Watch the platform.
+ * Watch the platform, once the page is open.
  *
  * @param client Receives `woke` until it has ended. An open connection that can be trusted stays open.
  */
-export function watch(client: Client): void {
+export async function watch(client: Client): Promise<void> {
+  await untilOpened();
   const { clock, over: signal } = client;
   const { pingInterval, pongTimeout } = client.options;
   if (signal.aborted) return;
