@@ -41,12 +41,12 @@ export class SystemClock implements Clock {
   callLater(after: number, callback: () => void, background = false): TimerHandle {
     let timer: unknown;
     const start = (): void => {
-      timer = setTimeout(callback, Math.min(after, LONGEST));
+      timer ??= setTimeout(callback, Math.min(after, LONGEST));
       if (background) (timer as { unref?(): void }).unref?.();
     };
     const opened = untilOpened();
     // A prerendered page does not connect, so its time does not count.
-    if (opened) void opened.then(() => timer ?? start());
+    if (opened) void opened.then(start);
     else start();
     const cancel = (): void => {
       timer ??= 0;

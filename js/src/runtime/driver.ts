@@ -142,7 +142,7 @@ export class Driver implements Client, Ports, Owner {
 
   malformed(reason: string): void {
     this.listeners.report(
-      new ProtocolError(DEVELOPMENT ? `A frame of the server was skipped: ${reason}.` : reason),
+      new ProtocolError(DEVELOPMENT ? `A frame was skipped: ${reason}.` : reason),
     );
   }
 
@@ -235,8 +235,7 @@ export class Driver implements Client, Ports, Owner {
       if (slowed && !this.slowed)
         this.options.logger.warn(
           DEVELOPMENT
-            ? `A publish waited 1 s or more: the server accepts ${this.peer?.rate || 'no more'} ` +
-                'messages per second with this token.'
+            ? `A publish waited 1 s or more for the rate of ${this.peer?.rate ?? 0} messages per second.`
             : 'Publishes wait for the publish rate.',
         );
       this.slowed = slowed;
@@ -302,7 +301,7 @@ export class Driver implements Client, Ports, Owner {
   /** A part of the client, if it loads in the time of the operation that needs it. */
   async part<Part>(loading: Promise<Part>, { timeout, signal }: Waiting): Promise<Part> {
     const part = await within(loading, signal, this.clock, this.timeoutOf(timeout));
-    if (!part) throw new ConnectionFailed('A part of the client did not load in time.');
+    if (!part) throw new ConnectionFailed(NOT_LOADED.reason);
     return part;
   }
 

@@ -39,13 +39,10 @@ export interface Environment {
  */
 export function checkPlatform(options: ClientOptions, environment: Environment): void {
   if (options.transport === 'sse' || environment.hasWebSocket?.(options) !== false) return;
-  const problem = new InvalidOption(
-    'This platform has no WebSocket. Only server-sent events work.',
-    {
-      remedy: 'Pass `WebSocket`, such as that of the package `ws`.',
-      field: 'WebSocket',
-    },
-  );
+  const problem = new InvalidOption('This platform has no WebSocket, only server-sent events.', {
+    remedy: 'Pass `WebSocket` of the package `ws`.',
+    field: 'WebSocket',
+  });
   if (options.transport === 'websocket') throw problem;
   options.logger.warn(`${problem}`);
 }
