@@ -33,6 +33,7 @@ const LAYERS = [
   ['soc'],
   ['values', 'topics', 'users', 'runtime/waiting'],
   ['errors', 'gap', 'clock', 'version', 'payload_bytes'],
+  ['prerendering'],
   ['generated'],
   ['build'],
 ];
