@@ -73,10 +73,10 @@ export class WebSocketTransport implements Transport {
     const hear = (): void => {
       this.lastHeard = this._clock.now();
     };
-    const message = (data: string | Uint8Array): void => {
+    const message = (data: string | Uint8Array, read = decode): void => {
       const { maxFrame } = this._options;
       if (data.length > maxFrame) this._end(1009, `A frame has more than ${maxFrame} bytes.`);
-      else this._receiver?.frame(decode(data));
+      else this._receiver?.frame(read(data));
     };
     const events = {
       open: () => {
@@ -106,21 +106,19 @@ export class WebSocketTransport implements Transport {
       });
       return;
     }
-    let heard = false;
     socket.on('ping', hear);
     socket.on('pong', hear);
     // `ws` creates an event object per message only for `addEventListener`; `on` avoids it.
     socket.on('message', (data, isBinary) => {
-      // Read the clock once per turn: `ws` passes all messages of one read in one turn.
-      if (!heard) {
-        heard = true;
-        hear();
-        Promise.resolve().then(() => {
-          heard = false;
-        });
-      }
+      hear();
       message(isBinary ? new Uint8Array(data) : data.toString());
     });
+    socket.on('open', () =>
+      import('./frames.js').then(
+        ({ readTexts }) => readTexts(socket, hear, message),
+        () => undefined, // `ws` reads everything
+      ),
+    );
   }
 
   send(frames: readonly ClientFrame[]): void {

@@ -7,18 +7,8 @@
  * payload.
  */
 
-import { DEVELOPMENT } from '../build.js';
 import { type ClientFrame, isEnvelope, isServerFrame } from '../generated/wire.js';
-import { known } from '../topics.js';
 import { DEPTH_MAX, type Decoded, isDeep } from './decoded.js';
-
-/**
- * Start of a canonical message. To parse only the envelope after it is faster. The production build
- * does not do so, because browsers spend most of the time of a frame elsewhere.
- */
-const MESSAGE = /^\{"type":"message","message":/;
-/** Its length. */
-const ENVELOPE = 28;
 
 const ESCAPE = '\\';
 const SURROGATE = /\\u[dD][89a-fA-F]/;
@@ -36,17 +26,9 @@ let lenient: typeof import('./lenient.js') | undefined;
 export function decode(data: string | Uint8Array): Decoded | Promise<Decoded> {
   if (typeof data === 'string' && !(data.includes(ESCAPE) && SURROGATE.test(data))) {
     try {
-      const value =
-        DEVELOPMENT && MESSAGE.test(data) && data.endsWith('}}')
-          ? { type: 'message', message: JSON.parse(data.slice(ENVELOPE, -1)) }
-          : JSON.parse(data);
-      const isMessage = value?.type === 'message';
-      const isFrame = isMessage ? isEnvelope(value.message) : isServerFrame(value);
-      if (isFrame && (data.length <= 2 * DEPTH_MAX || !isDeep(value))) {
-        // Let successive messages of a topic share its text, so that it is hashed once.
-        if (DEVELOPMENT && isMessage) value.message.topic = known;
-        return value;
-      }
+      const value = JSON.parse(data);
+      const isFrame = value?.type === 'message' ? isEnvelope(value.message) : isServerFrame(value);
+      if (isFrame && (data.length <= 2 * DEPTH_MAX || !isDeep(value))) return value;
     } catch {
       // Some peers send text that is almost JSON.
     }
