@@ -235,7 +235,7 @@ export class Driver implements Client, Ports, Owner {
       if (slowed && !this.slowed)
         this.options.logger.warn(
           DEVELOPMENT
-            ? `A publish waited 1 s or more: the server accepts ${this.peer?.rate ?? 0} per second.`
+            ? `A publish waited 1 s or more: the server accepts ${this.peer?.rate ?? 0} messages per second.`
             : 'Publishes wait for the publish rate.',
         );
       this.slowed = slowed;
