@@ -232,17 +232,16 @@ async def run_all(works: Iterable[Coroutine[Any, Any, _T]]) -> list[_T]:
         BaseException: The first failure.
     """
     owner = Tasks(asyncio.get_running_loop(), _LOG, "server")
-    tasks = [owner.spawn(work, expected=(Exception,)) for work in works]
-    if not tasks:
-        return []
+    together = asyncio.gather(*[owner.spawn(work, expected=(Exception,)) for work in works])
+    together.add_done_callback(_retrieve)
     try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        # If one has failed, it is among those that have ended.
-        return [task.result() for task in tasks if task in done]
+        # If `gather` itself is cancelled, it waits for all works, even for one that never ends.
+        await asyncio.wait([together])
+        return together.result()
     finally:
         await owner.stop(END_WITHIN)
 
 
-def _retrieve(task: asyncio.Task[Any]) -> BaseException | None:
+def _retrieve(ended: asyncio.Future[Any]) -> BaseException | None:
     """The failure of an ended task, if there is one; asyncio then does not log it."""
-    return None if task.cancelled() else task.exception()
+    return None if ended.cancelled() else ended.exception()

@@ -280,6 +280,20 @@ async def test_no_work_continues_after_another_one_has_failed() -> None:
     assert asyncio.all_tasks() == before
 
 
+async def test_no_work_continues_after_another_one_has_ended_by_a_cancellation() -> None:
+    ended = asyncio.get_running_loop().create_future()
+    ended.cancel()
+
+    async def read() -> None:
+        await ended
+
+    before = asyncio.all_tasks()
+    with pytest.raises(asyncio.CancelledError):
+        async with asyncio.timeout(60):
+            await run_all([wait_for_ever(), read()])
+    assert asyncio.all_tasks() == before
+
+
 @pytest.mark.parametrize("failing", [False, True])
 async def test_no_work_continues_after_its_caller_was_cancelled(failing: bool) -> None:
     before, stubborn = asyncio.all_tasks(), Stubborn()
