@@ -18,6 +18,7 @@ from hanzoai.pubsub.errors import (
     ConnectionFailed,
     InvalidPayload,
     NotFound,
+    PayloadTooLarge,
     PermissionDenied,
     ProtocolError,
     RateLimited,
@@ -278,10 +279,33 @@ def test_the_error_of_a_bad_row_names_the_row(peer: Peer) -> None:
         publish_partition([*rows(3), bad], PubSubConfig(URL))
     assert f"(topic 'a.b', id '{'r' * 80}')." in str(caught.value)
     assert "oops" not in str(caught.value)
+    # Other words and numbers of the error do not hide the row.
+    with pytest.raises(PayloadTooLarge, match=r"the limit is 42 \(topic 'data', id '42'\)\."):
+        publish_partition(
+            [{"topic": "data", "data": f'"{"x" * 42}"', "id": "42"}],
+            PubSubConfig(URL, max_message_bytes=42),
+        )
     refused = {"error": {"code": "forbidden", "message": "not allowed"}}
     peer.answers = [httpx.Response(200, json={"results": [refused]})]
     with pytest.raises(PermissionDenied, match=r"not allowed \(topic a\.b\) \(id 'r1'\)\."):
         publish_partition([{"topic": "a.b", "data": "1", "id": "r1"}], PubSubConfig(URL))
+
+
+def test_a_token_that_lacks_a_permission_for_a_row_is_read_again(
+    peer: Peer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "token"
+    file.write_text("one")
+    config = PubSubConfig(URL, token_file=str(file))
+    # As in a process of Spark, which outlives a failed job.
+    sender = peer.sender(config)
+    monkeypatch.setattr(engine, "sender_of", lambda _: sender)
+    peer.answers = [refused("forbidden")]
+    with pytest.raises(PermissionDenied):
+        publish_partition(rows(3), config)
+    file.write_text("two")
+    publish_partition(rows(3), config)
+    assert peer.tokens == ["Bearer one", "Bearer two"]
 
 
 def test_a_bad_row_fails_the_task_and_stops_what_is_under_way(peer: Peer) -> None:

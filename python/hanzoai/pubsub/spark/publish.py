@@ -15,7 +15,7 @@ from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
-from hanzoai.pubsub.errors import PayloadTooLarge, PubSubError, from_code
+from hanzoai.pubsub.errors import PayloadTooLarge, PermissionDenied, PubSubError, from_code
 from hanzoai.pubsub.spark.ids import numbering
 from hanzoai.pubsub.spark.messages import Encoder, letter
 from hanzoai.pubsub.spark.pace import Pace
@@ -240,10 +240,13 @@ class _Run:
             while self._flying:
                 self._land()
             self._send_letters()
-        except BaseException:
+        except BaseException as error:
             self._stop.set()
             for _, future in self._flying:
                 future.cancel()
+            if isinstance(error, PermissionDenied):
+                # The server may answer a batch with 200, and refuse only some rows.
+                self._sender.forget_token()
             raise
         stats.seconds = time.perf_counter() - begin
         if config.log_stats:
@@ -346,10 +349,13 @@ _SHOWN_MAX: Final = 80
 def _of_row(error: PubSubError, record: Record) -> PubSubError:
     """Return the error with the topic and the id of its row, by which a user finds the row."""
     found = {"topic": record.topic, "id": record.id}
+    # An error quotes a value, or has the topic at its end: see `PubSubError`.
     shown = [
         f"{name} {value[:_SHOWN_MAX]!a}"
         for name, value in found.items()
-        if isinstance(value, str) and value[:_SHOWN_MAX] not in error.message
+        if isinstance(value, str)
+        and f"{value[:_SHOWN_MAX]!a}" not in error.message
+        and f"({name} {value})" not in error.message
     ]
     if not shown:
         return error

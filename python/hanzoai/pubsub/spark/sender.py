@@ -101,6 +101,10 @@ class Sender:
         """Call `send` in a thread."""
         return self._pool.submit(self.send, messages, stop)
 
+    def forget_token(self) -> None:
+        """Read the token again before the next request."""
+        self._credentials.forget()
+
     def close(self) -> None:
         """Close the connections and end the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
