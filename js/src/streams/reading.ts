@@ -96,7 +96,7 @@ export class Reading {
 
   /** Take the messages retained before the reader subscribed; call it first. */
   begin(messages: readonly Incoming[], at: number): ReaderEffect[] {
-    const keys = messages.map(keyOf);
+    const keys = messages.map((one) => (this._counts(one) ? keyOf(one) : undefined));
     let taken = messages;
     if (this._want === 'next') {
       this._seen = keys;
@@ -152,12 +152,17 @@ export class Reading {
       const key = keyOf(message);
       if (this.ended || key === undefined) continue;
       // Streams of a plain producer have no id: each begins with index 0.
-      if (this.stream === undefined && (!this._seen.includes(key) || (!key && begins(message))))
-        this.stream = key;
+      const isNew = !this._seen.includes(key) || (!key && begins(message));
+      if (this.stream === undefined && isNew && this._counts(message)) this.stream = key;
       if (key === this.stream && !this._take(message, effects, at)) this.ignored++;
     }
     this._look();
     return effects;
+  }
+
+  /** Whether it is from the sender of the stream, as far as both are known. */
+  private _counts({ sender }: Incoming): boolean {
+    return !sender || !this._sender || sender === this._sender;
   }
 
   private _look(): void {
@@ -178,7 +183,7 @@ export class Reading {
     const isNew = isPlain && (this.next || this.stale) && begins(message);
     const epoch = isPlain ? Math.max(this.epoch, 0) + (isNew ? 1 : 0) : data['epoch'];
     if (!isCount(epoch) || !isString(writer) || epoch < this.epoch) return false;
-    if (sender && this._sender && sender !== this._sender) return false;
+    if (!this._counts(message)) return false;
     if (epoch === this.epoch && writer !== this._writer) return false;
     const count =
       isPlain && !isToken

@@ -151,7 +151,8 @@ class Reading:
 
     def begin(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         """Process the messages that were retained when the reader joined, before all others."""
-        order = [key for key in (_key(message) for message in messages) if key is not None]
+        keys = [_key(message) if self._counts(message) else None for message in messages]
+        order = [key for key in keys if key is not None]
         first = 0
         if self._want == "next":
             self._seen = set(order)
@@ -160,7 +161,7 @@ class Reading:
             self.stream = list(dict.fromkeys(order))[-1]
             if self.stream == "":
                 # Streams of a plain producer have no id: the newest begins with index 0.
-                starts = [n for n, one in enumerate(messages) if _key(one) == "" and _begins(one)]
+                starts = [n for n, one in enumerate(messages) if keys[n] == "" and _begins(one)]
                 first = starts[-1] if starts else 0
         if self.stream is not None:
             self._heard = at
@@ -203,12 +204,18 @@ class Reading:
             if self.ended or key is None:
                 continue
             # Streams of a plain producer have no id: each begins with index 0.
-            if self.stream is None and (key not in self._seen or (not key and _begins(message))):
+            new = key not in self._seen or (not key and _begins(message))
+            if self.stream is None and new and self._counts(message):
                 self.stream = key
             if key == self.stream and not self._take(message, effects, at):
                 self.ignored += 1
         self._look()
         return effects
+
+    def _counts(self, message: Incoming) -> bool:
+        """Whether it is from the sender of the stream, as far as both are known."""
+        sender = message["sender"]
+        return not sender or not self._sender or sender == self._sender
 
     def _look(self) -> None:
         times = [
@@ -229,7 +236,7 @@ class Reading:
             epoch += 1
         if not _is_count(epoch) or not isinstance(writer, str) or epoch < self.epoch:
             return False
-        if sender and self._sender and sender != self._sender:
+        if not self._counts(message):
             return False
         if epoch == self.epoch and writer != self._writer:
             return False
