@@ -2,6 +2,7 @@
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { constants, deflateRawSync } from 'node:zlib';
 import * as ws from 'ws';
 
 import { readTexts } from '../../js/src/transports/frames.js';
@@ -9,11 +10,15 @@ import { fc } from './properties.js';
 
 interface Parser {
   write(piece: Buffer): boolean;
+  end(): void;
   on(event: string, listener: (...given: never[]) => void): this;
 }
 
-/** The types of `ws` do not declare it. */
-const { Receiver } = ws as unknown as { readonly Receiver: new () => Parser };
+/** The types of `ws` do not declare them. */
+const { Receiver, PerMessageDeflate } = ws as unknown as {
+  readonly Receiver: new (options?: object) => Parser;
+  readonly PerMessageDeflate: new () => { accept(offers: readonly object[]): object };
+};
 
 /** A frame of a server: its first byte, and its payload. */
 type Frame = readonly [first: number, payload: Buffer];
@@ -76,6 +81,8 @@ const text = fc
   .map((one): readonly Frame[] => [[0x81, Buffer.from(one)]]);
 const others = fc.constantFrom<readonly Frame[]>(
   [[0x82, Buffer.from([1, 2, 3])]],
+  // The payload looks like a whole text.
+  [[0x82, Buffer.from([0x81, 2, 0x61, 0x62])]],
   [[0x89, Buffer.from('ping')]],
   [
     [0x01, Buffer.from('fragments ')],
@@ -142,6 +149,25 @@ test('whole texts bypass ws again after a frame that it reads, and after one in 
   const [seen, bypassed] = await reported(pieces, true);
   assert.equal(seen.length, 31);
   assert.equal(bypassed, 28);
+});
+
+test('a text waits for compressed ones that have arrived before it', async () => {
+  const inflate = new PerMessageDeflate();
+  inflate.accept([{}]);
+  const parser = new Receiver({ extensions: { 'permessage-deflate': inflate } });
+  const seen: string[] = [];
+  const take = (text: unknown): void => void seen.push(`${text}`);
+  parser.on('message', take);
+  readTexts({ _receiver: parser, listenerCount: () => 1 }, () => undefined, take);
+  const flush = { finishFlush: constants.Z_SYNC_FLUSH };
+  for (const text of ['compressed', 'compressed too']) {
+    parser.write(bytesOf([0xc1, deflateRawSync(text, flush).subarray(0, -4)]));
+  }
+  parser.write(bytesOf([0x81, Buffer.from('plain')]));
+  const last = new Promise((resolve) => parser.on('finish', resolve as () => void));
+  parser.end();
+  await last;
+  assert.deepEqual(seen, ['compressed', 'compressed too', 'plain']);
 });
 
 test('a text is left to ws while the program listens to the socket too', () => {

@@ -28,7 +28,8 @@ export function decodeCanonical(text: string | Uint8Array): Decoded | Promise<De
         isEnvelope(message) &&
         (text.length <= 2 * DEPTH_MAX || !isDeep(message, DEPTH_MAX - 1))
       ) {
-        // Let successive messages of a topic share its text, so that it is hashed once.
+        // `known` equals this topic, which the guard has just checked. Successive messages of a topic
+        // share its text, so that it is hashed once.
         (message as { topic: string }).topic = known;
         return { type: 'message', message };
       }
