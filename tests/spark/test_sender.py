@@ -299,7 +299,11 @@ def test_a_token_that_lacks_a_permission_for_a_row_is_read_again(
     config = PubSubConfig(URL, token_file=str(file))
     # As in a process of Spark, which outlives a failed job.
     sender = peer.sender(config)
-    monkeypatch.setattr(engine, "sender_of", lambda _: sender)
+
+    def sender_of(_: PubSubConfig) -> Sender:
+        return sender
+
+    monkeypatch.setattr(engine, "sender_of", sender_of)
     peer.answers = [refused("forbidden")]
     with pytest.raises(PermissionDenied):
         publish_partition(rows(3), config)
