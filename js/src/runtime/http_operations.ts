@@ -34,9 +34,13 @@ export interface HistoryOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+function checkText(name: string, value: unknown, what: string): void {
+  if (value !== undefined && typeof value !== 'string')
+    throw invalid(name, `is ${kind(value)}, not a string`, `Give ${what}.`);
+}
+
 function checkSelection({ before, after, limit }: HistoryOptions): void {
-  if (before !== undefined && typeof before !== 'string')
-    throw invalid('before', `is ${kind(before)}, not a string`, 'Give the id of a message.');
+  checkText('before', before, 'the id of a message');
   const { MAX_SAFE_INTEGER: most } = Number;
   if (after !== undefined) checkNumber('after', after, [0, most, 'a position']);
   // Infinity selects all messages, as undefined does.
@@ -121,7 +125,12 @@ export class HttpApi {
     prefix: string | undefined,
     options: Waiting & { readonly limit?: number | undefined },
   ): Promise<TopicInfo[]> {
-    return this._perform(calls.topics(prefix, options.limit), options);
+    const { limit } = options;
+    if (DEVELOPMENT) {
+      checkText('prefix', prefix, 'the beginning of topics');
+      if (limit !== undefined) checkNumber('limit', limit, [1, 2 ** 30, 'a number of topics']);
+    }
+    return this._perform(calls.topics(prefix, limit), options);
   }
 
   /** Retained messages of a topic, oldest first. */

@@ -272,6 +272,9 @@ const WRONG: readonly [string, string, (ps: PubSub) => Promise<unknown>][] = [
   ['a position as text', 'after', (ps) => ps.history('a.b', wrong({ after: '5' })).next()],
   ['a negative position', 'after', (ps) => ps.history('a.b', { after: -1 }).next()],
   ['an id that is no text', 'before', (ps) => ps.history('a.b', wrong({ before: 5 })).next()],
+  ['options in place of a prefix', 'prefix', (ps) => ps.topics(wrong({ limit: 5 }))],
+  ['a limit of topics as text', 'limit', (ps) => ps.topics('a.', wrong({ limit: '5' }))],
+  ['no topics', 'limit', (ps) => ps.topics('a.', { limit: 0 })],
   ['messages that are no list', 'messages', (ps) => ps.publishMany(wrong(5))],
   ['an update that is no object', 'data', (ps) => ps.updatePresence('a.b', wrong([1]))],
 ];
