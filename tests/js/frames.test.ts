@@ -1,6 +1,8 @@
 /** `readTexts` in front of the parser of `ws`, beside that parser alone. */
 
 import assert from 'node:assert/strict';
+import { once } from 'node:events';
+import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { constants, deflateRawSync } from 'node:zlib';
 import * as ws from 'ws';
@@ -12,6 +14,7 @@ interface Parser {
   write(piece: Buffer): boolean;
   end(): void;
   on(event: string, listener: (...given: never[]) => void): this;
+  readonly emit: unknown;
 }
 
 /** The types of `ws` do not declare them. */
@@ -34,6 +37,11 @@ function bytesOf([first, payload]: Frame): Buffer {
   return Buffer.concat([head, payload]);
 }
 
+/** A socket with this parser and this number of listeners. */
+function socketOf(parser: Parser, listeners = 1): object {
+  return { _receiver: parser, listenerCount: () => listeners, emit: parser.emit };
+}
+
 /** What a parser reports of these pieces, and how many texts it did not need to read. */
 async function reported(
   pieces: readonly Buffer[],
@@ -53,7 +61,7 @@ async function reported(
       bypassed += 1;
       seen.push(`text ${text}`);
     };
-    readTexts({ _receiver: parser, listenerCount: () => 1 }, () => undefined, take);
+    readTexts(socketOf(parser), () => undefined, take);
   }
   let over = false;
   parser.on('error', (error: { readonly code: string }) => {
@@ -134,6 +142,23 @@ test('texts of every size, other frames and errors are read as by ws, however th
   );
 });
 
+test('the texts of a real socket bypass its parser', async () => {
+  const server = new ws.WebSocketServer({ host: '127.0.0.1', port: 0 });
+  await once(server, 'listening');
+  server.on('connection', (socket) => socket.on('message', () => socket.send('a text')));
+  const { port } = server.address() as AddressInfo;
+  const socket = new ws.WebSocket(`ws://127.0.0.1:${port}`);
+  await once(socket, 'open');
+  const bypassed = new Promise<string>((take, fail) => {
+    socket.on('message', () => fail(new Error('ws read it')));
+    readTexts(socket, () => undefined, take);
+  });
+  socket.send('please');
+  assert.equal(await bypassed, 'a text');
+  socket.terminate();
+  server.close();
+});
+
 test('whole texts bypass ws again after a frame that it reads, and after one in two pieces', async () => {
   const texts = Array.from({ length: 10 }, (_, n) =>
     bytesOf([0x81, Buffer.from(`text ${n} `.repeat(40))]),
@@ -158,7 +183,7 @@ test('a text waits for compressed ones that have arrived before it', async () =>
   const seen: string[] = [];
   const take = (text: unknown): void => void seen.push(`${text}`);
   parser.on('message', take);
-  readTexts({ _receiver: parser, listenerCount: () => 1 }, () => undefined, take);
+  readTexts(socketOf(parser), () => undefined, take);
   const flush = { finishFlush: constants.Z_SYNC_FLUSH };
   for (const text of ['compressed', 'compressed too']) {
     parser.write(bytesOf([0xc1, deflateRawSync(text, flush).subarray(0, -4)]));
@@ -176,7 +201,7 @@ test('a text is left to ws while the program listens to the socket too', () => {
   const hear = (): void => {
     heard += 1;
   };
-  readTexts({ _receiver: parser, listenerCount: () => 2 }, hear, () => assert.fail());
+  readTexts(socketOf(parser, 2), hear, () => assert.fail());
   let seen = '';
   parser.on('message', (data: Buffer) => {
     seen = String(data);
@@ -184,6 +209,22 @@ test('a text is left to ws while the program listens to the socket too', () => {
   parser.write(bytesOf([0x81, Buffer.from('a text')]));
   assert.equal(seen, 'a text');
   assert.equal(heard, 1);
+});
+
+test('a class of the program that changes what its sockets emit gets every text', () => {
+  const parser = new Receiver();
+  let seen = '';
+  parser.on('message', (data: Buffer) => {
+    seen = String(data);
+  });
+  const socket = { ...socketOf(parser), emit: () => true };
+  readTexts(
+    socket,
+    () => assert.fail(),
+    () => assert.fail(),
+  );
+  parser.write(bytesOf([0x81, Buffer.from('a text')]));
+  assert.equal(seen, 'a text');
 });
 
 test('a socket without the parser of ws is left alone', () => {

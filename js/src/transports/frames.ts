@@ -27,6 +27,7 @@ interface Bytes extends Uint8Array {
 
 /** The parser of a socket of `ws`. */
 interface Parser {
+  readonly emit?: unknown;
   write?(piece: Bytes): boolean;
   readonly writable: boolean;
   readonly writableLength: number;
@@ -38,6 +39,7 @@ interface Parser {
 
 /** A socket of `ws`. */
 interface Socket {
+  readonly emit?: unknown;
   listenerCount?(event: string): number;
   readonly _receiver?: Parser | undefined;
 }
@@ -57,7 +59,8 @@ export function readTexts(
   const socket = opened as Socket;
   const parser = socket['_receiver'];
   const write = parser?.write;
-  if (!write) return;
+  // A class of the program with its own `emit` gets every text from the parser.
+  if (!write || socket.emit !== parser.emit) return;
   /** Whether the parser waits for the first byte of a message. */
   const isIdle = () =>
     // Other listeners of the program get every text from the parser.
