@@ -22,7 +22,7 @@ from tests import forked
 if TYPE_CHECKING:
     from collections.abc import Generator
 
-BOUND = 60
+BOUND = 45
 """Maximum seconds of a server; less than a page waits for a block."""
 
 
