@@ -113,12 +113,14 @@ export class WebSocketTransport implements Transport {
       hear();
       message(isBinary ? new Uint8Array(data) : data.toString());
     });
-    socket.on('open', () =>
-      import('./frames.js').then(
-        ({ readTexts }) => readTexts(socket, hear, message),
-        () => undefined, // `ws` reads everything
-      ),
-    );
+    // Without the condition, the production build would contain the code, and never load it.
+    if (DEVELOPMENT)
+      socket.on('open', () =>
+        import('./frames.js').then(
+          ({ readTexts }) => readTexts(socket, hear, message),
+          () => undefined, // `ws` reads everything
+        ),
+      );
   }
 
   send(frames: readonly ClientFrame[]): void {
