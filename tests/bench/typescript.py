@@ -130,8 +130,9 @@ def _receiving(found: Json) -> str:
         f"Target: at most {TO_BARE} times `ws` with `JSON.parse` "
         f"({_met(best <= TO_BARE * floor)}: {best / floor:.2f}), and less than "
         f"centrifuge-js ({_met(best < centrifuge)}: it costs {centrifuge / best:.2f} times as "
-        f"much) and the same way to read of nats.js ({compared}). NATS uses plain TCP without "
-        "WebSocket frames: `ws` with `JSON.parse` alone already takes "
+        f"much) and the same way to read of nats.js ({compared}). The client reads whole texts "
+        "without the parser of `ws`. NATS uses plain TCP without WebSocket frames: `ws` with "
+        "`JSON.parse` alone already takes "
         f"{floor / cost['nats.js, callback']:.2f} times as long as the callback of nats.js."
     )
     return (
