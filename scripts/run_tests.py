@@ -50,7 +50,8 @@ MARK = "HANZO_PUBSUB_TEST_RUN"
 
 SERIAL = (sys.executable, "-m", "pytest", "--quiet", "--no-header", "-p", "tests.reporting")
 # Keep the order of tests/conftest.py: the slowest tests first.
-PYTEST = (*SERIAL, "--no-loadscope-reorder", "--numprocesses")
+# pytest-xdist would replace a process that crashes, but never end.
+PYTEST = (*SERIAL, "--no-loadscope-reorder", "--max-worker-restart", "0", "--numprocesses")
 PROCESSES = CORES + 1
 """Number of pytest processes. Slow tests wait for timeouts, so one process per core leaves cores
 idle. Each process takes seven CPU seconds to collect the tests; the fast tests get one per core."""
@@ -192,7 +193,7 @@ class Running:
     def failures(self) -> str:
         """Return the output of the suite about its failures."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
-        for start in ("= FAILURES =", "= ERRORS ="):
+        for start in ("Fatal Python error", "= FAILURES =", "= ERRORS ="):
             if (at := text.find(start)) >= 0:
                 return text[text.rfind("\n", 0, at) + 1 :]
         return text[-40_000:]
