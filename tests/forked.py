@@ -116,6 +116,18 @@ async def run(program: Path, *, env: Mapping[str, str], cwd: Path) -> tuple[int,
 
 
 async def _start(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> Server:
+    """Start it. If the caller is cancelled meanwhile, kill it: its process may run already."""
+    starting = asyncio.create_task(_begin(request, stderr))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        server = await starting
+        server.kill()
+        await server.wait()
+        raise
+
+
+async def _begin(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> Server:
     connection, printed = _request(request, stderr)
     answers, writer = await asyncio.open_unix_connection(sock=connection)
     stdout = asyncio.StreamReader()
