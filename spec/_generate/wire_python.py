@@ -70,5 +70,7 @@ def wire(schema: Path) -> str:
         raise SystemExit(
             "spec/_generate/wire_python.py: no Envelope with `data: Any` to make generic"
         )
+    # Python calls the envelope by the name that users import.
+    text = re.sub(r"\bEnvelope\b", "Message", text)
     # A field with a default other than null is never null.
     return re.sub(r'(: Annotated\[str) \| None(, .*\] = "message"\n)', r"\1\2", text)

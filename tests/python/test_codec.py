@@ -11,8 +11,8 @@ from hanzoai.pubsub.generated.wire import (
     AuthErrorFrame,
     AuthFrame,
     AuthOkFrame,
-    Envelope,
     ErrorFrame,
+    Message,
     MessageFrame,
     PingFrame,
     PongFrame,
@@ -38,7 +38,7 @@ FLAT = {key: value for key, value in ENVELOPE.items() if key != "type"}
 SECRET = "the-payload-nobody-may-log"
 
 
-def message(frame: object) -> Envelope:
+def message(frame: object) -> Message:
     found = decode(json.dumps(frame))
     assert isinstance(found, MessageFrame), found
     return found.message

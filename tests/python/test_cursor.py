@@ -6,25 +6,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
-from hanzoai.pubsub.generated.wire import Envelope
+from hanzoai.pubsub.generated.wire import Message
 from hanzoai.pubsub.session.cursor import Missing, Replay, SeqCursor
 
 
 def message(
     seq: int | None, topic: str = "a", at: int = 0, id: str = "", ttl: int | None = None
-) -> Envelope:
-    return Envelope(
+) -> Message:
+    return Message(
         id=id or f"{topic}{seq}", topic=topic, type="t", data=None, timestamp=at, seq=seq, ttl=ttl
     )
 
 
-def found(cursor: SeqCursor, message: Envelope) -> str:
+def found(cursor: SeqCursor, message: Message) -> str:
     """What the cursor finds a live message to be."""
     new, beyond = cursor.admit([message])
     return "new" if new else "beyond" if beyond else "known"
 
 
-def ids(steps: list[Envelope | Missing]) -> list[object]:
+def ids(steps: list[Message | Missing]) -> list[object]:
     return [step if isinstance(step, Missing) else step.id for step in steps]
 
 
@@ -53,8 +53,8 @@ def test_a_run_is_admitted_like_its_messages_one_by_one(
     after = None if known is None else {"a": known}
     together, single = SeqCursor(after=after), SeqCursor(after=after)
     messages = [message(seq, at=n, id=f"m{n}") for n, seq in enumerate(run)]
-    expected: list[Envelope] = []
-    beyond: list[Envelope] = []
+    expected: list[Message] = []
+    beyond: list[Message] = []
     for n, one in enumerate(messages):
         new, hole = single.admit([one])
         expected += new
@@ -157,7 +157,7 @@ def test_delivered_is_published_or_one_gap_counts_what_is_missing(
 ) -> None:
     heard = min(heard, published)
     cursor = SeqCursor(after={"a": 0})
-    got: list[Envelope | Missing] = []
+    got: list[Message | Missing] = []
     for n in range(1, heard + 1):
         assert found(cursor, message(n)) == "new"
         got.append(message(n))

@@ -17,7 +17,7 @@ from hanzoai.pubsub.generated.wire import (
     AuthFrame,
     AuthOkFrame,
     Denial,
-    Envelope,
+    Message,
     MessageFrame,
     PingFrame,
     PongFrame,
@@ -58,7 +58,7 @@ class ScriptedSession(Session):
         self.answers: dict[type[Event], deque[list[Effect]]] = {}
         self.on: Callable[[Event], list[Effect]] | None = None
 
-    def receive_messages(self, messages: Sequence[Envelope]) -> None:
+    def receive_messages(self, messages: Sequence[Message]) -> None:
         for one in messages:
             self.receive(MessageFrame(message=one), 0)
 
@@ -279,7 +279,7 @@ async def rig() -> AsyncGenerator[Rig]:
 
 
 def message(seq: int) -> MessageFrame:
-    envelope = Envelope(id=f"m{seq}", topic="a", type="t", data=seq, timestamp=1, seq=seq)
+    envelope = Message(id=f"m{seq}", topic="a", type="t", data=seq, timestamp=1, seq=seq)
     return MessageFrame(message=envelope)
 
 
@@ -427,7 +427,7 @@ async def test_the_reader_yields_before_a_small_queue_overflows(rig: Rig, togeth
     async def read() -> None:
         while True:
             while (entry := inbox.take()) is not None:
-                assert isinstance(entry, Envelope)
+                assert isinstance(entry, Message)
                 taken.append(entry.data)
             await inbox.wait()
 
@@ -472,7 +472,7 @@ async def test_gaps_and_messages_of_one_event_keep_their_order(rig: Rig) -> None
     )
     rig.wake()
     got = [inbox.take() for _ in range(4)]
-    assert [entry.data if isinstance(entry, Envelope) else entry for entry in got] == [
+    assert [entry.data if isinstance(entry, Message) else entry for entry in got] == [
         1, 2, Gap("a", 3, 4, 2, "history_trimmed"), 5,
     ]  # fmt: skip
 
@@ -495,7 +495,7 @@ async def test_own_messages_are_kept_back_where_echo_is_off() -> None:
     )
     rig.wake()
     taken = [inbox.take() for _ in range(2)]
-    assert [entry.data for entry in taken if isinstance(entry, Envelope)] == [1, 3]
+    assert [entry.data for entry in taken if isinstance(entry, Message)] == [1, 3]
     rig.driver.deliveries.remember_own(f"other{n}" for n in range(10_001))
     rig.session.answer(events.Woke, effects.Deliver(1, message(2).message))
     rig.wake()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from hanzoai.pubsub.generated.wire import Envelope
 from hanzoai.pubsub.runtime.handlers import Handlers, call
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.settings.options import ReceiveQueue
@@ -29,7 +28,7 @@ async def test_a_handler_is_called_and_awaited_where_that_is_needed() -> None:
 async def test_each_kind_of_entry_goes_to_its_handler_in_one_order() -> None:
     handled: list[Any] = []
     inbox = Inbox(("a",), ReceiveQueue(), lambda: None)
-    message = Envelope(id="1", topic="a", type="t", data=1, timestamp=1)
+    message = Message(id="1", topic="a", type="t", data=1, timestamp=1)
     presence = PresenceChange("a", (), "snapshot")
     inbox.put([message])
     inbox.put_other(GAP)
@@ -81,7 +80,7 @@ async def test_a_handler_that_lets_a_cancellation_through_gets_the_next_message(
 
     inbox = Inbox(("a",), ReceiveQueue(), lambda: None)
     for name in ("1", "2"):
-        inbox.put([Envelope(id=name, topic="a", type="t", data=1, timestamp=1)])
+        inbox.put([Message(id=name, topic="a", type="t", data=1, timestamp=1)])
     inbox.finish()
     handlers = Handlers(handle, None, None, None, lambda error, topic: reported.append(error))
     async with asyncio.timeout(60):

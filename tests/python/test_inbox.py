@@ -9,15 +9,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.errors import PermissionDenied, PubSubError, SlowConsumer
-from hanzoai.pubsub.generated.wire import Denial, Envelope, PresenceMember
+from hanzoai.pubsub.generated.wire import Denial, Message, PresenceMember
 from hanzoai.pubsub.runtime.inbox import Inbox, denial_error, measure
 from hanzoai.pubsub.settings.options import ReceivePolicy, ReceiveQueue
 from hanzoai.pubsub.values import Gap, PresenceChange
 
 
-def envelope(seq: int | None, topic: str = "a", size: int = 0) -> Envelope:
+def envelope(seq: int | None, topic: str = "a", size: int = 0) -> Message:
     data = {"text": "x" * size}
-    return Envelope(id=f"{topic}-{seq}", topic=topic, type="t", data=data, timestamp=1, seq=seq)
+    return Message(id=f"{topic}-{seq}", topic=topic, type="t", data=data, timestamp=1, seq=seq)
 
 
 def make(messages: int = 4, size: int = 1 << 20, policy: ReceivePolicy = "gap") -> Inbox:
@@ -244,7 +244,7 @@ def test_the_accounts_are_right_whatever_happens(
 
     def take() -> None:
         entry = inbox.take()
-        if isinstance(entry, Envelope):
+        if isinstance(entry, Message):
             assert entry.seq is not None
             assert entry.seq == max(delivered | missed, default=0) + 1
             delivered.add(entry.seq)
@@ -279,11 +279,11 @@ def test_the_accounts_are_right_whatever_happens(
     assert stats.received == stats.handled + stats.dropped
 
 
-def typed(seq: int, type: str, topic: str = "a") -> Envelope:
+def typed(seq: int, type: str, topic: str = "a") -> Message:
     return envelope(seq, topic).model_copy(update={"type": type})
 
 
-def feed(inbox: Inbox, *messages: Envelope) -> None:
+def feed(inbox: Inbox, *messages: Message) -> None:
     for message in messages:
         if inbox.takes(message):
             inbox.put([message])
@@ -307,6 +307,6 @@ def test_messages_of_other_types_neither_fill_the_queue_nor_move_a_position_back
     inbox.types = frozenset({"paid"})
     feed(inbox, *(typed(seq, "viewed") for seq in range(1, 50)))
     feed(inbox, typed(50, "paid"), typed(51, "viewed"), typed(52, "paid"))
-    assert [entry.seq for entry in take_all(inbox) if isinstance(entry, Envelope)] == [50, 52]
+    assert [entry.seq for entry in take_all(inbox) if isinstance(entry, Message)] == [50, 52]
     assert inbox.positions == {"a": 52}
     assert inbox.stats().gaps == 0

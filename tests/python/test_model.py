@@ -13,7 +13,7 @@ from hanzoai.pubsub.generated import wire
 if TYPE_CHECKING:
     from hanzoai.pubsub.model import Model
 
-ENVELOPE = wire.Envelope(id="1", topic="a", type="t", data=None, timestamp=1)
+ENVELOPE = wire.Message(id="1", topic="a", type="t", data=None, timestamp=1)
 NULL_PAYLOADS = [ENVELOPE, wire.Publication(topic="a", data=None), wire.PublishRequest(data=None)]
 
 
@@ -63,7 +63,7 @@ def test_repr_shows_neither_token_nor_payload_nor_unknown_fields() -> None:
             wire.PresenceUpdateFrame(data={"x": secret}),
             wire.PongFrame.model_validate({"type": "pong", "note": secret}),
             wire.MessageFrame(
-                message=wire.Envelope(id="1", topic="a", type="t", data=secret, timestamp=1)
+                message=wire.Message(id="1", topic="a", type="t", data=secret, timestamp=1)
             ),
         ]
     )
@@ -73,7 +73,7 @@ def test_repr_shows_neither_token_nor_payload_nor_unknown_fields() -> None:
 
 def test_the_repr_of_a_message_shows_how_its_data_begins() -> None:
     def shown(data: object) -> str:
-        envelope = wire.Envelope(id="1", topic="a", type="t", data=data, meta={"m": 7}, timestamp=1)
+        envelope = wire.Message(id="1", topic="a", type="t", data=data, meta={"m": 7}, timestamp=1)
         assert str(envelope) == repr(envelope)
         return repr(envelope)
 
@@ -86,7 +86,7 @@ def test_the_repr_of_a_message_shows_how_its_data_begins() -> None:
 
 
 def test_messages_inside_of_other_values_show_no_payload() -> None:
-    envelope = wire.Envelope(id="1", topic="a", type="t", data="s3cret", timestamp=1)
+    envelope = wire.Message(id="1", topic="a", type="t", data="s3cret", timestamp=1)
     page = wire.HistoryPage(messages=[envelope], has_more=False)
     assert "s3cret" not in repr(page)
     assert "Message(id='1', topic='a'" in repr(page)

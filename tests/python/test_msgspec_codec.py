@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.generated.wire import (
-    Envelope,
+    Message,
     MessageFrame,
     Publication,
     PublishFrame,
@@ -48,10 +48,10 @@ def frame(**changes: Any) -> bytes:
     return json.dumps({"type": "message", "message": message}, separators=(",", ":")).encode()
 
 
-def read_messages(*frames: bytes, chosen: Codec | None = None) -> list[Envelope]:
+def read_messages(*frames: bytes, chosen: Codec | None = None) -> list[Message]:
     """Return the messages that the codec can read."""
     chosen = chosen or fast_codec()
-    messages: list[Envelope] = []
+    messages: list[Message] = []
     with suppress(*chosen.invalid):
         messages.extend(chosen.read_messages(frames))
     return messages
@@ -71,7 +71,7 @@ def same(data: bytes) -> None:
     if isinstance(frame, MessageFrame):
         expected = frame.message
         found = read(data)
-        assert isinstance(found, Envelope)
+        assert isinstance(found, Message)
         if expected.id.encode() not in data:  # it had no id, and got a new one
             found = found.model_copy(update={"id": expected.id})
         assert found == expected
@@ -162,7 +162,7 @@ def test_odd_bytes_are_read_as_without_msgspec(data: bytes) -> None:
     expected = codec.decode(data)
     if isinstance(expected, MessageFrame) and b"NaN" in data:
         found = read(data)
-        assert isinstance(found, Envelope)
+        assert isinstance(found, Message)
         assert math.isnan(found.data["content"])
         return
     same(data)

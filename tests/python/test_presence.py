@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hanzoai.pubsub import users_of
-from hanzoai.pubsub.generated.wire import Envelope, PresenceMember
+from hanzoai.pubsub.generated.wire import Message, PresenceMember
 from hanzoai.pubsub.session.members import MAX_MEMBERS, MAX_TOPICS, PresenceMembers
 from hanzoai.pubsub.session.own_presence import PresenceValues
 
@@ -22,8 +22,8 @@ def member(id: str, **fields: Any) -> PresenceMember:
     return PresenceMember(**(base | fields))
 
 
-def change_of(kind: str, data: Any, at: int = 5) -> Envelope:
-    return Envelope(id="p", topic="a", type=f"presence.{kind}", data=data, timestamp=at)
+def change_of(kind: str, data: Any, at: int = 5) -> Message:
+    return Message(id="p", topic="a", type=f"presence.{kind}", data=data, timestamp=at)
 
 
 def members_of(presence: PresenceMembers) -> tuple[PresenceMember, ...]:

@@ -19,9 +19,9 @@ from hanzoai.pubsub.generated.wire import (
     AuthExpiringFrame,
     AuthOkFrame,
     Denial,
-    Envelope,
     ErrorFrame,
     Limits,
+    Message,
     MessageFrame,
     PongFrame,
     PresenceMember,
@@ -69,7 +69,7 @@ members = st.builds(
     last_seen=times,
 )
 envelopes = st.builds(
-    Envelope,
+    Message,
     id=ids,
     topic=topics,
     type=kinds,
@@ -345,7 +345,7 @@ def test_a_message_costs_one_delivery_and_no_timer() -> None:
     answer = SubscribedFrame(topics=["a.*", "a"], ref="s1", positions={}, timestamp=1)
     session.handle(events.Received(answer, 1))
     for seq in range(1, 50):
-        message = Envelope(id=f"m{seq}", topic="a", type="t", data=1, timestamp=1, seq=seq)
+        message = Message(id=f"m{seq}", topic="a", type="t", data=1, timestamp=1, seq=seq)
         produced = session.handle(events.Received(MessageFrame(message=message), 1))
         assert produced == [effects.Deliver(1, message)]
 
@@ -367,7 +367,7 @@ def test_messages_together_have_the_effects_of_single_ones(
     together, single = connected(), connected()
     answer = SubscribedFrame(topics=["a.*", "a"], ref="s1", positions={"a": 0}, timestamp=1)
     messages = [
-        Envelope(id=f"m{n}", topic=topic, type=type, data=1, timestamp=n, seq=seq)
+        Message(id=f"m{n}", topic=topic, type=type, data=1, timestamp=n, seq=seq)
         for n, (topic, seq, type) in enumerate(run)
     ]
     for one in (together, single):
@@ -398,7 +398,7 @@ def test_the_next_request_begins_at_the_positions_of_the_answer() -> None:
 def test_routes_are_bounded_and_forgotten_with_their_subscription() -> None:
     session = connected()
     for n in range(10_000):
-        message = Envelope(id="m", topic=f"x.{n}", type="t", data=1, timestamp=1)
+        message = Message(id="m", topic=f"x.{n}", type="t", data=1, timestamp=1)
         session.handle(events.Received(MessageFrame(message=message), 1))
     assert 0 < len(session.subscriptions.routes.known) <= KNOWN_TOPICS
     session.handle(events.Unsubscribe(1))

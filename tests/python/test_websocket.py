@@ -22,7 +22,7 @@ from websockets.frames import Close, Frame, Opcode
 from hanzoai.pubsub.clock import SystemClock
 from hanzoai.pubsub.generated.wire import (
     AuthFrame,
-    Envelope,
+    Message,
     MessageFrame,
     PingFrame,
     PongFrame,
@@ -179,10 +179,10 @@ async def to_the_end(transport: WebSocketTransport) -> tuple[list[Incoming], Tra
             return found, closed
 
 
-def messages(frames: Sequence[Incoming]) -> list[Envelope]:
+def messages(frames: Sequence[Incoming]) -> list[Message]:
     """Return the live messages, with or without their frames."""
     bare = [frame.message if isinstance(frame, MessageFrame) else frame for frame in frames]
-    return [message for message in bare if isinstance(message, Envelope)]
+    return [message for message in bare if isinstance(message, Message)]
 
 
 def numbers(frames: Sequence[Incoming]) -> list[int]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hanzoai.pubsub.generated.wire import Envelope, ServerFrame
+    from hanzoai.pubsub.generated.wire import Message, ServerFrame
 
 
 class Record:
@@ -22,7 +22,7 @@ class Record:
 
     __slots__ = ("gone", "index", "log", "message", "until")
 
-    def __init__(self, message: Envelope, index: int, log: int, until: int | None) -> None:
+    def __init__(self, message: Message, index: int, log: int, until: int | None) -> None:
         self.message = message
         self.index = index
         self.log = log
@@ -84,4 +84,4 @@ class Start(NamedTuple):
     counts: dict[str, int]
     granted: tuple[str, ...]
     at: int
-    offered: list[Envelope]
+    offered: list[Message]

@@ -15,10 +15,10 @@ from hanzoai.pubsub.generated.wire import (
     AuthFrame,
     AuthOkFrame,
     Denial,
-    Envelope,
     ErrorFrame,
     ErrorInfo,
     Limits,
+    Message,
     MessageFrame,
     PingFrame,
     PongFrame,
@@ -82,7 +82,7 @@ class Server:
         if log is None:
             log = self._begin(topic)
         kept = ttl != 0
-        message = Envelope(
+        message = Message(
             id=id or f"w{self._made}",
             topic=topic,
             type="text",
@@ -175,7 +175,7 @@ class Server:
 
     def _tell_presence(self, change: str, topic: str, member: PresenceMember) -> None:
         self._made += 1
-        message = Envelope(
+        message = Message(
             id=f"m{self._made}",
             topic=topic,
             type=f"presence.{change}",
@@ -308,9 +308,9 @@ class Server:
 
     def _replay(
         self, frame: SubscribeFrame, granted: list[str], counts: dict[str, int]
-    ) -> tuple[list[Envelope], list[str], list[str]]:
+    ) -> tuple[list[Message], list[str], list[str]]:
         after = frame.after or {}
-        history: list[Envelope] = []
+        history: list[Message] = []
         truncated: list[str] = []
         reset: list[str] = []
         for topic in sorted({*self.logs, *after}):
@@ -372,7 +372,7 @@ class Server:
         denied: list[Denial] | None,
         positions: dict[str, int],
         timestamp: int,
-        replay: tuple[list[Envelope], list[str], list[str]],
+        replay: tuple[list[Message], list[str], list[str]],
         stream: int,
     ) -> None:
         if not connection.open or connection.stream != stream:

@@ -21,7 +21,7 @@ from tests.simulation.run import simulate
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hanzoai.pubsub.generated.wire import Envelope
+    from hanzoai.pubsub.generated.wire import Message
     from hanzoai.pubsub.session.cursor import Replay
 
 SEEDS = 250
@@ -52,7 +52,7 @@ def mutant(break_it: Callable[[Patch], None]) -> Callable[[Patch], None]:
 def a_duplicate_is_delivered(patch: Patch) -> None:
     admit = SeqCursor.admit
 
-    def broken(self: SeqCursor, messages: Sequence[Envelope]) -> Any:
+    def broken(self: SeqCursor, messages: Sequence[Message]) -> Any:
         new, beyond = admit(self, messages)
         return (new if beyond else messages), beyond
 
@@ -63,7 +63,7 @@ def a_duplicate_is_delivered(patch: Patch) -> None:
 def a_jump_is_passed_over(patch: Patch) -> None:
     admit = SeqCursor.admit
 
-    def broken(self: SeqCursor, messages: Sequence[Envelope]) -> Any:
+    def broken(self: SeqCursor, messages: Sequence[Message]) -> Any:
         [message] = messages
         if message.seq is not None and message.topic in self._marks:
             mark = self._marks[message.topic]
@@ -77,7 +77,7 @@ def a_jump_is_passed_over(patch: Patch) -> None:
 
 @mutant
 def a_jump_is_a_gap_at_once(patch: Patch) -> None:
-    def broken(self: Subscriptions, one: Any, beyond: Sequence[Envelope]) -> None:
+    def broken(self: Subscriptions, one: Any, beyond: Sequence[Message]) -> None:
         one.held = list(beyond)
         self._admit(one, 0, complete=True)
         one.held = []
@@ -114,7 +114,7 @@ def the_held_come_before_the_replay(patch: Patch) -> None:
 
 @mutant
 def live_messages_are_not_held(patch: Patch) -> None:
-    def broken(self: Subscriptions, one: Any, message: Envelope) -> None:
+    def broken(self: Subscriptions, one: Any, message: Message) -> None:
         one.whole = True
 
     patch.setattr(Subscriptions, "_hold", broken)
@@ -125,7 +125,7 @@ def live_messages_are_not_held(patch: Patch) -> None:
 def what_could_not_be_held_is_forgotten(patch: Patch) -> None:
     hold = Subscriptions._hold
 
-    def broken(self: Subscriptions, one: Any, message: Envelope) -> None:
+    def broken(self: Subscriptions, one: Any, message: Message) -> None:
         hold(self, one, message)
         one.whole = True
 
@@ -183,7 +183,7 @@ def a_replay_never_begins_before_since(patch: Patch) -> None:
 def known_by_age(patch: Patch) -> None:
     admit = IdCursor.admit
 
-    def broken(self: IdCursor, messages: Sequence[Envelope]) -> Any:
+    def broken(self: IdCursor, messages: Sequence[Message]) -> Any:
         newest = self._newest
         return admit(self, [m for m in messages if newest is None or m.timestamp >= newest])
 
@@ -194,7 +194,7 @@ def known_by_age(patch: Patch) -> None:
 def ids_are_not_remembered(patch: Patch) -> None:
     remember = IdCursor._remember
 
-    def broken(self: IdCursor, message: Envelope, *, passed: bool = False) -> None:
+    def broken(self: IdCursor, message: Message, *, passed: bool = False) -> None:
         remember(self, message, passed=passed)
         self._near[message.topic].clear()
 

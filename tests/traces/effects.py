@@ -13,7 +13,7 @@ if TYPE_CHECKING:
         AuthFrame,
         ClientFrame,
         Denial,
-        Envelope,
+        Message,
         PresenceMember,
     )
     from hanzoai.pubsub.session.ports import (
@@ -93,7 +93,7 @@ class Deliver:
     """Deliver a message to a subscription, in order, once."""
 
     sub: int
-    message: Envelope
+    message: Message
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         AuthFrame,
         ClientFrame,
         Denial,
-        Envelope,
+        Message,
         PresenceMember,
         ServerFrame,
     )
@@ -90,10 +90,10 @@ class Log:
     def cancel_timer(self, name: TimerName, /) -> None:
         self.entries.append(effects.CancelTimer(name))
 
-    def deliver(self, sub: int, messages: Sequence[Envelope], /) -> None:
+    def deliver(self, sub: int, messages: Sequence[Message], /) -> None:
         self.entries += [effects.Deliver(sub, message) for message in messages]
 
-    def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
+    def deliver_replay(self, sub: int, messages: list[Message], /) -> None:
         self.entries += [effects.Deliver(sub, message) for message in messages]
 
     def gap(

@@ -16,8 +16,6 @@ Data = TypeVar("Data", default=Any)
 M = TypeVar("M", bound=BaseModel)
 
 _PRIVATE: Final = frozenset({"token", "data", "meta", "metadata"})
-_MESSAGE: Final = "Envelope"
-"""`Message`, under its name in the schema of the wire."""
 _DEFERS: Final = tuple(map(int, VERSION.split(".")[:2])) >= (2, 14)
 """Whether types are built at first use instead of at import, which saves a third of its time.
 
@@ -57,12 +55,8 @@ class Model(BaseModel):
         def __getattr__(self, name: str) -> Any:
             return getattr(self, name) if _fill(self, name) else super().__getattr__(name)
 
-    def __repr_name__(self) -> str:
-        name = type(self).__name__
-        return "Message" if name == _MESSAGE else name
-
     def __repr_args__(self) -> Iterator[tuple[str | None, object]]:
-        is_message = type(self).__name__ == _MESSAGE
+        is_message = type(self).__name__ == "Message"
         for name, value in _shown(self):
             is_data = is_message and name == "data"
             yield name, _Beginning(getattr(self, name)) if is_data else value
@@ -151,7 +145,7 @@ class _Closed:
 
     def __repr__(self) -> str:
         shown = ", ".join(f"{name}={value!r}" for name, value in _shown(self._value))
-        return f"{self._value.__repr_name__()}({shown})"
+        return f"{type(self._value).__name__}({shown})"
 
 
 class _Hidden:

@@ -27,6 +27,7 @@ from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.wire import (
     Denial,
     Limits,
+    Message,
     Occupancy,
     PositionList,
     PresenceMember,
@@ -35,7 +36,6 @@ from hanzoai.pubsub.generated.wire import (
     TopicInfo,
     TopicPosition,
 )
-from hanzoai.pubsub.generated.wire import Envelope as Message
 from hanzoai.pubsub.model import Data
 
 if TYPE_CHECKING:

@@ -85,7 +85,7 @@ class Sender(Model):
     """Identifier of the publisher."""
 
 
-class Envelope(Payload, Generic[Data]):
+class Message(Payload, Generic[Data]):
     """A published message as every transport delivers it. HIP-56 Message Format."""
 
     id: MessageId
@@ -362,7 +362,7 @@ class SubscribedFrame(Model):
     type: Literal["subscribed"] = "subscribed"
     topics: list[str]
     """Patterns granted."""
-    history: list[Envelope] | None = None
+    history: list[Message] | None = None
     """Replayed messages, oldest first."""
     positions: dict[str, Seq] | None = None
     """Newest position of each matching topic when the subscription began. A topic without messages that is subscribed to by name is included, with the position before its first message."""
@@ -394,7 +394,7 @@ class MessageFrame(Model):
     """A published message. H-044."""
 
     type: Literal["message"] = "message"
-    message: Envelope
+    message: Message
 
 
 class PublishedFrame(Model):
@@ -509,7 +509,7 @@ class BatchResponse(Model):
 class HistoryPage(Model):
     """Retained messages of one topic, oldest first inside the page. H-072."""
 
-    messages: list[Envelope]
+    messages: list[Message]
     """The page."""
     has_more: bool
     """Older messages (with `after`: newer ones) remain."""

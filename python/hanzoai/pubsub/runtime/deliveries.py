@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.errors import PubSubError
     from hanzoai.pubsub.gap import GapReason
-    from hanzoai.pubsub.generated.wire import Denial, Envelope, PresenceMember
+    from hanzoai.pubsub.generated.wire import Denial, Message, PresenceMember
     from hanzoai.pubsub.runtime.inbox import Inbox
     from hanzoai.pubsub.values import PresenceChangeKind
 
@@ -87,7 +87,7 @@ class Deliveries:
 
     # ------------------------------------------------------------ entries
 
-    def deliver(self, sub: int, messages: Sequence[Envelope], /) -> None:
+    def deliver(self, sub: int, messages: Sequence[Message], /) -> None:
         """Consecutive live messages."""
         inbox = self._inboxes.get(sub)
         if inbox is None:
@@ -102,7 +102,7 @@ class Deliveries:
         elif self.near_limit:
             self.near_limit.discard(inbox)
 
-    def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
+    def deliver_replay(self, sub: int, messages: list[Message], /) -> None:
         """Consecutive messages from the log."""
         if len(messages) == 1:
             self.deliver(sub, messages)
@@ -116,7 +116,7 @@ class Deliveries:
         self.near_limit.add(inbox)
         self.give_way = True
 
-    def _wanted(self, messages: Sequence[Envelope], inbox: Inbox) -> list[Envelope]:
+    def _wanted(self, messages: Sequence[Message], inbox: Inbox) -> list[Message]:
         """Leave out messages of this client, with `echo` off, and those of other types."""
         own = self._own_ids
         return [message for message in messages if message.id not in own and inbox.takes(message)]

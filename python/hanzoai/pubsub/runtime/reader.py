@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Envelope, ServerFrame
+    from hanzoai.pubsub.generated.wire import AuthFrame, ClientFrame, Message, ServerFrame
     from hanzoai.pubsub.runtime.deliveries import Deliveries
     from hanzoai.pubsub.runtime.tasks import Tasks
     from hanzoai.pubsub.session.ports import TransportName
@@ -50,7 +50,7 @@ class Receiver(Protocol):
     waiting: deque[Callable[[], None]]
     """Calls that wait for the end of the step."""
 
-    messages: Callable[[Sequence[Envelope]], None]
+    messages: Callable[[Sequence[Message]], None]
     """Handle consecutive live messages, in a step."""
 
     published: Callable[[PublishedFrame], None]

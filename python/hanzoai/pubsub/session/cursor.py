@@ -14,7 +14,7 @@ from hanzoai.pubsub.generated.defaults import CLIENT
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from hanzoai.pubsub.generated.wire import Envelope
+    from hanzoai.pubsub.generated.wire import Message
     from hanzoai.pubsub.session.requests import Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
@@ -31,7 +31,7 @@ class Missing(NamedTuple):
     reason: MissingReason
 
 
-Step: TypeAlias = "Envelope | Missing"
+Step: TypeAlias = "Message | Missing"
 
 
 class Request(NamedTuple):
@@ -63,8 +63,8 @@ class Replay:
         proven: Topics with replayed messages.
     """
 
-    history: Sequence[Envelope]
-    held: Sequence[Envelope]
+    history: Sequence[Message]
+    held: Sequence[Message]
     positions: Mapping[str, int] = field(default_factory=dict[str, int])
     truncated: Collection[str] = ()
     reset: Iterable[str] = ()
@@ -113,7 +113,7 @@ class Cursor(Protocol):
         """The start of the next request."""
         ...
 
-    def admit(self, messages: Sequence[Envelope]) -> tuple[Sequence[Envelope], Sequence[Envelope]]:
+    def admit(self, messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
         """Process consecutive live messages of one topic.
 
         Returns:
@@ -121,7 +121,7 @@ class Cursor(Protocol):
         """
         ...
 
-    def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
+    def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Message]]:
         """Process an answer and the held messages.
 
         Returns:
@@ -196,14 +196,14 @@ class SeqCursor:
         self._requested = frozenset(self._marks)
         return Request(self._since, self.positions)
 
-    def admit(self, messages: Sequence[Envelope]) -> tuple[Sequence[Envelope], Sequence[Envelope]]:
+    def admit(self, messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
         """See `Cursor`."""
         topic = messages[0].topic
         mark = self._marks.get(topic)
         due = -1 if mark is None else mark.seq + 1
-        new: list[Envelope] = []
-        beyond: Sequence[Envelope] = ()
-        last: Envelope | None = None
+        new: list[Message] = []
+        beyond: Sequence[Message] = ()
+        last: Message | None = None
         for n, message in enumerate(messages):
             seq = message.seq
             if seq == due:
@@ -230,7 +230,7 @@ class SeqCursor:
                     self._marks[topic] = self._marks.pop(topic)
         return new, beyond
 
-    def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
+    def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Message]]:
         """See `Cursor`."""
         if self._since is None and replay.complete:
             # `positions` names every existing topic, so messages of other topics are newer than
@@ -271,7 +271,7 @@ class SeqCursor:
             self._apply_position(replay, topic, pending)
         return replay.steps, ()
 
-    def _take(self, replay: Replay, message: Envelope, *, replayed: bool = False) -> None:
+    def _take(self, replay: Replay, message: Message, *, replayed: bool = False) -> None:
         """One message of the history, or one held."""
         topic, seq = message.topic, message.seq
         if seq is not None:
@@ -341,7 +341,7 @@ class SeqCursor:
 
     def _take_held(self, replay: Replay, topic: str, last: int | None) -> None:
         """Take the held messages of a topic up to `last`; None takes those that continue it."""
-        later: list[Envelope] = []
+        later: list[Message] = []
         for message in replay.held:
             seq, mark = message.seq, self._marks.get(topic)
             following = 0 if mark is None else mark.seq + 1

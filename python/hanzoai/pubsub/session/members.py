@@ -12,7 +12,7 @@ from hanzoai.pubsub.generated.wire import PresenceMember
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hanzoai.pubsub.generated.wire import Envelope
+    from hanzoai.pubsub.generated.wire import Message
 
 ChangeKind: TypeAlias = Literal["snapshot", "join", "connect", "update", "disconnect", "leave"]
 
@@ -100,7 +100,7 @@ class PresenceMembers:
                 out.append(_take(room, topic, member))
         return out
 
-    def apply(self, message: Envelope) -> list[Change]:
+    def apply(self, message: Message) -> list[Change]:
         """Process a join, update or leave message."""
         kind = KINDS.get(message.type)
         data = _member_data(message.data)

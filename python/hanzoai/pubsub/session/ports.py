@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         AuthFrame,
         ClientFrame,
         Denial,
-        Envelope,
+        Message,
         PresenceMember,
         PublishResult,
     )
@@ -143,10 +143,10 @@ class Ports(Protocol):
 
     # ---------------------------------------------------------------- subscriptions
 
-    def deliver(self, sub: int, messages: Sequence[Envelope], /) -> None:
+    def deliver(self, sub: int, messages: Sequence[Message], /) -> None:
         """Consecutive live messages of one topic for a subscription, in order, once."""
 
-    def deliver_replay(self, sub: int, messages: list[Envelope], /) -> None:
+    def deliver_replay(self, sub: int, messages: list[Message], /) -> None:
         """Messages of one answer of the server for a subscription, in order."""
 
     def gap(

@@ -11,7 +11,7 @@ from hanzoai.pubsub.topics import matches
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hanzoai.pubsub.generated.wire import Envelope, PresenceSnapshotFrame
+    from hanzoai.pubsub.generated.wire import Message, PresenceSnapshotFrame
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.members import Change
     from hanzoai.pubsub.session.routes import Routes
@@ -29,7 +29,7 @@ class Presence:
 
     # ---------------------------------------------------------------- from the server
 
-    def message(self, message: Envelope, states: Sequence[SubscriptionState]) -> None:
+    def message(self, message: Message, states: Sequence[SubscriptionState]) -> None:
         """Process a join, update or leave for these subscriptions."""
         if any(state.request.presence for state in states):
             self._announce(self._members.apply(message))

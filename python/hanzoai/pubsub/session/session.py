@@ -58,7 +58,7 @@ class Session:
         self._ports = ports
         self._timers = context.timers
         self.subscriptions: Final = Subscriptions(context)
-        self.messages: Callable[[Sequence[wire.Envelope]], None] = self.subscriptions.messages
+        self.messages: Callable[[Sequence[wire.Message]], None] = self.subscriptions.messages
         """Like `receive`, for consecutive live messages: nearly every frame is one."""
         self.publishes: Final = Publishes(context)
         self.own_presence: Final = OwnPresence(context, self.publishes, self.subscriptions.routes)

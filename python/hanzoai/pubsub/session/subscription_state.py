@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from hanzoai.pubsub.generated.wire import Denial, Envelope, SubscribedFrame
+    from hanzoai.pubsub.generated.wire import Denial, Message, SubscribedFrame
     from hanzoai.pubsub.session.cursor import Cursor
     from hanzoai.pubsub.session.requests import Subscribe
 
@@ -23,7 +23,7 @@ LIVE: Final = 2
 class Answer:
     """The answer to a `subscribe`, from one frame or several; see `SubscribedFrame`."""
 
-    history: list[Envelope] = field(default_factory=list["Envelope"])
+    history: list[Message] = field(default_factory=list["Message"])
     positions: dict[str, int] = field(default_factory=dict[str, int])
     truncated: dict[str, None] = field(default_factory=dict[str, None])
     reset: dict[str, None] = field(default_factory=dict[str, None])
@@ -72,7 +72,7 @@ class SubscriptionState:
     recovering: bool = False
     unrouted: bool = False
     denied: list[Denial] = field(default_factory=list["Denial"])
-    held: list[Envelope] = field(default_factory=list["Envelope"])
+    held: list[Message] = field(default_factory=list["Message"])
     lost: dict[str, int] = field(default_factory=dict[str, int])
     whole: bool = True
     answer: Answer = field(default_factory=Answer)
@@ -81,7 +81,7 @@ class SubscriptionState:
         self.sub = self.request.sub
         self.patterns = list(self.request.topics)
 
-    def hold(self, messages: list[Envelope]) -> None:
+    def hold(self, messages: list[Message]) -> None:
         """Hold only these messages."""
         self.held = messages
         self.lost = {}

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hanzoai.pubsub.gap import GapReason
-    from hanzoai.pubsub.generated.wire import Envelope, ErrorFrame, SubscribedFrame
+    from hanzoai.pubsub.generated.wire import ErrorFrame, Message, SubscribedFrame
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.cursor import Cursors
     from hanzoai.pubsub.session.peer import Peer
@@ -133,7 +133,7 @@ class Subscriptions:
                 state.recovering |= state.phase == LIVE and not state.retry_pending
                 self._send_subscribe(state)
 
-    def messages(self, messages: Sequence[Envelope]) -> None:
+    def messages(self, messages: Sequence[Message]) -> None:
         """Deliver live messages to every matching subscription, once.
 
         A whole step of the session, without `end_step`: it starts the timers that are due.
@@ -254,7 +254,7 @@ class Subscriptions:
             )
         )
 
-    def _recover(self, state: SubscriptionState, held: Sequence[Envelope]) -> None:
+    def _recover(self, state: SubscriptionState, held: Sequence[Message]) -> None:
         """Request it again from its cursor, and hold messages in the meantime."""
         state.recovering = True
         state.hold(list(held[:1]))
@@ -273,7 +273,7 @@ class Subscriptions:
 
     # ---------------------------------------------------------------- answers
 
-    def _hold(self, state: SubscriptionState, message: Envelope) -> None:
+    def _hold(self, state: SubscriptionState, message: Message) -> None:
         if state.whole and len(state.held) < self._context.options.held_messages:
             state.held.append(message)
             return
@@ -307,7 +307,7 @@ class Subscriptions:
         else:
             state.cursor.retried.clear()
 
-    def _admit(self, state: SubscriptionState, at: int, *, complete: bool) -> Sequence[Envelope]:
+    def _admit(self, state: SubscriptionState, at: int, *, complete: bool) -> Sequence[Message]:
         answer = state.answer
         replay = Replay(
             history=answer.history,
@@ -324,7 +324,7 @@ class Subscriptions:
         )
         steps, rest = state.cursor.replay(replay)
         sub = state.sub
-        run: list[Envelope] = []
+        run: list[Message] = []
         for step in steps:
             if isinstance(step, Missing):
                 if run:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hanzoai.pubsub.generated.wire import ClientFrame, Envelope, ServerFrame
+    from hanzoai.pubsub.generated.wire import ClientFrame, Message, ServerFrame
 
-Incoming: TypeAlias = "ServerFrame | list[Envelope]"
+Incoming: TypeAlias = "ServerFrame | list[Message]"
 """A received frame, or the live messages of consecutive frames."""
 
 BURST: Final = 96

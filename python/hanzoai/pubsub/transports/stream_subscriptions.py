@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from hanzoai.pubsub.errors import PubSubError
-    from hanzoai.pubsub.generated.wire import Envelope, ServerFrame, SubscribeFrame
+    from hanzoai.pubsub.generated.wire import Message, ServerFrame, SubscribeFrame
 
 _TOPICS_MAX: Final = 10_000
 """Topics with a stored position; other topics are replayed from the stream's beginning."""
@@ -231,7 +231,7 @@ class StreamSubscriptions:
         self._wanted = []
         return frames
 
-    def _note(self, message: Envelope) -> None:
+    def _note(self, message: Message) -> None:
         self._newest = max(self._newest, message.timestamp)
         if message.seq is not None:
             self._note_positions({message.topic: message.seq})

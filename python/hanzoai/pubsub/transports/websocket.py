@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.clock import Clock
-    from hanzoai.pubsub.generated.wire import ClientFrame, Envelope
+    from hanzoai.pubsub.generated.wire import ClientFrame, Message
     from hanzoai.pubsub.settings.options import ClientOptions
     from hanzoai.pubsub.transports import Incoming
     from hanzoai.pubsub.transports.connection import Connection
@@ -115,7 +115,7 @@ class WebSocketTransport:
             at, largest = 0, self.largest or 0
             while at < len(data):
                 if data[at].startswith(MESSAGE):
-                    messages: list[Envelope] = []
+                    messages: list[Message] = []
                     with suppress(*invalid):
                         messages.extend(read_messages(data[at:] if at else data))
                     if messages:

@@ -29,7 +29,7 @@ from hanzoai.pubsub.wire.readings import read_event, read_frame
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hanzoai.pubsub.generated.wire import ClientFrame, Envelope
+    from hanzoai.pubsub.generated.wire import ClientFrame, Message
     from hanzoai.pubsub.model import Model
 
 _SHOWN: Final = 64
@@ -83,7 +83,7 @@ class Codec:
             more cost time of the garbage collector, which visits waiting messages.
     """
 
-    read_messages: Callable[[Sequence[bytes]], Iterable[Envelope]]
+    read_messages: Callable[[Sequence[bytes]], Iterable[Message]]
     invalid: tuple[type[Exception], ...]
     encode: Callable[[ClientFrame], bytes]
     burst: int
@@ -109,7 +109,7 @@ def message_validator() -> Callable[[str | bytes], MessageFrame]:
 
 
 @cache
-def envelope_validator() -> Callable[[bytes], Envelope]:
+def envelope_validator() -> Callable[[bytes], Message]:
     """The same, without the frame around the message."""
     unwrap = AfterValidator(attrgetter("message"))
     return TypeAdapter[Any](Annotated[MessageFrame, unwrap]).validator.validate_json

@@ -2,7 +2,7 @@
 
 msgspec reads a message into a struct: it checks types and bounds, and rejects fields that the
 struct does not have. Rejected messages go to `codec.decode`, so both codecs read the same. The
-struct becomes an `Envelope` without a second validation, in a third of pydantic's time. Senders
+struct becomes an `Message` without a second validation, in a third of pydantic's time. Senders
 repeat, so each is read once.
 """
 
@@ -17,7 +17,7 @@ from msgspec import Meta, Raw, Struct
 from pydantic_core import to_json as plain_json
 
 from hanzoai.pubsub.errors import InvalidTopic
-from hanzoai.pubsub.generated.wire import Envelope, Sender
+from hanzoai.pubsub.generated.wire import Message, Sender
 from hanzoai.pubsub.model import new_model
 from hanzoai.pubsub.topics import valid_topics, validate_topic
 from hanzoai.pubsub.wire.codec import Codec, encode
@@ -74,9 +74,9 @@ _encode: Final = msgspec.json.Encoder().encode
 _senders: Final = _Senders()
 
 
-def read_messages(frames: Sequence[bytes]) -> list[Envelope]:
+def read_messages(frames: Sequence[bytes]) -> list[Message]:
     """Read messages, up to a frame that `codec.decode` has to read."""
-    messages: list[Envelope] = []
+    messages: list[Message] = []
     # Most messages have the topic and the sender of the previous one, and share these objects.
     topic: str | None = None
     sender: Raw | None = None
@@ -93,7 +93,7 @@ def read_messages(frames: Sequence[bytes]) -> list[Envelope]:
             if message.sender != sender:
                 sender = message.sender
                 sender_model = _senders[bytes(sender)]
-            envelope = new_model(Envelope)
+            envelope = new_model(Message)
             # Filling the model's own dict is faster than creating one.
             fields: dict[str, Any] = envelope.__dict__  # pyright: ignore[reportAssignmentType]
             fields["id"] = message.id

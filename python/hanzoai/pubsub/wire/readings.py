@@ -22,7 +22,7 @@ from hanzoai.pubsub.wire.ids import message_id
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hanzoai.pubsub.generated.wire import Envelope, ServerFrame
+    from hanzoai.pubsub.generated.wire import Message, ServerFrame
     from hanzoai.pubsub.model import Model
 
 _Fields = dict[str, object]
@@ -86,7 +86,7 @@ def read_event(event: str, fields: _Fields) -> ServerFrame | str | None:
     return read_frame({**fields, "type": event})
 
 
-def read_envelope(value: object) -> Envelope | str:
+def read_envelope(value: object) -> Message | str:
     """Read a message without a frame around it, as REST and `subscribed.history` carry it.
 
     Returns:
@@ -96,7 +96,7 @@ def read_envelope(value: object) -> Envelope | str:
     if fields is None:
         return "the message is not an object"
     try:
-        return wire.Envelope.model_validate(fields)
+        return wire.Message.model_validate(fields)
     except ValidationError:
         kind = fields.get("type")
         return _envelope(kind if isinstance(kind, str) else _app_type(fields), fields)
@@ -196,7 +196,7 @@ def _validate(model: type[Model], fields: _Fields) -> Model | str:
         return f"{model.__name__} cannot be read"
 
 
-def _envelope(kind: str, fields: Mapping[str, object]) -> Envelope | str:
+def _envelope(kind: str, fields: Mapping[str, object]) -> Message | str:
     topic = fields.get("topic")
     if not _is_text(topic):
         return "the message has no topic"
@@ -215,7 +215,7 @@ def _envelope(kind: str, fields: Mapping[str, object]) -> Envelope | str:
         "seq": _whole(fields.get("seq")),
         "meta": _object(fields.get("meta")),
     }
-    return wire.Envelope.model_construct(**full)  # type: ignore[arg-type]
+    return wire.Message.model_construct(**full)  # type: ignore[arg-type]
 
 
 def _sender(sender: object) -> wire.Sender | None:

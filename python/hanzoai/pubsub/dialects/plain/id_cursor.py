@@ -14,7 +14,7 @@ from hanzoai.pubsub.session.cursor import Missing, Request
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from hanzoai.pubsub.generated.wire import Envelope
+    from hanzoai.pubsub.generated.wire import Message
     from hanzoai.pubsub.session.cursor import MissingReason, Replay, Step
 
 
@@ -90,9 +90,9 @@ class IdCursor:
         mark = self.newest
         return Request(None if mark is None else max(0, mark - self._overlap), {})
 
-    def admit(self, messages: Sequence[Envelope]) -> tuple[Sequence[Envelope], Sequence[Envelope]]:
+    def admit(self, messages: Sequence[Message]) -> tuple[Sequence[Message], Sequence[Message]]:
         """See `Cursor`: holes cannot be seen."""
-        new: list[Envelope] = []
+        new: list[Message] = []
         for message in messages:
             trace = self._find(message)
             if trace is None or trace.passed:
@@ -100,7 +100,7 @@ class IdCursor:
                 new.append(message)
         return new, ()
 
-    def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Envelope]]:
+    def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Message]]:
         """Process an answer and the held messages as one batch.
 
         First the known ids are dropped, then the mark moves: moving it for each message would
@@ -112,7 +112,7 @@ class IdCursor:
             out += [Missing(t, None, None, None, "unproven") for t in self._unproven]
         if replay.limit is None:
             out += self._holes(replay, passed)
-        fresh: dict[tuple[str, str], Envelope] = {}
+        fresh: dict[tuple[str, str], Message] = {}
         for message in (*replay.history, *replay.held):
             if _key(message) in passed:
                 self._remember(message, passed=True)
@@ -181,11 +181,11 @@ class IdCursor:
             for trace in near.values()
         )
 
-    def _find(self, message: Envelope) -> _Trace | None:
+    def _find(self, message: Message) -> _Trace | None:
         near = self._near.get(message.topic)
         return None if near is None else near.get(message.id)
 
-    def _remember(self, message: Envelope, *, passed: bool = False) -> None:
+    def _remember(self, message: Message, *, passed: bool = False) -> None:
         topic, at, ttl = message.topic, message.timestamp, message.ttl
         near = self._near.get(topic)
         if near is None:
@@ -208,13 +208,13 @@ class IdCursor:
         near[message.id] = _Trace(at, None if ttl is None else at + ttl * 1000, passed)
 
 
-def _key(message: Envelope) -> tuple[str, str]:
+def _key(message: Message) -> tuple[str, str]:
     return message.topic, message.id
 
 
-def _newest_of_each(history: Sequence[Envelope], limit: int) -> list[Envelope]:
+def _newest_of_each(history: Sequence[Message], limit: int) -> list[Message]:
     left: dict[str, int] = {}
-    kept: list[Envelope] = []
+    kept: list[Message] = []
     for message in reversed(history):
         n = left.get(message.topic, limit)
         if n > 0:
