@@ -317,7 +317,7 @@ class Feed:
         except ResponseError as error:
             raise refusal(error) or error from None
         finally:
-            await server.stop_listening(wire)
+            server.stop_listening(wire)
 
     async def _listen_by(self, server: Server, wire: Wire) -> None:
         with broken():

@@ -26,8 +26,7 @@ from pubsub_server.tasks import run_all
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from redis.asyncio import Redis
-
+    from pubsub_server.backplanes.redis.readers import Readers
     from pubsub_server.backplanes.redis.wire import Done, Wire
 
 SCRIPTS: Final = Path(__file__).with_name("scripts")
@@ -57,20 +56,25 @@ class _Script:
         self.digest = sha1(self._source.encode(), usedforsecurity=False).hexdigest()
 
     async def call(
-        self, client: Redis | Wire, keys: Sequence[str], arguments: Sequence[Argument]
+        self, client: Readers | Wire, keys: Sequence[str], arguments: Sequence[Argument]
     ) -> list[Any]:
         """Run the script."""
-        run = cast("Callable[..., Awaitable[list[Any]]]", cast("Any", client).execute_command)
+        run = client.execute_command
         try:
-            return await run("EVALSHA", self.digest, len(keys), *keys, *arguments)
+            found = await run("EVALSHA", self.digest, len(keys), *keys, *arguments)
         except NoScriptError:
-            return await run("EVAL", self._source, len(keys), *keys, *arguments)
+            found = await run("EVAL", self._source, len(keys), *keys, *arguments)
+        return cast("list[Any]", found)
 
 
 def _text(path: Path) -> str:
     """The text of a script with its parts."""
     text = path.read_text(encoding="utf-8")
     return _INCLUDE.sub(lambda found: _text(SCRIPTS / "parts" / found[1]), text)
+
+
+def _topics(index: str, since: int) -> tuple[Argument, ...]:
+    return ("ZRANGE", index, since, "+inf", "BYSCORE")
 
 
 class Link:
@@ -107,19 +111,19 @@ class Link:
         Raises:
             RedisError: It cannot be reached, refuses the credentials, or is older than 7.
         """
-        info: dict[str, Any] = await self._at(key, lambda readers: readers.info("server"))
-        version = str(info.get("redis_version", "0"))
+        info = await self._info(key, "server")
+        version = info.get("redis_version", "0")
         if int(version.split(".")[0]) < 7:
             raise ResponseError(f"Redis {version} has no sharded channels; 7.0 or later is needed")
-        memory: dict[str, Any] = await self._at(key, lambda readers: readers.info("memory"))
-        policy = str(memory.get("maxmemory_policy"))
-        if memory.get("maxmemory") and policy not in {"noeviction", "volatile-ttl"}:
+        memory = await self._info(key, "memory")
+        policy = memory.get("maxmemory_policy")
+        if memory.get("maxmemory", "0") != "0" and policy not in {"noeviction", "volatile-ttl"}:
             _LOG.warning(
                 "Redis may evict any key when it is full (maxmemory-policy %s), and history,"
                 " positions, members and counts with them; set noeviction, and enough memory",
                 policy,
             )
-        return str(info.get("valkey_version") or version)
+        return info.get("valkey_version") or version
 
     def connection(self, key: str) -> object | None:
         """Identifies the open connection that `send_publish` uses; None if there is none."""
@@ -206,9 +210,7 @@ class Link:
 
     async def set_default(self, key: str, value: str) -> str:
         """Set a key unless it is set, and return its value."""
-        found: bytes | None = await self._at(
-            key, lambda readers: readers.set(key, value, nx=True, get=True)
-        )
+        found: bytes | None = await self._ask(key, "SET", key, value, "NX", "GET")
         return value if found is None else found.decode()
 
     async def check_channels(self, key: str) -> None:
@@ -217,8 +219,7 @@ class Link:
         Raises:
             RefusedError: The user may not.
         """
-        name = f"{key}:tried"
-        await self._at(key, lambda readers: readers.execute_command("SPUBLISH", name, ""))
+        await self._ask(key, "SPUBLISH", f"{key}:tried", "")
 
     async def publish_empty(self, key: str, channel: str) -> None:
         """Publish an empty payload to a channel, on the connection that messages use."""
@@ -228,32 +229,30 @@ class Link:
 
     async def exchange(self, key: str, value: str) -> str | None:
         """Set a key, and return its former value, if any."""
-        found: bytes | None = await self._at(key, lambda readers: readers.set(key, value, get=True))
+        found: bytes | None = await self._ask(key, "SET", key, value, "GET")
         return None if found is None else found.decode()
 
     async def update_name(self, index: str, name: str, time: int) -> None:
         """Set the time of a name in an index, if it exists."""
-        await self._at(index, lambda readers: readers.zadd(index, {name: time}, xx=True))
+        await self._ask(index, "ZADD", index, "XX", time, name)
 
     async def add_name(self, index: str, name: str, time: int) -> None:
         """Add a name to an index, with its time."""
-        await self._at(index, lambda readers: readers.zadd(index, {name: time}))
+        await self._ask(index, "ZADD", index, time, name)
 
     async def remove_name(self, index: str, name: str) -> bool:
         """Remove a name from an index; whether it existed."""
-        removed: int = await self._at(index, lambda readers: readers.zrem(index, name))
+        removed: int = await self._ask(index, "ZREM", index, name)
         return removed > 0
 
     async def member(self, key: str, client_id: str) -> bytes | None:
         """One field of a hash."""
-        found: bytes | None = await self._at(key, lambda readers: readers.hget(key, client_id))
+        found: bytes | None = await self._ask(key, "HGET", key, client_id)
         return found
 
     async def topics(self, index: str, *, since: int = 0) -> list[bytes]:
         """Topics of a shard whose newest message is not older than this, Unix ms."""
-        found: list[bytes] = await self._at(
-            index, lambda readers: readers.zrange(index, since, "+inf", byscore=True)
-        )
+        found: list[bytes] = await self._ask(index, *_topics(index, since))
         return found
 
     async def topics_of(self, indices: Sequence[str], *, since: int) -> list[list[bytes]]:
@@ -261,18 +260,8 @@ class Link:
         if self.cluster:
             return await run_all(self.topics(index, since=since) for index in indices)
 
-        async def read(readers: Any) -> list[list[bytes]]:
-            async with readers.pipeline(transaction=False) as calls:
-                for index in indices:
-                    calls.zrange(index, since, "+inf", byscore=True)
-                # Otherwise redis-py writes the command before the error, whose first word matters.
-                found = await calls.execute(raise_on_error=False)
-            for answer in found:
-                if isinstance(answer, ResponseError):
-                    raise answer
-            return cast("list[list[bytes]]", found)
-
-        return await self._at(indices[0], read)
+        calls = [_topics(index, since) for index in indices]
+        return await self._at(indices[0], lambda readers: readers.execute_commands(calls))
 
     async def names_of(self, indices: Sequence[str]) -> set[str]:
         """All names in several indices, if few are expected."""
@@ -281,11 +270,11 @@ class Link:
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Drop keys of one shard."""
-        await self._at(keys[0], lambda readers: readers.delete(*keys))
+        await self._ask(keys[0], "DEL", *keys)
 
     async def time(self, key: str) -> int:
         """The clock of the server that has this key, Unix ms."""
-        seconds, microseconds = await self._at(key, lambda readers: readers.time())
+        seconds, microseconds = await self._ask(key, "TIME")
         return int(seconds) * 1000 + int(microseconds) // 1000
 
     # ------------------------------------------------------------ listening
@@ -307,6 +296,14 @@ class Link:
     async def close(self) -> None:
         """Close all connections."""
         await self._servers.close()
+
+    async def _ask(self, key: str, *words: Argument) -> Any:
+        return await self._at(key, lambda readers: readers.execute_command(*words))
+
+    async def _info(self, key: str, section: str) -> dict[str, str]:
+        text: bytes = await self._ask(key, "INFO", section)
+        rows = (line.partition(":") for line in text.decode().splitlines())
+        return {name: value for name, _, value in rows}
 
     async def _at(
         self, key: str, work: Callable[[Any], Awaitable[_T]], *, writing: bool = False

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import parse_url
@@ -35,7 +35,8 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
 from pubsub_server.backplanes.redis.errors import RefusedError
-from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire
+from pubsub_server.backplanes.redis.readers import Readers
+from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire, unused
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -108,17 +109,20 @@ class Server:
     def __init__(self, options: dict[str, Any], *, shared: bool) -> None:
         # redis-py must not repeat calls: the caller knows which calls may be repeated, and for how
         # long.
-        self._options = {
-            "timeout": ANSWER_WITHIN,
-            "socket_timeout": ANSWER_WITHIN,
+        all_options: dict[str, Any] = {
             "retry": Retry(NoBackoff(), 0),
             # With these notifications redis-py uses connections that were closed while idle.
             "maint_notifications_config": MaintNotificationsConfig(enabled=False),
             **options,
+            # With a timeout redis-py sends by `asyncio.wait_for`, which may swallow a cancellation.
+            "socket_timeout": None,
+            "socket_connect_timeout": ANSWER_WITHIN,
+            "protocol": 3,
         }
+        self._client = Redis.from_pool(BlockingConnectionPool(**all_options))
         self._shared = shared
         self.writer = self._wire()
-        self.readers = self._client(READERS)
+        self.readers = Readers(self._wire, READERS)
 
     def listen(self, pushed: Callable[[Sequence[Any]], None]) -> Wire:
         """The listening connection; end it with `stop_listening`.
@@ -130,14 +134,14 @@ class Server:
         wire.listen(pushed)
         return wire
 
-    async def stop_listening(self, wire: Wire) -> None:
+    def stop_listening(self, wire: Wire) -> None:
         """Close a connection of `listen`. The next publish dials a shared connection again."""
         if wire is self.writer:
             wire.close()
         else:
-            await wire.hang_up()
+            wire.hang_up()
 
-    async def drop(self, error: Exception) -> None:
+    def drop(self, error: Exception) -> None:
         """Close the connections, so that the next calls dial again.
 
         This does not close the listening connection, which detects a loss itself: messages that are
@@ -148,25 +152,15 @@ class Server:
         """
         if isinstance(error, ReadOnlyError):
             self.writer.close(lost(error))
-        pool: Any = self.readers.connection_pool
-        # `pool.disconnect` waits for each connection. A call that takes such a connection fails.
-        for connection in pool._available_connections:  # noqa: SLF001
-            await connection.disconnect(nowait=True)
+        self.readers.drop()
 
-    async def close(self) -> None:
-        """Close all connections."""
-        await self.writer.hang_up()
-        await self.readers.aclose()
+    def close(self) -> None:
+        """Close all connections permanently."""
+        self.writer.hang_up()
+        self.readers.close()
 
     def _wire(self) -> Wire:
-        # With a timeout redis-py sends by `asyncio.wait_for`, which may swallow a cancellation.
-        limits = {"socket_timeout": None, "socket_connect_timeout": ANSWER_WITHIN}
-        return Wire(self._client(1, **limits, protocol=3))
-
-    def _client(self, connections: int, **more: float | None) -> Redis:
-        pool = cast("Any", BlockingConnectionPool)
-        options = {**self._options, "max_connections": connections, **more}
-        return Redis.from_pool(pool(**options))
+        return Wire(self._client)
 
 
 class One:
@@ -194,12 +188,12 @@ class One:
     async def failed(self, server: Server, error: Exception) -> bool:
         """A call failed; whether another server is to be asked instead."""
         if isinstance(error, DIAL_ANEW):
-            await server.drop(error)
+            server.drop(error)
         return False
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._server.close()
+        self._server.close()
 
 
 class Slots:
@@ -227,6 +221,7 @@ class Slots:
         self._loop = asyncio.get_running_loop()
         self._tasks = Tasks(self._loop, logger, "map of the cluster")
         self._learning: asyncio.Task[None] | None = None
+        self._over = False
 
     async def of(self, key: str) -> Server:
         """The server that has this key.
@@ -234,6 +229,8 @@ class Slots:
         Raises:
             RedisError: No server knows.
         """
+        if self._over:
+            raise unused()
         slot = key_slot(key.encode())
         if self._stale or self._owners[slot] is None:
             await self._learn()
@@ -263,14 +260,17 @@ class Slots:
         if not isinstance(error, (AskError, OutOfMemoryError)):
             self._doubted, self._stale = asked, True
         if isinstance(error, DIAL_ANEW):
-            await server.drop(error)
+            server.drop(error)
         return False
 
     async def close(self) -> None:
         """Close all connections."""
-        await self._tasks.stop()
-        for server in self._servers.values():
-            await server.close()
+        self._over = True
+        try:
+            await self._tasks.stop()
+        finally:
+            for server in self._servers.values():
+                server.close()
 
     # ------------------------------------------------------------ inside
 
@@ -298,7 +298,7 @@ class Slots:
         for address in order:
             try:
                 async with asyncio.timeout(within):
-                    readers: Any = self._server(address).readers
+                    readers = self._server(address).readers
                     found = await readers.execute_command("CLUSTER", "SLOTS")
             except (TimeoutError, RedisError, *BROKEN) as error:
                 failure = error
@@ -322,7 +322,7 @@ class Slots:
         self._stale, self._doubted = False, None
         self._learnt = self._loop.time()
         for address in self._servers.keys() - known.keys() - {self._first}:
-            await self._servers.pop(address).close()
+            self._servers.pop(address).close()
 
 
 def _rows(found: Any, asked: str) -> Iterable[tuple[int, int, list[Address]]]:

@@ -8,7 +8,6 @@ takes a pool, a lock, a timer, two tasks and a parser in Python, which costs sev
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, cast
 
@@ -35,6 +34,11 @@ _INCOMPLETE: Final = object()
 _pack = cast("Callable[[tuple[Word, ...]], bytes]", hiredis.pack_command)  # pyright: ignore[reportUnknownMemberType]
 
 
+def unused() -> RedisConnectionError:
+    """The error of a call after the end of its connection."""
+    return RedisConnectionError("the connection is not used any more")
+
+
 class _Socket(asyncio.Protocol):
     """The protocol of one transport; a `Wire` uses a new one for each connection."""
 
@@ -52,7 +56,8 @@ class Wire:
     """One connection. Calls are answered in order; other data arrives as pushes.
 
     Args:
-        client: Has the server and its credentials, its own pool, and uses RESP3.
+        client: Has the server and its credentials, and uses RESP3. Its pool only creates
+            connections.
         pushed: Receives pushes of channels as Redis sends them: kind, channel, payload.
     """
 
@@ -164,24 +169,37 @@ class Wire:
             RedisError: The server refuses the command, or the connection is lost.
             OSError: As above.
         """
+        return (await self.execute_commands([words]))[0]
+
+    async def execute_commands(self, commands: Sequence[tuple[Word, ...]]) -> list[Any]:
+        """Like `execute_command` for several commands, which are sent together.
+
+        Raises:
+            RedisError: As above; the first refusal.
+            OSError: As above.
+        """
         await self.open()
-        done: asyncio.Future[Any] = self._loop.create_future()
+        done: asyncio.Future[None] = self._loop.create_future()
+        answers: list[Any] = []
 
         def answered(answer: Any) -> None:
-            if not done.done():
-                done.set_result(answer)
+            answers.append(answer)
+            if len(answers) == len(commands) and not done.done():
+                done.set_result(None)
 
-        self.send(words, answered)
+        for words in commands:
+            self.send(words, answered)
         try:
-            answer = await done
+            await done
         except BaseException:
             # A cancelled oldest call means that the connection is stuck.
             if self._pending and self._pending[0][0] is answered:
                 self.close()
             raise
-        if isinstance(answer, Exception):
-            raise answer
-        return answer
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        return answers
 
     async def ended(self) -> None:
         """Wait until the connection is lost.
@@ -214,12 +232,10 @@ class Wire:
             if done is not None:
                 done(lost)
 
-    async def hang_up(self) -> None:
-        """Close the connection and its client permanently."""
+    def hang_up(self) -> None:
+        """Close the connection permanently; one that is being dialed closes when it is open."""
         self._over = True
         self.close()
-        with contextlib.suppress(Exception):
-            await self._client.aclose()
 
     # ------------------------------------------------------------ what its socket brings
 
@@ -278,7 +294,7 @@ class Wire:
 
     def _see_over(self) -> None:
         if self._over:
-            raise RedisConnectionError("the connection is not used any more")
+            raise unused()
 
     def _look(self) -> None:
         """Whether the oldest call has waited too long."""
