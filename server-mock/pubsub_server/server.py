@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from functools import cache
+from contextlib import AsyncExitStack
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -43,7 +44,7 @@ from pubsub_server.workers.ports import refused_port
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Awaitable, Callable, Iterator, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 
     from pubsub_server.access.policy import Policy
     from pubsub_server.auth.api_keys import ApiKeys
@@ -151,27 +152,35 @@ class Server:
             raise
 
     async def stop(self) -> None:
-        """Reject new work, let open work finish within `drain_timeout`, and close everything."""
+        """Reject new work, let open work finish within `drain_timeout`, and close everything.
+
+        If it is cancelled, it no longer waits for open work, but still closes everything.
+        """
         settings = self.settings
-        if self._ready and settings.drain_notice:
-            self._ready = False
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(settings.drain_notice / 1000):
-                    await self._hurry.wait()
-        self._ready = False
-        if self._lag is not None:
-            self._lag.stop()
-        if self._descriptors is not None:
-            self._descriptors.stop()
-        if self._keys is not None:
-            await self._keys.close()
         loop = asyncio.get_running_loop()
-        end = loop.time() + settings.drain_timeout / 1000
+        end = loop.time()
 
         def left() -> float:
             return max(0.0, end - loop.time())
 
-        for listener in (self._http_listener, self._ws_listener, *self._byte_listeners):
+        async with AsyncExitStack() as stack:
+            self._close_after(stack, left)
+            if self._ready and settings.drain_notice:
+                self._ready = False
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(settings.drain_notice / 1000):
+                        await self._hurry.wait()
+            self._ready = False
+            end = loop.time() + settings.drain_timeout / 1000
+            try:
+                await self._drain(left)
+            except BaseException:
+                end = loop.time()
+                raise
+
+    async def _drain(self, left: Callable[[], float]) -> None:
+        listeners = (self._http_listener, self._ws_listener, *self._byte_listeners)
+        for listener in listeners:
             if listener is not None:
                 await listener.stop_listening()
         if self._hub is not None:
@@ -179,25 +188,37 @@ class Server:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(left() * BARRIER):
                         await self._hub.conclude(self.barrier.wait)
-            await self._hub.drain(left(), settings.spread / 1000, self._hurry)
-        listeners = (self._ws_listener, self._http_listener, *self._byte_listeners)
-        await asyncio.gather(*(each.stop(left()) for each in listeners if each is not None))
-        if self._signed is not None:
-            await self._signed.stop()
-        if self._pool is not None:
-            await self._pool.close()
+            await self._hub.drain(left(), self.settings.spread / 1000, self._hurry)
+
+    def _close_after(self, stack: AsyncExitStack, left: Callable[[], float]) -> None:
+        """Let this close everything, even if an earlier step fails; the last one added is first."""
+        close = stack.push_async_callback
+        if self._lag is not None:
+            stack.callback(self._lag.stop)
+        if self._descriptors is not None:
+            stack.callback(self._descriptors.stop)
+        if self._keys is not None:
+            close(self._keys.close)
+        close(_each, [sink.close for sink in self._audit_streams])
+        if self._audit_file is not None:
+            close(asyncio.to_thread, self._audit_file.close)
+        if self._tracing is not None:
+            close(self._tracing.close)
+        if self._jwks is not None:
+            close(self._jwks.close)
+        if self._webhooks is not None:
+            webhooks = self._webhooks
+            close(lambda: webhooks.close(left()))
         if self._hub is not None:
             # Requests that were open could still publish.
-            await self._hub.close()
-        if self._webhooks is not None:
-            await self._webhooks.close(left())
-        if self._jwks is not None:
-            await self._jwks.close()
-        if self._tracing is not None:
-            await self._tracing.close()
-        if self._audit_file is not None:
-            await asyncio.to_thread(self._audit_file.close)
-        await asyncio.gather(*(sink.close() for sink in self._audit_streams))
+            close(self._hub.close)
+        if self._pool is not None:
+            close(self._pool.close)
+        if self._signed is not None:
+            close(self._signed.stop)
+        listeners = (self._ws_listener, self._http_listener, *self._byte_listeners)
+        stops = [each.stop for each in listeners if each is not None]
+        close(lambda: _each([partial(stop, left()) for stop in stops]))
 
     def hurry(self) -> None:
         """Finish immediately what `stop` spreads over time."""
@@ -217,6 +238,7 @@ class Server:
         webhooks = self._webhooks = _webhooks(settings)
         self._tracing = _tracing() if settings.tracing else None
         wall = never_back(now_ms)
+        inspectors = _inspectors(settings)
         redis = await _redis(settings) if settings.on_redis else None
         backplane: Backplane
         if redis is not None:
@@ -236,7 +258,7 @@ class Server:
             audit=self._audit,
             webhooks=webhooks if settings.webhooks else None,
             tracing=self._tracing,
-            inspectors=_inspectors(settings),
+            inspectors=inspectors,
             wall=wall,
         )
         lag = self._lag = LoopLag()
@@ -553,6 +575,10 @@ def _tracing() -> Tracing:
         raise StartError(
             f"tracing: {error.name} is not installed; pip install 'hanzoai-pubsub-server[otel]'"
         ) from None
+
+
+async def _each(ends: Iterable[Callable[[], Awaitable[object]]]) -> None:
+    await asyncio.gather(*(end() for end in ends))
 
 
 async def _redis(settings: Settings) -> RedisBackplane:

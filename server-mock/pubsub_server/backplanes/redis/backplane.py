@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING, Final
@@ -170,13 +171,16 @@ class RedisBackplane:
 
     async def close(self) -> None:
         """See `backplane.Backplane`."""
-        await self._writer.close()
-        await self.roster.close()
-        await self.connections.close()
-        await self._lease.close(self._grace)
-        await self._feed.close()
-        await self._tasks.stop()
-        await self._link.close()
+        # Each step is executed even if an earlier one fails or is cancelled; the last one added is
+        # the first one executed.
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(self._link.close)
+            stack.push_async_callback(self._tasks.stop)
+            stack.push_async_callback(self._feed.close)
+            stack.push_async_callback(self._lease.close, self._grace)
+            stack.push_async_callback(self.connections.close)
+            stack.push_async_callback(self.roster.close)
+            stack.push_async_callback(self._writer.close)
 
     async def finish_writing(self) -> None:
         """See `backplane.Backplane`."""

@@ -134,26 +134,18 @@ async def open_backplane(
         raise UnusableError(f"the URL cannot be used ({type(error).__name__})") from None
     layout = Layout(prefix, shards)
     try:
-        await link.check(layout.secret)
-        await link.check_channels(layout.secret)
-        _compare(layout, await link.set_default(layout.mark_key, layout.mark))
-        secret = await link.set_default(layout.secret, secrets.token_hex(32))
-        await _compare_clocks(link, layout)
-        await _compare_timeouts(link, layout, round(options.timeout * 1000))
-        await _begin_shards(link, layout)
-    except UnusableError:
+        secret = await _prepare(link, layout, options.timeout)
+    except BaseException as error:
+        # This may also be a cancellation.
         await link.close()
+        if isinstance(error, (InvalidResponse, OSError, ResponseError, *LINK_ERRORS)):
+            raise UnusableError(unusable(url, error)) from None
+        if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
+            # redis-py passes the query of the URL to its connections.
+            option = str(error).rpartition("argument ")[2]
+            detail = f"there is no option {option} of a connection to Redis"
+            raise UnusableError(detail) from None
         raise
-    except (InvalidResponse, OSError, ResponseError, *LINK_ERRORS) as error:
-        await link.close()
-        raise UnusableError(unusable(url, error)) from None
-    except TypeError as error:
-        await link.close()
-        if "unexpected keyword argument" not in str(error):
-            raise
-        # redis-py passes the query of the URL to its connections.
-        option = str(error).rpartition("argument ")[2]
-        raise UnusableError(f"there is no option {option} of a connection to Redis") from None
     return RedisBackplane(
         link,
         layout,
@@ -163,6 +155,18 @@ async def open_backplane(
         options=options,
         secret=secret,
     )
+
+
+async def _prepare(link: Link, layout: Layout, timeout: float) -> str:
+    """Check Redis, lay out a new one, and return the secret of its nodes."""
+    await link.check(layout.secret)
+    await link.check_channels(layout.secret)
+    _compare(layout, await link.set_default(layout.mark_key, layout.mark))
+    secret = await link.set_default(layout.secret, secrets.token_hex(32))
+    await _compare_clocks(link, layout)
+    await _compare_timeouts(link, layout, round(timeout * 1000))
+    await _begin_shards(link, layout)
+    return secret
 
 
 def _see_database(url: str) -> None:
