@@ -307,7 +307,7 @@ def test_a_letter_holds_the_row_and_the_reason_and_has_a_lasting_id() -> None:
 def test_a_pace_is_unlimited_until_the_server_limits_it() -> None:
     pace = Pace()
     assert (pace.take(10_000, 0.0), pace.most(10_000)) == (0.0, 10_000)
-    pace.limited(100, 1.0)
+    pace.limited(100, 1.0, 0.0)
     assert pace.most(10_000) == 100
     assert pace.take(50, 1.0) == 0.5
     assert pace.take(50, 1.0) == 1.0
@@ -316,12 +316,24 @@ def test_a_pace_is_unlimited_until_the_server_limits_it() -> None:
 
 def test_a_pace_halves_and_grows_back_to_what_is_allowed() -> None:
     pace = Pace()
-    pace.limited(100, 0.0)
-    pace.limited(100, 1.0)
+    pace.limited(100, 0.0, 0.0)
+    pace.limited(100, 1.0, 0.5)
     assert pace.rate == 50
     for _ in range(50):
         pace.accepted()
     assert pace.rate == 100
+
+
+def test_a_pace_halves_once_for_rows_that_were_under_way_together() -> None:
+    pace = Pace()
+    for now in (1.0, 1.1, 1.2, 1.3):
+        pace.limited(100, now, 0.9)
+    assert pace.rate == 100
+    for now in (3.0, 3.1, 3.2, 3.3):
+        pace.limited(100, now, 2.9)
+    assert pace.rate == 50
+    pace.limited(100, 4.0, 3.5)
+    assert pace.rate == 25
 
 
 GOOD = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import threading
 from collections import Counter
@@ -202,6 +203,23 @@ def test_rows_beyond_the_rate_alone_are_sent_again_and_paced(peer: Peer) -> None
     # The server allows 50 a second.
     assert {len(batch) for batch in peer.batches[1:]} == {50}
     assert peer.now >= 2 + 200 / 50 - 1
+
+
+def test_requests_that_are_limited_together_keep_the_rate_that_the_server_allows(
+    peer: Peer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = threading.Barrier(4, timeout=60)
+    handle, count = peer.handle, itertools.count()
+
+    def limit(request: httpx.Request) -> httpx.Response:
+        if request.url.path == "/v1/session" or next(count) >= together.parties:
+            return handle(request)
+        together.wait()
+        return httpx.Response(429, headers={"Retry-After": "1"})
+
+    monkeypatch.setattr(peer, "handle", limit)
+    assert publish_partition(rows(2_000), PubSubConfig(URL)).rows == 2_000
+    assert {len(batch) for batch in peer.batches} == {50}
 
 
 def test_a_request_beyond_the_rate_waits_as_long_as_the_server_says(peer: Peer) -> None:

@@ -23,6 +23,7 @@ class Pace:
         self._rate = rate
         self._level = rate or 0.0
         self._at: float | None = None
+        self._lowered_at = 0.0
 
     @property
     def rate(self) -> float | None:
@@ -44,19 +45,24 @@ class Pace:
         self._level -= count
         return max(0.0, -self._level / self._rate)
 
-    def limited(self, allowed: float, now: float) -> None:
+    def limited(self, allowed: float, now: float, taken: float) -> None:
         """Halve the rate after a rejection; the first time, start at the allowed rate.
+
+        Requests that are in flight together are rejected together: only the first rejection counts.
 
         Args:
             allowed: Rows per second that the server allows.
             now: Monotonic seconds.
+            taken: `now` of the `take` of the rejected rows.
         """
         if self._rate is None:
             self._limit = self._rate = max(_LEAST, allowed)
-            self._at = now
+            self._at = self._lowered_at = now
         else:
             self._fill(now)
-            self._rate = max(_LEAST, self._rate / 2)
+            if taken > self._lowered_at:
+                self._rate = max(_LEAST, self._rate / 2)
+                self._lowered_at = now
         self._level = min(self._level, 0.0)
 
     def accepted(self) -> None:

@@ -127,7 +127,8 @@ class Sender:
             places = todo.popleft()
             with self._lock:
                 share = self._pace.most(len(places))
-                wait = self._pace.take(share, self._clock())
+                taken = self._clock()
+                wait = self._pace.take(share, taken)
             if share < len(places):
                 todo.appendleft(places[share:])
                 places = places[:share]
@@ -139,7 +140,7 @@ class Sender:
                 delay = attempts.unreachable(error)
             else:
                 if status == 200:
-                    again, wait = self._settle(messages, places, body, sent)
+                    again, wait = self._settle(messages, places, body, sent, taken)
                     attempts.accepted()
                     failures = 0 if len(again) < len(places) else attempts.failures + 1
                     attempts.failures = failures
@@ -166,7 +167,7 @@ class Sender:
                     raise _final(status, error_)
                 delay = left
                 if status == 429:
-                    self._limited()
+                    self._limited(taken)
             sent.retries += 1
             todo.appendleft(places)
             self._wait(stop, delay)
@@ -183,6 +184,7 @@ class Sender:
         places: list[int],
         body: bytes,
         sent: Sent,
+        taken: float,
     ) -> tuple[list[int], float]:
         """Process the results of one request; returns the messages to retry, and the wait."""
         again: list[int] = []
@@ -211,18 +213,18 @@ class Sender:
             else:
                 sent.refused.append((place, found))
         if limited:
-            self._limited()
+            self._limited(taken)
         if not again:
             with self._lock:
                 self._pace.accepted()
         return again, wait
 
-    def _limited(self) -> None:
+    def _limited(self, taken: float) -> None:
         with self._lock:
             first = self._pace.rate is None
         rate = self._allowed_rate() if first else ASSUMED_RATE
         with self._lock:
-            self._pace.limited(rate, self._clock())
+            self._pace.limited(rate, self._clock(), taken)
 
     def _allowed_rate(self) -> float:
         try:
