@@ -53,7 +53,8 @@ def register(spark: SparkSession | Any) -> None:
 
     On a local master the workers then run the Python of this program, unless ``PYSPARK_PYTHON`` or
     ``spark.pyspark.python`` names another one. On a cluster, set ``PYSPARK_PYTHON`` yourself:
-    Otherwise, Spark starts workers as ``python3``, which may not have this package.
+    Otherwise, Spark starts workers as ``python3``, which may not have this package. Spark Connect
+    needs the variable on a local master, too, before the session starts.
 
     Spark looks for the format only in the active session, and a new thread has none: call this in
     each thread that writes or starts a stream.
