@@ -110,6 +110,11 @@ def test_a_bad_row_names_its_column(
     assert str(caught.value).startswith(f"Column `{field}`")
 
 
+def test_a_ttl_beyond_the_most_is_refused_with_the_bound() -> None:
+    with pytest.raises(InvalidPayload, match="from 0 to 2,147,483,647"):
+        item(encoder(), ttl=9_999_999_999)
+
+
 def test_the_remedy_for_a_value_that_json_lacks_fits_its_cause() -> None:
     for value, remedy in ((float("nan"), "Replace it"), (b"x", "base64")):
         with pytest.raises(InvalidPayload) as caught:

@@ -100,6 +100,8 @@ def test_columns_that_can_be_published_are_accepted(data: DataType) -> None:
             "Cast it to STRING",
         ),
         (columns(data=TEXT), "topic", "neither a column `topic`", "Select the topic"),
+        (columns(topic=TEXT, DATA=TEXT), "DATA", "`DATA` is unknown", "Rename it to `data`"),
+        (columns(topic=TEXT, payload=TEXT), "payload", "`payload` is unknown", "with to_json"),
     ],
 )
 def test_a_column_that_cannot_be_published_is_named(
@@ -166,11 +168,14 @@ def test_a_commit_logs_the_sum_of_its_tasks_only_on_request(
     assert "7" in batched
 
 
-def test_an_abort_says_how_many_rows_stay_published(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_abort_says_how_many_rows_stay_published_at_least(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     BatchSink(config()).abort([stats(3), None])
     StreamSink(config()).abort([None, stats(4)], 9)
     assert caplog.messages == [
-        "write aborted after 3 rows were published",
-        "write aborted after 4 rows were published of batch 9",
+        f"write aborted{batch}: tasks that ended published {rows} rows, others may have published"
+        " some"
+        for batch, rows in (("", 3), (" of batch 9", 4))
     ]
     assert {record.levelname for record in caplog.records} == {"WARNING"}

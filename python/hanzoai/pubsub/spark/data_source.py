@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSource
 
 from hanzoai.pubsub.spark import sink, source
+from hanzoai.pubsub.spark.traces import brief
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -24,10 +25,12 @@ class HanzoPubSub(DataSource):
         """See `DataSource`."""
         return "hanzo-pubsub"
 
+    @brief()
     def schema(self) -> str:
         """See `DataSource`: the columns of the source."""
         return source.checked_schema(self.options)
 
+    @brief()
     def reader(self, schema: StructType) -> source.BatchSource:
         """See `DataSource`."""
         return source.BatchSource(source.planned(self.options, schema))
@@ -36,10 +39,12 @@ class HanzoPubSub(DataSource):
         """See `DataSource`."""
         return source.StreamSource(self.options, schema)
 
+    @brief()
     def writer(self, schema: StructType, overwrite: bool) -> sink.BatchSink:
         """See `DataSource`."""
         return sink.BatchSink(sink.planned(self.options, schema, overwrite))
 
+    @brief()
     def streamWriter(self, schema: StructType, overwrite: bool) -> sink.StreamSink:
         """See `DataSource`. Spark also passes the arguments by these names."""
         return sink.StreamSink(sink.planned(self.options, schema, overwrite))

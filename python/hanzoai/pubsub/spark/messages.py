@@ -221,7 +221,7 @@ class Encoder:
 
     def _ttl(self, topic: str, given: object) -> int:
         if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given <= _TTL_MAX:
-            raise _ill("ttl", "a whole number of seconds from 0", topic)
+            raise _ill("ttl", f"a whole number of seconds from 0 to {_TTL_MAX:,}", topic)
         return given
 
     def _id(self, topic: str, given: object) -> str | None:

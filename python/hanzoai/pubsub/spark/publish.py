@@ -22,6 +22,7 @@ from hanzoai.pubsub.spark.pace import Pace
 from hanzoai.pubsub.spark.records import chunks
 from hanzoai.pubsub.spark.sender import sender_of
 from hanzoai.pubsub.spark.stats import PublishStats
+from hanzoai.pubsub.spark.traces import brief
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -166,6 +167,7 @@ def publish_arrow(
     return partial(_arrow, config=config, namespace=namespace)
 
 
+@brief()
 def _each_partition(rows: Iterable[Any], config: PubSubConfig, namespace: str | None) -> None:
     publish_partition(rows, config, namespace=namespace)
 
@@ -177,7 +179,8 @@ def _each_batch(frame: Any, batch: int, config: PubSubConfig, name: str) -> None
 
 def _arrow(batches: Iterable[Any], config: PubSubConfig, namespace: str | None) -> Iterator[Any]:
     pyarrow: Any = import_module("pyarrow")
-    found = asdict(publish_partition(batches, config, namespace=namespace))
+    with brief():
+        found = asdict(publish_partition(batches, config, namespace=namespace))
     found = {"part": found.pop("partition"), **found}
     yield pyarrow.RecordBatch.from_pydict(
         {name: [value] for name, value in found.items()},

@@ -125,9 +125,14 @@ def check_columns(names: Iterable[str]) -> None:
     found = list(names)
     for name in found:
         if name not in _KNOWN:
+            low = name.lower()
             raise InvalidOption(
                 f"Column `{name[:80]}` is unknown.",
-                remedy="Select data, topic, type, ttl, id; put the rest into data with to_json.",
+                remedy=(
+                    f"Rename it to `{low}`: the case matters."
+                    if low in _KNOWN
+                    else "Select data, topic, type, ttl, id; put the rest into data with to_json."
+                ),
                 field=name[:80],
             )
         if found.count(name) > 1:

@@ -26,6 +26,7 @@ from hanzoai.pubsub.spark.options import sink_config
 from hanzoai.pubsub.spark.publish import publish_partition
 from hanzoai.pubsub.spark.records import check_columns
 from hanzoai.pubsub.spark.stats import PublishStats
+from hanzoai.pubsub.spark.traces import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -58,8 +59,8 @@ def planned(options: Mapping[str, str], schema: StructType, overwrite: bool) -> 
     """
     if overwrite:
         raise InvalidOption(
-            'Mode "overwrite" is not possible for a topic, because a published message '
-            "cannot be removed.",
+            'The modes "overwrite" and "complete" are not possible for a topic, because a published'
+            " message cannot be removed.",
             remedy='Write .mode("append"); with streams, .outputMode("append").',
             field="mode",
         )
@@ -142,6 +143,7 @@ def _ill_typed(name: str, kind: DataType, wanted: str) -> InvalidOption:
     )
 
 
+@brief()
 def _write(config: PubSubConfig, rows: Iterator[Any]) -> Published:
     return Published(publish_partition(rows, config))
 
@@ -152,7 +154,11 @@ def _log(config: PubSubConfig, what: str, messages: Sequence[Any], batch: int | 
         if isinstance(message, Published):
             total.add(message.stats)
     if what == "aborted":
-        logger.warning("write aborted after %d rows were published%s", total.rows, _of(batch))
+        logger.warning(
+            "write aborted%s: tasks that ended published %d rows, others may have published some",
+            _of(batch),
+            total.rows,
+        )
     elif config.log_stats:
         logger.info("write committed%s: %s", _of(batch), total)
 

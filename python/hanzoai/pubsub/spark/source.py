@@ -27,6 +27,7 @@ from hanzoai.pubsub.spark.planning import (
 from hanzoai.pubsub.spark.reading import read_ranges
 from hanzoai.pubsub.spark.rows import SOURCE_SCHEMA
 from hanzoai.pubsub.spark.source_config import SourceConfig, refuse, source_config
+from hanzoai.pubsub.spark.traces import brief
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -113,6 +114,7 @@ class BatchSource(datasource.DataSourceReader):
         refuse(config, "batch")
         self._config = config
 
+    @brief()
     def partitions(self) -> list[datasource.InputPartition]:
         """See `DataSourceReader`; runs on the driver."""
         config = self._config
@@ -173,6 +175,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
 
     # ------------------------------------------------------------ planning, on the driver
 
+    @brief()
     def initialOffset(self) -> dict[str, Any]:
         """See `DataSourceStreamReader`."""
         config = self._config
@@ -184,16 +187,19 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         self._end = Offset(begin, begin)
         return self._end.as_json()
 
+    @brief()
     def getDefaultReadLimit(self) -> Any:
         """See `DataSourceStreamReader`."""
         most = self._config.max_offsets_per_trigger
         return _LIMITS.ReadAllAvailable() if most is None else _LIMITS.ReadMaxRows(most)
 
+    @brief()
     def prepareForTriggerAvailableNow(self) -> None:
         """See `SupportsTriggerAvailableNow`."""
         self._look(0.0)
         self._target = {topic: each.last for topic, each in (self._seen or {}).items()}
 
+    @brief()
     def latestOffset(
         self, start: dict[str, Any] | None = None, limit: Any = None
     ) -> dict[str, Any]:
@@ -217,6 +223,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
         """See `DataSourceStreamReader`: the newest offset, for the progress of the query."""
         return None if self._seen is None else self._newest().as_json()
 
+    @brief()
     def partitions(
         self, start: dict[str, Any], end: dict[str, Any]
     ) -> Sequence[datasource.InputPartition]:
@@ -288,6 +295,6 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
 
 def _read(config: SourceConfig, partition: datasource.InputPartition) -> Iterator[Any]:
     # Spark creates a partition if there is none.
-    if not isinstance(partition, Ranges):
-        return iter(())
-    return read_ranges(fetcher_of(config.server), config, partition.ranges)
+    if isinstance(partition, Ranges):
+        with brief():
+            yield from read_ranges(fetcher_of(config.server), config, partition.ranges)
