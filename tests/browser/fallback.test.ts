@@ -104,5 +104,9 @@ test('if the policy of the page forbids sockets, it continues over server-sent e
     given: { options, topic: TOPIC },
   });
   await provesItself(t, server, page, seen, token);
+  const [[, reason = ''] = []] = await page.evaluate(() =>
+    reader.states.filter(([state]) => state === 'reconnecting'),
+  );
+  assert.match(reason, /cannot be reached: connect-src of the page forbids it\.$/);
   await shot(page, 'sse-by-policy');
 });

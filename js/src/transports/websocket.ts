@@ -8,8 +8,11 @@ import { decode, encode } from '../wire/codec.js';
 import type { Receiver, Transport } from './transport.js';
 
 const OPEN = 1;
+const CLOSED = 3;
 
 const LOST = 'The connection was lost.';
+
+const FORBIDDEN = 'connect-src of the page forbids it';
 
 /**
  * Milliseconds that a server has to answer a close frame before the client drops the connection.
@@ -21,7 +24,7 @@ interface NodeSocket {
   on?(event: string, listener: (data: Uint8Array, isBinary: boolean) => void): void;
   terminate?(): void;
   /** The TCP socket beneath. */
-  readonly _socket?: { cork?(): void; uncork(): void };
+  readonly _socket?: { readonly writableCorked: number; cork?(): void; uncork(): void };
 }
 
 /** What is used of Node. */
@@ -66,6 +69,8 @@ export class WebSocketTransport implements Transport {
     let socket: WebSocketLike & NodeSocket;
     try {
       socket = new WebSocket(socketUrl);
+      // Chromium fires no `close` event for a socket that the policy of the page forbids.
+      if (socket.readyState === CLOSED) throw DEVELOPMENT ? new Error(FORBIDDEN) : 0;
     } catch (error) {
       queueMicrotask(() => this._end(undefined, unreached(error)));
       return;
@@ -89,7 +94,6 @@ export class WebSocketTransport implements Transport {
         if (failure !== LOST) failure = unreached(event);
       },
       close: ({ code, reason }: { readonly code: number; readonly reason: string }) => {
-        this._socket = undefined;
         // These are never sent: they mean no close frame, as does 0 in Deno, or one without a code.
         if (!code || code === 1005 || code === 1006) this._end(undefined, failure);
         else this._end(code, reason || `Closed with code ${code}.`);
@@ -143,7 +147,7 @@ export class WebSocketTransport implements Transport {
     if (!socket) return;
     try {
       // Pages may close only with 1000 or a code from 3000 to 4999.
-      socket.close(code >= 3000 && code < 5000 ? code : 1000);
+      socket.close(code < 3000 ? 1000 : code);
     } catch {
       // The socket has not opened far enough to be closed.
     }
@@ -160,18 +164,11 @@ export class WebSocketTransport implements Transport {
   }
 }
 
-/** The sockets that buffer the frames of this turn. */
-const gathering = /* @__PURE__ */ new WeakSet<object>();
-
 /** Send all frames of one turn in a single write; `ws` would use one write per frame. */
 function gather(socket: NodeSocket | undefined): void {
   // Quoted, because the build shortens names that begin with `_`.
   const raw = socket?.['_socket'];
-  if (!raw?.cork || gathering.has(raw) || !nextTick) return;
-  gathering.add(raw);
+  if (!raw?.cork || raw.writableCorked || !nextTick) return;
   raw.cork();
-  nextTick(() => {
-    gathering.delete(raw);
-    raw.uncork();
-  });
+  nextTick(() => raw.uncork());
 }

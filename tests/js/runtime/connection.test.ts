@@ -115,8 +115,15 @@ test('frames of one turn leave a socket of `ws` in one write', async () => {
   await ps.connect();
   const writes: string[] = [];
   const raw = {
-    cork: () => writes.push(`hold at ${peer.socket.frames('publish').length}`),
-    uncork: () => writes.push(`write at ${peer.socket.frames('publish').length}`),
+    writableCorked: 0,
+    cork: () => {
+      raw.writableCorked += 1;
+      writes.push(`hold at ${peer.socket.frames('publish').length}`);
+    },
+    uncork: () => {
+      raw.writableCorked -= 1;
+      writes.push(`write at ${peer.socket.frames('publish').length}`);
+    },
   };
   Object.assign(peer.socket, { _socket: raw });
   const first = Promise.all([1, 2, 3].map((data) => ps.publish('a.b', { data })));

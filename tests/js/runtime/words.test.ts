@@ -14,6 +14,7 @@ import {
   type PubSubError,
   type PubSubOptions,
   type StateChange,
+  type WebSocketConstructor,
 } from '../../../js/src/index.js';
 import { CURRENT, turns, virtualClient } from './virtual.js';
 
@@ -94,6 +95,25 @@ test('a connection that was lost or could not be opened has a code', async () =>
     ['1006 The connection was lost.', '1006 localhost cannot be reached.'],
   );
   await ps.close({ timeout: 0 });
+});
+
+test('a socket that the page forbids fails at once with the cause, though it never fires `close`', async () => {
+  const forbidden = { readyState: 3, addEventListener: () => {}, send: () => {}, close: () => {} };
+  const { ps, clock } = virtualClient({
+    transport: 'websocket',
+    // biome-ignore lint/complexity/useArrowFunction: it is called with `new`
+    WebSocket: function () {
+      return forbidden;
+    } as unknown as WebSocketConstructor,
+  });
+  const late = told(ps.connect());
+  await clock.advance(1);
+  assert.equal(
+    ps.lastFailure?.reason,
+    'localhost cannot be reached: connect-src of the page forbids it.',
+  );
+  await ps.close({ timeout: 0 });
+  await late;
 });
 
 test('a lost connection has the same code where the platform reports 0, as Deno does', async () => {
