@@ -9,11 +9,11 @@ const COMPILER = join(ROOT, 'node_modules', 'typescript', 'bin', 'tsc');
 /** Compiler settings of applications, in addition to the common ones. */
 const SETTINGS: Record<string, { files: string[]; compilerOptions: object }> = {
   'by Node, with the types of browsers': {
-    files: ['application.mts', 'common.cts', 'browser_socket.mts'],
+    files: ['application.mts', 'common.cts', 'entries.mts', 'browser_socket.mts'],
     compilerOptions: { module: 'nodenext', lib: ['ES2022', 'DOM', 'ESNext.Disposable'] },
   },
   'by Node, with the types of Node alone': {
-    files: ['application.mts', 'common.cts', 'node_socket.mts'],
+    files: ['application.mts', 'common.cts', 'entries.mts', 'node_socket.mts'],
     compilerOptions: {
       module: 'nodenext',
       esModuleInterop: true,

@@ -9,6 +9,9 @@ import { type ChatChunk, Chunks } from './chunks.js';
 /** Requested messages per topic: the number that a server keeps by default. */
 const RETAINED = 100;
 
+/** Headers of a request. Node declares no global `HeadersInit`. */
+type HeaderFields = Headers | Record<string, string> | [name: string, value: string][];
+
 /** Options of `HanzoChatTransport`. */
 export interface HanzoChatTransportOptions {
   /** Reads the answers. */
@@ -21,7 +24,7 @@ export interface HanzoChatTransportOptions {
    */
   readonly api?: string | undefined;
   /** Headers of each request to the route, or a function that returns them. */
-  readonly headers?: HeadersInit | (() => HeadersInit | Promise<HeadersInit>) | undefined;
+  readonly headers?: HeaderFields | (() => HeaderFields | Promise<HeaderFields>) | undefined;
   /** Only frames of this sender count; default: of the sender of the first frame. */
   readonly sender?: string | undefined;
   /** Instead of the global `fetch`. */
