@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import ssl
+import sys
 from typing import TYPE_CHECKING
 
 import pytest
@@ -254,6 +255,29 @@ async def test_what_goes_through_a_proxy_of_the_environment_is_not_tried_directl
     assert "127.0.0.1:1" in found(report, "dns").message
     assert cause(report) == "proxy_failed"
     assert "secret" not in str([finding.to_json() for finding in report.findings])
+
+
+async def test_a_server_on_this_machine_is_reached_without_the_proxy_as_by_the_client(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:1")
+    async with Fake().run() as (http, ws):
+        report = await diagnose(*urls(http, ws))
+    assert not cause(report)
+
+
+@pytest.mark.parametrize("missing", ["socksio", None])
+async def test_a_proxy_that_cannot_be_used_is_reported(
+    monkeypatch: pytest.MonkeyPatch, missing: str | None
+) -> None:
+    if missing is not None:
+        monkeypatch.setitem(sys.modules, missing, None)
+    monkeypatch.setenv("all_proxy", "socks5h://u:s3cr3t@127.0.0.1:1" if missing else "other://x")
+    report = await diagnose("wss://pubsub.invalid/ws")
+    assert cause(report) == "proxy_failed"
+    assert ("SOCKS" if missing else "ALL_PROXY") in found(report, "http").message
+    assert "s3cr3t" not in str([finding.to_json() for finding in report.findings])
 
 
 async def test_a_proxy_that_blocks_the_upgrade_is_reported() -> None:

@@ -281,6 +281,10 @@ def test_the_session_has_the_same_defaults() -> None:
         ({"retry": 3}, "retry"),
         ({"receive_queue": 100}, "receive_queue"),
         ({"proxy": None}, "proxy"),
+        ({"proxy": ""}, "proxy"),
+        ({"proxy": "127.0.0.1:3128"}, "proxy"),
+        ({"proxy": "http://proxy:port"}, "proxy"),
+        ({"proxy": "ftp://proxy:21"}, "proxy"),
         ({"ssl_context": "cert.pem"}, "ssl_context"),
     ],
 )

@@ -2,17 +2,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib
 import json
 import logging
 import os
 import socket
 import ssl
-import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import pytest
 import trustme
@@ -991,16 +990,65 @@ async def test_messages_in_one_frame_do_not_pass_the_parser_of_the_library() -> 
     assert parsed[0] == wire(b"", Opcode.PING)
 
 
-def test_the_proxy_of_the_system_is_found_with_each_version_of_websockets(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("environment", "proxy"),
+    [
+        ({"https_proxy": "http://proxy:3128"}, "http://proxy:3128"),
+        ({"https_proxy": "proxy:3128"}, "http://proxy:3128"),
+        ({"http_proxy": "http://proxy:3128"}, None),
+        ({"all_proxy": "socks5h://proxy:1080"}, "socks5h://proxy:1080"),
+        ({"all_proxy": "http://a:1", "https_proxy": "http://b:1"}, "http://b:1"),
+        ({"socks_proxy": "http://a:1", "https_proxy": "http://b:1"}, "socks5h://a:1"),
+        ({"wss_proxy": "http://a:1", "https_proxy": "http://b:1"}, "http://a:1"),
+        ({"all_proxy": "http://a:1", "no_proxy": "ps.invalid"}, None),
+        ({"all_proxy": "http://a:1", "no_proxy": "ps.invalid:8057"}, None),
+        ({"all_proxy": "http://a:1", "no_proxy": "ps.invalid:8056"}, "http://a:1"),
+    ],
+)
+def test_a_websocket_uses_the_proxy_of_the_system(
+    monkeypatch: pytest.MonkeyPatch, environment: dict[str, str], proxy: str | None
 ) -> None:
-    proxy = pytest.importorskip("websockets.proxy")
-    uri = importlib.import_module("websockets.uri")
-    monkeypatch.setenv("https_proxy", "http://proxy.invalid:3128")
-    options = read_options("wss://ps.invalid/ws", "token", settings={})
-    monkeypatch.delattr(uri, "get_proxy", raising=False)
-    assert socket_proxy(options) == "http://proxy.invalid:3128"
-    # In 15.0, the module does not exist, and `uri` has the function.
-    monkeypatch.setattr(uri, "get_proxy", proxy.get_proxy, raising=False)
-    monkeypatch.setitem(sys.modules, "websockets.proxy", None)
-    assert socket_proxy(options) == "http://proxy.invalid:3128"
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    options = read_options("wss://ps.invalid:8057/ws", "token", settings={})
+    assert socket_proxy(options) == proxy
+
+
+@pytest.mark.parametrize("name", ["all_proxy", "https_proxy"])
+async def test_a_proxy_that_rejects_a_websocket_is_named_with_its_status(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    answers = {
+        "407 Authentication Required": "The proxy 127.0.0.1 answered HTTP 407: check the user name "
+        "and the password in its URL.",
+        "502 Bad Gateway": "The proxy 127.0.0.1 rejected the connection to ps.invalid (HTTP 502).",
+    }
+    for answer, reason in answers.items():
+
+        async def reject(
+            reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answer: str = answer
+        ) -> None:
+            await reader.readuntil(b"\r\n\r\n")
+            writer.write(f"HTTP/1.1 {answer}\r\nContent-Length: 0\r\n\r\n".encode())
+            await writer.drain()
+
+        async with raw_server(reject) as url:
+            # Without a scheme, as curl accepts it too.
+            monkeypatch.setenv(name, urlsplit(url).netloc)
+            error = await failure("wss://ps.invalid/ws")
+        assert error.reason == reason
+
+
+async def test_a_host_that_a_socks_proxy_does_not_resolve_is_named() -> None:
+    async def greet(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readexactly(3)
+        writer.write(b"\x05\x00")
+        await reader.read()
+
+    pytest.importorskip("python_socks")
+    async with raw_server(greet) as url:
+        error = await failure(
+            "wss://ps.invalid/ws", proxy=f"socks5://127.0.0.1:{urlsplit(url).port}"
+        )
+    assert error.reason.startswith("The host name ps.invalid cannot be resolved on this machine")
+    assert "socks5h://" in error.reason

@@ -136,6 +136,28 @@ async def test_a_proxy_that_refuses_is_named(
     assert caught.value.message == closed.reason == reason
 
 
+async def test_a_proxy_that_rejects_a_request_is_named_with_its_status(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def reject(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Who are you\r\nContent-Length: 0\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(reject, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        monkeypatch.setenv("https_proxy", f"http://me:s3cr3t@127.0.0.1:{port}")
+        rest = Rest(options_for("https://ps.invalid"), Tokens(), SystemClock())
+        with pytest.raises(ConnectionFailed) as caught:
+            await rest.publish(one())
+        await rest.close()
+    assert caught.value.message == (
+        "The proxy 127.0.0.1 answered HTTP 407: check the user name and the password in its URL."
+    )
+
+
 async def test_a_cancelled_close_of_a_client_ends_its_requests() -> None:
     asked = asyncio.Event()
 

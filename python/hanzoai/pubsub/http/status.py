@@ -59,13 +59,16 @@ def retry_after_of(value: str | None, wall: float | None = None) -> float | None
     return min(max(seconds, 0.0), _WAIT_MAX)
 
 
-def why_unreachable(error: BaseException, host: str, proxy: str | None = None) -> str:
+def why_unreachable(
+    error: BaseException, host: str, proxy: str | None = None, *, proxy_resolves: bool = True
+) -> str:
     """A sentence with the reason why a host could not be reached.
 
     Args:
         error: What was raised.
         host: The host.
         proxy: The host of the proxy, if the connection goes through one.
+        proxy_resolves: Whether the proxy looks up the host name; otherwise this machine does.
     """
     dialed = host if proxy is None else f"The proxy {proxy}"
     either = host if proxy is None else f"{host} or the proxy {proxy}"
@@ -80,6 +83,11 @@ def why_unreachable(error: BaseException, host: str, proxy: str | None = None) -
             case UnicodeError():
                 return f"The host name {host} cannot be resolved."
             case socket.gaierror():
+                if proxy is not None and not proxy_resolves:
+                    return (
+                        f"The host name {host} cannot be resolved on this machine; write the URL "
+                        "of the proxy with socks5h:// to resolve it there."
+                    )
                 return f"The host name {proxy or host} cannot be resolved."
             case ConnectionRefusedError():
                 return f"{dialed} refused the connection: no program uses this port."
@@ -87,9 +95,29 @@ def why_unreachable(error: BaseException, host: str, proxy: str | None = None) -
                 return f"{either} reset the connection."
             case TimeoutError():
                 return f"{either} did not answer in time."
+            case _ if proxy is not None and type(cause).__name__ == "ProxyError":  # of httpx
+                status, _, _ = str(cause).partition(" ")
+                return why_refused(int(status) if status.isdecimal() else None, host, proxy)
             case _:
                 continue
     return f"{either} cannot be reached ({type(error).__name__})."
+
+
+def why_refused(status: int | None, host: str, proxy: str | None) -> str:
+    """A sentence with the reason why a proxy did not connect.
+
+    Args:
+        status: The HTTP status that the proxy answered, if any.
+        host: The host behind the proxy.
+        proxy: The host of the proxy.
+    """
+    if status is None:
+        return f"The proxy {proxy} rejected the connection to {host}."
+    if status == 407:
+        return (
+            f"The proxy {proxy} answered HTTP 407: check the user name and the password in its URL."
+        )
+    return f"The proxy {proxy} rejected the connection to {host} (HTTP {status})."
 
 
 def why_no_proxy(error: Exception) -> str:

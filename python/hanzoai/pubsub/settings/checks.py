@@ -6,6 +6,7 @@ import inspect
 import math
 from datetime import timedelta
 from typing import Final
+from urllib.parse import urlsplit
 
 from hanzoai.pubsub.claims import is_encodable
 from hanzoai.pubsub.durations import seconds_of
@@ -15,6 +16,7 @@ _DAY: Final = 86_400.0
 _GIB: Final = 1 << 30
 _TOKEN_MAX: Final = 16_384
 _NAME_MAX: Final = 128
+_PROXY_SCHEMES: Final = frozenset({"http", "https", "socks5", "socks5h", "socks4", "socks4a"})
 _NUMBERS: Final = {1: "one argument", 2: "two arguments"}
 
 
@@ -190,3 +192,18 @@ def check_proxy(proxy: object) -> None:
             remedy="Give a URL, True for the system's proxy, or False for none.",
             field="proxy",
         )
+    if isinstance(proxy, str) and not _is_proxy_url(proxy):
+        raise InvalidOption(
+            "`proxy` is not the URL of a proxy.",
+            remedy="Write it like http://proxy.example.com:3128; a SOCKS proxy begins with "
+            "socks5h://.",
+            field="proxy",
+        )
+
+
+def _is_proxy_url(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in _PROXY_SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False

@@ -2,44 +2,57 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from hanzoai.pubsub.settings.urls import is_loopback
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hanzoai.pubsub.settings.options import ClientOptions
+
+_NAMES: Final = {
+    "http": ("http", "all"),
+    "https": ("https", "all"),
+    # RFC 6455, 4.1, prefers a SOCKS proxy, then that of HTTPS. `ws_proxy` is for WebSockets alone.
+    "ws": ("ws", "socks", "https", "http", "all"),
+    "wss": ("wss", "socks", "https", "all"),
+}
+"""Proxies of the system by the scheme of a URL, the first one that is set counts."""
 
 
 def socket_proxy(options: ClientOptions) -> str | None:
-    """The URL of the proxy for the WebSocket; None without one.
-
-    Raises:
-        UnicodeError: The host of the WebSocket cannot exist.
-    """
-    return _proxy(options, options.socket_url, _of_websockets)
+    """The URL of the proxy for the WebSocket; None without one."""
+    return _proxy(options, options.socket_url)
 
 
 def http_proxy(options: ClientOptions) -> str | None:
     """The URL of the proxy for REST and event streams; None without one."""
-    return _proxy(options, options.http_url, system_proxy)
+    return _proxy(options, options.http_url)
 
 
 def system_proxy(url: str) -> str | None:
-    """The URL of the system's proxy for an `http://` or `https://` URL; None without one."""
+    """The URL of the system's proxy for a URL of HTTP or of a WebSocket; None without one.
+
+    Libraries read ``ALL_PROXY`` and proxies without a scheme for HTTP, but not for WebSockets.
+    """
     # Loaded only for connections to other machines.
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
-    host = parts.hostname or ""
-    if is_loopback(host) or proxy_bypass(host):
+    if is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc.rpartition("@")[2]):
         return None
     named = getproxies()
-    proxy = named.get(parts.scheme) or named.get("all")
-    return proxy if proxy is None or "://" in proxy else f"http://{proxy}"
+    for name in _NAMES[parts.scheme]:
+        proxy = named.get(name)
+        if not proxy:
+            continue
+        if "://" not in proxy:
+            proxy = f"http://{proxy}"
+        # The settings of an operating system name a SOCKS proxy like this.
+        if name == "socks" and proxy.startswith("http://"):
+            proxy = proxy.replace("http", "socks5h", 1)
+        return proxy
+    return None
 
 
 def host_of(proxy: str | None) -> str | None:
@@ -50,16 +63,7 @@ def host_of(proxy: str | None) -> str | None:
         return None
 
 
-def _proxy(options: ClientOptions, url: str, of_system: Callable[[str], str | None]) -> str | None:
+def _proxy(options: ClientOptions, url: str) -> str | None:
     if not options.proxy or is_loopback(urlsplit(url).hostname or ""):
         return None
-    return options.proxy if isinstance(options.proxy, str) else of_system(url)
-
-
-def _of_websockets(url: str) -> str | None:
-    from websockets import uri
-
-    # websockets 15.0 has the function in `uri`.
-    home: Any = uri if hasattr(uri, "get_proxy") else import_module("websockets.proxy")
-    proxy: str | None = home.get_proxy(uri.parse_uri(url))
-    return proxy
+    return options.proxy if isinstance(options.proxy, str) else system_proxy(url)

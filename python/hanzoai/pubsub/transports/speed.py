@@ -48,7 +48,4 @@ def _wanted(options: ClientOptions, package: str) -> bool:
 
 def _proxied(options: ClientOptions) -> bool:
     """Whether the connection goes through a proxy."""
-    try:
-        return socket_proxy(options) is not None
-    except UnicodeError:
-        return True  # the host cannot exist, which the library of proxies reports
+    return socket_proxy(options) is not None

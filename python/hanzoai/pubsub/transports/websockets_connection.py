@@ -17,6 +17,7 @@ from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
     InvalidHandshake,
     InvalidProxy,
+    InvalidProxyStatus,
     InvalidStatus,
     InvalidURI,
     ProxyError,
@@ -24,9 +25,8 @@ from websockets.exceptions import (
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLOSED, OPEN
 
-from hanzoai.pubsub.http.status import why_no_proxy, why_unreachable
+from hanzoai.pubsub.http.status import why_no_proxy, why_refused, why_unreachable
 from hanzoai.pubsub.settings.proxies import host_of, socket_proxy
-from hanzoai.pubsub.settings.urls import is_loopback
 from hanzoai.pubsub.transports import TransportFailed
 from hanzoai.pubsub.transports.connection import (
     CLOSE_TIMEOUT,
@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 
 _HEAD_END: Final = b"\r\n\r\n"
 
+_RESOLVED_HERE: Final = ("socks5:", "socks4:")
+"""Schemes of proxies that get the address of the host, which this machine looks up."""
+
 _DATA: Final = (Opcode.TEXT, Opcode.BINARY, Opcode.CONT)
 
 # The library logs whole frames at DEBUG, and the first one contains the token: use a silent logger.
@@ -67,7 +70,7 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
         TransportFailed: See `WebSocketTransport.open`.
     """
     url = options.socket_url
-    host = urlsplit(url).hostname or ""
+    host, proxy = urlsplit(url).hostname or "", socket_proxy(options)
     more: dict[str, Any] = {}
     if url.startswith("wss:") and options.ssl_context is not None:
         more["ssl"] = options.ssl_context
@@ -81,7 +84,7 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
             create_connection=make_connection,  # type: ignore[arg-type]
             compression="deflate" if options.compression else None,
             user_agent_header=USER_AGENT,
-            proxy=None if is_loopback(host) else options.proxy or None,
+            proxy=proxy,
             open_timeout=options.open_timeout,
             ping_interval=None,
             close_timeout=CLOSE_TIMEOUT,
@@ -93,20 +96,22 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
         answer = error.response
         raise refusal(options, answer.status_code, answer.headers.get("Retry-After")) from error
     except ProxyError as error:
-        raise TransportFailed(None, "The proxy rejected the connection.") from error
+        status = error.response.status_code if isinstance(error, InvalidProxyStatus) else None
+        raise TransportFailed(None, why_refused(status, host, host_of(proxy))) from error
     except (InvalidHandshake, InvalidURI, EOFError) as error:
         raise no_websocket(host, error) from error
     except (OSError, ssl.SSLError, TimeoutError, UnicodeError) as error:
-        raise TransportFailed(None, _why(error, host, options)) from error
+        raise TransportFailed(None, _why(error, host, proxy)) from error
     except (InvalidProxy, ImportError, ValueError) as error:
         raise TransportFailed(None, why_no_proxy(error)) from None
     assert isinstance(dialed, WebsocketsConnection)
     return dialed
 
 
-def _why(error: BaseException, host: str, options: ClientOptions) -> str:
-    proxy = None if isinstance(error, UnicodeError) else host_of(socket_proxy(options))
-    return why_unreachable(error, host, proxy)
+def _why(error: BaseException, host: str, proxy: str | None) -> str:
+    named = None if isinstance(error, UnicodeError) else host_of(proxy)
+    resolved = named is not None and not (proxy or "").startswith(_RESOLVED_HERE)
+    return why_unreachable(error, host, named, proxy_resolves=resolved)
 
 
 class _Connect(connect):

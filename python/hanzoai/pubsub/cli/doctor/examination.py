@@ -20,6 +20,7 @@ from hanzoai.pubsub.cli.doctor.network import (
     proxy_for,
 )
 from hanzoai.pubsub.cli.doctor.web import Health, Web, websocket_port
+from hanzoai.pubsub.http.status import why_no_proxy
 from hanzoai.pubsub.settings.urls import Endpoints, is_loopback
 
 if TYPE_CHECKING:
@@ -74,7 +75,13 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
     async for finding in _network(patient, context):
         reachable = reachable and finding.status is not Status.FAILED
         yield finding
-    async with Web(patient.endpoints.http, patient.token, context, patient.patience) as web:
+    try:
+        made = Web(patient.endpoints.http, patient.token, context, patient.patience)
+    except (ImportError, ValueError) as error:
+        remedy = "Check the proxy of the environment, or list the host in NO_PROXY."
+        yield failed("http", "proxy_failed", why_no_proxy(error), remedy)
+        return
+    async with made as web:
         handshake = Handshake(patient.endpoints.socket, context, patient.patience)
         try:
             async for finding in _service(patient, context, web, handshake, reachable=reachable):

@@ -13,6 +13,8 @@ from websockets.exceptions import (
     ConnectionClosed,
     InvalidHandshake,
     InvalidMessage,
+    InvalidProxy,
+    InvalidProxyStatus,
     InvalidStatus,
     ProxyError,
     WebSocketException,
@@ -20,9 +22,11 @@ from websockets.exceptions import (
 
 from hanzoai.pubsub.cli.doctor.claims import read_claims, span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, skipped
-from hanzoai.pubsub.cli.doctor.network import Address, speaks_tls
+from hanzoai.pubsub.cli.doctor.network import Address, proxy_for, speaks_tls
 from hanzoai.pubsub.generated.defaults import CLIENT
 from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.http.status import why_no_proxy, why_refused
+from hanzoai.pubsub.settings.proxies import system_proxy
 
 if TYPE_CHECKING:
     import ssl
@@ -73,6 +77,7 @@ class Handshake:
             async with asyncio.timeout(self._patience):
                 self._socket = await connect(
                     self._url,
+                    proxy=system_proxy(self._url),
                     ssl=self._context if self._address.secure else None,
                     compression=None,
                     open_timeout=None,
@@ -91,11 +96,16 @@ class Handshake:
         except InvalidStatus as error:
             return self._refused(error.response.status_code, same_port=same_port_as_http)
         except ProxyError as error:
+            status = error.response.status_code if isinstance(error, InvalidProxyStatus) else None
             return failed(
                 "websocket",
                 "proxy_refused",
-                f"The proxy of the environment does not pass WebSockets ({type(error).__name__}).",
+                why_refused(status, self._address.text, proxy_for(self._address)),
                 "Allow CONNECT to this host and port, or list the host in NO_PROXY.",
+            )
+        except (InvalidProxy, ImportError) as error:
+            return failed(
+                "websocket", "proxy_refused", why_no_proxy(error), "Or list the host in NO_PROXY."
             )
         except (InvalidMessage, OSError, EOFError) as error:
             return await self._not_spoken(error)

@@ -11,10 +11,10 @@ import time
 from dataclasses import dataclass
 from typing import Final, cast
 from urllib.parse import urlsplit
-from urllib.request import getproxies, proxy_bypass
 
 from hanzoai.pubsub.cli.doctor.claims import span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, warning
+from hanzoai.pubsub.settings.proxies import system_proxy
 
 _CERTIFICATE_SOON: Final = 14 * 86400
 # OpenSSL's X509_V_ERR_*: problems of a certificate chain.
@@ -53,10 +53,7 @@ class Address:
 
 def proxy_for(address: Address) -> str | None:
     """Host and port of the proxy that the environment sets for an address; no credentials."""
-    if proxy_bypass(address.host):
-        return None
-    proxies = getproxies()
-    found = proxies.get(address.scheme) or proxies.get("https" if address.secure else "http")
+    found = system_proxy(f"{address.scheme}://{address.text}")
     if not found:
         return None
     parts = urlsplit(found)

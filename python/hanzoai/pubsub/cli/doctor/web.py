@@ -13,6 +13,7 @@ from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, skipped, war
 from hanzoai.pubsub.cli.doctor.network import Address, proxy_for, speaks_tls
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.http.library import httpx
+from hanzoai.pubsub.settings.urls import is_loopback
 
 if TYPE_CHECKING:
     import ssl
@@ -45,7 +46,9 @@ class Web:
         self._address = Address.of(base)
         bare = (token or "").strip().removeprefix("Bearer ").strip()
         self._headers = {"Authorization": f"Bearer {bare}"} if bare else {}
-        self._http = httpx.AsyncClient(verify=context, timeout=patience)
+        self._http = httpx.AsyncClient(
+            verify=context, timeout=patience, trust_env=not is_loopback(self._address.host)
+        )
 
     async def __aenter__(self) -> Self:
         return self
