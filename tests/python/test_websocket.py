@@ -1052,3 +1052,53 @@ async def test_a_host_that_a_socks_proxy_does_not_resolve_is_named() -> None:
         )
     assert error.reason.startswith("The host name ps.invalid cannot be resolved on this machine")
     assert "socks5h://" in error.reason
+
+
+async def test_an_address_that_does_not_answer_delays_the_connection_only_briefly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop = asyncio.get_running_loop()
+    connect, asked, given_up = loop.sock_connect, list[str](), list[str]()
+
+    async def connect_or_wait(sock: socket.socket, address: Any) -> None:
+        asked.append(address[0])
+        if address[0] == "127.0.0.1":
+            return await connect(sock, address)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.append(address[0])
+
+    async def silent_first(host: object, port: int, **_: object) -> list[Any]:
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
+            for address in ("192.0.2.1", "192.0.2.2", "127.0.0.1")
+        ]
+
+    async with server(nobody) as url:
+        monkeypatch.setattr(loop, "sock_connect", connect_or_wait)
+        monkeypatch.setattr(loop, "getaddrinfo", silent_first)
+        transport = make(url.replace("127.0.0.1", "ps.localhost"), open_timeout=60, proxy=False)
+        await transport.open()
+        await transport.close()
+    assert asked == ["192.0.2.1", "192.0.2.2", "127.0.0.1"]
+    assert sorted(given_up) == ["192.0.2.1", "192.0.2.2"]
+
+
+async def test_the_first_error_is_reported_where_no_address_accepts(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def refuse_or_fail(sock: socket.socket, address: Any) -> None:
+        raise ConnectionRefusedError if address[0] == "192.0.2.1" else OSError(113, "No route")
+
+    async def two(host: object, port: int, **_: object) -> list[Any]:
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
+            for address in ("192.0.2.1", "192.0.2.2")
+        ]
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "sock_connect", refuse_or_fail)
+    monkeypatch.setattr(loop, "getaddrinfo", two)
+    error = await failure("wss://ps.invalid/ws", proxy=False)
+    assert error.reason == "ps.invalid refused the connection: no program uses this port."

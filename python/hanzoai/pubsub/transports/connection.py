@@ -13,6 +13,7 @@ from hanzoai.pubsub.transports import TransportFailed
 
 if TYPE_CHECKING:
     import asyncio
+    from urllib.parse import SplitResult
 
     from hanzoai.pubsub.settings.options import ClientOptions
 
@@ -94,6 +95,11 @@ def refusal(options: ClientOptions, status: int, retry_after: str | None) -> Tra
     if status == 404:
         reason = f"{reason} Check the path of the URL, usually /ws."
     return TransportFailed(code, reason, retry_after_of(retry_after))
+
+
+def port_of(url: SplitResult) -> int:
+    """The port of a WebSocket URL."""
+    return url.port or (443 if url.scheme == "wss" else 80)
 
 
 def no_websocket(host: str, error: Exception) -> TransportFailed:

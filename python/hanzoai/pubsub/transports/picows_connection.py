@@ -27,11 +27,13 @@ from picows import (
 
 from hanzoai.pubsub.http.status import why_unreachable
 from hanzoai.pubsub.transports import TransportFailed
+from hanzoai.pubsub.transports.addresses import open_socket
 from hanzoai.pubsub.transports.connection import (
     CLOSE_TIMEOUT,
     QUEUED_BYTES,
     ending,
     no_websocket,
+    port_of,
     refusal,
 )
 from hanzoai.pubsub.transports.frames import text_frames
@@ -71,7 +73,8 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
         TransportFailed: See `WebSocketTransport.open`.
     """
     url = options.socket_url
-    host = urlsplit(url).hostname or ""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
     dialed = PicowsConnection(owner)
     try:
         async with asyncio.timeout(options.open_timeout):
@@ -87,6 +90,7 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
                 read_buffer_init_size=_READ,
                 extra_headers={"User-Agent": USER_AGENT},
                 max_redirects=0,
+                socket_factory=lambda _: open_socket(host, port_of(parts)),
             )
     except WSHandshakeError as error:
         answer = error.response

@@ -8,6 +8,7 @@ messages of one loop turn in one write.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import ssl
 from typing import TYPE_CHECKING, Any, Final
@@ -28,19 +29,19 @@ from websockets.protocol import CLOSED, OPEN
 from hanzoai.pubsub.http.status import why_no_proxy, why_refused, why_unreachable
 from hanzoai.pubsub.settings.proxies import host_of, socket_proxy
 from hanzoai.pubsub.transports import TransportFailed
+from hanzoai.pubsub.transports.addresses import open_socket
 from hanzoai.pubsub.transports.connection import (
     CLOSE_TIMEOUT,
     QUEUED_BYTES,
     ending,
     no_websocket,
+    port_of,
     refusal,
 )
 from hanzoai.pubsub.transports.frames import WholeFrames, text_frames
 from hanzoai.pubsub.version import USER_AGENT
 
 if TYPE_CHECKING:
-    import asyncio
-
     from websockets.client import ClientProtocol
 
     from hanzoai.pubsub.settings.options import ClientOptions
@@ -70,7 +71,8 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
         TransportFailed: See `WebSocketTransport.open`.
     """
     url = options.socket_url
-    host, proxy = urlsplit(url).hostname or "", socket_proxy(options)
+    parts, proxy = urlsplit(url), socket_proxy(options)
+    host = parts.hostname or ""
     more: dict[str, Any] = {}
     if url.startswith("wss:") and options.ssl_context is not None:
         more["ssl"] = options.ssl_context
@@ -79,6 +81,11 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
         return WebsocketsConnection(owner, protocol, **kwargs)
 
     try:
+        if proxy is None:
+            async with asyncio.timeout(options.open_timeout):
+                connected = await open_socket(host, port_of(parts))
+            if connected is not None:
+                more["sock"] = connected
         dialed = await _Connect(
             url,
             create_connection=make_connection,  # type: ignore[arg-type]

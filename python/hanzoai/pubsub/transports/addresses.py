@@ -1,0 +1,96 @@
+"""Connects to the first address of a host that answers (RFC 8305, Happy Eyeballs).
+
+An event loop tries one address after the other. The time to open a connection ends before it gives
+up the first one, for example where IPv6 packets are lost.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import socket
+from itertools import chain, zip_longest
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+_NEXT_AFTER: Final = 0.25
+"""Seconds until the next address is tried, too, which RFC 8305 recommends."""
+
+
+async def open_socket(host: str, port: int) -> socket.socket | None:
+    """Connect to one of several addresses of a host.
+
+    Returns:
+        The socket; None if the host is an address or has only one.
+
+    Raises:
+        OSError: The host has no address, or the error of the first one that failed if all did.
+        UnicodeError: The host cannot exist.
+    """
+    if _is_address(host):
+        return None
+    loop = asyncio.get_running_loop()
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
+    return await _first(_in_turn(list(addresses))) if len(addresses) > 1 else None
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _in_turn(addresses: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
+    """The addresses, with the families taking turns, first that of the first address."""
+    first = [one for one in addresses if one[0] == addresses[0][0]]
+    other = [one for one in addresses if one[0] != addresses[0][0]]
+    pairs = zip_longest(first, other)
+    return [one for one in chain.from_iterable(pairs) if one is not None]
+
+
+async def _first(addresses: list[tuple[int, Any]]) -> socket.socket:
+    failures: list[BaseException] = []
+    attempts: set[asyncio.Task[socket.socket]] = set()
+    try:
+        while addresses or attempts:
+            if addresses:
+                attempts.add(asyncio.create_task(_connect(*addresses.pop(0))))
+            done, _ = await asyncio.wait(
+                attempts,
+                timeout=_NEXT_AFTER if addresses else None,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            for attempt in done:
+                attempts.discard(attempt)
+                failure = attempt.exception()
+                if failure is None:
+                    attempts |= done - {attempt}
+                    return attempt.result()
+                failures.append(failure)
+        raise failures[0]
+    finally:
+        for attempt in attempts:
+            attempt.add_done_callback(_drop)
+            attempt.cancel()
+
+
+async def _connect(family: int, address: Any) -> socket.socket:
+    connected = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        connected.setblocking(False)
+        await asyncio.get_running_loop().sock_connect(connected, address)
+    except BaseException:
+        connected.close()
+        raise
+    return connected
+
+
+def _drop(attempt: asyncio.Task[socket.socket]) -> None:
+    """Close what connected too late."""
+    if not attempt.cancelled() and attempt.exception() is None:
+        attempt.result().close()
