@@ -23,11 +23,14 @@ UNGUARDED = {
     *(member["$ref"].rsplit("/", 1)[1] for member in DEFINITIONS["ClientFrame"]["oneOf"]),
 }
 
+# Python calls the envelope by the name that users import.
+NAMES = {"Envelope": "Message"}
+
 each_example = pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.name)
 
 
 def adapter(kind: str) -> TypeAdapter[Any]:
-    found = getattr(wire, kind)
+    found = getattr(wire, NAMES.get(kind, kind))
     if isinstance(found, type) and issubclass(found, BaseModel):
         # Build the adapter first, so that it is as strict as the model.
         found.model_rebuild()
