@@ -81,24 +81,23 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
         return WebsocketsConnection(owner, protocol, **kwargs)
 
     try:
-        if proxy is None:
-            async with asyncio.timeout(options.open_timeout):
-                connected = await open_socket(host, port_of(parts))
+        async with asyncio.timeout(options.open_timeout):
+            connected = await open_socket(host, port_of(parts)) if proxy is None else None
             if connected is not None:
                 more["sock"] = connected
-        dialed = await _Connect(
-            url,
-            create_connection=make_connection,  # type: ignore[arg-type]
-            compression="deflate" if options.compression else None,
-            user_agent_header=USER_AGENT,
-            proxy=proxy,
-            open_timeout=options.open_timeout,
-            ping_interval=None,
-            close_timeout=CLOSE_TIMEOUT,
-            max_size=options.max_frame,
-            logger=_silent,
-            **more,
-        )
+            dialed = await _Connect(
+                url,
+                create_connection=make_connection,  # type: ignore[arg-type]
+                compression="deflate" if options.compression else None,
+                user_agent_header=USER_AGENT,
+                proxy=proxy,
+                open_timeout=None,
+                ping_interval=None,
+                close_timeout=CLOSE_TIMEOUT,
+                max_size=options.max_frame,
+                logger=_silent,
+                **more,
+            )
     except InvalidStatus as error:
         answer = error.response
         raise refusal(options, answer.status_code, answer.headers.get("Retry-After")) from error
