@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import gc
 import json
 import logging
 import os
+import signal
 import sys
+import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
@@ -33,7 +36,7 @@ from pubsub_server.settings import sources as config_sources
 from pubsub_server.settings.sources import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from pubsub_server.settings.config import Settings
     from pubsub_server.settings.sources import Examined
@@ -98,18 +101,44 @@ def _serve(argv: Sequence[str]) -> int:
         settings = config_sources.load(options, os.environ, path)
     except SettingsError as error:
         return report_error(str(error), USAGE)
-    try:
-        access.check(settings)
-    except StartError as error:
-        return report_error(str(error), USAGE)
+    # The supervisor has checked what its workers would find.
+    if worker is None and (problems := preflight.problems(settings)):
+        return report_error("\n".join(problems), USAGE)
     logs.configure(settings)
     if worker is None:
         for line in preflight.warnings(settings):
             _LOG.warning("%s", line)
-    if worker is not None:
-        folder, number = cast("list[str]", worker)
-        return _run(settings, (Path(folder), int(number)))
-    return _run(settings) if settings.workers == 1 else _supervise(settings, argv)
+    try:
+        with _ending_on_sigterm():
+            if worker is not None:
+                folder, number = cast("list[str]", worker)
+                _run(settings, (Path(folder), int(number)))
+            elif settings.workers == 1:
+                _run(settings)
+            else:
+                _supervise(settings, argv)
+    except StartError as error:
+        return report_error(str(error))
+    return OK
+
+
+@contextlib.contextmanager
+def _ending_on_sigterm() -> Iterator[None]:
+    """Treat SIGTERM like Ctrl-C until the server or supervisor has its own handler.
+
+    The kernel ignores a signal without a handler for the first process of a container.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        # Only the main thread can set a handler.
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    try:
+        yield
+    except KeyboardInterrupt:
+        pass
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _check(read: Examined) -> int:
@@ -124,36 +153,26 @@ def _check(read: Examined) -> int:
     return report_error("\n".join(problems), USAGE) if problems else OK
 
 
-def _supervise(settings: Settings, argv: Sequence[str]) -> int:
+def _supervise(settings: Settings, argv: Sequence[str]) -> None:
     from pubsub_server.workers.supervisor import Supervisor
 
     async def supervise() -> None:
         await Supervisor(settings, argv).run()
 
-    try:
-        # Create the key that all workers use.
-        access.build_dev_key(settings)
-        asyncio.run(supervise())
-    except StartError as error:
-        return report_error(str(error))
-    return OK
+    # Create the key that all workers use.
+    access.build_dev_key(settings)
+    asyncio.run(supervise())
 
 
-def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> int:
+def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> None:
     # `--check-config` and `token` do not need these imports.
     from pubsub_server.process import new_event_loop, run
 
     # Freeze imported objects: a full collection of them would delay every delivery by 50 ms.
     gc.collect()
     gc.freeze()
-    try:
-        with asyncio.Runner(loop_factory=new_event_loop) as runner:
-            runner.run(run(settings, worker=worker))
-    except StartError as error:
-        return report_error(str(error))
-    except KeyboardInterrupt:
-        pass
-    return OK
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        runner.run(run(settings, worker=worker))
 
 
 def _token(argv: Sequence[str]) -> int:

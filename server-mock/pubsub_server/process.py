@@ -30,6 +30,8 @@ async def run(
 ) -> None:
     """Runs a server until SIGTERM or SIGINT; prints the ready line to standard output.
 
+    A signal during the start ends the start.
+
     A worker also stops when its standard input closes, because its supervisor has ended.
 
     Raises:
@@ -40,9 +42,6 @@ async def run(
     if hasattr(signal, "SIGHUP"):
         # First, because a program that rotates logs sends it at any time.
         loop.add_signal_handler(signal.SIGHUP, server.reopen)
-    await server.start()
-    quiet = settings.dev or (worker is not None and worker[1])
-    raise_limit(None if quiet else settings.max_connections)
     end = asyncio.Event()
 
     def ask() -> None:
@@ -53,6 +52,10 @@ async def run(
     for number in (signal.SIGTERM, signal.SIGINT):
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(number, ask)
+    if not await _started(server, end):
+        return
+    quiet = settings.dev or (worker is not None and worker[1])
+    raise_limit(None if quiet else settings.max_connections)
     if worker is not None:
         server.barrier = ShutdownBarrier(worker[0], end)
     try:
@@ -65,6 +68,24 @@ async def run(
         _LOG.info("%sshutting down", who)
     finally:
         await server.stop()
+
+
+async def _started(server: Server, end: asyncio.Event) -> bool:
+    """Start the server; False if `end` is set first.
+
+    Raises:
+        StartError: As `Server.start`.
+    """
+    starting = asyncio.create_task(server.start())
+    asked = asyncio.create_task(end.wait())
+    await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
+    asked.cancel()
+    if starting.done():
+        await starting
+        return True
+    starting.cancel()
+    await asyncio.gather(starting, return_exceptions=True)
+    return False
 
 
 def ready_line(server: Server) -> str:

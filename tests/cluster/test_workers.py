@@ -353,8 +353,11 @@ async def starting(folder: Path, count: int) -> AsyncGenerator[Process]:
             yield process
 
 
-async def test_workers_end_while_they_wait_for_redis_at_their_start(tmp_path: Path) -> None:
-    async with asyncio.timeout(BOUND), starting(tmp_path, 2) as process:
+@pytest.mark.parametrize("count", [1, 2])
+async def test_a_server_ends_with_0_while_it_waits_for_redis_at_its_start(
+    tmp_path: Path, count: int
+) -> None:
+    async with asyncio.timeout(BOUND), starting(tmp_path, count) as process:
         process.terminate()
         logged, _ = await process.communicate()
     assert (process.returncode, logged) == (0, b"")

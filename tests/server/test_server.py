@@ -224,6 +224,47 @@ def test_a_forbidden_configuration_does_not_start_and_names_the_reason(
     assert said in err
 
 
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_a_start_with_files_that_a_restart_cannot_fix_exits_with_2_and_names_them_all(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str], workers: str
+) -> None:
+    del environ
+    hook = {
+        "url": "http://127.0.0.1:9/",
+        "secret": "whsec_" + "c2VjcmV0" * 4,
+        "topics": ["demo.a*"],
+    }
+    code, out, err = run(
+        *(capsys, *SERVE, "--workers", workers, "--redis-url", "redis://127.0.0.1:9"),
+        *("--rules", "/nowhere.yaml", "--webhooks", json.dumps([hook])),
+    )
+    assert (code, out) == (2, "")
+    lines = [json.loads(text) for text in err.splitlines()]
+    assert [line["code"] for line in lines] == ["usage", "usage"]
+    assert [line["message"].split(":")[0] for line in lines] == ["rules", "webhooks[0].topics"]
+
+
+@pytest.mark.parametrize(("workers", "starts"), [("1", "_run"), ("2", "_supervise")])
+def test_sigterm_before_the_server_handles_it_ends_the_program_with_0(
+    environ: dict[str, str],
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    workers: str,
+    starts: str,
+) -> None:
+    del environ
+
+    def start(*_: object) -> None:
+        assert signal.getsignal(signal.SIGTERM) is not signal.SIG_DFL
+        signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(commands, starts, start)
+    before = signal.getsignal(signal.SIGTERM)
+    redis = ("--redis-url", "redis://127.0.0.1:9")
+    assert run(capsys, *SERVE, "--workers", workers, *redis) == (0, "", "")
+    assert signal.getsignal(signal.SIGTERM) is before
+
+
 def test_check_config_prints_the_effective_settings(
     environ: dict[str, str],
     capsys: pytest.CaptureFixture[str],
