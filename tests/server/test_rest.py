@@ -691,3 +691,34 @@ async def test_an_admin_lists_connections_and_cuts_one_whose_client_returns(
         problem(await admin.get("/v1/connections?topic=a..b"), 400, "invalid_topic")
         problem(await admin.delete("/v1/connections/conn_gone"), 404, "not_found")
         problem(await admin.delete("/v1/connections/" + "x" * 100), 404, "not_found")
+
+
+@pytest.mark.parametrize(
+    ("head", "detail", "remedy"),
+    [
+        (b"X: 1\r\n" * 9, "more than 9 header lines", "raise `max_headers`"),
+        (b"X: %b\r\n" % (b"a" * 40_000), "a header has more than 32,768 bytes", "cookies"),
+        (b"no header\r\n", "not a valid HTTP/1.1 request", "Check the request line"),
+    ],
+)
+async def test_a_request_that_the_parser_rejects_is_answered_with_the_limit_and_a_remedy(
+    head: bytes, detail: str, remedy: str
+) -> None:
+    async with running_server(max_headers=9) as server:
+        answer = await raw(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\n" + head + b"\r\n")
+    first, _, body = answer.partition(b"\r\n\r\n")
+    found = json.loads(body)
+    assert (found["status"], found["code"]) == (400, "invalid_frame")
+    assert detail in found["detail"]
+    assert remedy in found["remedy"]
+    assert b"\r\nServer: hanzo-pubsub\r\n" in first
+
+
+async def test_a_request_line_that_is_too_long_names_the_way_to_send_more_topics() -> None:
+    async with running_server() as server:
+        target = b"/v1/subscribe?topics=" + b"a," * 40_000
+        answer = await raw(server, b"GET " + target + b" HTTP/1.1\r\nHost: x\r\n\r\n")
+    found = json.loads(answer.partition(b"\r\n\r\n")[2])
+    assert found["status"] == 400
+    assert "the request line has more than 65,536 bytes" in found["detail"]
+    assert "POST /v1/subscribe" in found["remedy"]

@@ -7,6 +7,7 @@ from io import BytesIO
 from typing import TYPE_CHECKING, Final
 
 from aiohttp import HttpVersion10, HttpVersion11, web
+from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.callers import peer
@@ -35,6 +36,9 @@ MAX_LINE: Final = 65_536
 
 MAX_FIELD: Final = 32_768
 """Maximum bytes of a header: room for the largest token."""
+
+SERVER: Final = "hanzo-pubsub"
+"""Header `Server`, instead of the versions of Python and aiohttp."""
 
 SMALL: Final = 65_536
 """Maximum bytes of a response that does not count among those of its user."""
@@ -349,12 +353,29 @@ class HttpConnection(web.RequestHandler):
         if status >= 500:
             _LOG.error("request %s failed", identifier, exc_info=exc)
             error = ServiceError("internal", "the server failed to process this request")
+            response = problem(error, identifier, status=status)
         else:
-            error = ServiceError("invalid_frame", "this is not a valid HTTP/1.1 request")
-        response = problem(error, identifier, status=status)
+            error, remedy = self._invalid(exc)
+            response = problem(error, identifier, status=status, remedy=remedy)
+        response.headers["Server"] = SERVER
         response.headers["X-Request-Id"] = identifier
         response.force_close()
         return response
+
+    def _invalid(self, exc: BaseException | None) -> tuple[ServiceError, str]:
+        if isinstance(exc, LineTooLong) and exc.args[1] == MAX_FIELD:
+            detail = f"a header has more than {MAX_FIELD:,} bytes"
+            remedy = "Send shorter headers, for example fewer cookies."
+        elif isinstance(exc, LineTooLong):
+            detail = f"the request line has more than {MAX_LINE:,} bytes"
+            remedy = "Send fewer topics, or send them in the body of `POST /v1/subscribe`."
+        elif isinstance(exc, BadHttpMessage) and "Too many headers" in exc.message:
+            detail = f"the request has more than {self._settings.max_headers} header lines"
+            remedy = "Send fewer headers, or raise `max_headers` of the server."
+        else:
+            detail = "this is not a valid HTTP/1.1 request"
+            remedy = "Check the request line, the headers (`Host` is required) and the body length."
+        return ServiceError("invalid_frame", detail), remedy
 
 
 def _too_much() -> ServiceError:

@@ -13,7 +13,7 @@ from aiohttp import web
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.callers import FORWARDED, Callers, peer
-from pubsub_server.listeners.http.connection import HttpConnection
+from pubsub_server.listeners.http.connection import SERVER, HttpConnection
 from pubsub_server.listeners.http.console import is_console
 from pubsub_server.listeners.http.problems import problem
 from pubsub_server.listeners.http.request_ids import CALLER, REQUEST_ID, new_request_id, request_id
@@ -252,7 +252,7 @@ class HttpListener:
     async def _complete(self, request: web.Request, response: web.StreamResponse) -> None:
         """Adds the headers of every response."""
         headers = response.headers
-        headers["Server"] = "hanzo-pubsub"
+        headers["Server"] = SERVER
         # aiohttp answers a rejected `Expect` before it calls a handler.
         headers["X-Request-Id"] = request.get(REQUEST_ID) or new_request_id()
         headers["X-Content-Type-Options"] = "nosniff"
