@@ -77,7 +77,7 @@ class Metrics:
         )
         self._seconds = Histogram(
             PREFIX + "http_request_seconds",
-            "Duration of HTTP requests; for an event stream, its whole lifetime.",
+            "Duration of HTTP requests, without server-sent events.",
             ("route",),
             buckets=(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0),
             registry=self._registry,
@@ -129,7 +129,8 @@ class _HubCollector(Collector):
         yield _labelled_gauge("info", "Version of the server.", "version", {self._version: 1})
         yield _labelled_gauge(
             "connections",
-            "Open connections.",
+            "Open connections: `socket` (WebSocket), `event_stream` (server-sent events), `events`"
+            " (event stream protocol), `hub`, `sp`, `signed`.",
             "form",
             stats.connections,
         )
