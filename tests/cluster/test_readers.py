@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from pubsub_server.backplanes.redis import readers
+from pubsub_server.backplanes.redis import readers, wire
 from pubsub_server.backplanes.redis.servers import READERS, Server
+from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
+
+    from tests.cluster.store import Store
 
 BOUND = 60
 
@@ -154,3 +157,32 @@ async def test_no_connection_is_open_after_the_end_whatever_its_calls_wait_for(
                 await call
         await until(lambda: fake.open, 0)
     assert fake.dialed == READERS
+
+
+async def test_a_node_writes_its_heartbeat_while_calls_occupy_all_connections_for_reading(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (readers, wire):
+        monkeypatch.setattr(module, "ANSWER_WITHIN", BOUND)
+    key = "hanzo-pubsub:{0}:awaited"
+    async with asyncio.timeout(BOUND):
+        async with running_server(redis_url=store.url, node_heartbeat=50) as node:
+            backplane: Any = node.hub.core.backplane
+            link, lease = backplane._link, backplane._lease
+
+            async def beats() -> None:
+                before = lease.last_heartbeat
+                await until(lambda: lease.last_heartbeat > before)
+
+            async def all_block() -> bool:
+                return b"blocked_clients:%d\r" % READERS in await store.command("INFO", "clients")
+
+            # The first heartbeat also reads.
+            await beats()
+            await beats()
+            calls = [asyncio.create_task(link._ask(key, "BLPOP", key, 0)) for _ in range(READERS)]
+            await until(all_block)
+            await beats()
+            assert not any(call.done() for call in calls)
+            await store.command("RPUSH", key, *range(READERS))
+            await asyncio.gather(*calls)

@@ -148,9 +148,7 @@ class Lease:
 
     async def _renew_lease(self, first: str) -> list[str] | None:
         timeout = round(self._timeout * 1000)
-        answer = await self._link.call(
-            "heartbeat.lua", [self._layout.nodes], [self.node, timeout, first]
-        )
+        answer = await self._link.heartbeat(self._layout.nodes, [self.node, timeout, first])
         outcome, now, *silent = (each.decode() for each in answer)
         if outcome == "late":
             return None

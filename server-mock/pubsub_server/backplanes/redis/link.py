@@ -187,6 +187,11 @@ class Link:
         """See `heads.lua`."""
         return await self._timed("heads", [base], arguments)
 
+    async def heartbeat(self, key: str, arguments: Sequence[Argument]) -> list[bytes]:
+        """See `heartbeat.lua`. It waits for no other call."""
+        script = self._scripts["heartbeat.lua"]
+        return await self._on(key, lambda server: script.call(server.heart, [key], arguments))
+
     async def call(
         self,
         name: str,
@@ -308,11 +313,16 @@ class Link:
     async def _at(
         self, key: str, work: Callable[[Any], Awaitable[_T]], *, writing: bool = False
     ) -> _T:
+        return await self._on(
+            key, lambda server: work(server.writer if writing else server.readers)
+        )
+
+    async def _on(self, key: str, work: Callable[[Server], Awaitable[_T]]) -> _T:
         for left in reversed(range(REDIRECTIONS)):
             server = await self._servers.of(key)
             try:
                 with broken():
-                    return await work(server.writer if writing else server.readers)
+                    return await work(server)
             except LINK_ERRORS as error:
                 if not await self._servers.failed(server, error) or not left:
                     raise

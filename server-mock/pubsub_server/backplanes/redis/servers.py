@@ -103,6 +103,7 @@ class Server:
 
     Attributes:
         writer: For publishing; it keeps the order of the calls of all shards.
+        heart: For heartbeats, which must not wait until a reader is free.
         readers: For everything else.
     """
 
@@ -122,6 +123,7 @@ class Server:
         self._client = Redis.from_pool(BlockingConnectionPool(**all_options))
         self._shared = shared
         self.writer = self._wire()
+        self.heart = Readers(self._wire, 1)
         self.readers = Readers(self._wire, READERS)
 
     def listen(self, pushed: Callable[[Sequence[Any]], None]) -> Wire:
@@ -152,11 +154,13 @@ class Server:
         """
         if isinstance(error, ReadOnlyError):
             self.writer.close(lost(error))
+        self.heart.drop()
         self.readers.drop()
 
     def close(self) -> None:
         """Close all connections permanently."""
         self.writer.hang_up()
+        self.heart.close()
         self.readers.close()
 
     def _wire(self) -> Wire:
