@@ -19,6 +19,7 @@ from pubsub_server.backplanes.topic_log import TopicLog, behind, read, stand
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Page, Published, TopicReport
 from pubsub_server.shared.envelopes import envelope
+from pubsub_server.shared.exact_copy import exact_copy
 from pubsub_server.shared.topic_index import Survey, TopicIndex
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ if TYPE_CHECKING:
 
 SEQ_PER_MS: Final = 1000
 """A new log is numbered from the current time, so that its numbers exceed those of a lost log."""
-ENTRY_BYTES: Final = 420
-"""Bytes of an entry in addition to its body."""
+ENTRY_BYTES: Final = 530
+"""Measured bytes of an entry and its places in a log, in addition to its body."""
 
 
 class MemoryStore:
@@ -141,14 +142,17 @@ class MemoryStore:
         if log is None:
             log = self._begin(topic, keep, now)
         seq = log.last + 1
+        kept = keep.messages and ttl
         body = envelope(draft, id, at, seq, sender)
+        if kept:
+            body = exact_copy(body)
         entry = Entry(topic, id, at, seq, at + ttl, body, given, sender)
         log.last = seq
         log.last_at = at
         if log is not self._latest:
             self._logs.move_to_end(topic)
             self._latest = None
-        if keep.messages and ttl:
+        if kept:
             self._keep(log, entry, now)
         else:
             log.lost_at = at

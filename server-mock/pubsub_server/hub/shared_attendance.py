@@ -27,6 +27,7 @@ from pubsub_server.hub.attendance import (
 )
 from pubsub_server.interfaces import Member
 from pubsub_server.shared.encoder import Attends, Encoder
+from pubsub_server.shared.exact_copy import exact_copy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -401,7 +402,8 @@ def shown_bytes(member: Member, since: int) -> bytes:
     """
     fields = {"since": since, "kind": member.kind, **member_json(member)}
     del fields["last_seen"]
-    return orjson.dumps(fields)
+    # Thousands of changes may wait while the store is unavailable.
+    return exact_copy(orjson.dumps(fields))
 
 
 def _member(fields: Mapping[str, Any]) -> Member:

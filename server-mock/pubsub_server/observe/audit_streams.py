@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import orjson
 
 from pubsub_server.backoff import Backoff
+from pubsub_server.shared.exact_copy import exact_copy
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ class StreamSink:
         if len(self._queue) >= self._capacity:
             self.dropped += 1
             return
-        self._queue.append(orjson.dumps(record))
+        self._queue.append(exact_copy(orjson.dumps(record)))
         self._wake.set()
 
     async def close(self, seconds: float | None = None) -> None:

@@ -25,6 +25,7 @@ import orjson
 
 from pubsub_server.observe.topic_filter import TopicFilter
 from pubsub_server.settings.entries import signing_key
+from pubsub_server.shared.exact_copy import exact_copy
 from pubsub_server.shared.failure_texts import http_failure
 from pubsub_server.tasks import Tasks
 
@@ -283,9 +284,10 @@ class WebhookSender:
                 "data": orjson.Fragment(body),
             }
         )
+        waiting = exact_copy(encoded)
         for receiver in self.receivers:
             if receiver.wants(event, topic):
-                receiver.put(encoded)
+                receiver.put(waiting)
 
     async def close(self, seconds: float = 5.0) -> None:
         """Posts waiting events for at most this long, and ends."""

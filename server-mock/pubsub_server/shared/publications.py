@@ -10,6 +10,7 @@ import orjson
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.errors import ServiceError
+from pubsub_server.shared.exact_copy import exact_copy
 from pubsub_server.shared.requests import Draft, PublishRequest, Ref
 
 if TYPE_CHECKING:
@@ -238,7 +239,8 @@ def encode_payload(
             topic=topic,
             field=field,
         )
-    return data
+    # Thousands of publishes may wait for their backplane.
+    return exact_copy(data)
 
 
 def _may_be_deep(data: bytes) -> bool:
