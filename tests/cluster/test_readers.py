@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ReadOnlyError
 
 from pubsub_server.backplanes.redis import readers, wire
 from pubsub_server.backplanes.redis.servers import READERS, Server
@@ -30,6 +31,7 @@ class Slow:
         self.answers = asyncio.Event()
         self.open = 0
         self.dialed = 0
+        self.replica = False
         self.calls: list[bytes] = []
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -44,8 +46,9 @@ class Slow:
                     writer.write(b"+OK\r\n" * count)
                 else:
                     self.calls.append(data.split(b"\r\n")[-2])
+                    replica = self.replica
                     await self.answers.wait()
-                    writer.write(b"$1\r\n7\r\n")
+                    writer.write(b"-READONLY replica\r\n" if replica else b"$1\r\n7\r\n")
         self.open -= 1
         writer.close()
 
@@ -122,6 +125,26 @@ async def test_a_connection_that_is_free_for_a_cancelled_call_goes_to_the_next_o
         fake.answers.set()
         assert await follows == b"7"
         await asyncio.gather(*first[1:])
+
+
+async def test_a_call_that_waits_does_not_get_a_connection_to_a_server_that_became_a_replica(
+    slow: tuple[Slow, Server],
+) -> None:
+    fake, server = slow
+    async with asyncio.timeout(BOUND):
+        fake.replica = True
+        first = [get(server, number) for number in range(READERS)]
+        await until(lambda: len(fake.calls), READERS)
+        follows = get(server, "next")
+        await asyncio.sleep(0)
+        # Connections that are dialed from now on lead to the new primary.
+        fake.replica = False
+        fake.answers.set()
+        for call in first:
+            with pytest.raises(ReadOnlyError):
+                await call
+        assert await follows == b"7"
+    assert fake.dialed == READERS + 1
 
 
 async def test_a_call_that_finds_no_free_connection_in_time_says_so(

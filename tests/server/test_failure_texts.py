@@ -15,6 +15,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from pubsub_server.backplanes.redis.errors import cause, unusable
+from pubsub_server.backplanes.redis.servers import broken
 from pubsub_server.shared.failure_texts import http_failure
 from pubsub_server.workers.exit_codes import exit_reason
 
@@ -90,6 +91,16 @@ def test_a_failed_call_to_redis_has_the_words_of_the_system() -> None:
     assert cause(RedisTimeoutError()) == "no answer in time"
     assert cause(RedisConnectionError("the server closed the connection")) == (
         "the server closed the connection"
+    )
+
+
+def test_a_redis_that_does_not_answer_while_it_is_dialed_is_silent() -> None:
+    with pytest.raises(RedisConnectionError) as silent, broken():
+        raise TimeoutError
+    assert cause(silent.value) == "no answer in time"
+    assert unusable("redis://redis:6379", silent.value) == (
+        "Redis cannot be reached at redis:6379 (no answer in time); does it require TLS"
+        " (rediss://), or does another program use this port?"
     )
 
 

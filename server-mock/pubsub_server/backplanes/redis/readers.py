@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ReadOnlyError
 
 from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, unused
 
@@ -82,6 +83,10 @@ class Readers:
         wire = self._take() or await self._next()
         try:
             yield wire
+        except ReadOnlyError:
+            # The next call must not find the server that has become a replica.
+            wire.close()
+            raise
         finally:
             self._give_back(wire)
 
