@@ -196,7 +196,7 @@ async def test_connections_that_survive_to_a_demoted_primary_move_to_the_new_one
         await until(partial(_clients, primary), 1)
     lost = [each for each in caplog.messages if "lost the feed connection" in each]
     assert lost
-    assert all("read only replica" in each for each in lost)
+    assert all("Redis is a replica" in each for each in lost)
 
 
 async def _users(node: RunningServer, token: str) -> list[Any]:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import socket
 from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
 
 from pubsub_server.access.setup import StartError
+from pubsub_server.backplanes.redis import wire
 from pubsub_server.testing import running_server
 from tests.cluster.waiting import until
 from tests.ports import free_port
@@ -67,7 +69,35 @@ async def test_a_full_redis_is_reported_as_full(
             )
     assert answer.status_code == 503
     assert "the store is full" in answer.text
-    assert lines(caplog, "raise its maxmemory") == [logging.ERROR]
+    assert lines(caplog, "publishes are rejected: raise its maxmemory") == [logging.ERROR]
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("CONFIG SET maxmemory 1", "Redis is full (maxmemory); raise its maxmemory"),
+        ("REPLICAOF 127.0.0.1 1", "Redis is a replica, which accepts no writes; use its primary"),
+    ],
+)
+async def test_a_heartbeat_that_redis_rejects_is_logged_with_the_remedy(
+    store: Store, caplog: pytest.LogCaptureFixture, change: str, said: str
+) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url, **QUICK):
+        await store.command(*change.split())
+        await until(lambda: bool(lines(caplog, "cannot write the heartbeat")))
+    assert lines(caplog, f"cannot write the heartbeat of this node: {said}") == [logging.WARNING]
+
+
+async def test_a_redis_that_accepts_a_connection_and_stays_silent_is_named_at_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(wire, "ANSWER_WITHIN", 0.05)
+    async with asyncio.timeout(BOUND):
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"redis://127.0.0.1:{silent.getsockname()[1]}"
+            with pytest.raises(StartError, match=r"\(no answer in time\); does it require TLS"):
+                async with running_server(redis_url=url):
+                    pass
 
 
 async def test_a_redis_that_cannot_be_reached_is_named_with_the_cause_and_no_secret() -> None:

@@ -34,7 +34,8 @@ _KNOWN: Final = {
         "wait until it ends, or stop it with SCRIPT KILL",
     ),
 }
-_FULL: Final = "Redis is full (maxmemory)"
+_FULL: Final = "Redis is full (maxmemory); raise its maxmemory, or remove data"
+REPLICA: Final = "Redis is a replica, which accepts no writes; use its primary"
 
 
 class RefusedError(RedisError):
@@ -68,6 +69,8 @@ def cause(error: Exception) -> str:
     """For the log: the problem, and the remedy if it is known."""
     if isinstance(error, OutOfMemoryError):
         return _FULL
+    if isinstance(error, ReadOnlyError):
+        return REPLICA
     return str(error) if isinstance(error, RefusedError) else reason(error)
 
 
@@ -118,11 +121,7 @@ def _refused(error: ResponseError) -> str:
         )
     if "cluster support disabled" in reply:
         return "it is not a Redis Cluster; remove redis_cluster"
-    if isinstance(error, ReadOnlyError):
-        return "it is a replica, which accepts no writes; use its primary"
-    if isinstance(error, OutOfMemoryError):
-        return f"{_FULL}; raise its maxmemory, or remove data"
-    return reply
+    return cause(error)
 
 
 def _unreachable(url: str, error: Exception) -> str:

@@ -34,7 +34,7 @@ from redis.exceptions import RedisError as RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.maint_notifications import MaintNotificationsConfig
 
-from pubsub_server.backplanes.redis.errors import RefusedError
+from pubsub_server.backplanes.redis.errors import REPLICA, RefusedError
 from pubsub_server.backplanes.redis.readers import Readers
 from pubsub_server.backplanes.redis.wire import ANSWER_WITHIN, Wire, unused
 from pubsub_server.tasks import Tasks
@@ -79,17 +79,15 @@ def broken() -> Generator[None]:
     """Convert the errors of a failed transport.
 
     Raises:
-        RedisConnectionError: Instead of `BROKEN`.
+        RedisTimeoutError: Instead of `TimeoutError`.
+        RedisConnectionError: Instead of the others of `BROKEN`.
     """
     try:
         yield
+    except TimeoutError as error:
+        raise RedisTimeoutError("no answer in time") from error
     except BROKEN as error:
-        raise lost(error) from error
-
-
-def lost(error: Exception) -> RedisConnectionError:
-    """The error of a connection that is lost because of this one."""
-    return RedisConnectionError(f"{type(error).__name__}: {error}")
+        raise RedisConnectionError(f"{type(error).__name__}: {error}") from error
 
 
 class Server:
@@ -153,7 +151,7 @@ class Server:
             error: `DIAL_ANEW`.
         """
         if isinstance(error, ReadOnlyError):
-            self.writer.close(lost(error))
+            self.writer.close(RedisConnectionError(REPLICA))
         self.heart.drop()
         self.readers.drop()
 
