@@ -78,7 +78,7 @@ def reason(error: Exception) -> str:
     """Why a call failed, in the words of the operating system if it knows them."""
     if text := system_text(error):
         return text
-    if _is_silence(error):
+    if isinstance(error, (RedisTimeoutError, TimeoutError)):
         return "no answer in time"
     return str(error) or type(error).__name__
 
@@ -138,18 +138,12 @@ def _unreachable(url: str, error: Exception) -> str:
     if url.startswith("rediss:") and _within(error, FileNotFoundError) is not None:
         return "a file that it names (ssl_ca_certs, ssl_certfile, ssl_keyfile) does not exist"
     reply = f"Redis cannot be reached at {where} ({reason(error)})"
-    silent = _is_silence(error)
+    silent = isinstance(error, (RedisTimeoutError, TimeoutError))
     if url.startswith("rediss:"):
         return f"{reply}; is it running, and does this port use TLS? If not, write redis://"
     if silent or "closed" in str(error) or _within(error, ConnectionResetError):
         return f"{reply}; does it require TLS (rediss://), or does another program use this port?"
     return f"{reply}; is it running?"
-
-
-def _is_silence(error: BaseException) -> bool:
-    # `servers.lost` converts a timeout while a connection is dialed.
-    silence = (RedisTimeoutError, TimeoutError)
-    return isinstance(error, silence) or isinstance(error.__cause__, silence)
 
 
 def _where(url: str) -> str:
