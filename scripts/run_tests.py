@@ -193,10 +193,9 @@ class Running:
     def failures(self) -> str:
         """Return the output of the suite about its failures."""
         text = self.log.read_text(encoding="utf-8", errors="replace")
-        for start in ("Fatal Python error", "= FAILURES =", "= ERRORS ="):
-            if (at := text.find(start)) >= 0:
-                return text[text.rfind("\n", 0, at) + 1 :]
-        return text[-40_000:]
+        starts = [text.find(each) for each in ("Fatal Python error", "= ERRORS =", "= FAILURES =")]
+        first = min((at for at in starts if at >= 0), default=None)
+        return text[-40_000:] if first is None else text[text.rfind("\n", 0, first) + 1 :]
 
 
 def suites(groups: Sequence[str], seed: int, selection: Sequence[str]) -> list[Suite]:

@@ -10,13 +10,11 @@ import subprocess
 import sys
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pytest
 
 from scripts.run_tests import Suite, load, report, run, suites
 from tests.slow_tests import DURATIONS, MISSING, missing
-
-if TYPE_CHECKING:
-    import pytest
 
 ROOT = Path(__file__).parent.parent.parent
 SEED = 7
@@ -58,6 +56,23 @@ def test_a_failure_is_shown_with_what_its_suite_printed(
     assert "FAILED a-1" in text
     assert "why 7" in text
     assert text.splitlines()[-1] == "1 passed, 1 failed"
+
+
+@pytest.mark.parametrize(
+    "marks",
+    [
+        ("== ERRORS ==", "== FAILURES =="),
+        ("== FAILURES ==", "Fatal Python error: Aborted"),
+        ("Fatal Python error: Aborted", "== ERRORS =="),
+    ],
+)
+def test_what_is_shown_of_a_suite_begins_with_its_first_failure(
+    tmp_path: Path, marks: tuple[str, str]
+) -> None:
+    first, second = marks
+    says = f"progress\n{first}\nwhy\n{second}\nthe rest"
+    (ended,) = run([suite("a", "failed", status=1, says=says)], tmp_path, SEED)
+    assert ended.failures() == f"{first}\nwhy\n{second}\nthe rest {SEED}\n"
 
 
 def test_a_suite_that_ends_without_a_report_is_a_failure(
