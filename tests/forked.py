@@ -121,10 +121,20 @@ async def _start(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> 
     try:
         return await asyncio.shield(starting)
     except asyncio.CancelledError:
+        killing = asyncio.create_task(_kill(starting))
+        while not killing.done():
+            # A caller that is cancelled again must not leave the program running either.
+            with contextlib.suppress(asyncio.CancelledError):
+                await asyncio.shield(killing)
+        raise
+
+
+async def _kill(starting: asyncio.Task[Server]) -> None:
+    """Kill a program that may still be starting; there is none if its start fails."""
+    with contextlib.suppress(OSError, ValueError):
         server = await starting
         server.kill()
         await server.wait()
-        raise
 
 
 async def _begin(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> Server:
@@ -134,7 +144,12 @@ async def _begin(request: Mapping[str, Any], stderr: IO[bytes] | int | None) -> 
     transport, _ = await asyncio.get_running_loop().connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(stdout), printed
     )
-    pid: int = json.loads(await answers.readline())["pid"]
+    try:
+        pid: int = json.loads(await answers.readline())["pid"]
+    except BaseException:
+        for each in (writer, transport):
+            each.close()
+        raise
     return Server(pid, stdout, answers, (writer, transport))
 
 

@@ -7,14 +7,16 @@ import json
 import os
 import signal
 import socket
+import sys
 from typing import TYPE_CHECKING
 
 import httpx
 import pytest
 
-from tests import forked
+from tests import forked, programs
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
     from pathlib import Path
 
 BOUND = 60
@@ -100,6 +102,54 @@ async def test_a_program_ends_with_the_test_that_waits_for_it(tmp_path: Path) ->
                 await running
             # The pipe ends with the program.
             assert await asyncio.to_thread(reading.read) == ""
+
+
+@pytest.fixture
+async def forking(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncGenerator[tuple[asyncio.Task[forked.Server], asyncio.StreamWriter]]:
+    """A start whose caller was cancelled, and the connection of the forking process to it."""
+    accepted: asyncio.Queue[asyncio.StreamWriter] = asyncio.Queue()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        await accepted.put(writer)
+
+    path = str(tmp_path / "socket")
+    monkeypatch.setattr(forked, "address", lambda: path)
+    async with asyncio.timeout(BOUND), await asyncio.start_unix_server(accept, path):
+        starting = asyncio.create_task(forked.serve())
+        answers = await accepted.get()
+        starting.cancel()
+        await asyncio.sleep(0)
+        yield starting, answers
+        answers.close()
+        await answers.wait_closed()
+
+
+async def test_a_start_that_fails_does_not_replace_the_cancellation(
+    forking: tuple[asyncio.Task[forked.Server], asyncio.StreamWriter],
+) -> None:
+    starting, answers = forking
+    answers.close()
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+
+
+async def test_a_program_whose_start_is_cancelled_twice_is_killed(
+    forking: tuple[asyncio.Task[forked.Server], asyncio.StreamWriter],
+) -> None:
+    starting, answers = forking
+    starting.cancel()
+    await asyncio.sleep(0)
+    pause = (sys.executable, "-c", "import signal; signal.pause()")
+    async with programs.started(*pause, within=BOUND) as process:
+        answers.write(b'{"pid": %d}\n' % process.pid)
+        status = await process.wait()
+    answers.write(b'{"status": %d}\n' % status)
+    with pytest.raises(asyncio.CancelledError):
+        await starting
+    assert status == -signal.SIGKILL
 
 
 async def test_without_descriptors_the_connection_is_the_output() -> None:
