@@ -3,6 +3,7 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { generateKeyPairSync, verify } from 'node:crypto';
+import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
 import { basename, join } from 'node:path';
 import { before, test } from 'node:test';
@@ -11,9 +12,8 @@ import { build, transform } from 'esbuild';
 import { createServer as createVite } from 'vite';
 
 import { atEnd } from '../browser/ending.js';
-import { BOUND, Server } from '../js/runtime/server.js';
+import { BOUND, bounded, Server } from '../js/runtime/server.js';
 import { APPLICATION, ROOT, run } from './application.js';
-import { freePort } from './guide.js';
 
 const PAGES = ['typescript', 'typed', 'quickstart', 'requests'].map((name) => `docs/${name}.md`);
 const BLOCK = /^```(?<language>js|ts)(?: title="(?<title>[^"]+)")?\n(?<text>.*?)^```/gms;
@@ -65,6 +65,15 @@ function start(program: string, environment: Record<string, string>, ...options:
     stdio: ['ignore', 'pipe', 'pipe'],
   });
 }
+
+/** A module that makes a program print the port of its server. */
+const TELL_PORT = `data:text/javascript,${encodeURIComponent(`
+  import { Server } from 'node:net';
+  const { listen } = Server.prototype;
+  Server.prototype.listen = function (...given) {
+    return listen.apply(this, given).once('listening', () => console.log(this.address().port));
+  };
+`)}`;
 
 /** The output of a program, which must exit by itself with success. */
 async function output(child: ReturnType<typeof start>): Promise<string> {
@@ -193,19 +202,17 @@ test("the endpoints of Node, Express, Next and Vite give the user's token", asyn
   await handle({ session: { user: 'alice' } }, response);
   await gives(server, given);
 
-  const port = await freePort();
-  const site = `http://127.0.0.1:${port}/pubsub-token`;
-  const node = start('node_server.mjs', { PUBSUB_HTTP: server.http, PORT: `${port}` });
+  const settings = { PUBSUB_HTTP: server.http, PORT: '0' };
+  const node = start('node_server.mjs', settings, '--import', TELL_PORT);
   const ended = new Promise((resolve) => node.once('close', resolve));
   atEnd(t, async () => {
     node.kill();
     await ended;
   });
-  const until = Date.now() + BOUND;
+  const [told] = await bounded(once(node.stdout, 'data'), 'the port');
+  const site = `http://127.0.0.1:${Number(told)}/pubsub-token`;
   const ask = (headers: HeadersInit) => fetch(site, { method: 'POST', headers });
-  let answer = await ask({}).catch(() => undefined);
-  while (!answer && Date.now() < until) answer = await ask({}).catch(() => undefined);
-  assert.equal(answer?.status, 401);
+  assert.equal((await ask({})).status, 401);
   await gives(server, await ask({ Cookie }));
 
   const configFile = join(folder, 'vite.config.mjs');

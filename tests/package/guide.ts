@@ -1,9 +1,6 @@
 /** A guide of docs/, pasted into an empty folder as a reader does. */
 
-import { randomInt } from 'node:crypto';
-import { once } from 'node:events';
 import { cpSync, existsSync, mkdirSync, readFileSync, symlinkSync, writeFileSync } from 'node:fs';
-import { createServer } from 'node:net';
 import { dirname, join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 
@@ -39,23 +36,6 @@ export function paste(name: string): string {
   for (const name of ['vite', '@types'])
     symlinkSync(join(ROOT, 'node_modules', name), join(modules, name));
   return folder;
-}
-
-/** The kernel gives other ports to outgoing connections and to servers that ask for any port. */
-const BELOW_OUTGOING = [10_240, 32_768] as const;
-
-/** A free port. */
-export async function freePort(): Promise<number> {
-  const port = randomInt(...BELOW_OUTGOING);
-  const listener = createServer();
-  try {
-    await once(listener.listen(port, '127.0.0.1'), 'listening');
-  } catch {
-    return freePort();
-  }
-  listener.close();
-  await once(listener, 'close');
-  return port;
 }
 
 /** Open a tab at an address, with bounded waits. */

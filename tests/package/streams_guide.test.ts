@@ -12,12 +12,11 @@ import { launchChromium } from '../browser/chromium.js';
 import { atEnd } from '../browser/ending.js';
 import { BOUND, Server } from '../js/runtime/server.js';
 import { ROOT, run } from './application.js';
-import { freePort, hasStatus, openTab, PYTHON, paste } from './guide.js';
+import { hasStatus, openTab, PYTHON, paste } from './guide.js';
 
 /** Run `uvicorn backend:app`; returns its URL when it answers. */
 async function startBackend(t: TestContext, folder: string, server: Server): Promise<string> {
-  const port = await freePort();
-  const child = spawn(PYTHON, ['-m', 'uvicorn', 'backend:app', '--port', `${port}`], {
+  const child = spawn(PYTHON, ['-m', 'uvicorn', 'backend:app', '--port', '0'], {
     cwd: folder,
     env: {
       ...process.env,
@@ -29,10 +28,11 @@ async function startBackend(t: TestContext, folder: string, server: Server): Pro
     stdio: ['ignore', 'ignore', 'pipe'],
   });
   let said = '';
-  const started = new Promise<void>((resolve, reject) => {
+  const started = new Promise<string>((resolve, reject) => {
     child.stderr.on('data', (chunk: Buffer) => {
       said = `${said}${chunk}`.slice(-4_000);
-      if (said.includes('Uvicorn running')) resolve();
+      const [, url] = /Uvicorn running on (http:\S+:\d+) /.exec(said) ?? [];
+      if (url) resolve(url);
     });
     child.once('exit', () => reject(new Error(`The backend ended: ${said}`)));
   });
@@ -41,8 +41,7 @@ async function startBackend(t: TestContext, folder: string, server: Server): Pro
     child.kill();
     await ended;
   });
-  await started;
-  return `http://127.0.0.1:${port}`;
+  return started;
 }
 
 const answer = (page: Page): Promise<string> => page.locator('article').innerText();
