@@ -109,7 +109,8 @@ async def test_a_stopped_listener_sends_close_frames() -> None:
 
 
 async def test_a_client_that_never_answers_a_close_is_cut() -> None:
-    async with serving() as server, raw(server) as peer:
+    # The time to authenticate must not be what cuts it.
+    async with serving(auth_deadline=2_000 * BOUND) as server, raw(server) as peer:
         transport: Any = peer.writer.transport
         transport.pause_reading()
         peer.frame(b"\xff")
