@@ -36,7 +36,7 @@ from pubsub_server.settings import sources as config_sources
 from pubsub_server.settings.sources import SettingsError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Generator, Mapping, Sequence
 
     from pubsub_server.settings.config import Settings
     from pubsub_server.settings.sources import Examined
@@ -123,7 +123,7 @@ def _serve(argv: Sequence[str]) -> int:
 
 
 @contextlib.contextmanager
-def _ending_on_sigterm() -> Iterator[None]:
+def _ending_on_sigterm() -> Generator[None]:
     """Treat SIGTERM like Ctrl-C until the server or supervisor has its own handler.
 
     The kernel ignores a signal without a handler for the first process of a container.
