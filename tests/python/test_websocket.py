@@ -1085,11 +1085,12 @@ async def test_an_address_that_does_not_answer_delays_the_connection_only_briefl
     assert sorted(given_up) == ["192.0.2.1", "192.0.2.2"]
 
 
-async def test_the_first_error_is_reported_where_no_address_accepts(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("refusing", ["192.0.2.1", "192.0.2.2"])
+async def test_a_refusal_of_one_address_is_reported_rather_than_a_missing_route_to_the_other(
+    monkeypatch: pytest.MonkeyPatch, refusing: str
 ) -> None:
     async def refuse_or_fail(sock: socket.socket, address: Any) -> None:
-        raise ConnectionRefusedError if address[0] == "192.0.2.1" else OSError(113, "No route")
+        raise ConnectionRefusedError if address[0] == refusing else OSError(113, "No route")
 
     async def two(host: object, port: int, **_: object) -> list[Any]:
         return [
@@ -1102,3 +1103,18 @@ async def test_the_first_error_is_reported_where_no_address_accepts(
     monkeypatch.setattr(loop, "getaddrinfo", two)
     error = await failure("wss://ps.invalid/ws", proxy=False)
     assert error.reason == "ps.invalid refused the connection: no program uses this port."
+
+
+async def test_a_host_is_looked_up_once_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked_up: list[object] = []
+
+    async def one(host: object, port: int, **_: object) -> list[Any]:
+        looked_up.append(host)
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
+
+    async with server(nobody) as url:
+        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", one)
+        transport = make(url.replace("127.0.0.1", "ps.localhost"), open_timeout=60, proxy=False)
+        await transport.open()
+        await transport.close()
+    assert looked_up == ["ps.localhost"]

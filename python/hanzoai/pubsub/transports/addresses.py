@@ -20,13 +20,13 @@ _NEXT_AFTER: Final = 0.25
 
 
 async def open_socket(host: str, port: int) -> socket.socket | None:
-    """Connect to one of several addresses of a host.
+    """Connect to one of the addresses of a host.
 
     Returns:
-        The socket; None if the host is an address or has only one.
+        The socket; None if the host is an address.
 
     Raises:
-        OSError: The host has no address, or the error of the first one that failed if all did.
+        OSError: The host has no address, or no address accepts.
         UnicodeError: The host cannot exist.
     """
     if _is_address(host):
@@ -34,7 +34,7 @@ async def open_socket(host: str, port: int) -> socket.socket | None:
     loop = asyncio.get_running_loop()
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
-    return await _first(_in_turn(list(addresses))) if len(addresses) > 1 else None
+    return await _first(_in_turn(list(addresses)))
 
 
 def _is_address(host: str) -> bool:
@@ -72,7 +72,8 @@ async def _first(addresses: list[tuple[int, Any]]) -> socket.socket:
                     attempts |= done - {attempt}
                     return attempt.result()
                 failures.append(failure)
-        raise failures[0]
+        # An answer of the host says more than a missing route.
+        raise next((each for each in failures if isinstance(each, ConnectionError)), failures[0])
     finally:
         for attempt in attempts:
             attempt.add_done_callback(_drop)
