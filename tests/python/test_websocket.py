@@ -30,7 +30,7 @@ from hanzoai.pubsub.generated.wire import (
     SubscribedFrame,
 )
 from hanzoai.pubsub.settings.options import read_options
-from hanzoai.pubsub.settings.proxies import socket_proxy
+from hanzoai.pubsub.settings.proxies import socket_proxy, system_proxy
 from hanzoai.pubsub.transports import Incoming, TransportClosed, TransportFailed, frames
 from hanzoai.pubsub.transports.picows_connection import PicowsConnection
 from hanzoai.pubsub.transports.websocket import WebSocketTransport
@@ -1012,6 +1012,29 @@ def test_a_websocket_uses_the_proxy_of_the_system(
         monkeypatch.setenv(name, value)
     options = read_options("wss://ps.invalid:8057/ws", "token", settings={})
     assert socket_proxy(options) == proxy
+
+
+@pytest.mark.parametrize(
+    ("url", "excluded"),
+    [
+        ("wss://ps.invalid/ws", "ps.invalid:443"),
+        ("ws://ps.invalid/ws", "ps.invalid:80"),
+        ("https://ps.invalid", "PS.INVALID:443"),
+        ("wss://ps.invalid/ws", ".invalid"),
+        ("wss://[2001:db8::1]/ws", "2001:db8::1"),
+        ("wss://[2001:db8::1]:8057/ws", "2001:db8::1"),
+        ("https://[2001:db8::1]:8057", "[2001:db8::1]"),
+        ("wss://[2001:db8::1]/ws", "[2001:db8::1]:443"),
+    ],
+)
+def test_no_proxy_excludes_a_host_or_its_port(
+    monkeypatch: pytest.MonkeyPatch, url: str, excluded: str
+) -> None:
+    monkeypatch.setenv("all_proxy", "http://proxy:3128")
+    monkeypatch.setenv("no_proxy", "other.invalid")
+    assert system_proxy(url) == "http://proxy:3128"
+    monkeypatch.setenv("no_proxy", f"{excluded}, other.invalid")
+    assert system_proxy(url) is None
 
 
 @pytest.mark.parametrize("name", ["all_proxy", "https_proxy"])

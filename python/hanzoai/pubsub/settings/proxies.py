@@ -19,6 +19,8 @@ _NAMES: Final = {
 }
 """Proxies of the system by the scheme of a URL, the first one that is set counts."""
 
+_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+
 
 def socket_proxy(options: ClientOptions) -> str | None:
     """The URL of the proxy for the WebSocket; None without one."""
@@ -39,7 +41,11 @@ def system_proxy(url: str) -> str | None:
     from urllib.request import getproxies, proxy_bypass
 
     parts = urlsplit(url)
-    if is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc.rpartition("@")[2]):
+    host = parts.hostname or ""
+    port = parts.port or _PORTS[parts.scheme]
+    # `NO_PROXY` may name a port, and an IPv6 address with or without brackets.
+    names = (host, f"[{host}]") if ":" in host else (host,)
+    if is_loopback(host) or any(proxy_bypass(f"{name}:{port}") for name in names):
         return None
     named = getproxies()
     for name in _NAMES[parts.scheme]:
