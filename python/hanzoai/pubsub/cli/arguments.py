@@ -13,6 +13,7 @@ from typing import Any, Final, NoReturn
 
 from hanzoai.pubsub.cli.exits import Exit, epilog
 from hanzoai.pubsub.cli.output import Output
+from hanzoai.pubsub.cli.stdio import file_name
 
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
@@ -175,12 +176,15 @@ def json_argument(text: str, name: str) -> Any:
     """
     if text.startswith("@"):
         try:
-            text = Path(text[1:]).read_text(encoding="utf-8")
+            text = Path(file_name(text[1:])).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError) as error:
             why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             usage_error(f"{text[1:]} cannot be read: {why}.", remedy=f"Check {name} @FILE.")
     try:
+        text.encode()
         return parse_json(text)
+    except UnicodeEncodeError:
+        usage_error(f"{name} is not UTF-8 text.", remedy="Convert it to UTF-8.")
     except ValueError as error:
         option = f"{name} " if name.startswith("-") else ""
         examples = (f"{option}'{each}'" for each in ('"hello"', '{"text": "hello"}'))

@@ -13,6 +13,7 @@ from hanzoai.pubsub.cli.arguments import usage_error
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.output import Output, encode
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, run
+from hanzoai.pubsub.cli.stdio import file_name
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.eventstream.client import EventStreamClient
 
@@ -77,7 +78,7 @@ def _body(text: str) -> bytes:
     if not text.startswith("@"):
         return text.encode("utf-8", "surrogateescape")
     try:
-        return Path(text[1:]).read_bytes()
+        return Path(file_name(text[1:])).read_bytes()
     except OSError as error:
         usage_error(f"{text[1:]} cannot be read: {error.strerror}.", remedy="Check --data @FILE.")
 

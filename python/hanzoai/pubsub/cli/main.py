@@ -8,12 +8,12 @@ that are called with the arguments and return the exit code.
 from __future__ import annotations
 
 import difflib
-import os
 import sys
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from hanzoai.pubsub.cli import stdio
 from hanzoai.pubsub.cli.exits import Exit, epilog
 
 if TYPE_CHECKING:
@@ -48,6 +48,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code; `docs/cli.md` lists them.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    if argv is None:
+        stdio.prepare(without_output=_is_server(arguments))
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        stdio.discard_output()
+        return Exit.OK
+    except stdio.OutputError as error:
+        stdio.discard_output()
+        _report(error, as_json="--json" in arguments)
+        return Exit.FAILED
+
+
+def _run(arguments: Sequence[str]) -> int:
     name = arguments[0] if arguments else "--help"
     try:
         if name == "help" and len(arguments) > 1 and not arguments[1].startswith("-"):
@@ -58,14 +74,24 @@ def main(argv: Sequence[str] | None = None) -> int:
         if name in {"-V", "--version"}:
             print(_version())
             return Exit.OK
-        return _find(name)(arguments[1:])
+        # A plugin decodes the names of files itself.
+        rest = arguments[1:]
+        return _find(name)(stdio.texts(rest) if name in COMMANDS else rest)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else Exit.FAILED if stop.code else Exit.OK
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
-    except BrokenPipeError:
-        _silence_stdout()
-        return Exit.OK
+
+
+def _is_server(arguments: Sequence[str]) -> bool:
+    """Whether it runs the server, which also works without standard output."""
+    return arguments[:1] == ["serve"] and not {"--check-config", "-h", "--help"} & {*arguments}
+
+
+def _report(error: stdio.OutputError, *, as_json: bool) -> None:
+    from hanzoai.pubsub.cli.output import Output
+
+    Output(as_json=as_json).note("error", str(error), style="red", code="failed")
 
 
 def _find(name: str) -> Callable[[Sequence[str]], int]:
@@ -148,11 +174,3 @@ def _version() -> str:
         return f"hanzo-pubsub {version('hanzoai.pubsub')}"
     except PackageNotFoundError:
         return "hanzo-pubsub (not installed)"
-
-
-def _silence_stdout() -> None:
-    """Keep the interpreter from flushing into a closed pipe."""
-    try:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    except (OSError, ValueError):
-        sys.stdout = None

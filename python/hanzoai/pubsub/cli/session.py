@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.cli.arguments import usage_error
 from hanzoai.pubsub.cli.exits import Exit, exit_for
+from hanzoai.pubsub.cli.stdio import file_name
 from hanzoai.pubsub.errors import AuthRefused, PubSubError
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def token_source(args: Namespace, output: Output) -> Callable[[], str | None]:
         token: str = args.token
         return lambda: token
     if args.token_file:
-        path = Path(args.token_file)
+        path = Path(file_name(args.token_file))
         return lambda: read_token(path)
     return lambda: os.environ.get("HANZO_PUBSUB_TOKEN") or None
 

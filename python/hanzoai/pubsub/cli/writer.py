@@ -8,6 +8,8 @@ import stat
 import sys
 from typing import TYPE_CHECKING
 
+from hanzoai.pubsub.cli.stdio import ESCAPE, OutputError
+
 if TYPE_CHECKING:
     from hanzoai.pubsub.cli.output import Output
 
@@ -38,15 +40,21 @@ class Writer:
 
         Raises:
             BrokenPipeError: The reader has ended.
+            OutputError: Standard output cannot be written.
         """
         if self._fd is None:
             self._out.write(text)
             self._out.flush()
             return
-        data = memoryview(text.encode())
+        data = memoryview(text.encode("utf-8", ESCAPE))
         while data:
             await self._writable(self._fd)
-            data = data[os.write(self._fd, data[: self._CHUNK]) :]
+            try:
+                data = data[os.write(self._fd, data[: self._CHUNK]) :]
+            except BrokenPipeError:
+                raise
+            except OSError as error:
+                raise OutputError(error) from error
 
     async def _writable(self, fd: int) -> None:
         import select  # Windows has no poll
