@@ -26,6 +26,7 @@ from tests.cli.lab import (
     swallow,
     token,
 )
+from tests.mutual_tls import rejecting
 from tests.ports import free_port
 
 if TYPE_CHECKING:
@@ -196,6 +197,16 @@ async def test_a_certificate_that_ends_soon_is_a_warning(authority: trustme.CA) 
         report = await diagnose(*urls(http, ws, secure=True))
     assert report.healthy
     assert found(report, "tls").code == "certificate_expires_soon"
+
+
+async def test_a_server_that_requires_a_client_certificate_is_reported(
+    authority: trustme.CA,
+) -> None:
+    with rejecting(authority, HOST) as port:
+        report = await diagnose(*urls(port, port, secure=True))
+    assert cause(report) == "client_certificate_required"
+    assert report.cause is not None
+    assert "ssl_context" in report.cause.remedy
 
 
 async def test_an_unencrypted_url_at_a_tls_port_is_reported(authority: trustme.CA) -> None:

@@ -32,7 +32,8 @@ before(() => {
   folder = mkdtempSync(join(APPLICATION, 'docs-'));
   writeFileSync(join(folder, 'socket.mjs'), SOCKET);
   mkdirSync(join(folder, 'node_modules'));
-  symlinkSync(join(ROOT, 'node_modules', 'zod'), join(folder, 'node_modules', 'zod'));
+  for (const name of ['undici', 'zod'])
+    symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name));
   for (const page of [...PAGES, 'js/README.md']) {
     const text = readFileSync(join(ROOT, page), 'utf8');
     for (const { groups = {} } of text.matchAll(BLOCK)) {

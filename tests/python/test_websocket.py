@@ -35,6 +35,7 @@ from hanzoai.pubsub.transports import Incoming, TransportClosed, TransportFailed
 from hanzoai.pubsub.transports.picows_connection import PicowsConnection
 from hanzoai.pubsub.transports.websocket import WebSocketTransport
 from hanzoai.pubsub.transports.websockets_connection import WebsocketsConnection
+from tests.mutual_tls import rejecting
 
 if TYPE_CHECKING:
     from websockets.http11 import Request, Response
@@ -903,6 +904,23 @@ async def test_an_untrusted_certificate_is_reported(tls: ssl.SSLContext) -> None
     async with server(nobody, ssl=tls) as url:
         error = await failure(url.replace("ws:", "wss:"))
     assert "certificate of 127.0.0.1 is not trusted" in error.reason
+
+
+async def test_a_server_that_requires_a_client_certificate_is_reported(
+    authority: trustme.CA, speed: str
+) -> None:
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    with rejecting(authority, "127.0.0.1") as port:
+        error = await failure(f"wss://127.0.0.1:{port}/ws", ssl_context=trusting)
+    # picows does not say why a connection ended.
+    why = (
+        "127.0.0.1 requires a client certificate: load one into `ssl_context`."
+        if speed == "off"
+        else "127.0.0.1 closed the connection without an answer to the WebSocket handshake. "
+        "If it requires a client certificate, load one into `ssl_context`."
+    )
+    assert error.reason == why
 
 
 async def test_tls_to_a_plaintext_port_is_reported() -> None:

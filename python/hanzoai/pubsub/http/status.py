@@ -79,6 +79,8 @@ def why_unreachable(
                 return f"TLS: the certificate of {host} is not trusted: {why}."
             case ssl.SSLError():
                 why = getattr(cause, "reason", None) or type(cause).__name__
+                if wants_certificate(cause):
+                    return f"{host} requires a client certificate: load one into `ssl_context`."
                 return f"TLS with {host} failed: {why}."
             case UnicodeError():
                 return f"The host name {host} cannot be resolved."
@@ -101,6 +103,12 @@ def why_unreachable(
             case _:
                 continue
     return f"{either} cannot be reached ({type(error).__name__})."
+
+
+def wants_certificate(error: Exception) -> bool:
+    """Whether the server reports that it requires a client certificate, as with TLS 1.3."""
+    why = getattr(error, "reason", None)
+    return isinstance(error, ssl.SSLError) and "CERTIFICATE_REQUIRED" in (why or "")
 
 
 def why_refused(status: int | None, host: str, proxy: str | None) -> str:

@@ -109,6 +109,15 @@ def no_websocket(host: str, error: Exception) -> TransportFailed:
     )
 
 
+def no_answer(url: SplitResult) -> TransportFailed:
+    """Return the error of a connection that ended during the handshake."""
+    reason = f"{url.hostname} closed the connection without an answer to the WebSocket handshake."
+    if url.scheme == "wss":
+        # With TLS 1.3, a server rejects the client's certificate when the client is connected.
+        reason = f"{reason} If it requires a client certificate, load one into `ssl_context`."
+    return TransportFailed(None, reason)
+
+
 def ending(code: int | None, reason: str) -> tuple[int | None, str]:
     """Describe the end of a connection, by the received or sent close frame."""
     if code is None:

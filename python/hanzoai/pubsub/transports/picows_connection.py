@@ -32,6 +32,7 @@ from hanzoai.pubsub.transports.connection import (
     CLOSE_TIMEOUT,
     QUEUED_BYTES,
     ending,
+    no_answer,
     no_websocket,
     port_of,
     refusal,
@@ -106,7 +107,7 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
         dialed.give_up()
         raise
     if not isinstance(connection, PicowsConnection):
-        raise no_websocket(host, EOFError())  # closed before the handshake was done
+        raise no_answer(parts)
     # `read` does not count frames that arrived with the handshake.
     connection.arrived_bytes = sum(map(len, connection.arrived))
     return connection

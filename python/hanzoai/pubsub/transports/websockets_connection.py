@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
     InvalidHandshake,
+    InvalidMessage,
     InvalidProxy,
     InvalidProxyStatus,
     InvalidStatus,
@@ -34,6 +35,7 @@ from hanzoai.pubsub.transports.connection import (
     CLOSE_TIMEOUT,
     QUEUED_BYTES,
     ending,
+    no_answer,
     no_websocket,
     port_of,
     refusal,
@@ -105,6 +107,8 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
         status = error.response.status_code if isinstance(error, InvalidProxyStatus) else None
         raise TransportFailed(None, why_refused(status, host, host_of(proxy))) from error
     except (InvalidHandshake, InvalidURI, EOFError) as error:
+        if isinstance(error.__cause__ or error, EOFError):
+            raise no_answer(parts) from error
         raise no_websocket(host, error) from error
     except (OSError, ssl.SSLError, TimeoutError, UnicodeError) as error:
         raise TransportFailed(None, _why(error, host, proxy)) from error
@@ -144,6 +148,16 @@ class WebsocketsConnection(ClientConnection):
         self._parts: list[bytes] = []
         self._frames: WholeFrames | None = None
         self._reader: asyncio.Future[None] | None = None
+        self._failure: Exception | None = None
+
+    async def handshake(self, *args: Any, **kwargs: Any) -> None:
+        """Shake hands; raise an error of TLS itself, which the library leaves out."""
+        try:
+            await super().handshake(*args, **kwargs)
+        except (InvalidMessage, EOFError):
+            if isinstance(self._failure, ssl.SSLError):
+                raise self._failure from None
+            raise
 
     # -------------------------------------------------------------- in
 
@@ -208,6 +222,7 @@ class WebsocketsConnection(ClientConnection):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The network connection has ended."""
+        self._failure = exc
         super().connection_lost(exc)
         self._end()
 

@@ -267,7 +267,8 @@ async def _no_tls(address: Address, error: Exception, patience: float) -> Findin
         "tls",
         "tls_failed",
         f"The TLS handshake with {address.text} failed: {why}.",
-        "Check that this port uses TLS, and compare the TLS versions and ciphers of both sides.",
+        "Check that this port uses TLS, compare the TLS versions and ciphers of both sides, and "
+        "check whether the server requires a client certificate.",
     )
 
 

@@ -12,7 +12,9 @@ from hanzoai.pubsub.cli.doctor.claims import span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, skipped, warning
 from hanzoai.pubsub.cli.doctor.network import Address, proxy_for, speaks_tls
 from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.http.connection import LOST
 from hanzoai.pubsub.http.library import httpx
+from hanzoai.pubsub.http.status import wants_certificate
 from hanzoai.pubsub.settings.urls import is_loopback
 
 if TYPE_CHECKING:
@@ -77,7 +79,7 @@ class Web:
                     "The server hangs, or another program uses this port.",
                 )
             )
-        except httpx.HTTPError as error:
+        except LOST as error:
             return Health(await self._no_http(error))
         finding = self._judge_health(answer, (time.perf_counter() - began) * 1000)
         return Health(finding, _offset(answer, at))
@@ -120,7 +122,7 @@ class Web:
             "Check host and port of --url and --rest-url.",
         )
 
-    async def _no_http(self, error: httpx.HTTPError) -> Finding:
+    async def _no_http(self, error: Exception) -> Finding:
         if proxy := proxy_for(self._address):
             return failed(
                 "http",
@@ -137,11 +139,21 @@ class Web:
                 f"{self._address.text} uses TLS, but the URL is unencrypted.",
                 "Use wss:// (and https:// for --rest-url).",
             )
+        if wants_certificate(error):
+            return failed(
+                "http",
+                "client_certificate_required",
+                f"{self._address.text} requires a client certificate, which this command cannot "
+                "present.",
+                "In a program, load it into `ssl_context`.",
+            )
+        certificate = " Check whether the server requires a client certificate."
         return failed(
             "http",
             "http_failed",
             f"{self._address.text} does not support HTTP ({type(error).__name__}).",
-            "Check the port. If there is a proxy, check that it passes HTTP/1.1.",
+            "Check the port. If there is a proxy, check that it passes HTTP/1.1."
+            f"{certificate if self._address.secure else ''}",
         )
 
     async def check_stream(self, topic: str | None, *, wait_keepalive: bool) -> Finding:
@@ -198,7 +210,7 @@ class Web:
                 f"within {span(self._patience)}: a proxy buffers the response.",
                 _LET_STREAM,
             )
-        except (httpx.HTTPError, StopAsyncIteration) as error:
+        except (*LOST, StopAsyncIteration) as error:
             return failed(
                 "sse",
                 "sse_cut",
@@ -212,7 +224,7 @@ class Web:
         try:
             while b"\n:" not in b"\n" + await anext(chunks):
                 pass
-        except (StopAsyncIteration, httpx.HTTPError):
+        except (*LOST, StopAsyncIteration):
             return failed(
                 "sse",
                 "sse_cut",
@@ -243,7 +255,7 @@ class Web:
                 answer = await self._http.get(
                     f"{self._base}/v1/access", params={"topic": topic}, headers=self._headers
                 )
-        except (httpx.HTTPError, TimeoutError) as error:
+        except (*LOST, TimeoutError) as error:
             return failed(
                 "access",
                 "access_unanswered",
@@ -286,7 +298,7 @@ class Web:
                     params={"limit": 1},
                     headers=self._headers,
                 )
-        except (httpx.HTTPError, TimeoutError):
+        except (*LOST, TimeoutError):
             return skipped("access", f"{topic}: this server does not report access")
         if answer.status_code == 403:
             return failed(
