@@ -22,6 +22,7 @@ from hanzoai.pubsub import (
     UsageError,
 )
 from hanzoai.pubsub.runtime.failures import reason_of
+from hanzoai.pubsub.runtime.listeners import Listeners
 from hanzoai.pubsub.testing import MemoryServer
 
 if TYPE_CHECKING:
@@ -289,6 +290,60 @@ async def test_a_callback_that_fails_is_named_with_its_place_and_is_the_cause(
     assert errors == warnings_of(caplog)
     assert "test_failures.py, line " in errors[0]
     assert "hunter2" not in " ".join(errors)
+
+
+async def test_a_callback_that_fails_again_and_again_is_reported_once_per_cause(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    raised = [TypeError(), TypeError(), LookupError(), None, LookupError()]
+    calls = 0
+
+    async def get_token(context: TokenContext) -> str:
+        nonlocal calls
+        error = raised[min(calls, len(raised) - 1)]
+        calls += 1
+        if error is not None:
+            raise error
+        return pubsub_memory.token(ttl=60)
+
+    ps = pubsub_memory.client(get_token=get_token)
+    ps.subscribe("a.b", on_message=print)
+    await pubsub_memory.clock.advance_until(lambda: ps.state == "connected")
+    # The client renews the token before it expires.
+    await pubsub_memory.clock.advance_until(lambda: calls > len(raised) + 1)
+    errors = [line.partition(" in ")[0] for line in warnings_of(caplog, logging.ERROR)]
+    assert errors == [
+        f"token_unavailable: get_token raised {name}"
+        for name in ("TypeError", "LookupError", "LookupError")
+    ]
+
+
+def starts_nothing(coroutine: object, name: str) -> asyncio.Task[None]:
+    raise AssertionError(name)
+
+
+@pytest.mark.parametrize(
+    ("topic", "words"), [(None, "timeout: Too late."), ("a.b", "timeout: Too late. (topic a.b)")]
+)
+async def test_a_logged_error_names_its_topic_if_it_has_one(
+    caplog: pytest.LogCaptureFixture, topic: str | None, words: str
+) -> None:
+    error = OperationTimeout("Too late.", remedy="")
+    Listeners(None, None, starts_nothing).report(error, topic)
+    assert [line.split("\n")[0] for line in warnings_of(caplog)] == [words]
+
+
+async def test_a_logged_state_ends_with_its_code_or_its_name(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.DEBUG, "hanzoai.pubsub")
+    ps = pubsub_memory.client()
+    await ps.connect()
+    pubsub_memory.cut(4500, "Enough.")
+    await pubsub_memory.clock.advance_until(lambda: "4500" in caplog.text)
+    lines = [line for line in warnings_of(caplog, logging.DEBUG) if " -> " in line]
+    assert lines[0] == "initialized -> connecting"
+    assert lines[-1].endswith(" 4500")
 
 
 async def test_a_callback_that_returns_no_token_is_named(pubsub_memory: MemoryServer) -> None:

@@ -116,7 +116,7 @@ def test_an_exception_in_a_handler_is_visible_without_logging_configuration() ->
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
     )
-    assert "A handler of topic a.b raised an exception" in done.stderr
+    assert "A handler raised an exception (topic a.b)" in done.stderr
     assert "ValueError: a mistake" in done.stderr
     assert "secret" not in done.stderr
 

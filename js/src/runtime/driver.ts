@@ -176,7 +176,7 @@ export class Driver implements Client, Ports, Owner {
     if (from === 'connected' || from === 'initialized') this.disconnectedSince = this.clock.now();
     if (to === 'connected') this.lastFailure = undefined;
     else if (code !== undefined || reason) this.lastFailure = change;
-    this.options.logger.debug?.(`${from} -> ${to} ${code ?? ''}`);
+    this.options.logger.debug?.([from, '->', to, code].join(' ').trim());
     this.listeners.notify('state', change);
   }
 
@@ -192,16 +192,18 @@ export class Driver implements Client, Ports, Owner {
     this.tokens.fetch(reason, attempt, signal).then(
       ({ value, expiresAt }) => {
         this.tokenFailure = undefined;
-        const expiresIn = expiresAt && Math.max(0, expiresAt - this.clock.wallMs());
-        this.perform((session) => session.token(call, value, expiresIn));
+        const left = expiresAt && Math.max(0, expiresAt - this.clock.wallMs());
+        this.perform((session) => session.token(call, value, left));
       },
       (error: unknown) => {
         if (signal.aborted) return;
         const refused = error instanceof AuthRefused;
         const message = tokenProblem(error);
         if (!refused) {
+          const last = this.tokenFailure?.message;
           this.tokenFailure = fromCode('token_unavailable', message, { cause: error });
-          this.listeners.report(this.tokenFailure);
+          // Each attempt fails with the same cause until the program has fixed it.
+          if (last !== message) this.listeners.report(this.tokenFailure);
         }
         this.perform((session) => session.tokenFailed(call, refused, message));
       },

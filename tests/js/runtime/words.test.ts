@@ -52,6 +52,40 @@ test('a client without a token reports what the callback threw', async () => {
   await ps.close({ timeout: 0 });
 });
 
+test('a callback that fails again and again is reported once per cause', async () => {
+  const logged: string[] = [];
+  const logger = { warn: () => {}, error: (text: string) => logged.push(text) };
+  const thrown = [new TypeError(), new TypeError(), new RangeError(), undefined, new RangeError()];
+  let calls = 0;
+  const { ps, clock } = virtualClient({
+    logger,
+    getToken: () => {
+      const error = thrown[Math.min(calls, thrown.length - 1)];
+      calls += 1;
+      if (error) throw error;
+      return { value: 'token', expiresAt: clock.wallMs() + 60_000 };
+    },
+  });
+  ps.connect().catch(() => {});
+  for (let n = 0; n < 1_000 && calls <= thrown.length + 1; n += 1) await clock.advance(1_000);
+  const classes = logged.map((text) => text.match(/threw (\w+)/)?.[1]);
+  assert.deepEqual(classes, ['TypeError', 'RangeError', 'RangeError']);
+  await ps.close({ timeout: 0 });
+});
+
+test('a logged state ends with its code or its name', async () => {
+  const lines: string[] = [];
+  const { ps, peer } = virtualClient({
+    logger: { ...quiet, debug: (text: string) => lines.push(text) },
+  });
+  await ps.connect();
+  peer.socket.drop(4500, 'Enough.');
+  await turns();
+  assert.equal(lines[0], 'initialized -> connecting');
+  assert.match(lines.at(-1) ?? '', / 4500$/);
+  await ps.close({ timeout: 0 });
+});
+
 test('an HTTP request without a token reports what the callback threw', async () => {
   const thrown = new TypeError('a secret');
   const { ps } = virtualClient({

@@ -109,6 +109,7 @@ class Driver:
         self._timers: dict[str, TimerHandle] = {}
         self._drain_ms: int | None = None
         self._fetching: asyncio.Task[None] | None = None
+        self._token_problem: str | None = None
         self._probes: set[asyncio.Task[None]] = set()
         self._is_slowed = False
         self.number: Callable[[], int] = itertools.count(1).__next__
@@ -387,9 +388,13 @@ class Driver:
             if not refused:
                 self.failures.cause = error
                 unavailable = from_code("token_unavailable", f"{words}.", cause=error)
-                self.listeners.report(unavailable, None)
+                # Each attempt fails with the same cause until the program has fixed it.
+                if words != self._token_problem:
+                    self.listeners.report(unavailable, None)
+                self._token_problem = words
             self.call(self.session.token_failed, call, words, refused=refused)
             return
+        self._token_problem = None
         ends = token.expires_ms
         left = None if ends is None else max(0, ends - self.clock.wall_ms())
         self.call(self.session.token, call, token.value, left)
@@ -474,7 +479,8 @@ class Driver:
             attempt=change.attempt,
         )
         self.failures.changed(shown)
-        logger.debug("%s -> %s %s", before, change.public, change.code or "")
+        code = "" if change.code is None else f" {change.code}"
+        logger.debug("%s -> %s%s", before, change.public, code)
         self.listeners.notify(shown)
         self._waiters.notify()
 

@@ -130,7 +130,7 @@ class Failures:
         return _TOKEN_REMEDY if self.last is not None and self.last.code == _TOKEN else usual
 
     def _log_outage(self, change: StateChange) -> None:
-        # Each failure of a callback is reported as an error.
+        # A failure of a callback is reported as an error.
         if not self._logged_outage and change.code != _TOKEN:
             self._logged_outage = True
             why = self.reason(change.to)

@@ -140,12 +140,14 @@ class Listeners:
             if topic is not None and not isinstance(error, PubSubError):
                 error.add_note(f"topic: {topic}")
             self._on_error.notify(error)
-        elif isinstance(error, PubSubError):
+            return
+        where = "" if topic is None else f" (topic {topic})"
+        if isinstance(error, PubSubError):
             # A restarting server sends this; no action is needed.
             level = logging.WARNING if error.code == "going_away" else logging.ERROR
-            logger.log(level, "%s: %s (topic %s)", error.code, error, topic)
+            logger.log(level, "%s: %s%s", error.code, error, where)
         else:
-            logger.error("A handler of topic %s raised an exception", topic, exc_info=error)
+            logger.error("A handler raised an exception%s", where, exc_info=error)
 
     def finish(self) -> None:
         """End the iterations over state changes."""
