@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from pubsub_server import stream_capacity
 from pubsub_server.observe.descriptors import raise_limit
 from pubsub_server.server import Server, server_version
+from pubsub_server.tasks import Tasks
 from pubsub_server.workers.shutdown_barrier import ShutdownBarrier
 
 if TYPE_CHECKING:
@@ -76,16 +77,18 @@ async def _started(server: Server, end: asyncio.Event) -> bool:
     Raises:
         StartError: As `Server.start`.
     """
-    starting = asyncio.create_task(server.start())
-    asked = asyncio.create_task(end.wait())
-    await asyncio.wait({starting, asked}, return_when=asyncio.FIRST_COMPLETED)
-    asked.cancel()
-    if starting.done():
-        await starting
-        return True
-    starting.cancel()
-    await asyncio.gather(starting, return_exceptions=True)
-    return False
+    started = False
+
+    async def start() -> None:
+        nonlocal started
+        await server.start()
+        started = True
+
+    async def ended() -> None:
+        await end.wait()
+
+    await Tasks(asyncio.get_running_loop(), _LOG, "start").race(start(), ended())
+    return started
 
 
 def ready_line(server: Server) -> str:
