@@ -202,7 +202,12 @@ async def test_publish_counts_only_lines_as_unknown_that_a_signal_finds_sent(
 
 
 @pytest.mark.parametrize(
-    ("name", "code"), [("SIGINT", Exit.INTERRUPTED), ("SIGTERM", Exit.TERMINATED)]
+    ("name", "code"),
+    [
+        ("SIGINT", Exit.INTERRUPTED),
+        ("SIGTERM", Exit.TERMINATED),
+        ("SIGHUP", Exit.HUNG_UP),
+    ],
 )
 async def test_a_signal_ends_it_in_order_and_the_array_is_closed(
     server: RunningServer, name: str, code: Exit
@@ -263,6 +268,24 @@ async def test_a_written_stream_that_a_reader_cancels_ends_though_standard_input
                 break
         await reader.cancel("enough")
         assert await process.wait() == Exit.FAILED
+
+
+async def test_signals_that_it_is_started_to_ignore_do_not_end_it(server: RunningServer) -> None:
+    line = (
+        """trap '' HUP INT; exec "$0" -W error -m hanzoai.pubsub.cli subscribe demo.a --count 1"""
+    )
+    command = ("sh", "-c", line, sys.executable)
+    async with (
+        PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps,
+        programs.started(*command, within=LIMIT, env=variables(server)) as process,
+    ):
+        await until_subscribed(process)
+        for number in (signal.SIGHUP, signal.SIGINT):
+            process.send_signal(number)
+        await ps.publish("demo.a", {"type": "n", "data": 1})
+        out, _ = await process.communicate()
+    assert process.returncode == Exit.OK
+    assert [message["data"] for message in json.loads(out)] == [1]
 
 
 async def test_lines_come_out_one_by_one_while_it_runs(server: RunningServer) -> None:

@@ -22,6 +22,7 @@ class Exit(IntEnum):
     TIMEOUT = 5
     CONNECTION = 6
     GAP = 7
+    HUNG_UP = 129
     INTERRUPTED = 130
     TERMINATED = 143
 
@@ -35,6 +36,7 @@ MEANINGS: Final[dict[Exit, str]] = {
     Exit.TIMEOUT: "timeout (with --count: before N messages or requests arrived)",
     Exit.CONNECTION: "the server is not reachable",
     Exit.GAP: "messages were missed, with --fail-on-gap",
+    Exit.HUNG_UP: "the terminal was closed (SIGHUP)",
     Exit.INTERRUPTED: "interrupted (Ctrl-C)",
     Exit.TERMINATED: "terminated (SIGTERM)",
 }

@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 DEFAULT_TIMEOUT: Final = 10.0
 """Timeout of a request and of the first connection, in seconds."""
-_SIGNALS: Final = {"SIGINT": Exit.INTERRUPTED, "SIGTERM": Exit.TERMINATED}
+_SIGNALS: Final = {
+    "SIGINT": Exit.INTERRUPTED,
+    "SIGTERM": Exit.TERMINATED,
+    "SIGHUP": Exit.HUNG_UP,
+}
 
 
 def server_urls(args: Namespace) -> tuple[str, str | None]:
@@ -145,8 +149,8 @@ def notify(output: Output, error: Exception) -> None:
 def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, int]]) -> int:
     """Run the asynchronous part of a command.
 
-    Prints errors and converts them to the exit code. SIGINT and SIGTERM cancel the work, which may
-    still print its results; the exit code is then 130 or 143.
+    Prints errors and converts them to the exit code. SIGINT, SIGTERM and SIGHUP cancel the work,
+    which may still print its results; the exit code is then 128 and the number of the signal.
     """
     _log(args.verbose)
     received: list[Exit] = []
@@ -161,8 +165,11 @@ def run(output: Output, args: Namespace, work: Callable[[], Coroutine[Any, Any, 
 
         for name, code in _SIGNALS.items():
             try:
-                loop.add_signal_handler(getattr(signal, name), interrupt, code)
-            except (NotImplementedError, RuntimeError):
+                number = getattr(signal, name)
+                # `nohup` and `&` in a script start a program that ignores a signal.
+                if signal.getsignal(number) is not signal.SIG_IGN:
+                    loop.add_signal_handler(number, interrupt, code)
+            except (AttributeError, NotImplementedError, RuntimeError):
                 break  # Windows, or a loop outside of the main thread: rely on KeyboardInterrupt
         return await work()
 
