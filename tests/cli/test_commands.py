@@ -468,14 +468,15 @@ async def test_doctor_tells_tokens_apart_that_a_real_server_refuses(
     assert outcome.records[0]["cause"]["code"] == code
 
 
-async def test_stream_writes_standard_input_and_prints_it(
-    server: RunningServer, run: Callable[..., Awaitable[Outcome]]
+@pytest.mark.parametrize("end", ["", "\n"])
+async def test_stream_writes_standard_input_and_prints_it_with_one_line_break_at_the_end(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]], end: str
 ) -> None:
-    text = "Hello wörld \U0001f468\u200d\U0001f469 漢字\n\x1b[31mred"
+    text = f"Hello wörld \U0001f468\u200d\U0001f469 漢字\n\x1b[31mred{end}"
     written = await run("stream", "demo.answer", "--write", "--id", "r1", stdin=text)
     assert (written.code, written.out, written.err) == (Exit.OK, "", "")
     raw = await run("stream", "demo.answer", "--raw")
-    assert (raw.code, raw.out) == (Exit.OK, f"{text}\n")
+    assert (raw.code, raw.out) == (Exit.OK, f"{text.removesuffix(end)}\n")
     events = (await run("stream", "demo.answer", "--id", "r1")).records
     assert [event["event"] for event in events] == ["started", "delta", "done"]
     assert events[-1]["text"] == text

@@ -18,6 +18,8 @@ from hanzoai.pubsub.cli.stdio import file_name
 _UNITS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h|d)?", re.ASCII)
 _LONGEST: Final = 366 * 86400.0
+FILE_MAX: Final = 16 * 1024 * 1024
+"""Maximum bytes of a file with data."""
 _UNIX_MS: Final = 10**11
 """Numbers from here on are Unix milliseconds (1973 and later), smaller ones seconds."""
 
@@ -174,16 +176,12 @@ def json_argument(text: str, name: str) -> Any:
         text: The argument.
         name: Name of the argument, for the error.
     """
-    if text.startswith("@"):
-        try:
-            text = Path(file_name(text[1:])).read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-            usage_error(f"{text[1:]} cannot be read: {why}.", remedy=f"Check {name} @FILE.")
     try:
+        if text.startswith("@"):
+            text = read_file(text[1:], name).decode()
         text.encode()
         return parse_json(text)
-    except UnicodeEncodeError:
+    except UnicodeError:
         usage_error(f"{name} is not UTF-8 text.", remedy="Convert it to UTF-8.")
     except ValueError as error:
         option = f"{name} " if name.startswith("-") else ""
@@ -193,6 +191,31 @@ def json_argument(text: str, name: str) -> Any:
             remedy="Use double quotes in JSON, and single quotes of the shell around it: "
             f"{' or '.join(examples)}.",
         )
+
+
+def read_file(path: str, name: str) -> bytes:
+    """The content of the file that an argument names as `@FILE`.
+
+    Ends the program if the file cannot be read or is too large.
+
+    Args:
+        path: The argument without `@`.
+        name: Name of the argument, for the error.
+    """
+    if not path:
+        usage_error(f"{name} names no file.", remedy=f"Write {name} @FILE.")
+    try:
+        with Path(file_name(path)).open("rb") as file:
+            content = file.read(FILE_MAX + 1)
+    except (OSError, ValueError) as error:
+        why = error.strerror if isinstance(error, OSError) else "its name is not valid"
+        usage_error(f"{path} cannot be read: {why}.", remedy=f"Check {name} @FILE.")
+    if len(content) > FILE_MAX:
+        usage_error(
+            f"{path} has more than {FILE_MAX:,} bytes.",
+            remedy="Publish a smaller file: no server accepts such a message.",
+        )
+    return content
 
 
 def parse_json(text: str) -> Any:

@@ -6,14 +6,13 @@ import asyncio
 import base64
 import contextlib
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hanzoai.pubsub.cli.arguments import usage_error
+from hanzoai.pubsub.cli.arguments import read_file, usage_error
 from hanzoai.pubsub.cli.exits import Exit
+from hanzoai.pubsub.cli.lines import binary_input
 from hanzoai.pubsub.cli.output import Output, encode
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, run
-from hanzoai.pubsub.cli.stdio import file_name
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.eventstream.client import EventStreamClient
 
@@ -74,13 +73,10 @@ def _refuse(args: Namespace, names: Sequence[str]) -> None:
 
 def _body(text: str) -> bytes:
     if text == "-":
-        return sys.stdin.buffer.read()
+        return binary_input(sys.stdin).read()
     if not text.startswith("@"):
         return text.encode("utf-8", "surrogateescape")
-    try:
-        return Path(file_name(text[1:])).read_bytes()
-    except OSError as error:
-        usage_error(f"{text[1:]} cannot be read: {error.strerror}.", remedy="Check --data @FILE.")
+    return read_file(text[1:], "--data")
 
 
 class _Reader:
