@@ -18,6 +18,13 @@ class Wire:
     def __init__(self) -> None:
         self.sent = bytearray()
         self.closed = False
+        self.reads = True
+
+    def pause_reading(self) -> None:
+        self.reads = False
+
+    def resume_reading(self) -> None:
+        self.reads = True
 
     def get_extra_info(self, name: str) -> None:
         """Return no information about the peer."""

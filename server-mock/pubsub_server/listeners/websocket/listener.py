@@ -9,6 +9,7 @@ from websockets.protocol import SERVER, Protocol
 from websockets.typing import Origin
 
 from pubsub_server.listeners.callers import Callers
+from pubsub_server.listeners.large_reads import LargeReads
 from pubsub_server.listeners.pre_auth import pre_auth_limiter
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.listeners.websocket.protocol import CLOSE_SECONDS, QUIET, SocketProtocol
@@ -47,6 +48,7 @@ class WebSocketListener:
         self._endpoints = endpoints
         self.callers = Callers(settings.trusted_proxies)
         self.pre_auth = pre_auth_limiter(settings)
+        self.large_reads = LargeReads()
         self.wheel = service.wheel
         self.clock = service.clock
         service.stats.connections.setdefault(SOCKET.name, 0)

@@ -46,6 +46,7 @@ SOFT_BYTES: Final = 262_144
 """Maximum unsent bytes in a transport; beyond that, the hub queues messages."""
 HELD: Final = 1
 FROZEN: Final = 2
+QUEUED: Final = 4
 CLOSE_SECONDS: Final = 1.0
 """Seconds for a closing handshake, or for sending written bytes; then the connection is cut."""
 FRAGMENTS: Final = 16_384
@@ -86,7 +87,7 @@ class SocketProtocol(asyncio.Protocol):
         # Its own parser, while a frame or a fragmented message is half read.
         self._parser: Protocol | None = None
         self._unread = 0
-        # Reasons not to read: HELD, FROZEN, or 0.
+        # Reasons not to read: HELD, FROZEN, QUEUED, or 0.
         self._unwilling = 0
         self._fragments: list[bytes] | None = None
         self._closing = False
@@ -125,8 +126,15 @@ class SocketProtocol(asyncio.Protocol):
             self._shake_hands(data)
         elif (connection := self._connection) is not None:
             self._read(connection, data)
+            large_reads = self._listener.large_reads
+            if len(data) >= large_reads.size:
+                self._read_unless(QUEUED, True)
+                large_reads.enqueue(self._go_on)
         if self._slot is not None:
             self._account()
+
+    def _go_on(self) -> None:
+        self._read_unless(QUEUED, False)
 
     def _read(self, connection: Connection, data: bytes) -> None:
         listener = self._listener

@@ -1,0 +1,183 @@
+"""Connections whose clients send without a pause take turns, so that the others are not delayed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import sys
+from collections import Counter
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pytest
+from websockets.frames import Frame, Opcode
+
+from pubsub_server.listeners.large_reads import LARGE, LARGE_BESIDE_OTHERS, LargeReads
+from pubsub_server.listeners.websocket.protocol import SocketProtocol
+from tests.cluster.waiting import until
+from tests.server.websocket.test_any_bytes import UPGRADE, Wire, plugged
+from tests.server.websocket_rig import BOUND, Server, serving
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+def masked(text: bytes) -> bytes:
+    return Frame(Opcode.TEXT, text).serialize(mask=True)
+
+
+AUTH = masked(orjson.dumps({"type": "auth", "token": "alice"}))
+PING = masked(orjson.dumps({"type": "ping"}).ljust(50_000))
+
+
+def read(protocol: SocketProtocol, size: int) -> None:
+    """Deliver pings with so many bytes, the last of which is incomplete."""
+    protocol.data_received((PING * (size // len(PING) + 1))[:size])
+
+
+def is_read(wire: Wire) -> bool:
+    return wire.reads
+
+
+async def opened(server: Server, count: int) -> list[tuple[SocketProtocol, Wire]]:
+    plugs = [plugged(server) for _ in range(count)]
+    for protocol, _ in plugs:
+        protocol.data_received(UPGRADE + AUTH)
+    # Authentication is a task.
+    async with asyncio.timeout(BOUND):
+        await until(lambda: all(b"auth.ok" in wire.sent for _, wire in plugs))
+    return plugs
+
+
+async def test_of_the_connections_with_large_reads_one_continues_in_each_turn(
+    server: Server,
+) -> None:
+    plugs = await opened(server, 3)
+    for protocol, _ in plugs:
+        read(protocol, LARGE)
+    wires = [wire for _, wire in plugs]
+    assert [is_read(wire) for wire in wires] == [False, False, False]
+    for number in range(3):
+        await asyncio.sleep(0)
+        assert [is_read(wire) for wire in wires] == [each <= number for each in range(3)]
+    for protocol, _ in plugs:
+        protocol.connection_lost(None)
+
+
+async def test_a_read_counts_as_large_earlier_while_another_connection_waits(
+    server: Server,
+) -> None:
+    (one, wire), (other, other_wire) = await opened(server, 2)
+    read(one, LARGE - 1)
+    assert is_read(wire)
+    read(other, LARGE)
+    read(one, LARGE_BESIDE_OTHERS - 1)
+    assert is_read(wire)
+    read(one, LARGE_BESIDE_OTHERS)
+    assert not is_read(wire)
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert is_read(wire)
+    assert is_read(other_wire)
+    read(one, LARGE - 1)
+    assert is_read(wire)
+    for protocol in (one, other):
+        protocol.connection_lost(None)
+
+
+async def test_a_held_connection_is_not_read_in_its_turn(server: Server) -> None:
+    ((protocol, wire),) = await opened(server, 1)
+    read(protocol, LARGE)
+    protocol.hold(True)
+    await asyncio.sleep(0)
+    assert not is_read(wire)
+    protocol.hold(False)
+    assert is_read(wire)
+    protocol.connection_lost(None)
+
+
+async def test_a_connection_that_ends_leaves_the_others_their_turns(server: Server) -> None:
+    (one, _), (_, wire) = plugs = await opened(server, 2)
+    for protocol, _ in plugs:
+        read(protocol, LARGE)
+    one.connection_lost(None)
+    for _ in range(2):
+        await asyncio.sleep(0)
+    assert is_read(wire)
+    plugs[1][0].connection_lost(None)
+
+
+async def test_who_waits_again_in_its_turn_comes_after_the_others() -> None:
+    turns, order = LargeReads(), ""
+
+    def waiting(name: str, times: int) -> Callable[[], None]:
+        def go_on() -> None:
+            nonlocal order
+            order += name
+            if times > 1:
+                turns.enqueue(waiting(name, times - 1))
+
+        return go_on
+
+    for name in "abc":
+        turns.enqueue(waiting(name, 2))
+    for count in range(7):
+        assert len(order) == min(count, 6)
+        await asyncio.sleep(0)
+    assert order == "abcabc"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a socket holds fewer bytes")
+def test_no_socket_is_read_twice_in_one_turn_of_uvloop(monkeypatch: pytest.MonkeyPatch) -> None:
+    uvloop: Any = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_flood(monkeypatch))
+
+
+async def _flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop = asyncio.get_running_loop()
+    turn, over = 0, False
+    reads: Counter[tuple[int, int]] = Counter()
+    received = SocketProtocol.data_received
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        if not over:
+            loop.call_soon(next_turn)
+
+    def note(self: SocketProtocol, data: bytes) -> None:
+        if len(data) >= LARGE:
+            reads[turn, id(self)] += 1
+        received(self, data)
+
+    loop.call_soon(next_turn)
+    # uvloop takes the method when a connection begins.
+    monkeypatch.setattr(SocketProtocol, "data_received", note)
+    async with asyncio.timeout(BOUND), serving() as server:
+        with ExitStack() as stack:
+            floods = [stack.enter_context(socket.socket()) for _ in range(3)]
+            for flood in floods:
+                flood.setblocking(False)
+                await loop.sock_connect(flood, ("127.0.0.1", server.port))
+                await loop.sock_sendall(flood, UPGRADE + AUTH)
+                got = b""
+                while b"auth.ok" not in got:
+                    got += await loop.sock_recv(flood, 4096)
+            stats = server.hub.stats
+            expected = stats.frames_in + sum(_fill(flood) // len(PING) for flood in floods)
+            await until(lambda: stats.frames_in, expected)
+        over = True
+    assert set(reads.values()) == {1}
+
+
+def _fill(flood: socket.socket) -> int:
+    """Send pings until the socket takes no more; return the number of bytes."""
+    size = 0
+    while True:
+        try:
+            # Continue where the last call ended within a ping.
+            size += flood.send(PING[size % len(PING) :] + PING * 20)
+        except BlockingIOError:
+            return size
