@@ -192,7 +192,7 @@ async def test_a_command_is_stopped_when_no_one_waits_for_it(
 
 async def test_respond_exits_with_5_if_too_few_requests_come(server: RunningServer) -> None:
     code, out, notes = await finished(
-        server, "respond", "demo.a", "--reply", "1", "--count", "1", "--timeout", "500ms"
+        server, "respond", "demo.a", "--reply", "1", "--count", "1", "--timeout", "3s"
     )
     assert (code, out) == (Exit.TIMEOUT, "")
     assert notes[-1]["event"] == "timeout"

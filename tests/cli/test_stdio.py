@@ -16,7 +16,7 @@ from hanzoai.pubsub.cli import stdio
 from hanzoai.pubsub.cli.exits import Exit
 from pubsub_server.testing import RunningServer, running_server
 from tests import programs
-from tests.cli.processes import LIMIT, variables
+from tests.cli.processes import LIMIT, until_subscribed, variables
 
 if TYPE_CHECKING:
     import asyncio
@@ -82,6 +82,21 @@ async def test_a_command_ends_at_the_first_result_that_it_cannot_write(
     assert process.returncode == Exit.FAILED
     assert json.loads(err.splitlines()[-1])["code"] == "failed"
     assert b"Traceback" not in err
+
+
+async def test_respond_ends_at_the_first_record_that_it_cannot_write(
+    server: RunningServer,
+) -> None:
+    line = "respond demo.a --reply 1 >/dev/full"
+    async with (
+        PubSubClient(server.ws, server.service_token(), rest_url=server.http) as ps,
+        shell(line, variables(server)) as process,
+    ):
+        await until_subscribed(process)
+        assert (await ps.request("demo.a", 1)).data == 1
+        _, err = await process.communicate()
+    assert process.returncode == Exit.FAILED
+    assert b"No space left" in err
 
 
 @pytest.mark.parametrize("to", ["/dev/full", "&-"])

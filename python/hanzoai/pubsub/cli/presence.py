@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.cli.arguments import Parser, connection_arguments
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.messages import MEMBER_COLUMNS, member_row, member_to_json
 from hanzoai.pubsub.cli.output import Output, encode
-from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, connect, run
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.values import PresenceChange
 
@@ -69,12 +68,11 @@ def _list(members: Iterable[PresenceMember], output: Output) -> None:
 
 
 async def _watch(ps: PubSubClient, args: Namespace, output: Output) -> None:
-    await ps.connect(DEFAULT_TIMEOUT)
+    reached = await connect(ps, DEFAULT_TIMEOUT, args.timeout)
     writer = Writer(output)
     known: dict[str, PresenceMember] = {}
     own: set[str | None] = set()  # a reopened event stream is a new member
     subscription = ps.subscribe(args.topic, presence=True)
-    reached = asyncio.timeout(args.timeout)
     try:
         async with reached, subscription:
             async for event in subscription.events():

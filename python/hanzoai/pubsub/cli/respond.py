@@ -18,7 +18,8 @@ from hanzoai.pubsub.cli.arguments import (
 from hanzoai.pubsub.cli.commands import Command
 from hanzoai.pubsub.cli.exits import Exit
 from hanzoai.pubsub.cli.output import Output, encode
-from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, notify, run
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, connect, notify, run
+from hanzoai.pubsub.cli.stdio import OutputError
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.errors import PubSubError, ReplyError
 
@@ -109,15 +110,15 @@ class _Answerer:
         self._writer = Writer(output)
         self._taken = self._answered = 0
         self._over = asyncio.Event()
-        self._failure: PubSubError | None = None
+        self._failure: Exception | None = None
         self._responder: Responder | None = None
 
     async def serve(self) -> int:
         ps = build_client(self._args, self._output, on_error=self._report)
-        reached = asyncio.timeout(self._args.timeout)
+        reached: asyncio.Timeout | None = None
         try:
+            reached = await connect(ps, self._args.connect_timeout, self._args.timeout)
             async with reached:
-                await ps.connect(self._args.connect_timeout)
                 self._responder = ps.respond(
                     self._args.topics,
                     self._handle,
@@ -129,7 +130,7 @@ class _Answerer:
                     self._output.note("subscribed", " ".join(topics), topics=topics)
                     await self._until_end()
         except TimeoutError:
-            if not reached.expired():
+            if reached is None or not reached.expired():
                 raise
         finally:
             await ps.close()
@@ -192,7 +193,11 @@ class _Answerer:
                 encode(value),
             )
         else:
-            await self._writer.write(encode(record) + "\n")
+            try:
+                await self._writer.write(encode(record) + "\n")
+            except OutputError as error:
+                self._failure = error
+                self._over.set()
         self._answered += 1
         if self._answered == self._args.count:
             self._over.set()

@@ -129,6 +129,23 @@ def build_client(
     )
 
 
+async def connect(ps: PubSubClient, within: float, timeout: float | None) -> asyncio.Timeout:
+    """Connect, and return the context that ends when `--timeout` is over.
+
+    Args:
+        ps: The client.
+        within: Maximum seconds for the connection, if `timeout` is not shorter.
+        timeout: Seconds from now; None for no limit.
+
+    Raises:
+        PubSubError: There is no connection in time.
+    """
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    await ps.connect(within if timeout is None else min(within, timeout))
+    return asyncio.timeout(None if timeout is None else timeout - (loop.time() - began))
+
+
 def report(output: Output, error: Exception, **fields: Any) -> None:
     """Print an error, with further fields of its JSON output."""
     if isinstance(error, PubSubError):

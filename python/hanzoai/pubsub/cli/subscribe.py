@@ -25,7 +25,7 @@ from hanzoai.pubsub.cli.messages import (
     to_json,
 )
 from hanzoai.pubsub.cli.output import Output, encode
-from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, run
+from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, connect, run
 from hanzoai.pubsub.cli.writer import Writer
 from hanzoai.pubsub.values import Gap, PresenceChange
 
@@ -110,13 +110,13 @@ class _Reader:
 
     async def read(self) -> int:
         ps = build_client(self._args, self._output, on_state=self._tell_state)
-        reached = asyncio.timeout(self._args.timeout)
+        reached: asyncio.Timeout | None = None
         try:
+            reached = await connect(ps, self._args.connect_timeout, self._args.timeout)
             async with reached:
-                await ps.connect(self._args.connect_timeout)
                 await self._until_end(ps)
         except TimeoutError:
-            if not reached.expired():
+            if reached is None or not reached.expired():
                 raise
         finally:
             await ps.close(0)
