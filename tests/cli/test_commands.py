@@ -9,6 +9,7 @@ import os
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -134,6 +135,8 @@ def run(
         elif stdin is not None:
             monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         async with asyncio.timeout(60):
+            # Python 3.11 may fail to compile modules in several threads at the same time.
+            import_module(f"hanzoai.pubsub.cli.{argv[0]}")
             code = await asyncio.to_thread(main, argv)
         captured = capsys.readouterr()
         return Outcome(code, captured.out, captured.err)
