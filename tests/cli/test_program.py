@@ -83,6 +83,7 @@ def test_help_of_a_command_is_the_help_that_the_command_prints(
         (["publish", "a.b", "--dat", "1"], "Did you mean `--data`?"),
         (["publish", "a.b", "--json=yes"], "argument --json: takes no value"),
         (["history", "a.b", "--nothing-like-it"], "See `hanzo-pubsub history --help`"),
+        (["publish", "a.b", "--data", "9" * 4301], "an integer of more than 4,300 digits"),
         (["publish", "a.b", "--data", "@/no/such/file"], "cannot be read"),
         (["publish", "a.b", "--data", "@/dev/zero"], "has more than 16,777,216 bytes"),
         (["publish", "a.b", "--data", "@/x\0"], "its name is not valid"),

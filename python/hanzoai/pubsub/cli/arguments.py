@@ -218,6 +218,10 @@ def read_file(path: str, name: str) -> bytes:
     return content
 
 
+class _NoJson(ValueError):
+    """A value that JSON does not have."""
+
+
 def parse_json(text: str) -> Any:
     """Parse JSON according to RFC 8259: no NaN, no infinity.
 
@@ -226,11 +230,16 @@ def parse_json(text: str) -> Any:
     """
 
     def refuse(name: str) -> NoReturn:
-        raise ValueError(f"not valid JSON: {name} is not a JSON value")
+        raise _NoJson(f"not valid JSON: {name} is not a JSON value")
 
     try:
         return json.loads(text, parse_constant=refuse)
     except json.JSONDecodeError as error:
         raise ValueError(f"not valid JSON: {error.msg} at character {error.pos + 1}") from None
+    except _NoJson:
+        raise
+    except ValueError:
+        # Python limits the digits of an integer, and advises to change the program.
+        raise ValueError("not accepted: it has an integer of more than 4,300 digits") from None
     except RecursionError:
         raise ValueError("nested too deeply") from None
