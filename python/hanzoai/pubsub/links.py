@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
+from hanzoai.pubsub.dialing import open_stream
 from hanzoai.pubsub.errors import ConnectionFailed, InvalidOption, InvalidPayload, OperationTimeout
 from hanzoai.pubsub.randomness import RANDOM
 
@@ -120,10 +121,8 @@ class Link:
             async with asyncio.timeout(timeout):
                 if target.path:
                     return cls(*await asyncio.open_unix_connection(target.path))
-                if not target.tls:
-                    return cls(*await asyncio.open_connection(target.host, target.port))
-                context = tls or _trust()
-                return cls(*await asyncio.open_connection(target.host, target.port, ssl=context))
+                context = (tls or _trust()) if target.tls else None
+                return cls(*await open_stream(target.host, target.port, context))
         except TimeoutError:
             raise OperationTimeout(f"{target} did not answer within {timeout:g} s.") from None
         except ConnectionRefusedError as error:

@@ -12,6 +12,7 @@ import ssl
 import stat
 from typing import TYPE_CHECKING, Final, TypedDict
 
+from hanzoai.pubsub.dialing import open_socket
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.randomness import RANDOM
 
@@ -256,10 +257,15 @@ class Dialer:
                 made.close()
                 raise
             return pipe
-        _, pipe = await loop.create_connection(
-            self._make,
-            address.host,
-            address.port,
-            **tls_options(self._tls, self._timeout),
-        )
+        options = tls_options(self._tls, self._timeout)
+        connected = await open_socket(address.host, address.port)
+        if connected is None:
+            _, pipe = await loop.create_connection(
+                self._make, address.host, address.port, **options
+            )
+        else:
+            name = None if self._tls is None else address.host
+            _, pipe = await loop.create_connection(
+                self._make, sock=connected, server_hostname=name, **options
+            )
         return pipe

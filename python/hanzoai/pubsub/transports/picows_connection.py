@@ -25,9 +25,9 @@ from picows import (
     ws_connect,  # pyright: ignore[reportUnknownVariableType]
 )
 
+from hanzoai.pubsub.dialing import open_socket
 from hanzoai.pubsub.http.status import why_unreachable
 from hanzoai.pubsub.transports import TransportFailed
-from hanzoai.pubsub.transports.addresses import open_socket
 from hanzoai.pubsub.transports.connection import (
     CLOSE_TIMEOUT,
     QUEUED_BYTES,

@@ -27,10 +27,10 @@ from websockets.exceptions import (
 from websockets.frames import Frame, Opcode
 from websockets.protocol import CLOSED, OPEN
 
+from hanzoai.pubsub.dialing import open_socket
 from hanzoai.pubsub.http.status import why_no_proxy, why_refused, why_unreachable
 from hanzoai.pubsub.settings.proxies import host_of, socket_proxy
 from hanzoai.pubsub.transports import TransportFailed
-from hanzoai.pubsub.transports.addresses import open_socket
 from hanzoai.pubsub.transports.connection import (
     CLOSE_TIMEOUT,
     QUEUED_BYTES,

@@ -23,6 +23,7 @@ from websockets.exceptions import (
 from hanzoai.pubsub.cli.doctor.claims import read_claims, span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, skipped
 from hanzoai.pubsub.cli.doctor.network import Address, proxy_for, speaks_tls
+from hanzoai.pubsub.dialing import NEXT_AFTER
 from hanzoai.pubsub.generated.defaults import CLIENT
 from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.http.status import why_no_proxy, why_refused
@@ -78,6 +79,7 @@ class Handshake:
                 self._socket = await connect(
                     self._url,
                     proxy=system_proxy(self._url),
+                    happy_eyeballs_delay=NEXT_AFTER,
                     ssl=self._context if self._address.secure else None,
                     compression=None,
                     open_timeout=None,

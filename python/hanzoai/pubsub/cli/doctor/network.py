@@ -14,6 +14,7 @@ from urllib.parse import urlsplit
 
 from hanzoai.pubsub.cli.doctor.claims import span
 from hanzoai.pubsub.cli.doctor.findings import Finding, failed, ok, warning
+from hanzoai.pubsub.dialing import open_stream
 from hanzoai.pubsub.settings.proxies import system_proxy
 
 _CERTIFICATE_SOON: Final = 14 * 86400
@@ -104,7 +105,7 @@ async def check_tcp(addresses: list[Address], patience: float) -> Finding:
     for address in addresses:
         try:
             async with asyncio.timeout(patience):
-                _, writer = await asyncio.open_connection(address.host, address.port)
+                _, writer = await open_stream(address.host, address.port)
         except ConnectionRefusedError:
             return failed(
                 "tcp",
@@ -140,9 +141,7 @@ async def check_tls(addresses: list[Address], context: ssl.SSLContext, patience:
     for address in addresses:
         try:
             async with asyncio.timeout(patience):
-                _, writer = await asyncio.open_connection(
-                    address.host, address.port, ssl=context, server_hostname=address.host
-                )
+                _, writer = await open_stream(address.host, address.port, context)
         except ssl.SSLCertVerificationError as error:
             return _bad_certificate(address, error)
         except TimeoutError:
@@ -177,9 +176,7 @@ async def speaks_tls(address: Address, patience: float) -> bool:
     context.verify_mode = ssl.CERT_NONE
     try:
         async with asyncio.timeout(patience):
-            _, writer = await asyncio.open_connection(
-                address.host, address.port, ssl=context, server_hostname=address.host
-            )
+            _, writer = await open_stream(address.host, address.port, context)
     except (OSError, TimeoutError):
         return False
     await _close(writer)
@@ -276,7 +273,7 @@ async def _speaks_plaintext(address: Address, patience: float) -> bool:
     """Whether a plain HTTP request is answered in plain HTTP."""
     try:
         async with asyncio.timeout(patience):
-            reader, writer = await asyncio.open_connection(address.host, address.port)
+            reader, writer = await open_stream(address.host, address.port)
             try:
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: doctor\r\nConnection: close\r\n\r\n")
                 head = await reader.read(5)

@@ -13,9 +13,10 @@ from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Sequence
 
-_NEXT_AFTER: Final = 0.25
+NEXT_AFTER: Final = 0.25
 """Seconds until the next address is tried, too, which RFC 8305 recommends."""
 
 
@@ -35,6 +36,22 @@ async def open_socket(host: str, port: int) -> socket.socket | None:
     found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
     return await _first(_in_turn(list(addresses)))
+
+
+async def open_stream(
+    host: str, port: int, tls: ssl.SSLContext | None = None
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to one of the addresses of a host, and shake hands if it uses TLS.
+
+    Raises:
+        OSError: See `open_socket`; also a failure of TLS.
+        UnicodeError: The host cannot exist.
+    """
+    connected = await open_socket(host, port)
+    if connected is None:
+        return await asyncio.open_connection(host, port, ssl=tls)
+    name = None if tls is None else host
+    return await asyncio.open_connection(sock=connected, ssl=tls, server_hostname=name)
 
 
 def _is_address(host: str) -> bool:
@@ -62,7 +79,7 @@ async def _first(addresses: list[tuple[int, Any]]) -> socket.socket:
                 attempts.add(asyncio.create_task(_connect(*addresses.pop(0))))
             done, _ = await asyncio.wait(
                 attempts,
-                timeout=_NEXT_AFTER if addresses else None,
+                timeout=NEXT_AFTER if addresses else None,
                 return_when=asyncio.FIRST_COMPLETED,
             )
             for attempt in done:

@@ -1,0 +1,119 @@
+"""A host with several addresses: one that does not answer delays no kind of connection for long."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hanzoai.pubsub.cli.doctor.findings import Status
+from hanzoai.pubsub.cli.doctor.handshake import Handshake
+from hanzoai.pubsub.cli.doctor.network import Address, check_tcp
+from hanzoai.pubsub.dialing import open_stream
+from hanzoai.pubsub.links import Link, Target
+from hanzoai.pubsub.sp import SubSocket
+from pubsub_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+BOUND = 60
+HOST = "ps.invalid"
+
+
+@pytest.fixture
+async def silent_first(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[list[str]]:
+    """Let the first address of `HOST` not answer; yields the addresses that were given up."""
+    loop = asyncio.get_running_loop()
+    connect, given_up = loop.sock_connect, list[str]()
+
+    async def connect_or_wait(sock: socket.socket, address: Any) -> None:
+        if address[0] == "127.0.0.1":
+            return await connect(sock, address)
+        try:
+            await asyncio.Event().wait()
+        finally:
+            given_up.append(address[0])
+
+    async def two(host: object, port: int, **_: object) -> list[Any]:
+        return [
+            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
+            for address in ("192.0.2.1", "127.0.0.1")
+        ]
+
+    monkeypatch.setattr(loop, "sock_connect", connect_or_wait)
+    monkeypatch.setattr(loop, "getaddrinfo", two)
+    yield given_up
+    assert given_up == ["192.0.2.1"]
+
+
+@pytest.fixture
+async def accepted() -> AsyncGenerator[tuple[int, asyncio.Event]]:
+    """The port of a server, and an event that is set when it accepts a connection."""
+    came = asyncio.Event()
+
+    async def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        with suppress(OSError):
+            await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(accept, "127.0.0.1", 0) as server:
+        yield server.sockets[0].getsockname()[1], came
+
+
+async def test_a_client_of_a_byte_protocol_tries_the_next_address(
+    accepted: tuple[int, asyncio.Event], silent_first: list[str]
+) -> None:
+    port, came = accepted
+    async with asyncio.timeout(BOUND):
+        link = await Link.open(Target(HOST, port), None, BOUND)
+        await came.wait()
+        await link.close()
+
+
+async def test_a_socket_of_sp_tries_the_next_address(
+    accepted: tuple[int, asyncio.Event], silent_first: list[str]
+) -> None:
+    port, came = accepted
+    async with asyncio.timeout(BOUND), SubSocket() as sub:
+        await sub.dial(f"tcp://{HOST}:{port}")
+        await came.wait()
+
+
+async def test_the_doctor_tries_the_next_address_when_it_checks_a_port(
+    accepted: tuple[int, asyncio.Event], silent_first: list[str]
+) -> None:
+    port, _ = accepted
+    async with asyncio.timeout(BOUND):
+        finding = await check_tcp([Address("ws", HOST, port)], BOUND)
+    assert finding.status is Status.OK
+
+
+async def test_the_doctor_tries_the_next_address_for_a_websocket(
+    silent_first: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("no_proxy", HOST)
+    async with asyncio.timeout(BOUND), running_server() as server:
+        handshake = Handshake(
+            server.ws.replace("127.0.0.1", HOST), ssl.create_default_context(), BOUND
+        )
+        finding = await handshake.check_upgrade(same_port_as_http=False)
+        await handshake.close()
+    assert finding.status is Status.OK
+
+
+async def test_a_stream_to_an_address_is_opened_without_a_lookup(
+    accepted: tuple[int, asyncio.Event], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port, came = accepted
+    monkeypatch.delattr(socket, "getaddrinfo")
+    async with asyncio.timeout(BOUND):
+        _, writer = await open_stream("127.0.0.1", port)
+        await came.wait()
+        writer.close()
+        await writer.wait_closed()
