@@ -219,7 +219,7 @@ def read_file(path: str, name: str) -> bytes:
 
 
 class _NoJson(ValueError):
-    """A value that JSON does not have."""
+    """A value that JSON does not support."""
 
 
 def parse_json(text: str) -> Any:
