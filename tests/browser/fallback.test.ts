@@ -110,3 +110,22 @@ test('if the policy of the page forbids sockets, it continues over server-sent e
   assert.match(reason, /cannot be reached: connect-src of the page forbids it\.$/);
   await shot(page, 'sse-by-policy');
 });
+
+test('if the policy of the page forbids both addresses, the errors name it', async (t) => {
+  const server = await startServer(t, ...GENEROUS);
+  const policy = `default-src 'self' 'unsafe-inline' data:; connect-src 'self'`;
+  const site = await serveSite(t, { entry: 'pages/reader.ts', policy });
+  const options = { ...addresses(server), token: server.token('--user', 'alice') };
+  const page = await openPage(t, site, { mayFail: true, given: { options, topic: TOPIC } });
+  await until(page, () => reader.states.some(([state]) => state === 'reconnecting'));
+  const remedies = await page.evaluate(() =>
+    Promise.all(
+      [
+        reader.ps.connect({ timeout: 10 }),
+        reader.ps.occupancy('demo.numbers', { timeout: 5_000 }),
+      ].map((call) => call.then(String, ({ remedy }) => String(remedy))),
+    ),
+  );
+  assert.match(remedies[0] ?? '', /`connect-src` of the page's Content-Security-Policy/);
+  assert.match(remedies[1] ?? '', /The console of the browser names the reason/);
+});

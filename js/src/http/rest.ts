@@ -22,6 +22,7 @@ import type { ClientOptions } from '../settings/options.js';
 import { compact } from '../wire/compact.js';
 import { type Call, publish, publishBatch } from './calls.js';
 import { describeAnswer, readError } from './problems.js';
+import { remedyOf } from './remedies.js';
 import { ask, statusOf, textOf } from './request.js';
 
 /** The server reports that it did nothing, and that a later attempt may succeed. */
@@ -207,10 +208,11 @@ export class Rest {
         const problem = `${who} did not answer${why}; whether the message was published is unknown.`;
         return { error: lost(call, cause, problem), again: mayRepeat, unknown: true };
       }
-      const error = new ConnectionFailed(`${host} cannot be reached${why}.`, {
+      const problem = `${host} cannot be reached${why}.`;
+      const error = new ConnectionFailed(problem, {
         topic,
         cause,
-        remedy,
+        ...(DEVELOPMENT && { remedy: bothOf(remedy, remedyOf(problem)) }),
       });
       return { error, again: true };
     }
@@ -236,6 +238,11 @@ export class Rest {
   }
 }
 
+/** Two remedies as one. */
+function bothOf(...remedies: (string | undefined)[]): string | undefined {
+  return remedies.filter(Boolean).join(' ') || undefined;
+}
+
 /** An error as the result of one message. */
 export function errorInfo(error: PubSubError): ErrorInfo {
   const { code, message, remedy, retryAfter, topic, field } = error;
@@ -253,7 +260,7 @@ export function errorInfo(error: PubSubError): ErrorInfo {
 /** The platform's code for a failed request, if it has one; its text may contain secrets. */
 function codeOf(error: unknown): string {
   const { code } = Object(Object(error).cause);
-  return typeof code === 'string' && /^[A-Z_]{1,40}$/.test(code) ? code : '';
+  return /^[A-Z][A-Z_\d]+$/.test(code) ? code : '';
 }
 
 function lost<T>({ topic, id }: Call<T>, cause: unknown, message?: string): OperationTimeout {

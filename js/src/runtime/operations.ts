@@ -10,6 +10,7 @@ import {
 } from '../errors.js';
 import { CODES } from '../generated/errors.js';
 import type { JsonObject } from '../generated/wire.js';
+import { remedyOf } from '../http/remedies.js';
 import type { Rejected, Unknown } from '../session/ports.js';
 import { isTopic } from '../topics.js';
 import type { StateChange, StateName } from '../values.js';
@@ -93,7 +94,11 @@ function notConnected(
     return fromCode(code, message, { ...about, cause: tokenFailure.cause });
   }
   const remedy = about.code || code === 'timeout' ? undefined : CODES.get(code)?.remedy;
-  return new ConnectionFailed(message, { remedy, ...about });
+  return new ConnectionFailed(message, {
+    remedy,
+    ...about,
+    ...(DEVELOPMENT && likelyRemedy({ lastFailure })),
+  });
 }
 
 /** The state, the duration of the outage, and the last failure, in words. */
@@ -125,7 +130,15 @@ export function failed(
   return items.map(({ id, publication: { topic } }) => {
     if (outcome.kind === 'rejected') {
       const message = outcome.code === 'timeout' ? unsent() : outcome.message;
-      return rejected({ ...outcome, message }, topic, id);
+      return rejected(
+        {
+          ...outcome,
+          message,
+          ...(DEVELOPMENT && outcome.code === 'timeout' && likelyRemedy(client)),
+        },
+        topic,
+        id,
+      );
     }
     const code = isLate ? 'timeout' : 'outcome_unknown';
     const message = DEVELOPMENT && isLate ? LATE : undefined;
@@ -149,8 +162,15 @@ export function late(
       topic,
       outcomeUnknown: stays,
       remedy: 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause.',
+      ...(DEVELOPMENT && likelyRemedy(client)),
     },
   );
+}
+
+/** The remedy for the likely cause of the last failure, if there is one. */
+function likelyRemedy({ lastFailure }: Pick<Client, 'lastFailure'>): { readonly remedy?: string } {
+  const remedy = remedyOf(lastFailure?.reason);
+  return remedy ? { remedy } : {};
 }
 
 /** The reason why a client is not connected, in words. */

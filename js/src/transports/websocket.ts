@@ -12,8 +12,6 @@ const CLOSED = 3;
 
 const LOST = 'The connection was lost.';
 
-const FORBIDDEN = 'connect-src of the page forbids it';
-
 /**
  * Milliseconds that a server has to answer a close frame before the client drops the connection.
  */
@@ -70,7 +68,8 @@ export class WebSocketTransport implements Transport {
     try {
       socket = new WebSocket(socketUrl);
       // Chromium fires no `close` event for a socket that the policy of the page forbids.
-      if (socket.readyState === CLOSED) throw DEVELOPMENT ? new Error(FORBIDDEN) : 0;
+      if (socket.readyState === CLOSED)
+        throw DEVELOPMENT ? { message: 'connect-src of the page forbids it' } : 0;
     } catch (error) {
       queueMicrotask(() => this._end(undefined, unreached(error)));
       return;

@@ -140,14 +140,83 @@ test('a socket that the page forbids fails at once with the cause, though it nev
       return forbidden;
     } as unknown as WebSocketConstructor,
   });
-  const late = told(ps.connect());
+  const late = [
+    ps.connect({ timeout: 300 }),
+    ps.subscribe('a.b', { timeout: 300 }),
+    ps.publish('a.b', { data: 1 }, { timeout: 300 }),
+  ].map(told);
   await clock.advance(1);
   assert.equal(
     ps.lastFailure?.reason,
     'localhost cannot be reached: connect-src of the page forbids it.',
   );
+  await clock.advance(300);
+  for (const { remedy } of await Promise.all(late))
+    assert.match(remedy, /^Add the addresses of `url` and `restUrl` to `connect-src`/);
   await ps.close({ timeout: 0 });
-  await late;
+});
+
+test('a required client certificate is named with its option, over both transports', async () => {
+  const code = 'ERR_SSL_TLSV13_ALERT_CERTIFICATE_REQUIRED';
+  const message = '80:SSL routines:tlsv13 alert certificate required:SSL alert number 116';
+  const { ps, clock } = virtualClient({
+    transport: 'websocket',
+    restAttempts: 1,
+    // biome-ignore lint/complexity/useArrowFunction: it is called with `new`
+    WebSocket: function () {
+      throw new Error(message);
+    } as unknown as WebSocketConstructor,
+    fetch: async () => {
+      throw new TypeError('fetch failed', { cause: { code } });
+    },
+  });
+  const late = told(ps.connect({ timeout: 300 }));
+  await clock.advance(1);
+  assert.equal(ps.lastFailure?.reason, `localhost cannot be reached: ${message}.`);
+  await clock.advance(300);
+  const overHttp = await told(ps.occupancy('a.b'));
+  assert.equal(overHttp.message, `localhost cannot be reached: ${code}.`);
+  for (const { remedy } of [await late, overHttp])
+    assert.match(remedy, /`WebSocket` and a `fetch` that present a client certificate/);
+  await ps.close({ timeout: 0 });
+});
+
+test('a page learns where to look for the reason that the browser hides', async (t) => {
+  const options = { transport: 'websocket', restAttempts: 1 } as const;
+  const { ps, peer, clock } = virtualClient({
+    ...options,
+    url: 'wss://insecure.example.com/ws',
+    fetch: async () => {
+      throw new TypeError('Failed to fetch');
+    },
+  });
+  peer.isDown = true;
+  const remedies = async (): Promise<string[]> => {
+    const late = told(ps.connect({ timeout: 300 }));
+    await clock.advance(301);
+    const errors = [await late, await told(ps.occupancy('a.b'))];
+    return errors.map(({ remedy }) => remedy);
+  };
+  for (const remedy of await remedies()) assert.doesNotMatch(remedy, /browser|HTTPS/);
+  Object.assign(globalThis, { location: {} });
+  t.after(() => Reflect.deleteProperty(globalThis, 'location'));
+  for (const remedy of await remedies())
+    assert.match(remedy, /The console of the browser names the reason/);
+  await ps.close({ timeout: 0 });
+});
+
+test('a page that was loaded over HTTPS is told to use encrypted addresses', async () => {
+  const { ps, clock } = virtualClient({
+    transport: 'websocket',
+    // biome-ignore lint/complexity/useArrowFunction: it is called with `new`
+    WebSocket: function () {
+      throw new Error('An insecure WebSocket connection may not be initiated.');
+    } as unknown as WebSocketConstructor,
+  });
+  const late = told(ps.connect({ timeout: 300 }));
+  await clock.advance(301);
+  assert.match((await late).remedy, /^Use `wss:\/\/` and `https:\/\/`/);
+  await ps.close({ timeout: 0 });
 });
 
 test('a lost connection has the same code where the platform reports 0, as Deno does', async () => {
