@@ -174,8 +174,8 @@ def test_an_abort_says_how_many_rows_stay_published_at_least(
     BatchSink(config()).abort([stats(3), None])
     StreamSink(config()).abort([None, stats(4)], 9)
     assert caplog.messages == [
-        f"write aborted{batch}: tasks that ended published {rows} rows, others may have published"
-        " some"
+        f"write{batch} aborted: finished tasks published {rows} rows; others may have"
+        " published more"
         for batch, rows in (("", 3), (" of batch 9", 4))
     ]
     assert {record.levelname for record in caplog.records} == {"WARNING"}

@@ -155,7 +155,7 @@ def _log(config: PubSubConfig, what: str, messages: Sequence[Any], batch: int | 
             total.add(message.stats)
     if what == "aborted":
         logger.warning(
-            "write aborted%s: tasks that ended published %d rows, others may have published some",
+            "write%s aborted: finished tasks published %d rows; others may have published more",
             _of(batch),
             total.rows,
         )
