@@ -235,7 +235,8 @@ export class SseTransport implements Transport {
       if (large) code = 1009;
     }
     // The server ends a stream when another replaces it, and that one is about to open.
-    if (this._isSuperseded(abort)) this._reading = undefined;
+    // Its listener would otherwise stay until the transport ends.
+    if (this._isSuperseded(abort)) abort.abort();
     else if (!abort.signal.aborted) this._end(reason, retryAfter, code);
   }
 

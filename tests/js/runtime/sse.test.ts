@@ -72,6 +72,43 @@ test('a request that ignores its signal does not end the stream that replaced it
   transport.close();
 });
 
+test('streams that the server ends before they are replaced are not kept', async () => {
+  const clock = new VirtualClock();
+  const signals: AbortSignal[] = [];
+  const answers: ((response: Response) => void)[] = [];
+  const streams: ReadableStreamDefaultController[] = [];
+  const options = readOptions({
+    url: 'http://127.0.0.1:1',
+    token: 'x',
+    fetch: async (url, init) => {
+      if (String(url).includes('/v1/session')) return Response.json({ client_id: 'c', version: 1 });
+      if (init?.signal) signals.push(init.signal);
+      return new Promise((answer) => answers.push(answer));
+    },
+  });
+  const transport = new SseTransport(options, clock, () => 0);
+  const ends: unknown[] = [];
+  transport.open({ opened() {}, frame() {}, ended: (end) => ends.push(end) });
+  transport.send([{ type: 'auth', token: 'x', version: 1 }]);
+  for (const ref of ['0', '1', '2', '3']) {
+    await clock.advance(1);
+    transport.send([{ type: 'subscribe', topics: [`a.${ref}`], ref }]);
+    await clock.advance(1);
+    // The server ends the previous stream, then opens this one.
+    streams.at(-1)?.close();
+    await clock.advance(1);
+    const body = new ReadableStream({ start: (stream) => void streams.push(stream) });
+    answers.at(-1)?.(new Response(body, { headers: { 'Content-Type': 'text/event-stream' } }));
+    await clock.advance(1);
+  }
+  assert.deepEqual(
+    signals.map(({ aborted }) => aborted),
+    [true, true, true, false],
+  );
+  assert.deepEqual(ends, []);
+  transport.close();
+});
+
 test('everything works over an event stream alone', async () => {
   const ps = server.client({ token: service, transport: 'sse' });
   const one = await ps.subscribe('demo.sse.one');
