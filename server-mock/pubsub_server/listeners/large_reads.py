@@ -40,8 +40,9 @@ class LargeReads:
         asyncio.get_running_loop().call_soon(self._next)
 
     def _next(self) -> None:
-        self._waiting.popleft()()
+        go_on = self._waiting.popleft()
         if self._waiting:
             self._look_later()
         else:
             self.size = LARGE
+        go_on()
