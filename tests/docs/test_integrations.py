@@ -6,7 +6,9 @@ import asyncio
 import importlib
 import json
 import sys
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import MagicMock
 
 import httpx
 import jwt
@@ -70,6 +72,10 @@ def accepted(token: str, keys: dict[str, Any]) -> dict[str, Any]:
     )
 
 
+def unchanged(function: Any) -> Any:
+    return function
+
+
 def shipped(server: ThreadedServer) -> list[object]:
     with PubSub(**server.options, token=server.token("reader")) as ps:
         return [message.data for message in ps.history("demo.orders")]
@@ -126,6 +132,27 @@ def test_django_publishes_once_and_after_the_commit(
     module.pubsub().close()
     assert before == [[], [{"order": "9"}]]
     assert shipped(server) == [{"order": "9"}]
+
+
+def test_a_celery_task_publishes_in_a_pool_that_starts_no_process(
+    server: ThreadedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The pools of threads and of gevent send no signal when they start. The stand-in sends none.
+    celery = MagicMock()
+    celery.Celery.return_value.task.return_value = unchanged
+    signals = MagicMock()
+    for name in ("worker_process_init", "worker_process_shutdown"):
+        getattr(signals, name).connect = unchanged
+    monkeypatch.setitem(sys.modules, "celery", celery)
+    monkeypatch.setitem(sys.modules, "celery.signals", signals)
+    module = application("celery_tasks", tmp_path, monkeypatch)
+    task = SimpleNamespace(request=SimpleNamespace(id="1"))
+    for _ in range(2):  # the second call is a retry
+        module.render(task, "a.pdf")
+    module.stop()
+    with PubSub(**server.options, token=server.token("reader")) as ps:
+        percents = [message.data["percent"] for message in ps.history("demo.progress")]
+    assert sorted(percents) == [0, 50, 100]
 
 
 async def test_fastapi_streams_an_answer_of_a_model_and_serves_it_over_http(
