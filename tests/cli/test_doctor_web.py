@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import respx
 
 BASE = "https://pubsub.example"
+HEALTHY = {"status": "ok"}
 HTML = {"Content-Type": "text/html; charset=utf-8"}
 STREAM = {"Content-Type": "text/event-stream"}
 
@@ -52,6 +53,7 @@ def told(finding: Finding) -> tuple[Status, str]:
         (400, {}, b"Missing Upgrade header", "wrong_port_websocket", "is a WebSocket port"),
         (400, {}, b"no", "wrong_port_other", "answers 400: this is not a Hanzo PubSub server"),
         (200, HTML, b"", "wrong_port_other", "answers 200 with a web page: this is not"),
+        (200, {}, b"", "wrong_port_other", "answers 200 with an empty body: this is not"),
         (302, {"Location": "/sign-in"}, b"", "http_redirect", "redirects elsewhere"),
         (502, {}, b"", "server_unavailable", "answers 502"),
         (503, {}, b"", "server_unavailable", "answers 503"),
@@ -81,7 +83,7 @@ async def test_the_clock_of_the_server_is_read_from_its_answer(
     respx_mock: respx.MockRouter,
 ) -> None:
     ahead = formatdate(time.time() + 600, usegmt=True)
-    respx_mock.get(f"{BASE}/healthz").respond(200, headers={"Date": ahead})
+    respx_mock.get(f"{BASE}/healthz").respond(200, headers={"Date": ahead}, json=HEALTHY)
     async with looking() as found:
         health = await found.check_health()
     assert told(health.finding)[0] is Status.OK
@@ -93,7 +95,7 @@ async def test_the_clock_of_the_server_is_read_from_its_answer(
 async def test_the_clock_of_the_server_is_unknown_without_a_date(
     respx_mock: respx.MockRouter, headers: dict[str, str]
 ) -> None:
-    respx_mock.get(f"{BASE}/healthz").respond(200, headers=headers)
+    respx_mock.get(f"{BASE}/healthz").respond(200, headers=headers, json=HEALTHY)
     async with looking() as found:
         health = await found.check_health()
     assert told(health.finding)[0] is Status.OK

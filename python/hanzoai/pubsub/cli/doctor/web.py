@@ -86,8 +86,12 @@ class Web:
 
     def _judge_health(self, answer: httpx.Response, milliseconds: float) -> Finding:
         where, status = f"{self._base}/healthz", answer.status_code
-        kind = answer.headers.get("content-type", "")
-        if status == 200 and "html" not in kind:
+        if "html" in answer.headers.get("content-type", ""):
+            content = " with a web page"
+        else:
+            # Caddy, for example, answers 200 to a path that its configuration does not mention.
+            content = "" if answer.content else " with an empty body"
+        if status == 200 and not content:
             return ok("http", f"{where} answers", milliseconds)
         if status == 426 or (status == 400 and b"pgrade" in answer.content[:2048]):
             return websocket_port(self._address)
@@ -116,10 +120,8 @@ class Web:
         return failed(
             "http",
             "wrong_port_other",
-            f"{where} answers {status}{' with a web page' if 'html' in kind else ''}: this "
-            "is not a "
-            "Hanzo PubSub server.",
-            "Check host and port of --url and --rest-url.",
+            f"{where} answers {status}{content}: this is not a Hanzo PubSub server.",
+            "Check host, port and path of --url and --rest-url.",
         )
 
     async def _no_http(self, error: Exception) -> Finding:
