@@ -14,7 +14,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF
 
-from hanzoai.pubsub import Message, PermissionDenied, PubSub, PubSubClient
+from hanzoai.pubsub import Message, PermissionDenied, PubSub, PubSubClient, ReplyError
 from hanzoai.pubsub.tracing import Tracing
 from pubsub_server.testing import running_server
 
@@ -150,6 +150,83 @@ async def test_the_trace_context_is_added_to_the_existing_meta(
     assert metas[2] == metas[3]
     assert all(meta["traceparent"].startswith("00-") for meta in metas)
     assert f"{mine.get_span_context().trace_id:032x}" in metas[4]["traceparent"]
+
+
+async def test_a_batch_has_one_span_that_is_the_parent_of_its_messages(
+    spans: InMemorySpanExporter,
+) -> None:
+    tracer = trace.get_tracer_provider().get_tracer("t")
+    async with (
+        asyncio.timeout(BOUND),
+        running_server() as node,
+        client(node, Tracing()) as ps,
+        ps.subscribe("demo.x") as sub,
+    ):
+        async with ps.batch() as batch:
+            batch.publish("demo.x", {"data": 1})
+            batch.publish("demo.x", {"data": 2})
+            with tracer.start_as_current_span("mine"):
+                batch.publish("demo.x", {"data": 3})
+        metas = [(await anext(sub)).meta or {} for _ in range(3)]
+    found = {span.name: span for span in spans.get_finished_spans()}
+    assert sorted(found) == ["mine", "pubsub.publish"]
+    published, mine = found["pubsub.publish"].context, found["mine"].context
+    assert published is not None
+    assert mine is not None
+    assert [meta["traceparent"].split("-")[2] for meta in metas] == [
+        f"{published.span_id:016x}",
+        f"{published.span_id:016x}",
+        f"{mine.span_id:016x}",
+    ]
+    assert (found["pubsub.publish"].attributes or {})["messaging.batch.message_count"] == 3
+
+
+@pytest.mark.parametrize("blocking", [False, True])
+async def test_a_reply_belongs_to_the_trace_of_its_request(
+    spans: InMemorySpanExporter, *, blocking: bool
+) -> None:
+    inside: list[int] = []
+
+    def answer(request: Message) -> int:
+        inside.append(trace.get_current_span().get_span_context().span_id)
+        if request.data == "fail":
+            raise ValueError("no such order")
+        return 1
+
+    async def use(node: RunningServer) -> None:
+        async with client(node, Tracing()) as ps, ps.respond("demo.x", answer):
+            assert (await ps.request("demo.x", 0)).data == 1
+            with pytest.raises(ReplyError):
+                await ps.request("demo.x", "fail")
+
+    def block(node: RunningServer) -> None:
+        token = node.service_token("bot")
+        with (
+            PubSub(node.ws, rest_url=node.http, token=token, tracing=Tracing()) as ps,
+            ps.respond("demo.x", answer),
+        ):
+            assert ps.request("demo.x", 0).data == 1
+            with pytest.raises(ReplyError):
+                ps.request("demo.x", "fail")
+
+    async with asyncio.timeout(BOUND), running_server() as node:
+        await (asyncio.to_thread(block, node) if blocking else use(node))
+    handled = [span for span in spans.get_finished_spans() if span.name == "pubsub.process"]
+    assert [span.context.span_id for span in handled if span.context] == inside
+    assert [span.status.status_code.name for span in handled] == ["UNSET", "ERROR"]
+    assert [[event.name for event in span.events] for span in handled] == [[], ["exception"]]
+    by_id = {s.context.span_id: s for s in spans.get_finished_spans() if s.context}
+    for span in handled:
+        assert span.parent is not None
+        assert by_id[span.parent.span_id].name == "pubsub.publish"
+    replies = [
+        span
+        for span in spans.get_finished_spans()
+        if span.name == "pubsub.publish"
+        and span.parent is not None
+        and span.parent.span_id in inside
+    ]
+    assert len(replies) == 2
 
 
 async def test_a_refused_publish_is_an_error_on_both_sides(spans: InMemorySpanExporter) -> None:

@@ -437,15 +437,22 @@ class PubSubClient:
         from hanzoai.pubsub.runtime.publishing import Batch
 
         publisher, tracing = self._ready().publisher, self._tracing
+        outer = None if tracing is None else tracing.current()
 
         def prepare(topic: str, message: Outgoing, ttl: Ttl | None, id: str | None) -> Prepared:
-            traced = message if tracing is None else tracing.injected(message)
-            return publisher.prepare(topic, traced, ttl, id)
+            if tracing is not None and tracing.current() is not outer:
+                # A span inside the block is the parent of what is published in it.
+                message = tracing.injected(message)
+            return publisher.prepare(topic, message, ttl, id)
 
-        return Batch(
-            prepare,
-            lambda items: publisher.publish_many(items, timeout=timeout, via=via),
-        )
+        async def send(items: Sequence[Prepared]) -> list[Published | PubSubError]:
+            if tracing is None:
+                return await publisher.publish_many(items, timeout=timeout, via=via)
+            with tracing.publishing_many([item.publication for item in items]) as traced:
+                prepared = publisher.prepare_items(traced)
+                return await publisher.publish_many(prepared, timeout=timeout, via=via)
+
+        return Batch(prepare, send)
 
     async def request(
         self,
@@ -535,6 +542,7 @@ class PubSubClient:
             concurrency=concurrency,
             allow=allow,
             report=self._ready().listeners.report,
+            tracing=self._tracing,
         )
 
     def history(

@@ -76,9 +76,19 @@ class Tracing:
         fields = cast("Mapping[str, Any]", message)
         return {**fields, "meta": {**cast("Mapping[str, Any]", meta), **carrier}}
 
+    def current(self) -> Span:
+        """Return the span of the running code."""
+        return self._trace.get_current_span()
+
+    def failed(self, error: Exception) -> None:
+        """Record an exception on the current span, for code that handles it there."""
+        span = self.current()
+        span.record_exception(error)
+        span.set_status(self._trace.StatusCode.ERROR, f"{type(error).__name__}: {error}")
+
     @contextmanager
     def publishing_many(
-        self, messages: Sequence[tuple[str, Outgoing] | Mapping[str, Any]]
+        self, messages: Sequence[tuple[str, Outgoing] | Mapping[str, Any] | Publication]
     ) -> Generator[list[tuple[str, Outgoing] | Mapping[str, Any]]]:
         """Create a span `pubsub.publish` around publishes; each message gets its context."""
         with self._span("pubsub.publish", self._trace.SpanKind.PRODUCER, None) as span:
@@ -86,7 +96,7 @@ class Tracing:
             yield [self._item(item) for item in messages]
 
     def _item(
-        self, item: tuple[str, Outgoing] | Mapping[str, Any]
+        self, item: tuple[str, Outgoing] | Mapping[str, Any] | Publication
     ) -> tuple[str, Outgoing] | Mapping[str, Any]:
         if isinstance(item, tuple) and len(item) == 2:
             return item[0], self.injected(item[1])
@@ -96,8 +106,9 @@ class Tracing:
     def processing(self, message: Message) -> Generator[Span]:
         """Create a span `pubsub.process` around the processing of a message.
 
-        It is a child of the publisher's span. ``on_message`` handlers run in one automatically. In
-        an iteration, write ``async for message in sub: with tracing.processing(message): ...``.
+        It is a child of the publisher's span. Handlers of ``on_message`` and ``respond`` run in one
+        automatically. In an iteration, write
+        ``async for message in sub: with tracing.processing(message): ...``.
         """
         carrier = {
             name: value

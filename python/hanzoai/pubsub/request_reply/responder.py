@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.request_reply.client import Client
     from hanzoai.pubsub.runtime.handlers import Report
     from hanzoai.pubsub.runtime.subscription import Subscription
+    from hanzoai.pubsub.tracing import Tracing
     from hanzoai.pubsub.values import Duration, Message, Topics
 
 logger = logging.getLogger("hanzoai.pubsub")
@@ -60,6 +61,7 @@ class Responder:
         concurrency: int,
         allow: Callable[[Message, str], bool] | None,
         report: Report,
+        tracing: Tracing | None = None,
     ) -> None:
         check_function("handler", handler)
         check_decision("allow", allow, arguments=2)
@@ -69,6 +71,7 @@ class Responder:
         self._type = type
         self._allow = allow or is_own_reply_topic
         self._report = report
+        self._tracing = tracing
         self._turns = asyncio.Semaphore(concurrency)
         self._running: set[asyncio.Task[None]] = set()
         self._warned = False
@@ -157,11 +160,21 @@ class Responder:
     async def _answer(self, request: Message, reply_to: str) -> None:
         if not self._allows(request, reply_to):
             return
+        if self._tracing is None:
+            await self._reply(request, reply_to)
+            return
+        # The reply is published inside the span, so it belongs to the trace of the request.
+        with self._tracing.processing(request):
+            await self._reply(request, reply_to)
+
+    async def _reply(self, request: Message, reply_to: str) -> None:
         try:
             answer = reply(request, await call(self._handler, request))
         except ReplyError as error:
             answer = error_reply(request, error)
         except Exception as error:
+            if self._tracing is not None:
+                self._tracing.failed(error)
             error.add_note(f"request: {request.id}")
             self._report(error, request.topic)
             answer = error_reply(request, ReplyError())
