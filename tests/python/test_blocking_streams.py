@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hanzoai.pubsub import PubSub
+from hanzoai.pubsub import InvalidOption, PubSub
 from hanzoai.pubsub.streams import StreamCancelled, stream_reader, stream_writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     from hanzoai.pubsub.testing.threaded import ThreadedServer
 
@@ -52,6 +52,20 @@ def test_a_writer_shows_what_it_has_written(ps: PubSub) -> None:
         assert repr(writer).startswith("<BlockingStreamWriter ")
         assert not writer.cancelled
     assert writer.stats
+
+
+def test_the_stream_of_an_asynchronous_model_is_rejected(ps: PubSub) -> None:
+    async def generate() -> AsyncIterator[str]:
+        yield "x"
+
+    source: Any = generate()
+    with (
+        pytest.raises(InvalidOption, match="not a plain iterator") as caught,
+        stream_writer(ps, TOPIC) as writer,
+    ):
+        writer.pipe(source)
+    assert "blocking client of the model" in (caught.value.remedy or "")
+    assert stream_reader(ps, TOPIC).final().reason == "error"
 
 
 def test_a_model_tells_why_its_answer_ends_and_what_it_used(ps: PubSub) -> None:

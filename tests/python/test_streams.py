@@ -7,6 +7,7 @@ import contextlib
 import inspect
 import itertools
 import json
+import logging
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, assert_type, cast
 
@@ -40,6 +41,7 @@ from hanzoai.pubsub.streams import (
     StreamEvent,
     StreamReader,
     StreamWriter,
+    from_openai,
     partial_json,
     sse,
     stream_reader,
@@ -185,6 +187,22 @@ async def test_a_reader_that_is_cut_again_and_again_ends_with_the_same_text(
             pubsub_memory.cut()
         await within(pubsub_memory, piping, 300)
     assert amount((await within(pubsub_memory, reading, 300))[:-1]) == long
+
+
+async def test_streams_do_not_ask_a_program_to_handle_the_gaps_of_their_own_subscriptions(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    ps, other = pubsub_memory.client(), pubsub_memory.client()
+    reader = stream_reader(other, TOPIC).open()
+    with caplog.at_level(logging.WARNING, "hanzoai.pubsub"):
+        async with stream_writer(ps, TOPIC) as writer:
+            piping = asyncio.ensure_future(writer.pipe(model(pubsub_memory, TEXT)))
+            await clock_of(pubsub_memory).advance(0.5)
+            pubsub_memory.forget_history(positions=True)
+            pubsub_memory.cut()
+            await within(pubsub_memory, piping, 300)
+        assert (await within(pubsub_memory, reader.final(), 300)).text == TEXT
+    assert [text for text in caplog.messages if "on_gap" in text] == []
 
 
 @pytest.mark.pubsub_server(history_max_messages=5)
@@ -725,9 +743,20 @@ async def test_ten_megabytes_end_in_an_error_and_an_abort(pubsub_memory: MemoryS
     assert set(final.text) == {"x"}
 
 
-@pytest.mark.parametrize("bad", ["\ude00", {"content": "x"}, 5, None, b"x"])
+@pytest.mark.parametrize(
+    ("bad", "problem", "remedy"),
+    [
+        ("\ude00", "half of a surrogate pair", "Decode"),
+        ({"text": "\ude00"}, "half of a surrogate pair", "Decode"),
+        ({"content": "x"}, "neither a `type` nor a `text`", '{"type": ...}'),
+        (5, "is int, not text", "Write its text"),
+        (object(), "is object, not text", "from_openai"),
+        (None, "is None, not text", "Skip it"),
+        (b"x", "is bytes, not text", "Decode"),
+    ],
+)
 async def test_a_piece_that_is_not_text_raises_an_error_and_aborts_the_stream(
-    pubsub_memory: MemoryServer, bad: Any
+    pubsub_memory: MemoryServer, bad: Any, problem: str, remedy: str
 ) -> None:
     ps = pubsub_memory.client()
     reader = stream_reader(ps, TOPIC).open()
@@ -737,10 +766,43 @@ async def test_a_piece_that_is_not_text_raises_an_error_and_aborts_the_stream(
             await writer.write("ok")
             await writer.write(bad)
 
-    with pytest.raises(InvalidPayload):
+    with pytest.raises(InvalidPayload) as caught:
         await within(pubsub_memory, write())
+    assert problem in caught.value.message
+    assert remedy in (caught.value.remedy or "")
     final = await within(pubsub_memory, reader.final())
     assert (final.reason, final.text) == ("invalid_payload", "ok")
+
+
+async def test_a_source_that_is_no_iterator_is_rejected_with_what_to_pass(
+    pubsub_memory: MemoryServer,
+) -> None:
+    async def generate() -> AsyncIterator[str]:
+        yield "x"
+
+    async def create() -> AsyncIterator[str]:
+        return generate()
+
+    async def pipe(source: Any) -> None:
+        async with stream_writer(pubsub_memory.client(), TOPIC) as writer:
+            await writer.pipe(source)
+
+    forgotten = create()
+    wrong: list[tuple[Any, str]] = [
+        (forgotten, "Await it"),
+        (generate, "Call it"),
+        (None, "Pass the stream"),
+        (contextlib.nullcontext(), "enter it first"),
+    ]
+    for source, remedy in wrong:
+        with pytest.raises(InvalidOption) as caught:
+            await within(pubsub_memory, pipe(source))
+        assert caught.value.field == "source"
+        assert remedy in (caught.value.remedy or "")
+        with pytest.raises(InvalidOption) as caught:
+            from_openai(source)
+        assert caught.value.field == "stream"
+    forgotten.close()
 
 
 async def test_a_writer_without_permission_to_publish_gets_an_error(tmp_path: Path) -> None:

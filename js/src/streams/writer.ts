@@ -253,7 +253,9 @@ export class StreamWriter implements AsyncDisposable {
 
   private _listen(): Promise<Subscription | undefined> {
     const onMessage = (message: Message): void => this._hear(message);
-    return this._client.subscribe(this._topic, { onMessage }).catch((error) => {
+    // A program cannot act on a gap in the requests of readers: they ask again.
+    const onGap = (): void => {};
+    return this._client.subscribe(this._topic, { onMessage, onGap }).catch((error) => {
       if (!this._isFinished && !warned.has(this._client)) {
         warned.add(this._client);
         this._warn(

@@ -57,6 +57,25 @@ function amount(events: readonly StreamEvent[]): string {
 
 const started = (): Promise<MemoryServer> => new MemoryServer().start();
 
+test('streams do not ask a program to handle the gaps of their own subscriptions', async () => {
+  const server = await started();
+  const warnings: string[] = [];
+  const logger = { warn: (said: string) => warnings.push(said), error: () => {} };
+  const reader = readStream(server.client({ logger }), TOPIC);
+  const writer = await writeStream(server.client({ logger }), TOPIC);
+  const piping = writer.pipe(model(server, TEXT));
+  await server.clock.advance(500);
+  server.forgetHistory(undefined, { positions: true });
+  server.cut();
+  await within(server, piping);
+  assert.equal((await within(server, reader.final())).text, TEXT);
+  assert.deepEqual(
+    warnings.filter((said) => said.includes('onGap')),
+    [],
+  );
+  await server.stop();
+});
+
 test('a reader sees the answer grow and ends with all of it', async () => {
   const server = await started();
   const reader = readStream(server.client(), TOPIC);

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hanzoai.pubsub.runtime.blocking_parts import iterate
 from hanzoai.pubsub.runtime.ownership import ForkedError
+from hanzoai.pubsub.streams.sources import check_source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -69,8 +70,10 @@ class BlockingStreamWriter:
 
         Raises:
             StreamCancelled: A reader has cancelled the stream.
+            InvalidOption: ``source`` is not a plain iterator.
             Exception: What the iterator raises; the stream is aborted with the reason ``error``.
         """
+        check_source("source", source, blocking=True)
         try:
             for piece in source:
                 self.write(piece)

@@ -19,6 +19,8 @@ import json
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast
 
+from hanzoai.pubsub.streams.sources import check_source
+
 if TYPE_CHECKING:
     from hanzoai.pubsub.streams.parts import Piece
 
@@ -327,6 +329,7 @@ def from_langchain(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
 
 
 def _source(stream: Any, events: Callable[[], ModelEvents]) -> ModelSource:
+    check_source("stream", stream)
     if isinstance(stream, AsyncIterable):
         return AsyncModelSource(stream, events())
     return ModelSource(stream, events())

@@ -26,6 +26,7 @@ from hanzoai.pubsub.settings.checks import check_function, check_whole
 from hanzoai.pubsub.streams.messages import incoming, sender_of
 from hanzoai.pubsub.streams.parts import Part, Piece, text_of
 from hanzoai.pubsub.streams.reading import Reading
+from hanzoai.pubsub.streams.sources import check_source, invalid_piece
 from hanzoai.pubsub.streams.writing import (
     LARGEST,
     WINDOW,
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.durations import Duration
     from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.streams.reading import Incoming
-    from hanzoai.pubsub.values import Message
+    from hanzoai.pubsub.values import Gap, Message
 
 T = TypeVar("T")
 
@@ -201,7 +202,9 @@ class StreamWriter:
         if self._core is not None:
             raise UsageError("The stream is open already.")
         if self._listen:
-            self._subscription = self._client.subscribe(self._topic, on_message=self._hear)
+            self._subscription = self._client.subscribe(
+                self._topic, on_message=self._hear, on_gap=_ignore
+            )
         base: int | None = None
         parts: list[Part] = []
         before: list[Incoming] = []
@@ -250,7 +253,7 @@ class StreamWriter:
             PubSubError: Publishing failed for a minute, or permanently.
         """
         core = self._writable()
-        self._perform(core.write(piece, self._now()))
+        self._perform(core.write(piece, self._now()), piece)
         while core.full and self._error is None:
             await self._wait()
         if self._error is not None:
@@ -271,8 +274,10 @@ class StreamWriter:
 
         Raises:
             StreamCancelled: A reader has cancelled the stream.
+            InvalidOption: ``source`` is not an iterator.
             Exception: What the iterator raises; the stream is aborted with the reason ``error``.
         """
+        check_source("source", source)
         # One task for the whole source, which may hold an `asyncio.timeout` over several pieces.
         reading = asyncio.get_running_loop().create_task(self._write_all(source))
         try:
@@ -491,14 +496,14 @@ class StreamWriter:
         else:
             self._perform(core.sent(self._now()))
 
-    def _perform(self, effects: list[WriterEffect]) -> None:
+    def _perform(self, effects: list[WriterEffect], piece: object = "") -> None:
         core = self._core
         assert core is not None
         for effect in effects:
             if effect["kind"] == "publish":
                 self._begin(self._publish(core, effect))
             elif effect["kind"] == "refused":
-                self._refuse(effect["code"])
+                self._refuse(effect["code"], piece)
             elif effect["kind"] == "failed":
                 self._fail(effect["code"])
             elif effect["kind"] == "cancelled":
@@ -533,7 +538,7 @@ class StreamWriter:
     def _tick(self, core: Writing) -> None:
         self._perform(core.tick(self._now()))
 
-    def _refuse(self, code: str) -> None:
+    def _refuse(self, code: str, piece: object) -> None:
         if code == "payload_too_large":
             self._error = PayloadTooLarge(
                 f"The answer is larger than {LARGEST} bytes as JSON.",
@@ -541,11 +546,7 @@ class StreamWriter:
                 remedy="Store long results elsewhere, and write a part with their URL.",
             )
         else:
-            self._error = InvalidPayload(
-                "A stream accepts text of whole characters, parts with a `type`, and {`text`}.",
-                topic=self._topic,
-                remedy="Decode bytes incrementally, so that no character is cut.",
-            )
+            self._error = invalid_piece(piece, self._topic)
 
     def _fail(self, code: str) -> None:
         if code == "conflict":
@@ -592,6 +593,10 @@ class StreamWriter:
 
     def _report(self, error: Exception) -> None:
         self._client._report(error, self._topic)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+
+
+def _ignore(gap: Gap) -> None:
+    """A program cannot act on a gap in the requests of readers: they ask again."""
 
 
 async def _threaded(source: Any) -> AsyncIterator[Any]:

@@ -1,0 +1,60 @@
+"""Names what is wrong with an answer that a program gives to a writer."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterable, Iterable
+
+from hanzoai.pubsub.errors import InvalidOption, InvalidPayload
+from hanzoai.pubsub.settings.checks import kind
+from hanzoai.pubsub.streams.parts import is_piece
+
+
+def check_source(name: str, source: object, *, blocking: bool = False) -> None:
+    """An iterator of pieces or events.
+
+    Args:
+        name: Name of the argument.
+        source: What the program gave.
+        blocking: Whether only plain iterators can be read.
+
+    Raises:
+        InvalidOption: It cannot be iterated over.
+    """
+    given = kind(source)
+    asynchronous = isinstance(source, AsyncIterable)
+    if isinstance(source, Iterable) or (asynchronous and not blocking):
+        return
+    if asynchronous:
+        remedy = "Use the blocking client of the model, or `PubSubClient`."
+    elif inspect.isawaitable(source):
+        remedy = "Await it first, or use the blocking client of the model."
+        if not blocking:
+            remedy = "Await it first, for example `await model.responses.create(...)`."
+    elif callable(source):
+        remedy = "Call it, and pass what it returns."
+    else:
+        remedy = "Pass the stream of the model; if it is a context manager, enter it first."
+    wanted = "a plain iterator" if blocking else "an iterator"
+    raise InvalidOption(f"`{name}` is {given}, not {wanted}.", remedy=remedy, field=name)
+
+
+def invalid_piece(piece: object, topic: str) -> InvalidPayload:
+    """The error for a piece that the writer rejects; does not show it."""
+    problem = f"The piece is {kind(piece)}, not text or a part."
+    if is_piece(piece):
+        problem = "The text has half of a surrogate pair."
+        remedy = "Decode bytes incrementally, so that no character is cut."
+    elif isinstance(piece, dict):
+        problem = "The part has neither a `type` nor a `text`, or one of them is not text."
+        remedy = 'Write {"type": ...} for a new part, or {"text": ...} to continue the last one.'
+    elif isinstance(piece, bytes | bytearray | memoryview):
+        remedy = "Decode it incrementally, for example with `codecs.getincrementaldecoder`."
+    elif piece is None:
+        remedy = "Skip it: models send chunks without text. `pipe(from_openai(stream))` does so."
+    else:
+        remedy = "Write its text, or pass the stream of the model through `from_openai` or similar."
+    return InvalidPayload(problem, topic=topic, remedy=remedy, field="piece")
+
+
+__all__ = ["check_source", "invalid_piece"]
