@@ -52,6 +52,11 @@ async def test_a_token_that_no_authenticator_accepts_is_refused(token: str, code
         assert caught.value.code == code
 
 
+async def test_a_server_without_jwts_says_how_its_keys_start() -> None:
+    with pytest.raises(ServiceError, match="accepts only API keys, which start with hpk_"):
+        await TokenRouter(None, Inner()).authenticate("copied without its start")
+
+
 async def test_each_attempt_is_reported() -> None:
     told: list[tuple[str | None, str | None]] = []
 

@@ -116,6 +116,9 @@ class TokenRouter:
             raise ServiceError("unauthenticated", "the token is empty")
         chosen = self._api_keys if bare.startswith(PREFIX) else self._jwts
         if chosen is None:
-            kind = "API keys" if bare.startswith(PREFIX) else "JWTs"
-            raise ServiceError("token_invalid", f"this server does not accept {kind}")
+            if bare.startswith(PREFIX):
+                raise ServiceError("token_invalid", "this server does not accept API keys")
+            # The token may be part of a key, so the message doesn't call it a JWT.
+            only = f"this server accepts only API keys, which start with {PREFIX}"
+            raise ServiceError("token_invalid", only)
         return await chosen.authenticate(bare)
