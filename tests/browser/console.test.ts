@@ -68,6 +68,22 @@ test('a message published from the page returns to it, and its repetition is a d
   assert.equal(await page.getByLabel('Data, JSON').inputValue(), '{"n": 7}');
 });
 
+test('the result of a publish stays on one line, however little space it has', async (t) => {
+  const server = await startServer(t);
+  const page = await openConsole(t, server, { viewport: { width: 1280, height: 800 } });
+  await page.getByRole('button', { name: 'Write a message' }).click();
+  await page.keyboard.press('Control+Enter');
+  const result = page.locator('.outcome');
+  await result.getByText('Published').waitFor();
+  const [took] = await result.locator('.number').all();
+  await took?.evaluate((it) => (it.textContent = '10000 ms'));
+  const heights = await result
+    .locator('.number')
+    .evaluateAll((all) => all.map((it) => it.getBoundingClientRect().height));
+  const line = await result.evaluate((it) => Number.parseFloat(getComputedStyle(it).lineHeight));
+  assert.ok(Math.max(...heights) < 1.5 * line, `${heights} px at a line height of ${line} px`);
+});
+
 test('an invalid pattern is rejected with the message of the SDK', async (t) => {
   const server = await startServer(t);
   const page = await openConsole(t, server);

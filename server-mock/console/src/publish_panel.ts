@@ -303,7 +303,7 @@ function receipt({ id, seq, duplicate }: Published, took: number): HTMLElement[]
     ),
     h(
       'span',
-      { class: 'number' },
+      { class: duplicate ? '' : 'number' },
       duplicate
         ? 'this id was published before; nothing was sent again'
         : `${took < 10 ? took.toFixed(1) : Math.round(took)} ms`,
