@@ -68,6 +68,12 @@ def test_the_stream_of_an_asynchronous_model_is_rejected(ps: PubSub) -> None:
     assert stream_reader(ps, TOPIC).final().reason == "error"
 
 
+def test_a_block_that_reads_ends_quietly_when_the_client_was_closed_before(ps: PubSub) -> None:
+    with stream_reader(ps, TOPIC) as reader:
+        ps.close()
+    reader.close()
+
+
 def test_a_model_tells_why_its_answer_ends_and_what_it_used(ps: PubSub) -> None:
     with stream_writer(ps, TOPIC) as writer:
         writer.pipe(Model("a", "b"), finish_reason="stop")

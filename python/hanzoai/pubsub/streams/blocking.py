@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, Any, Self
 
+from hanzoai.pubsub.errors import ClosedError
 from hanzoai.pubsub.runtime.blocking_parts import iterate
 from hanzoai.pubsub.runtime.ownership import ForkedError
 from hanzoai.pubsub.streams.sources import check_source
@@ -176,8 +177,10 @@ class BlockingStreamReader:
         self._call(lambda: self._reader.steer(data))
 
     def close(self) -> None:
-        """Stop reading. The stream continues without this reader."""
-        self._call(self._reader.close)
+        """Stop reading. The stream continues without this reader. You can call it several times."""
+        # The end of the client has closed the reader.
+        with contextlib.suppress(ClosedError):
+            self._call(self._reader.close)
 
     def __iter__(self) -> Iterator[StreamEvent]:
         self.open()
