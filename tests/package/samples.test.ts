@@ -73,7 +73,8 @@ before(() => {
   mkdirSync(join(folder, 'node_modules', '@hanzoai'), { recursive: true });
   symlinkSync(INSTALLED, join(folder, 'node_modules', '@hanzoai', 'pubsub'));
   const theirs = ['@ai-sdk', '@anthropic-ai', '@opentelemetry', '@noble', '@standard-schema'];
-  for (const name of [...theirs, '@types', 'ai', 'openai', 'react', 'vite', 'vue', 'ws', 'zod'])
+  const others = ['@types', 'ai', 'openai', 'react', 'undici', 'vite', 'vue', 'ws', 'zod'];
+  for (const name of [...theirs, ...others])
     symlinkSync(join(ROOT, 'node_modules', name), join(folder, 'node_modules', name));
   writeFileSync(join(folder, 'package.json'), '{"private":true,"type":"module"}');
   writeFileSync(join(folder, 'reader.d.ts'), READER);

@@ -193,8 +193,9 @@ async def test_auth_3_a_callback_that_fails_is_asked_again_with_growing_waits(
     await soon(connecting)
     assert len(contexts) == 4
     assert [context.attempt for context in contexts] == [0, 1, 2, 3]
-    assert all(isinstance(error, AuthError) for error in errors)
-    assert len(errors) == 3
+    # They have the same cause.
+    (error,) = errors
+    assert isinstance(error, AuthError)
     await ps.close()
 
 
