@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from hanzoai.pubsub.errors import ClosedError, UsageError
+from hanzoai.pubsub.runtime.green_threads import new_event_loop
 from hanzoai.pubsub.runtime.handler_threads import HandlerThreads
 from hanzoai.pubsub.runtime.ownership import ForkedError
 
@@ -232,7 +233,7 @@ async def _nothing() -> None:
 
 def _run(ready: Future[asyncio.AbstractEventLoop], outcomes: set[Future[Any]]) -> None:
     # Does not reference the portal, so that one without owners is collected.
-    loop = asyncio.new_event_loop()
+    loop = new_event_loop()
     asyncio.set_event_loop(loop)
     loop.call_soon(ready.set_result, loop)
     del ready
