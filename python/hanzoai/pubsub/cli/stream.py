@@ -114,7 +114,8 @@ async def _read(ps: PubSubClient, args: Namespace, output: Output) -> int:
                 output.note("stalled", f"no tokens for {event.seconds:.0f} s")
             await out.write(text if args.raw else _CONTROL.sub("", text))
         final = await reader.final()
-    if bare and not shown.endswith("\n"):
+    printed = shown if args.raw else _CONTROL.sub("", shown)
+    if bare and not printed.endswith("\n"):
         await out.write("\n")
     if final.status == "aborted":
         output.note("aborted", f"the stream was aborted: {final.reason}", reason=final.reason)
