@@ -137,6 +137,12 @@ def _unreachable(url: str, error: Exception) -> str:
         )
     if url.startswith("rediss:") and _within(error, FileNotFoundError) is not None:
         return "a file that it names (ssl_ca_certs, ssl_certfile, ssl_keyfile) does not exist"
+    failed = _within(error, ssl.SSLError)
+    if failed is not None and "CERTIFICATE_REQUIRED" in (failed.reason or ""):
+        return (
+            f"Redis at {where} requires a client certificate; add ssl_certfile=FILE and"
+            " ssl_keyfile=FILE to the options of the URL"
+        )
     reply = f"Redis cannot be reached at {where} ({reason(error)})"
     silent = isinstance(error, (RedisTimeoutError, TimeoutError))
     if url.startswith("rediss:"):
