@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
     from pubsub_server.errors import ServiceError
     from pubsub_server.instruments import Instrument
-    from pubsub_server.interfaces import Page, Published, TopicReport
     from pubsub_server.shared.requests import Draft
     from pubsub_server.shared.topic_index import Survey
 
@@ -87,6 +86,37 @@ class Standing:
     first: int
     last: int
     at: int | None = None
+
+
+class Published(msgspec.Struct, gc=False):
+    """Result of a publication."""
+
+    id: str
+    timestamp: int
+    seq: int | None
+    duplicate: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Retained messages of one topic, oldest first; each is the JSON of an envelope."""
+
+    messages: Sequence[bytes]
+    has_more: bool
+    position: int | None
+    truncated: bool
+    reset: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TopicReport:
+    """One active topic."""
+
+    topic: str
+    subscribers: int
+    messages: int
+    position: int | None
+    last_message_at: int | None
 
 
 class Origin(Protocol):

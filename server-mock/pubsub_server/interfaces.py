@@ -10,15 +10,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
-import msgspec
-
 from pubsub_server.instruments import Distribution
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.auth.identity import Identity as Identity
-    from pubsub_server.backplane import Entry, Standing
+    from pubsub_server.backplane import Entry, Published, Standing
     from pubsub_server.errors import ServiceError
     from pubsub_server.shared.requests import Draft
 
@@ -369,26 +367,6 @@ class AuthOk:
     node: str | None = None
 
 
-class Published(msgspec.Struct, gc=False):
-    """Result of a publication."""
-
-    id: str
-    timestamp: int
-    seq: int | None
-    duplicate: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Page:
-    """Retained messages of one topic, oldest first; each is the JSON of an envelope."""
-
-    messages: Sequence[bytes]
-    has_more: bool
-    position: int | None
-    truncated: bool
-    reset: bool
-
-
 @dataclass(frozen=True, slots=True)
 class PositionList:
     """Positions of topics, by name.
@@ -435,17 +413,6 @@ class ConnectionReport:
     queued_bytes: int
     queue_limit: int
     stalled: bool
-
-
-@dataclass(frozen=True, slots=True)
-class TopicReport:
-    """One active topic."""
-
-    topic: str
-    subscribers: int
-    messages: int
-    position: int | None
-    last_message_at: int | None
 
 
 @dataclass(frozen=True, slots=True)

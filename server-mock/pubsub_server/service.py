@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable, Mapping, Sequence
 
+    from pubsub_server.backplane import Page, Published, TopicReport
     from pubsub_server.errors import ServiceError
     from pubsub_server.interfaces import (
         AuditAction,
@@ -16,12 +17,9 @@ if TYPE_CHECKING:
         ConnectionReport,
         Identity,
         Member,
-        Page,
         PositionList,
-        Published,
         Sink,
         Stats,
-        TopicReport,
     )
     from pubsub_server.shared.connection import Connection
     from pubsub_server.shared.encoder import Encoder

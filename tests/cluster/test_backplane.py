@@ -20,8 +20,7 @@ from tests.cluster.waiting import until
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
 
-    from pubsub_server.backplane import Entry
-    from pubsub_server.interfaces import Published
+    from pubsub_server.backplane import Entry, Published
     from tests.cluster.store import Store
 
 BOUND = 60

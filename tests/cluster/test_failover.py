@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from pubsub_server.backplane import Published
 from pubsub_server.backplanes.redis import wire
 from pubsub_server.backplanes.redis.layout import Layout, Packer
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.writer import Memory, Writer
 from pubsub_server.backplanes.retention import Keep, Retention
-from pubsub_server.interfaces import Published
 from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.requests import Draft
 from tests.cluster.fleet import nodes, peer, present

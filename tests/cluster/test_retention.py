@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from pubsub_server.backplane import Published
 from pubsub_server.backplanes.redis.backplane import SILENCE_MS
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import Published
 from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server

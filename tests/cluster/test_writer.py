@@ -11,10 +11,10 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import MovedError, OutOfMemoryError, ReadOnlyError
 
+from pubsub_server.backplane import Published
 from pubsub_server.backplanes.redis.layout import PLACE, Item
 from pubsub_server.backplanes.redis.writer import LINEAGE_EVERY, REFUSED_FOR, Lane, Load, Memory
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import Published
 from pubsub_server.shared.answers import Answer
 from pubsub_server.tasks import Tasks
 

@@ -11,9 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from pubsub_server.auth.identity import Identity
+from pubsub_server.backplane import Published
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import Published
 from pubsub_server.settings.config import Settings
 from pubsub_server.shared.requests import Draft
 from pubsub_server.testing import running_server

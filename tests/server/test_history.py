@@ -7,13 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pubsub_server.backplane import Entry, Replay
+from pubsub_server.backplane import Entry, Page, Published, Replay
 from pubsub_server.backplanes import replay_bounds
 from pubsub_server.backplanes.history import SEQ_PER_MS, MemoryStore
 from pubsub_server.backplanes.ids import IdMemory, id_key
 from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import Page, Published
 from pubsub_server.shared.requests import Draft
 
 if TYPE_CHECKING:

@@ -12,12 +12,11 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
-from pubsub_server.backplane import Entry, Replay
+from pubsub_server.backplane import Entry, Page, Published, Replay, TopicReport
 from pubsub_server.backplanes.ids import IdMemory, Seen
 from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS, bounded
 from pubsub_server.backplanes.topic_log import TopicLog, behind, read, stand
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import Page, Published, TopicReport
 from pubsub_server.shared.envelopes import envelope
 from pubsub_server.shared.exact_copy import exact_copy
 from pubsub_server.shared.topic_index import Survey, TopicIndex

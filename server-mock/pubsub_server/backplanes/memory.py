@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pubsub_server.backplane import Entry, Replay
+from pubsub_server.backplane import Entry, Page, Published, Replay, TopicReport
 from pubsub_server.backplanes.history import MemoryStore
 from pubsub_server.backplanes.ids import IdMemory
 from pubsub_server.backplanes.retention import retention
 from pubsub_server.instruments import Reading
-from pubsub_server.interfaces import Page, Published, TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -30,16 +30,7 @@ from pubsub_server.hub.routing import NOWHERE, Router
 from pubsub_server.hub.shared_attendance import SharedAttendance
 from pubsub_server.hub.subscriptions import Subscriptions
 from pubsub_server.hub.turns import Turns
-from pubsub_server.interfaces import (
-    AuthOk,
-    Member,
-    Page,
-    PositionList,
-    Published,
-    Sink,
-    Stats,
-    TopicReport,
-)
+from pubsub_server.interfaces import AuthOk, Member, PositionList, Sink, Stats
 from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.client_ids import ClientIds
 from pubsub_server.shared.codec import error_frame
@@ -51,7 +42,7 @@ from pubsub_server.tasks import Tasks
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Sequence
 
-    from pubsub_server.backplane import Backplane, Entry
+    from pubsub_server.backplane import Backplane, Entry, Page, Published, TopicReport
     from pubsub_server.instruments import Instrument
     from pubsub_server.interfaces import (
         Audit,

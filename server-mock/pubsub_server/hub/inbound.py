@@ -8,9 +8,9 @@ import logging
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from pubsub_server.backplane import Published
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.subscriptions import not_yet
-from pubsub_server.interfaces import Published
 from pubsub_server.shared.codec import decode_object, error_frame, parse, publish_result, ref_of
 from pubsub_server.shared.connection import about
 from pubsub_server.shared.requests import (

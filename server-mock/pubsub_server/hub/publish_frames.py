@@ -11,9 +11,10 @@ from pubsub_server.shared.codec import error_frame, publish_result
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from pubsub_server.backplane import Published
     from pubsub_server.hub.core import Core
     from pubsub_server.hub.publishing import Publishing
-    from pubsub_server.interfaces import Identity, Published
+    from pubsub_server.interfaces import Identity
     from pubsub_server.shared.connection import Connection
     from pubsub_server.shared.requests import PublishRequest, Ref
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, cast
 
 import orjson
 
+from pubsub_server.backplane import Published
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import Published
 from pubsub_server.shared.answers import Answer
 from pubsub_server.shared.envelopes import envelope
 from pubsub_server.shared.requests import Draft

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
+from pubsub_server.backplane import Page, TopicReport
 from pubsub_server.errors import ADMINISTRATOR_REMEDY, ServiceError
-from pubsub_server.interfaces import Page, TopicReport
 
 if TYPE_CHECKING:
     from pubsub_server.hub.attendance import Attendance

@@ -16,7 +16,7 @@ from pubsub_server.shared.answers import Answer
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
-    from pubsub_server.interfaces import Published
+    from pubsub_server.backplane import Published
     from pubsub_server.listeners.byte_listener import ByteListener
     from pubsub_server.shared.connection import Connection
     from pubsub_server.shared.requests import Draft

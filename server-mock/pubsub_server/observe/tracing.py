@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, TracerProvider
 
-    from pubsub_server.backplane import Entry
-    from pubsub_server.interfaces import Published
+    from pubsub_server.backplane import Entry, Published
 
     Result = Published | ServiceError
     Done = Callable[[list[Result]], None]

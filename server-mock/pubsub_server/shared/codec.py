@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     from pydantic_core import ErrorDetails
 
-    from pubsub_server.interfaces import Published
+    from pubsub_server.backplane import Published
 
 MAX_NAMED: Final = 1_000
 """Maximum topics of one subscribe frame; its ``after`` may have ten times as many positions."""

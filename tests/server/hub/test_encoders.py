@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import orjson
 
 from pubsub_server.auth.identity import Identity
-from pubsub_server.interfaces import Published
+from pubsub_server.backplane import Published
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared.encoder import Encoder
 from pubsub_server.shared.requests import Draft, SubscribeRequest

@@ -15,8 +15,7 @@ from tests.server.test_history import memory_store
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
-    from pubsub_server.backplane import Origin, Replay
-    from pubsub_server.interfaces import Published
+    from pubsub_server.backplane import Origin, Published, Replay
 
 
 class FarBackplane(MemoryBackplane):

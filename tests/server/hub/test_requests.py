@@ -4,8 +4,8 @@ import orjson
 import pytest
 
 from pubsub_server.auth.identity import Identity
+from pubsub_server.backplane import Published
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import Published
 from pubsub_server.shared.requests import Draft
 from tests.server.hub_rig import ANNA, Rig
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.clock import Clock
     from hanzoai.pubsub.testing.kinds import Kind
-    from pubsub_server.backplane import Standing
-    from pubsub_server.interfaces import AuthOk, Member, TopicReport
-    from pubsub_server.interfaces import Published as Taken
+    from pubsub_server.backplane import Published as Taken
+    from pubsub_server.backplane import Standing, TopicReport
+    from pubsub_server.interfaces import AuthOk, Member
 
 
 class Tokens:

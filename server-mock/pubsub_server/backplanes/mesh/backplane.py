@@ -11,11 +11,10 @@ from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.payload_bytes import to_json
 from hanzoai.pubsub.topics import is_wildcard, validate_topic
 from hanzoai.pubsub.wire.ids import message_id
-from pubsub_server.backplane import Entry
+from pubsub_server.backplane import Entry, Published
 from pubsub_server.backplanes.mesh.codec import Record
 from pubsub_server.errors import ServiceError
 from pubsub_server.instruments import Reading
-from pubsub_server.interfaces import Published
 from pubsub_server.shared.publications import check_fields
 from pubsub_server.shared.requests import Draft
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Mapping, Sequence
     from typing import Any
 
-    from pubsub_server.backplane import Entry, Origin, Replay
+    from pubsub_server.backplane import Entry, Origin, Published, Replay
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
     from pubsub_server.backplanes.redis.opening import NodeOptions
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from pubsub_server.backplanes.retention import Retention
     from pubsub_server.errors import ServiceError
     from pubsub_server.instruments import Instrument
-    from pubsub_server.interfaces import Published
     from pubsub_server.shared.requests import Draft
 
 logger = logging.getLogger(__name__)

@@ -17,12 +17,12 @@ from pubsub_server.errors import ServiceError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
+    from pubsub_server.backplane import Page, TopicReport
     from pubsub_server.backplanes.redis.deliveries import CatchingUp
     from pubsub_server.backplanes.redis.feed import Feeds
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Argument, Link
     from pubsub_server.backplanes.redis.reader import Reader
-    from pubsub_server.interfaces import Page, TopicReport
     from pubsub_server.shared.topic_index import Survey
     from pubsub_server.tasks import Tasks
 

@@ -7,10 +7,9 @@ from heapq import nsmallest
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from pubsub_server.backplane import Entry, Replay
+from pubsub_server.backplane import Entry, Page, Replay, TopicReport
 from pubsub_server.backplanes.redis.layout import Log, read_log
 from pubsub_server.backplanes.replay_bounds import REPLAY_MESSAGES, bounded
-from pubsub_server.interfaces import Page, TopicReport
 from pubsub_server.tasks import run_all
 
 if TYPE_CHECKING:

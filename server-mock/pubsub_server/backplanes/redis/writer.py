@@ -34,11 +34,11 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from pubsub_server.backoff import Backoff
+from pubsub_server.backplane import Published
 from pubsub_server.backplanes.redis.errors import RefusedError, cause
 from pubsub_server.backplanes.redis.layout import PLACE
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 from pubsub_server.errors import ServiceError
-from pubsub_server.interfaces import Published
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:

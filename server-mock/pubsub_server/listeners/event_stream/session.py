@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Coroutine
 
-    from pubsub_server.interfaces import Published
+    from pubsub_server.backplane import Published
     from pubsub_server.listeners.event_stream.listener import EventStreamListener
 
 EVERYTHING = "**"

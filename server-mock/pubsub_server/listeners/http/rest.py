@@ -22,15 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from pubsub_server.access.policy import Policy
-    from pubsub_server.interfaces import (
-        ConnectionReport,
-        Identity,
-        Member,
-        Page,
-        PositionList,
-        Published,
-        TopicReport,
-    )
+    from pubsub_server.backplane import Page, Published, TopicReport
+    from pubsub_server.interfaces import ConnectionReport, Identity, Member, PositionList
     from pubsub_server.service import FaultDoor, Service
     from pubsub_server.settings.config import Settings
     from pubsub_server.shared.requests import Draft

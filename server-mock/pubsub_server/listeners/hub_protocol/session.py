@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections import deque
     from collections.abc import Coroutine, Sequence
 
-    from pubsub_server.interfaces import Published as Taken
+    from pubsub_server.backplane import Published as Taken
     from pubsub_server.listeners.hub_protocol.listener import HubListener
 
 

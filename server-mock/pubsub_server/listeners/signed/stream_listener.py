@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from pubsub_server.auth.identity import Identity
-    from pubsub_server.interfaces import Policy, Published
+    from pubsub_server.backplane import Published
+    from pubsub_server.interfaces import Policy
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
     from pubsub_server.shared.requests import Draft
