@@ -29,7 +29,7 @@ from pubsub_server.auth.identity import Identity
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
 from pubsub_server.backplanes.redis.layout import Layout
 from pubsub_server.backplanes.redis.link import Link
-from pubsub_server.backplanes.redis.opening import node_options
+from pubsub_server.backplanes.redis.node_options import node_options
 from pubsub_server.backplanes.retention import Keep, Retention
 from pubsub_server.hub.faults import Clear, Delay, Drop, Evict, Expire, Freeze, Play, Refuse
 from pubsub_server.observe.metrics import PREFIX, Metrics

@@ -584,6 +584,7 @@ async def _each(ends: Iterable[Callable[[], Awaitable[object]]]) -> None:
 async def _redis(settings: Settings) -> RedisBackplane:
     # Only a server on Redis loads its client.
     from pubsub_server.backplanes.redis import opening
+    from pubsub_server.backplanes.redis.node_options import node_options
 
     assert settings.redis_url is not None
     try:
@@ -596,7 +597,7 @@ async def _redis(settings: Settings) -> RedisBackplane:
             retention=retention(settings),
             ids=settings.ids_max,
             remember=settings.ids_max_age,
-            options=opening.node_options(settings),
+            options=node_options(settings),
         )
     except opening.UnusableError as error:
         raise StartError(f"{error.setting}: {error}") from None

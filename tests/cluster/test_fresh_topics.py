@@ -14,7 +14,8 @@ import pytest
 
 from hanzoai.pubsub import PubSubClient, RetryOptions
 from pubsub_server.auth import dev_tokens
-from pubsub_server.backplanes.redis.opening import node_options, open_backplane
+from pubsub_server.backplanes.redis.node_options import node_options
+from pubsub_server.backplanes.redis.opening import open_backplane
 from pubsub_server.backplanes.retention import retention
 from pubsub_server.settings.config import Settings
 from tests.cluster.fleet import SHARDS, peer

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from pubsub_server.backplane import Entry, Origin, Published, Replay
     from pubsub_server.backplanes.redis.layout import Layout
     from pubsub_server.backplanes.redis.link import Link
-    from pubsub_server.backplanes.redis.opening import NodeOptions
+    from pubsub_server.backplanes.redis.node_options import NodeOptions
     from pubsub_server.backplanes.redis.reader import Snapshot
     from pubsub_server.backplanes.redis.tracks import Journal
     from pubsub_server.backplanes.retention import Retention

@@ -6,7 +6,6 @@ import asyncio
 import logging
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass
 from time import time as wall_clock
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -21,10 +20,8 @@ from pubsub_server.backplanes.redis.reader import Reader
 from pubsub_server.backplanes.redis.servers import LINK_ERRORS
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from pubsub_server.backplanes.redis.node_options import NodeOptions
     from pubsub_server.backplanes.retention import Retention
-    from pubsub_server.settings.config import Settings
 
 logger = logging.getLogger(__name__)
 
@@ -32,57 +29,6 @@ CLOCKS_APART: Final = 2.0
 """Seconds by which the clocks of this machine and of Redis may differ without a warning."""
 FIRST_CALL_WITHIN: Final = 1.0
 """Seconds in which the servers of a cluster must answer at the start."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodeOptions:
-    """The shared state of the nodes other than the logs.
-
-    Attributes:
-        heartbeat: Seconds between two heartbeats of a node.
-        timeout: Seconds without a heartbeat after which the lease of a node is revoked.
-        feed_timeout: Seconds after which a node that has not heard itself does not hear the others.
-        grace: Seconds that the members of a stopped node have to reconnect to another.
-        max_members: Maximum members per topic.
-        per_user: Maximum open connections per user.
-        per_org: Maximum open connections per organization.
-        org_limits: Limits of certain organizations, instead of ``per_org``.
-        rate_user: Publishes per second of a user over REST.
-        rate_service: Publishes per second of a service.
-        rate_burst: Size of a burst in milliseconds of the rate.
-        rate_bulk: Batch publishes per second of a bulk publisher over REST.
-    """
-
-    heartbeat: float
-    timeout: float
-    feed_timeout: float
-    grace: float
-    max_members: int
-    per_user: int
-    per_org: int
-    org_limits: Mapping[str, int]
-    rate_user: float
-    rate_service: float
-    rate_burst: int
-    rate_bulk: float
-
-
-def node_options(settings: Settings) -> NodeOptions:
-    """The shared options for these settings."""
-    return NodeOptions(
-        heartbeat=settings.node_heartbeat / 1000,
-        timeout=settings.node_timeout / 1000,
-        feed_timeout=settings.feed_timeout / 1000,
-        grace=settings.presence_grace / 1000,
-        max_members=settings.presence_max_members,
-        per_user=settings.connections_per_user,
-        per_org=settings.connections_per_org,
-        org_limits=settings.org_limits,
-        rate_user=settings.publish_rate_user,
-        rate_service=settings.publish_rate_service,
-        rate_burst=settings.publish_burst,
-        rate_bulk=settings.publish_rate_bulk,
-    )
 
 
 class UnusableError(Exception):
