@@ -8,7 +8,7 @@ A setting `history_max_messages` is the flag `--history-max-messages`, the envir
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal, Self, TypeAlias
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import (
     BaseModel,
@@ -16,12 +16,9 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
-    ValidationInfo,
     field_validator,
-    model_validator,
 )
 
-from pubsub_server.settings import conflicts
 from pubsub_server.settings.entries import HistoryClass, ListenerIdentity, Webhook
 from pubsub_server.settings.formats import (
     Brokers,
@@ -51,8 +48,6 @@ from pubsub_server.settings.kinds import (
     Wait,
 )
 
-ANYHOW = "anyhow"
-"""Validation context that allows contradicting settings, to check them one by one."""
 ListenerName: TypeAlias = Literal["event_stream", "hub", "signed", "sp_pub"]
 """Listeners whose protocols have no tokens."""
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -639,13 +634,6 @@ class Settings(BaseModel):
     @classmethod
     def _object_list(cls, value: object) -> object:
         return tuple(value) if isinstance(value, list) else value  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType]
-
-    @model_validator(mode="after")
-    def _together(self, info: ValidationInfo) -> Self:
-        problems = [] if info.context == ANYHOW else [*conflicts.conflicts(self)]
-        if problems:
-            raise ValueError("\n".join(problems))
-        return self
 
     @property
     def on_redis(self) -> bool:

@@ -11,7 +11,7 @@ import difflib
 import json
 import re
 import types
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Union, cast, get_args, get_origin
 
@@ -19,7 +19,8 @@ import yaml
 from pydantic import BaseModel, SecretStr, ValidationError
 
 from pubsub_server.settings import documents
-from pubsub_server.settings.config import ANYHOW, Settings
+from pubsub_server.settings.config import Settings
+from pubsub_server.settings.conflicts import conflicts
 from pubsub_server.settings.kinds import FORMS, METAVARS, metadata, written
 
 if TYPE_CHECKING:
@@ -162,27 +163,21 @@ def examine(
             values[name] = _structured(name, item)
         except ValueError as error:
             problems.append(f"{name} ({item.source}): {error}")
-    settings: Settings | None = None
     try:
         settings = Settings.model_validate(values)
     except ValidationError as error:
         details = error.errors()
-        problems.extend(line for each in details for line in _describe(each, given).splitlines())
+        problems.extend(_describe(each, given) for each in details)
         # Ignore wrong values, to check the rest.
-        for name in {str(detail["loc"][0]) for detail in details if detail["loc"]}:
+        for name in {str(detail["loc"][0]) for detail in details}:
             del values[name]
+        settings = Settings.model_validate(values)
     wrong = frozenset(given) - frozenset(values)
     sources = {name: given[name].source for name in values}
-    if settings is None and wrong:
-        try:
-            settings = Settings.model_validate(values)
-        except ValidationError as error:
-            found = Examined(None, sources, problems, wrong)
-            for detail in error.errors():
-                lines = _describe(detail, given).splitlines()
-                problems.extend(line for line in lines if not found.caused(line))
-    anyhow = settings or Settings.model_validate(values, context=ANYHOW)
-    return Examined(settings, sources, problems, wrong, anyhow)
+    contradictions = [*conflicts(settings)]
+    read = Examined(None if contradictions else settings, sources, problems, wrong, settings)
+    more = [line for line in contradictions if not read.caused(line)]
+    return replace(read, problems=[*problems, *more])
 
 
 def dump(settings: Settings, sources: Mapping[str, str] | None = None) -> str:
@@ -282,8 +277,6 @@ def _document(path: str) -> object:
 
 
 def _describe(detail: ErrorDetails, given: Mapping[str, _Given]) -> str:
-    if not detail["loc"]:
-        return str(detail["msg"]).removeprefix("Value error, ")
     name = str(detail["loc"][0])
     item = given[name]
     nested = detail["loc"][1:]
