@@ -20,13 +20,13 @@ from pubsub_server.backplanes.retention import retention
 from pubsub_server.hub.faults import Faults
 from pubsub_server.hub.hub import Hub
 from pubsub_server.instruments import Reading
-from pubsub_server.listeners.byte_listener import NOBODY
-from pubsub_server.listeners.event_stream.listener import EventStreamListener
+from pubsub_server.listeners.byte_connections import NOBODY
+from pubsub_server.listeners.event_stream.listener import event_stream_listener
 from pubsub_server.listeners.http.console import Console
 from pubsub_server.listeners.http.dev_sign_in import DevSignIn
 from pubsub_server.listeners.http.listener import HttpListener
-from pubsub_server.listeners.hub_protocol.listener import HubListener
-from pubsub_server.listeners.sp_pub.listener import SpListener
+from pubsub_server.listeners.hub_protocol.listener import hub_listener
+from pubsub_server.listeners.sp_pub.listener import sp_listener
 from pubsub_server.listeners.websocket.listener import WebSocketListener
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.audit import AuditLog, FileSink
@@ -322,29 +322,31 @@ class Server:
         tls = access.build_listener_tls(settings)
         hooks = self._webhooks if settings.webhooks else None
         if settings.event_stream is not None:
-            listener = EventStreamListener(
+            listener = event_stream_listener(
                 hub, policy, settings, _acting(settings, "event_stream"), hooks
             )
             await self._open(listener, settings.event_stream, "events", tls)
         if settings.hub is not None:
-            other = HubListener(hub, policy, settings, _acting(settings, "hub"))
+            other = hub_listener(hub, policy, settings, _acting(settings, "hub"))
             await self._open(other, settings.hub, "hub", tls)
         if settings.sp_pub is not None:
             await self._open_sp(settings.sp_pub, policy, tls)
         if settings.signed_listen is not None and self._signed is not None:
-            from pubsub_server.listeners.signed.stream_listener import StreamListener
+            from pubsub_server.listeners.signed.stream_listener import Streams
 
-            streams = StreamListener(hub, policy, settings, _acting(settings, "signed"))
+            streams = Streams(hub, policy, settings, _acting(settings, "signed"))
             self._signed.streams = streams
-            await self._open(streams, settings.signed_listen, "tcp", tls)
+            await self._open(streams.listener, settings.signed_listen, "tcp", tls)
 
     async def _open_sp(self, url: str, policy: Policy, tls: ssl.SSLContext | None) -> None:
         settings, address = self.settings, parse_sp_url(url)
         framing = Framing.TCP if address.path is None else Framing.IPC
-        listener = SpListener(self.hub, policy, settings, _acting(settings, "sp_pub"), framing)
+        listener = sp_listener(self.hub, policy, settings, _acting(settings, "sp_pub"), framing)
         bound = await self._bound(listener, address, url, tls)
         scheme = "tls+tcp" if tls is not None else "tcp"
-        self.others[listener.name] = url if bound.path is not None else f"{scheme}://{bound}"
+        self.others[listener.connections.name] = (
+            url if bound.path is not None else f"{scheme}://{bound}"
+        )
 
     async def _open(
         self, listener: ByteListener, text: str, scheme: str, tls: ssl.SSLContext | None
@@ -352,24 +354,25 @@ class Server:
         bound = await self._bound(listener, parse_address(text), text, tls)
         secure = "+tls" if tls is not None else ""
         url = f"{scheme}+{bound}" if bound.path is not None else f"{scheme}{secure}://{bound}"
-        self.others[listener.name] = url
+        self.others[listener.connections.name] = url
 
     async def _bound(
         self, listener: ByteListener, address: Address, text: str, tls: ssl.SSLContext | None
     ) -> Address:
         self._byte_listeners.append(listener)
-        signed = listener.name == "signed_stream"
-        name: ListenerName = "signed" if listener.name == "signed_stream" else listener.name
+        connections = listener.connections
+        signed = connections.name == "signed_stream"
+        name: ListenerName = "signed" if connections.name == "signed_stream" else connections.name
         entry = self.settings.listener_identities.get(name)
         if entry is not None:
-            listener.certified = {
+            connections.certified = {
                 name: each.identity() for name, each in entry.certificates.items()
             }
         try:
             return await listener.start(address, tls)
         except (OSError, OverflowError) as error:
             said = getattr(error, "strerror", None) or error
-            flag = "signed_listen" if signed else listener.name
+            flag = "signed_listen" if signed else connections.name
             raise StartError(
                 f"cannot listen on {text} (--{flag.replace('_', '-')}): {said}"
             ) from None

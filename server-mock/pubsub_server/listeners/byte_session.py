@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
 
     from pubsub_server.backplane import Published
-    from pubsub_server.listeners.byte_listener import ByteListener
+    from pubsub_server.listeners.byte_connections import ByteConnections
     from pubsub_server.shared.connection import Connection
     from pubsub_server.shared.requests import Draft
 
@@ -67,16 +67,16 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     backplane. So a client that sends too fast is slowed down, and no message is dropped.
 
     Args:
-        listener: What all connections share.
+        shared: What all connections share.
         decoder: Reads its requests.
 
     Attributes:
         identity: Its identity.
     """
 
-    def __init__(self, listener: ByteListener, decoder: Decoder[_R]) -> None:
-        self._listener = listener
-        self.identity = listener.identity
+    def __init__(self, shared: ByteConnections, decoder: Decoder[_R]) -> None:
+        self._shared = shared
+        self.identity = shared.identity
         self._decoder = decoder
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
@@ -118,7 +118,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
 
     @abstractmethod
     def left(self) -> None:
-        """The connection is closed: remove its state from the listener."""
+        """The connection is closed: remove its state from what all share."""
 
     def overdue(self, now: float) -> str | None:
         """The reason to close a client without pending input; called once per connection."""
@@ -127,16 +127,16 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     def break_off(self, reason: str) -> None:
         """Close a connection whose client violates the protocol, without an answer."""
         if not self._closing:
-            self._listener.broke(reason)
+            self._shared.broke(reason)
             self._requests.clear()
             self.close(1002, reason)
 
     def drop(self, reason: str) -> None:
         """Cut a connection to release its bytes at once, even if it has unsent messages."""
         if not self._closing:
-            self._listener.broke(reason)
+            self._shared.broke(reason)
         self._requests.clear()
-        self._listener.unread -= self._unread
+        self._shared.unread -= self._unread
         self._unread = 0
         self.abort()
 
@@ -153,7 +153,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             An awaitable, unless all are done.
         """
         answer: Answer[list[Published | ServiceError]] = Answer()
-        self._listener.service.put(self.identity, drafts, self.connection, answer)
+        self._shared.service.put(self.identity, drafts, self.connection, answer)
         results = answer.here
         if results is None or _too_often(results) is not None:
             return self._publish_on(drafts, answer, answered)
@@ -167,7 +167,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         answer: Answer[list[Published | ServiceError]],
         answered: Callable[[Draft, Published | ServiceError], None],
     ) -> None:
-        service = self._listener.service
+        service = self._shared.service
         results = await answer
         size = len(drafts)
         while True:
@@ -193,7 +193,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     async def within_rate(self) -> None:
         """Wait until the rate allows one more message that does not go through the hub."""
         while not self._closing:
-            granted, wait = self._listener.service.budget(self.connection, 1)
+            granted, wait = self._shared.service.budget(self.connection, 1)
             if granted:
                 return
             await asyncio.sleep(wait / 1000)
@@ -203,36 +203,36 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         made = self._transport = cast("asyncio.Transport", transport)
-        listener = self._listener
-        listener.sessions.add(self)
-        self.identity = listener.identify(made.get_extra_info("peercert"))
+        shared = self._shared
+        shared.open.add(self)
+        self.identity = shared.identify(made.get_extra_info("peercert"))
         made.set_write_buffer_limits(high=SOFT_BYTES)
         _probe(made)
-        if len(listener.sessions) > listener.settings.max_connections:
+        if len(shared.open) > shared.settings.max_connections:
             self.break_off("too_many")
             return
         try:
-            self._connection = listener.service.open(self, listener.encoder)
+            self._connection = shared.service.open(self, shared.encoder)
         except ServiceError as error:
             self.break_off(error.code)
             return
         made.pause_reading()
         self._paused = True
-        listener.tasks.spawn(self._enter(self._connection))
+        shared.tasks.spawn(self._enter(self._connection))
 
     async def _enter(self, connection: Connection) -> None:
         try:
-            await self._listener.service.enter(connection, self.identity)
+            await self._shared.service.enter(connection, self.identity)
         except ServiceError as error:
             if not self._closing:
-                self._listener.broke(error.code)
-                self._listener.service.end(connection, error)
+                self._shared.broke(error.code)
+                self._shared.service.end(connection, error)
             return
         except Exception:
             self.break_off("internal")
             raise
         self._working = False
-        self._watch(self._listener.first_within)
+        self._watch(self._shared.first_within)
         self._advance()
 
     def data_received(self, data: bytes) -> None:
@@ -240,7 +240,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         connection = self._connection
         if connection is None or self._closing:
             return
-        connection.last_heard = self._listener.service.clock()
+        connection.last_heard = self._shared.service.clock()
         self._decoder.feed(data)
         self._advance()
         self._account()
@@ -252,12 +252,12 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     def pause_writing(self) -> None:
         """The transport has too many unsent bytes."""
         if self._connection is not None:
-            self._listener.service.pause(self._connection)
+            self._shared.service.pause(self._connection)
 
     def resume_writing(self) -> None:
         """The transport has room again."""
         if self._connection is not None:
-            self._listener.service.resume(self._connection)
+            self._shared.service.resume(self._connection)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
@@ -265,12 +265,12 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._transport = None
         self._closing = True
         self._requests.clear()
-        self._listener.unread -= self._unread
+        self._shared.unread -= self._unread
         self._unread = 0
         self.left()
-        self._listener.gone(self)
+        self._shared.gone(self)
         if connection is not None:
-            self._listener.service.closed(connection)
+            self._shared.service.closed(connection)
 
     # ------------------------------------------------------------ Sink
 
@@ -298,7 +298,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             return
         self._closing = True
         transport.close()
-        self._listener.service.wheel.add(self, self._listener.service.clock() + CLOSE_SECONDS)
+        self._shared.service.wheel.add(self, self._shared.service.clock() + CLOSE_SECONDS)
 
     def hold(self, on: bool) -> None:
         """See `interfaces.Sink`."""
@@ -336,7 +336,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
                 work = self.handle(self._requests)
                 if work is not None:
                     self._working = True
-                    self._listener.tasks.spawn(self._finish(work))
+                    self._shared.tasks.spawn(self._finish(work))
         except Exception:
             # The protocol cannot report that the server failed.
             self.break_off("internal")
@@ -345,7 +345,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             self._advancing = False
         self._read_or_not()
         if self._decoder.pending and not self._watched and not self._paused:
-            self._watch(self._listener.settings.body_timeout / 1000)
+            self._watch(self._shared.settings.body_timeout / 1000)
 
     async def _finish(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -368,26 +368,26 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             transport.pause_reading()
         else:
             # The client could not send in the meantime.
-            self.connection.last_heard = self._listener.service.clock()
+            self.connection.last_heard = self._shared.service.clock()
             transport.resume_reading()
 
     def _account(self) -> None:
         if self._closing:
             return
-        listener, pending = self._listener, self._decoder.pending
-        listener.unread += pending - self._unread
+        shared, pending = self._shared, self._decoder.pending
+        shared.unread += pending - self._unread
         more = pending > self._unread
         self._unread = pending
-        if more and listener.unread > UNREAD_BYTES:
+        if more and shared.unread > UNREAD_BYTES:
             # Not this client, unless it occupies the most: a few could shut out all others.
-            largest = max(listener.sessions, key=lambda session: session.unread)
+            largest = max(shared.open, key=lambda each: each.unread)
             largest.drop("unread_bytes")
 
     # ------------------------------------------------------------ the wheel
 
     def _watch(self, seconds: float) -> None:
         self._watched = True
-        service = self._listener.service
+        service = self._shared.service
         service.wheel.add(self, service.clock() + seconds)
 
     def due(self, now: float) -> float | None:
@@ -406,7 +406,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         if not self._decoder.pending or self._paused:
             self._watched = False
             return None
-        end = connection.last_heard + self._listener.settings.body_timeout / 1000
+        end = connection.last_heard + self._shared.settings.body_timeout / 1000
         if now < end:
             return end
         self.break_off("half_a_frame")

@@ -8,7 +8,9 @@ import pytest
 
 from pubsub_server.access.policy import Policy, load_rules
 from pubsub_server.access.setup import StartError
-from pubsub_server.listeners.byte_listener import NOBODY
+from pubsub_server.listeners.byte_connections import NOBODY
+from pubsub_server.listeners.event_stream import listener
+from pubsub_server.listeners.event_stream.announcements import Announcements
 from pubsub_server.process import ready_line
 from pubsub_server.settings.addresses import Address, parse_address
 from pubsub_server.settings.sources import SettingsError, load
@@ -122,12 +124,11 @@ class Hooks:
 
 
 @pytest.mark.statement("P-25")
-async def test_webhooks_receive_subscriptions_and_events() -> None:
+async def test_webhooks_receive_subscriptions_and_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    hooks = Hooks()
+    monkeypatch.setattr(listener, "Announcements", lambda _: Announcements(hooks))
     who = {"event_stream": {"user": "bus", "kind": "admin"}}
     async with running_server(event_stream="0", listener_identities=who) as server:
-        hooks = Hooks()
-        (listener,) = server.server._byte_listeners
-        listener._webhooks = hooks  # type: ignore[attr-defined]
         url = server.server.others["event_stream"]
         async with events(url, b"demo.a") as peer:
             peer.event(b"demo.a", b"four")

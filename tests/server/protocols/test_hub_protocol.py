@@ -197,7 +197,7 @@ async def test_garbage_closes_only_the_connection_that_sent_it() -> None:
             assert await sender.publish(b"x", b"demo.a") == 1
             assert await good.pushed() == (b"demo.a", b"x")
         assert sum(broken.values()) == 200
-        assert not any(listener.unread for listener in server.server._byte_listeners)
+        assert not any(each.connections.unread for each in server.server._byte_listeners)
 
 
 @pytest.mark.parametrize(
@@ -239,4 +239,4 @@ async def test_a_client_that_leaves_in_the_middle_of_a_publish_leaves_nothing_be
             peer.writer.transport.abort()
         await until(lambda: server.stats.connections["hub"] == 0)
         (listener,) = server.server._byte_listeners
-        assert (listener.sessions, listener.unread) == (set(), 0)
+        assert (listener.connections.open, listener.connections.unread) == (set(), 0)

@@ -128,7 +128,7 @@ async def test_a_hello_that_comes_before_its_connection_has_entered_subscribes()
     ):
         assert await peer.read(8) == PUB
         (listener,) = server.server._byte_listeners
-        session = next(iter(listener.sessions))
+        session = next(iter(listener.connections.open))
         assert isinstance(session, SpSession)
         session._working = True
         session.data_received(SUB)

@@ -81,7 +81,7 @@ async def test_every_stream_gets_pings_and_a_ping_before_the_handshake_spoils_no
     wire: str, ping: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "pubsub_server.listeners.signed.stream_listener.StreamListener.__init__.__defaults__",
+        "pubsub_server.listeners.signed.stream_listener.Streams.__init__.__defaults__",
         (0.05,),
     )
     async with broker(pubsub_wire=wire) as (_, url), stream(url, SUBSCRIBER) as one:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub.eventstream.codec import ALL_TOPICS, Decoder, Event, encode_event
 from hanzoai.pubsub.payload_bytes import to_json
 from pubsub_server.errors import ServiceError
-from pubsub_server.listeners.byte_listener import hub_topic, shown
 from pubsub_server.listeners.byte_session import AT_ONCE, ByteSession
+from pubsub_server.listeners.byte_topics import hub_topic, shown
 from pubsub_server.shared.requests import Draft, SubscribeRequest
 
 if TYPE_CHECKING:
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
     from pubsub_server.backplane import Published
-    from pubsub_server.listeners.event_stream.listener import EventStreamListener
+    from pubsub_server.listeners.byte_connections import ByteConnections
+    from pubsub_server.listeners.event_stream.announcements import Announcements
+    from pubsub_server.listeners.local_topics import LocalTopics
 
 EVERYTHING = "**"
 """The hub's pattern for the wildcard of the event stream."""
@@ -26,12 +28,20 @@ class EventSession(ByteSession[Event]):
     """See `byte_session.ByteSession`.
 
     Args:
-        listener: What all connections share.
+        shared: What all connections share.
+        local: Subscriptions to topics that stay among these connections.
+        announcements: Notifies webhooks.
     """
 
-    def __init__(self, listener: EventStreamListener) -> None:
-        super().__init__(listener, Decoder())
-        self._events = listener
+    def __init__(
+        self,
+        shared: ByteConnections,
+        local: LocalTopics[EventSession],
+        announcements: Announcements,
+    ) -> None:
+        super().__init__(shared, Decoder())
+        self._local = local
+        self._announce = announcements.announce
         self._topic: bytes | None = None
 
     def handle(self, requests: deque[Event]) -> Coroutine[Any, Any, None] | None:
@@ -59,12 +69,12 @@ class EventSession(ByteSession[Event]):
         topic, self._topic = self._topic, None
         if topic is None:
             return
-        local = self._events.local
+        local = self._local
         if topic == ALL_TOPICS:
             local.discard_everything(self)
         else:
             local.discard(self, topic)
-        self._events.announce("pubsub.unsubscribed", topic)
+        self._announce("pubsub.unsubscribed", topic)
 
     def overdue(self, now: float) -> str | None:
         """See `byte_session.ByteSession`."""
@@ -73,29 +83,29 @@ class EventSession(ByteSession[Event]):
     # ------------------------------------------------------------ subscribing
 
     def _subscribe(self, topic: bytes) -> None:
-        listener = self._events
+        shared = self._shared
         everything = topic == ALL_TOPICS
         name = EVERYTHING if everything else hub_topic(topic)
         allowed = (
-            listener.policy.may_subscribe_pattern(self.identity, EVERYTHING)
+            shared.policy.may_subscribe_pattern(self.identity, EVERYTHING)
             if everything
-            else listener.policy.may_subscribe(self.identity, shown(topic))
+            else shared.policy.may_subscribe(self.identity, shown(topic))
         )
         if not allowed:
-            listener.service.note("subscribe", self.connection, name or shown(topic), "forbidden")
+            shared.service.note("subscribe", self.connection, name or shown(topic), "forbidden")
             self.break_off("forbidden")
             return
         self._topic = topic
         if everything:
-            listener.local.add_everything(self)
+            self._local.add_everything(self)
         else:
-            listener.local.add(self, topic)
+            self._local.add(self, topic)
         if name is not None:
             request = SubscribeRequest((name,), presence=False)
-            listener.service.subscribe(self.connection, request)
+            shared.service.subscribe(self.connection, request)
         else:
-            listener.service.note("subscribe", self.connection, shown(topic))
-        listener.announce("pubsub.subscribed", topic)
+            shared.service.note("subscribe", self.connection, shown(topic))
+        self._announce("pubsub.subscribed", topic)
 
     # ------------------------------------------------------------ publishing
 
@@ -105,28 +115,28 @@ class EventSession(ByteSession[Event]):
         if name is None:
             return None
         data = to_json(event.payload)
-        if len(data) > self._events.settings.max_payload:
+        if len(data) > self._shared.settings.max_payload:
             return None
         return Draft(name, "message", data, None, None, None)
 
     def _answered(self, draft: Draft, answer: Published | ServiceError, size: int) -> None:
         if not isinstance(answer, ServiceError):
-            self._events.announce("pubsub.published", draft.topic.encode(), size)
+            self._announce("pubsub.published", draft.topic.encode(), size)
         elif answer.code == "forbidden":
-            self._events.denied()
+            self._shared.denied()
         else:
             # The protocol cannot report a lost event, so close the connection.
             self.break_off(answer.code)
 
     def _keep(self, event: Event) -> Coroutine[Any, Any, None] | None:
         """Publish an event that stays among the subscribers of this listener."""
-        listener = self._events
+        shared = self._shared
         text = shown(event.topic)
-        if not listener.policy.may_publish(self.identity, text):
-            listener.denied()
-            listener.service.note("publish", self.connection, text, "forbidden")
+        if not shared.policy.may_publish(self.identity, text):
+            shared.denied()
+            shared.service.note("publish", self.connection, text, "forbidden")
             return None
-        granted, _ = listener.service.budget(self.connection, 1)
+        granted, _ = shared.service.budget(self.connection, 1)
         if granted:
             self._deliver(event)
             return None
@@ -138,14 +148,14 @@ class EventSession(ByteSession[Event]):
             self._deliver(event)
 
     def _deliver(self, event: Event) -> None:
-        listener = self._events
-        listener.stayed()
+        shared = self._shared
+        shared.stayed()
         text = shown(event.topic)
-        listener.service.note("publish", self.connection, text)
+        shared.service.note("publish", self.connection, text)
         data = encode_event(event.topic, event.payload)
-        for session, named in listener.local.subscribers(event.topic):
+        for session, named in self._local.subscribers(event.topic):
             if session is self or session.closing:
                 continue
-            if named or listener.policy.may_subscribe(session.identity, text):
-                listener.service.send(session.connection, data)
-        listener.announce("pubsub.published", event.topic, len(event.payload))
+            if named or shared.policy.may_subscribe(session.identity, text):
+                shared.service.send(session.connection, data)
+        self._announce("pubsub.published", event.topic, len(event.payload))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pubsub_server.listeners.byte_connections import ByteConnections
 from pubsub_server.listeners.byte_listener import ByteListener
 from pubsub_server.listeners.hub_protocol.encoder import PUSHES
 from pubsub_server.listeners.hub_protocol.session import HubSession
@@ -16,18 +17,10 @@ if TYPE_CHECKING:
     from pubsub_server.settings.config import Settings
 
 
-class HubListener(ByteListener):
-    """Clients of the hub protocol on one address; arguments as for `ByteListener`."""
-
-    name = "hub"
-    encoder = PUSHES
-
-    def __init__(
-        self, service: Service, policy: Policy, settings: Settings, identity: Identity
-    ) -> None:
-        super().__init__(service, policy, settings, identity)
-        self.local: LocalTopics[HubSession] = LocalTopics()
-
-    def session(self) -> HubSession:
-        """See `byte_listener.ByteListener`."""
-        return HubSession(self)
+def hub_listener(
+    service: Service, policy: Policy, settings: Settings, identity: Identity
+) -> ByteListener:
+    """Clients of the hub protocol on one address; arguments as for `ByteConnections`."""
+    shared = ByteConnections("hub", PUSHES, service, policy, settings, identity)
+    local: LocalTopics[HubSession] = LocalTopics()
+    return ByteListener(shared, lambda: HubSession(shared, local))

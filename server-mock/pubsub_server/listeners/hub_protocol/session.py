@@ -21,8 +21,8 @@ from hanzoai.pubsub.hub.codec import (
 )
 from hanzoai.pubsub.payload_bytes import to_json
 from pubsub_server.errors import ServiceError
-from pubsub_server.listeners.byte_listener import hub_topic, shown
 from pubsub_server.listeners.byte_session import ByteSession
+from pubsub_server.listeners.byte_topics import hub_topic, shown
 from pubsub_server.listeners.hub_protocol.encoder import answer, reference
 from pubsub_server.shared.requests import Draft, SubscribeRequest, UnsubscribeRequest
 
@@ -31,19 +31,21 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from pubsub_server.backplane import Published as Taken
-    from pubsub_server.listeners.hub_protocol.listener import HubListener
+    from pubsub_server.listeners.byte_connections import ByteConnections
+    from pubsub_server.listeners.local_topics import LocalTopics
 
 
 class HubSession(ByteSession[Request]):
     """See `byte_session.ByteSession`.
 
     Args:
-        listener: What all connections share.
+        shared: What all connections share.
+        local: Subscriptions to topics that stay among these connections.
     """
 
-    def __init__(self, listener: HubListener) -> None:
-        super().__init__(listener, RequestDecoder())
-        self._hub = listener
+    def __init__(self, shared: ByteConnections, local: LocalTopics[HubSession]) -> None:
+        super().__init__(shared, RequestDecoder())
+        self._local = local
         # Subscriber id of this connection; 0 before it subscribes.
         self._id = 0
         # All its subscriptions, including those of the hub.
@@ -68,13 +70,13 @@ class HubSession(ByteSession[Request]):
     def left(self) -> None:
         """See `byte_session.ByteSession`."""
         for topic in self._topics:
-            self._hub.local.discard(self, topic)
+            self._local.discard(self, topic)
         self._topics.clear()
 
     # ------------------------------------------------------------ subscribing
 
     def _subscribe(self, opcode: int, id: int, topics: Sequence[bytes]) -> None:
-        listener, kept = self._hub, 0
+        shared, kept = self._shared, 0
         named: list[str] = []
         for topic in dict.fromkeys(topics):
             if topic in self._topics:
@@ -82,16 +84,16 @@ class HubSession(ByteSession[Request]):
                 kept += opcode == SUBSCRIBE
                 continue
             name, text = hub_topic(topic), shown(topic)
-            if not listener.policy.may_subscribe(self.identity, text):
-                listener.service.note("subscribe", self.connection, text, "forbidden")
+            if not shared.policy.may_subscribe(self.identity, text):
+                shared.service.note("subscribe", self.connection, text, "forbidden")
                 continue
-            if len(self._topics) >= listener.settings.max_subscriptions:
-                listener.service.note("subscribe", self.connection, text, "subscription_limit")
+            if len(self._topics) >= shared.settings.max_subscriptions:
+                shared.service.note("subscribe", self.connection, text, "subscription_limit")
                 continue
             self._topics.add(topic)
-            listener.local.add(self, topic)
+            self._local.add(self, topic)
             if name is None:
-                listener.service.note("subscribe", self.connection, text)
+                shared.service.note("subscribe", self.connection, text)
                 kept += 1
             else:
                 named.append(name)
@@ -99,31 +101,31 @@ class HubSession(ByteSession[Request]):
             request = SubscribeRequest(
                 tuple(named), presence=False, ref=reference(opcode, id, kept)
             )
-            listener.service.subscribe(self.connection, request)
+            shared.service.subscribe(self.connection, request)
         else:
-            listener.service.send(self.connection, answer(opcode, id, kept, 0))
+            shared.service.send(self.connection, answer(opcode, id, kept, 0))
 
     def _unsubscribe(self, topics: Sequence[bytes]) -> None:
-        listener = self._hub
+        shared = self._shared
         ended = [topic for topic in dict.fromkeys(topics) if topic in self._topics]
         named: list[str] = []
         for topic in ended:
             self._topics.discard(topic)
-            listener.local.discard(self, topic)
+            self._local.discard(self, topic)
             name = hub_topic(topic)
             if name is None:
-                listener.service.note("unsubscribe", self.connection, shown(topic))
+                shared.service.note("unsubscribe", self.connection, shown(topic))
             else:
                 named.append(name)
         if named:
-            listener.service.unsubscribe(self.connection, UnsubscribeRequest(tuple(named)))
-        listener.service.send(self.connection, encode(Removed(len(ended))))
+            shared.service.unsubscribe(self.connection, UnsubscribeRequest(tuple(named)))
+        shared.service.send(self.connection, encode(Removed(len(ended))))
 
     # ------------------------------------------------------------ publishing
 
     async def _publish(self, topics: Sequence[bytes], data: bytes) -> None:
         payload = to_json(data)
-        fits = len(payload) <= self._hub.settings.max_payload
+        fits = len(payload) <= self._shared.settings.max_payload
         reached = 0
         for topic in topics:
             if self.closing:
@@ -134,19 +136,19 @@ class HubSession(ByteSession[Request]):
             else:
                 reached += await self._one(Draft(name, "message", payload, None, None, None))
         if not self.closing:
-            self._hub.service.send(self.connection, encode(Published(reached)))
+            self._shared.service.send(self.connection, encode(Published(reached)))
 
     async def _one(self, draft: Draft) -> int:
         """Publish by the hub; returns the number of subscribers on this node."""
-        listener = self._hub
+        shared = self._shared
         found = 0
 
         def answered(draft: Draft, answer: Taken | ServiceError) -> None:
             nonlocal found
             if not isinstance(answer, ServiceError):
-                found = listener.service.reach(draft.topic)
+                found = shared.service.reach(draft.topic)
             elif answer.code == "forbidden":
-                listener.denied()
+                shared.denied()
 
         work = self.publish([draft], answered)
         if work is not None:
@@ -155,19 +157,19 @@ class HubSession(ByteSession[Request]):
 
     async def _keep(self, topic: bytes, data: bytes) -> int:
         """Publish to the subscribers of this listener; returns their number."""
-        listener, text = self._hub, shown(topic)
-        if not listener.policy.may_publish(self.identity, text):
-            listener.denied()
-            listener.service.note("publish", self.connection, text, "forbidden")
+        shared, text = self._shared, shown(topic)
+        if not shared.policy.may_publish(self.identity, text):
+            shared.denied()
+            shared.service.note("publish", self.connection, text, "forbidden")
             return 0
         await self.within_rate()
         if self.closing:
             return 0
-        listener.stayed()
-        listener.service.note("publish", self.connection, text)
+        shared.stayed()
+        shared.service.note("publish", self.connection, text)
         push, reached = encode(Push(topic, data)), 0
-        for session, _ in listener.local.subscribers(topic):
+        for session, _ in self._local.subscribers(topic):
             if not session.closing:
-                listener.service.send(session.connection, push)
+                shared.service.send(session.connection, push)
                 reached += 1
         return reached

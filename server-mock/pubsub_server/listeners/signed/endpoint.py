@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pubsub_server.interfaces import Policy, Sink
     from pubsub_server.listeners.endpoints import Visit
     from pubsub_server.listeners.signed.addresses import Asked, BrokerAddress
-    from pubsub_server.listeners.signed.stream_listener import StreamListener
+    from pubsub_server.listeners.signed.stream_listener import Streams
     from pubsub_server.listeners.signed.upstreams import Upstream
     from pubsub_server.service import Service
     from pubsub_server.settings.config import Settings
@@ -61,7 +61,7 @@ class SignedEndpoint:
         self.policy = policy
         self.settings = settings
         self.identity = identity
-        self.streams: StreamListener | None = None
+        self.streams: Streams | None = None
         self.tasks = Tasks(asyncio.get_running_loop(), _LOG, "signed topics")
         mirrored = dict(map(addresses.parse_topic, settings.signed_upstream_topics))
         self.relays = Relays(
@@ -191,7 +191,7 @@ class SignedEndpoint:
             if ids:
                 broker.setdefault(topic, []).extend(ids)
         if self.streams is not None:
-            for topic, streams in self.streams.streams.items():
+            for topic, streams in self.streams.open.items():
                 ids = [each.connection.client_id for each in streams]
                 broker.setdefault(topic, []).extend(ids)
         relayed: dict[bytes, list[str]] = {}

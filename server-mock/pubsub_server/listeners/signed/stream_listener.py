@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from pubsub_server.errors import ServiceError
+from pubsub_server.listeners.byte_connections import ByteConnections
 from pubsub_server.listeners.byte_listener import ByteListener
 from pubsub_server.listeners.byte_session import AT_ONCE, ByteSession
 from pubsub_server.listeners.signed.addresses import hub_name
@@ -30,7 +31,7 @@ NO_HEADERS: Final = b"\0"
 """The broker's answer to an opening: empty headers."""
 
 
-class StreamListener(ByteListener):
+class Streams:
     """Streams on one address.
 
     Args:
@@ -39,9 +40,13 @@ class StreamListener(ByteListener):
         settings: Limits and deadlines.
         identity: The identity of the streams.
         ping_seconds: Seconds between two pings of a stream.
-    """
 
-    name = "signed_stream"
+    Attributes:
+        listener: Accepts them.
+        shared: What their connections share.
+        frames: Their encoder.
+        open: The open streams, by topic.
+    """
 
     def __init__(
         self,
@@ -52,20 +57,18 @@ class StreamListener(ByteListener):
         ping_seconds: float = PING_SECONDS,
     ) -> None:
         self.frames = StreamFrames(Numbering(settings.pubsub_wire))
-        self.encoder = self.frames
-        super().__init__(service, policy, settings, identity)
-        self.streams: dict[bytes, dict[StreamSession, None]] = {}
+        self.shared = ByteConnections(
+            "signed_stream", self.frames, service, policy, settings, identity
+        )
+        self.listener = ByteListener(self.shared, lambda: StreamSession(self))
+        self.open: dict[bytes, dict[StreamSession, None]] = {}
         self._ping_seconds = ping_seconds
         self._ping = bytes((self.frames.numbering.ping,))
         service.wheel.add(self, service.clock() + ping_seconds)
 
-    def session(self) -> StreamSession:
-        """See `byte_listener.ByteListener`."""
-        return StreamSession(self)
-
     def due(self, now: float) -> float:
         """See `wheel.Waiting`: send a ping on every stream."""
-        for streams in self.streams.values():
+        for streams in self.open.values():
             for stream in streams:
                 stream.ping(self._ping)
         return now + self._ping_seconds
@@ -75,12 +78,12 @@ class StreamSession(ByteSession["Opening | bytes"]):
     """One stream: a publisher or a subscriber of one topic.
 
     Args:
-        listener: The shared listener.
+        streams: All streams.
     """
 
-    def __init__(self, listener: StreamListener) -> None:
-        super().__init__(listener, BrokerDecoder())
-        self._streams = listener
+    def __init__(self, streams: Streams) -> None:
+        super().__init__(streams.shared, BrokerDecoder())
+        self._streams = streams
         self._opening: Opening | None = None
         self._shaken = False
 
@@ -103,10 +106,10 @@ class StreamSession(ByteSession["Opening | bytes"]):
     def left(self) -> None:
         """See `byte_session.ByteSession`."""
         if self._opening is not None:
-            streams = self._streams.streams.get(self._opening.topic, {})
+            streams = self._streams.open.get(self._opening.topic, {})
             streams.pop(self, None)
             if not streams:
-                self._streams.streams.pop(self._opening.topic, None)
+                self._streams.open.pop(self._opening.topic, None)
 
     def overdue(self, now: float) -> str | None:
         """See `byte_session.ByteSession`."""
@@ -136,14 +139,14 @@ class StreamSession(ByteSession["Opening | bytes"]):
             self.break_off(reason)
             return
         self._opening = opening
-        self._streams.streams.setdefault(opening.topic, {})[self] = None
+        self._streams.open.setdefault(opening.topic, {})[self] = None
         super().write(NO_HEADERS)
         request = SubscribeRequest((hub_name(opening.topic),), presence=False)
-        self._streams.service.subscribe(self.connection, request)
+        self._streams.shared.service.subscribe(self.connection, request)
 
     def _objection(self, opening: Opening) -> str | None:
-        listener = self._streams
-        settings, name = listener.settings, hub_name(opening.topic)
+        shared = self._streams.shared
+        settings, name = shared.settings, hub_name(opening.topic)
         mode = MODES.get(opening.mode)
         if mode is None:
             return "unknown_mode"
@@ -152,13 +155,13 @@ class StreamSession(ByteSession["Opening | bytes"]):
                 mode.check(opening.topic, opening.parameters)
             except ValueError:
                 return "wrong_owner"
-        allowed = listener.policy.may_subscribe(self.identity, name) and (
-            not opening.writes or listener.policy.may_publish(self.identity, name)
+        allowed = shared.policy.may_subscribe(self.identity, name) and (
+            not opening.writes or shared.policy.may_publish(self.identity, name)
         )
         if not allowed:
-            listener.service.note("subscribe", self.connection, name, "forbidden")
+            shared.service.note("subscribe", self.connection, name, "forbidden")
             return "forbidden"
-        many = len(listener.streams.get(opening.topic, ()))
+        many = len(self._streams.open.get(opening.topic, ()))
         if 0 < settings.pubsub_max_connections <= many:
             return "too_many"
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from pubsub_server.listeners.byte_connections import ByteConnections
 from pubsub_server.listeners.byte_listener import ByteListener
 from pubsub_server.listeners.sp_pub.encoder import ENCODERS
 from pubsub_server.listeners.sp_pub.session import SpSession
@@ -19,7 +20,9 @@ HELLO_SECONDS: Final = 10.0
 """Seconds for the hello of a subscriber."""
 
 
-class SpListener(ByteListener):
+def sp_listener(
+    service: Service, policy: Policy, settings: Settings, identity: Identity, framing: Framing
+) -> ByteListener:
     """SP subscribers on one address.
 
     Args:
@@ -29,22 +32,6 @@ class SpListener(ByteListener):
         identity: The identity of the connections.
         framing: Framing of the transport.
     """
-
-    name = "sp_pub"
-
-    def __init__(
-        self,
-        service: Service,
-        policy: Policy,
-        settings: Settings,
-        identity: Identity,
-        framing: Framing,
-    ) -> None:
-        self.framing = framing
-        self.encoder = ENCODERS[framing]
-        super().__init__(service, policy, settings, identity)
-        self.first_within = HELLO_SECONDS
-
-    def session(self) -> SpSession:
-        """See `byte_listener.ByteListener`."""
-        return SpSession(self)
+    shared = ByteConnections("sp_pub", ENCODERS[framing], service, policy, settings, identity)
+    shared.first_within = HELLO_SECONDS
+    return ByteListener(shared, lambda: SpSession(shared, framing))

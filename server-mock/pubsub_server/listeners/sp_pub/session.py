@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
 
     from hanzoai.pubsub.sp.codec import Framing
-    from pubsub_server.listeners.sp_pub.listener import SpListener
+    from pubsub_server.listeners.byte_connections import ByteConnections
 
 EVERYTHING = "**"
 
@@ -54,13 +54,13 @@ class SpSession(ByteSession[None]):
     """See `byte_session.ByteSession`.
 
     Args:
-        listener: The shared listener.
+        shared: What all connections share.
+        framing: Framing of the transport.
     """
 
-    def __init__(self, listener: SpListener) -> None:
-        self._hellos = Hellos(listener.framing)
-        super().__init__(listener, self._hellos)
-        self._sp = listener
+    def __init__(self, shared: ByteConnections, framing: Framing) -> None:
+        self._hellos = Hellos(framing)
+        super().__init__(shared, self._hellos)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See `asyncio.Protocol`: both sides begin with a hello."""
@@ -70,12 +70,12 @@ class SpSession(ByteSession[None]):
     def handle(self, requests: deque[None]) -> Coroutine[Any, Any, None] | None:
         """See `byte_session.ByteSession`: a hello subscribes to everything."""
         requests.clear()
-        listener = self._sp
-        if listener.policy.may_subscribe_pattern(self.identity, EVERYTHING):
+        shared = self._shared
+        if shared.policy.may_subscribe_pattern(self.identity, EVERYTHING):
             request = SubscribeRequest((EVERYTHING,), presence=False)
-            listener.service.subscribe(self.connection, request)
+            shared.service.subscribe(self.connection, request)
         else:
-            listener.service.note("subscribe", self.connection, EVERYTHING, "forbidden")
+            shared.service.note("subscribe", self.connection, EVERYTHING, "forbidden")
         return None
 
     def left(self) -> None:
