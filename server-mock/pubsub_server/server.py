@@ -27,6 +27,7 @@ from pubsub_server.listeners.http.dev_sign_in import DevSignIn
 from pubsub_server.listeners.http.listener import HttpListener
 from pubsub_server.listeners.hub_protocol.listener import hub_listener
 from pubsub_server.listeners.sp_pub.listener import sp_listener
+from pubsub_server.listeners.websocket.connections import SocketConnections
 from pubsub_server.listeners.websocket.listener import WebSocketListener
 from pubsub_server.observe import audit_kafka
 from pubsub_server.observe.audit import AuditLog, FileSink
@@ -283,7 +284,7 @@ class Server:
         if settings.signed:
             self._signed = _signed_endpoint(hub, policy, settings)
         endpoints = () if self._signed is None else (self._signed,)
-        self._ws_listener = WebSocketListener(hub, settings, endpoints)
+        self._ws_listener = WebSocketListener(SocketConnections(hub, settings, endpoints))
         http_port = await _listening(self._http_listener.start(tls), "http_port", settings)
         ws_port = await _listening(self._ws_listener.start(tls), "ws_port", settings)
         await self._start_byte_listeners(policy)
@@ -452,7 +453,7 @@ class Server:
     def _limiters(self) -> list[PreAuthLimiter]:
         # Read on demand: the listeners are created after the metrics.
         listeners = (self._http_listener, self._ws_listener)
-        return [each.pre_auth for each in listeners if each is not None]
+        return [each.connections.pre_auth for each in listeners if each is not None]
 
     def _open_audit(self) -> None:
         settings = self.settings

@@ -107,7 +107,7 @@ async def test_pongs_do_not_accumulate_for_a_client_that_does_not_read(
 ) -> None:
     async with serving(auth_deadline=60_000) as server, raw(server) as mallory:
         mallory.writer.transport.pause_reading()  # type: ignore[attr-defined]
-        (protocol,) = server.listener.protocols
+        protocol = server.protocol
         pings = Frame(Opcode.PING, b"x" * 125).serialize(mask=True) * 500
         heard = asyncio.Event()
 

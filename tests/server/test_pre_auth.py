@@ -53,7 +53,7 @@ async def head(reader: asyncio.StreamReader) -> bytes:
 def slots(server: RunningServer) -> PreAuthLimiter:
     listener = server.server._http_listener
     assert listener is not None
-    return listener.pre_auth
+    return listener.connections.pre_auth
 
 
 async def entered(server: RunningServer, count: int) -> None:

@@ -601,7 +601,7 @@ async def test_a_client_that_does_not_read_the_answer_is_cut() -> None:
         listener = server.server._http_listener
         assert listener is not None
         async with asyncio.timeout(60):
-            while listener.connections:  # noqa: ASYNC110
+            while listener.connections.open:  # noqa: ASYNC110
                 await asyncio.sleep(0.005)
         writer.close()
 

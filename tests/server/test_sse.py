@@ -363,7 +363,7 @@ async def test_a_reader_that_does_not_read_is_cut_and_others_continue() -> None:
             assert (await healthy.until("message"))["data"] == "on"
             listener = server.server._http_listener
             assert listener is not None
-            await eventually(lambda: listener.connections == 1)
+            await eventually(lambda: listener.connections.open == 1)
         writer.close()
 
 

@@ -63,7 +63,7 @@ def listener(server: RunningServer) -> HttpListener:
 
 
 async def settled(server: RunningServer, connections: int, size: int | None = None) -> None:
-    shares = listener(server).users
+    shares = listener(server).connections.users
     async with asyncio.timeout(BOUND):
         while len(shares) != connections or (  # noqa: ASYNC110
             size is not None and sum(each.size for each in shares._users.values()) != size
@@ -114,11 +114,11 @@ async def test_a_connection_counts_for_the_user_of_its_last_token() -> None:
         sent(server, "GET /v1/session HTTP/1.1") as (reader, writer),
     ):
         assert await status(reader) == 200
-        assert list(listener(server).users._users) == [("user", "alice")]
+        assert list(listener(server).connections.users._users) == [("user", "alice")]
         await reader.read(65_536)
         writer.write(head(server, "GET /v1/session HTTP/1.1", user="bob"))
         assert await status(reader) == 200
-        assert list(listener(server).users._users) == [("user", "bob")]
+        assert list(listener(server).connections.users._users) == [("user", "bob")]
 
 
 @pytest.mark.parametrize("settings", [{"behind_tls_proxy": True}, {"trusted_proxies": "127.0.0.1"}])
@@ -248,7 +248,7 @@ async def test_a_connection_that_ends_while_its_token_is_checked_is_no_failure_a
                 await checking.wait()
                 if end == "left":
                     writer.transport.abort()
-                    while found.connections:  # noqa: ASYNC110
+                    while found.connections.open:  # noqa: ASYNC110
                         await asyncio.sleep(0)
                 elif end == "cut":
                     writer.write(b" " * 50_000)
@@ -256,9 +256,9 @@ async def test_a_connection_that_ends_while_its_token_is_checked_is_no_failure_a
                         assert (await reader.readline()).startswith(b"HTTP/1.1 429 ")
                 ended.set()
                 await answered.wait()
-                while found.connections:  # noqa: ASYNC110
+                while found.connections.open:  # noqa: ASYNC110
                     await asyncio.sleep(0)
-            assert len(found.users) == 0
+            assert len(found.connections.users) == 0
         finally:
             logger.removeHandler(caplog.handler)
             found._metrics = metrics

@@ -14,7 +14,9 @@ from websockets.frames import Close, Frame, Opcode
 
 from pubsub_server.backplanes.memory import open_memory
 from pubsub_server.hub.hub import Hub
+from pubsub_server.listeners.websocket.connections import SocketConnections
 from pubsub_server.listeners.websocket.listener import WebSocketListener
+from pubsub_server.listeners.websocket.protocol import SocketProtocol
 from pubsub_server.settings.config import Settings
 from pubsub_server.shared.limits import ConnectionLimiter, RateLimiter
 from pubsub_server.shared.wall_clock import never_back, now_ms
@@ -24,19 +26,19 @@ if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncGenerator
 
-    from pubsub_server.listeners.websocket.protocol import SocketProtocol
+    from pubsub_server.listeners.websocket.connections import Open
 
 
 BOUND = 60.0
 
 
-class Watched(WebSocketListener):
+class Watched(SocketConnections):
     """Reports when a connection has ended."""
 
     changed: asyncio.Event
 
-    def gone(self, protocol: SocketProtocol) -> None:
-        super().gone(protocol)
+    def gone(self, connection: Open) -> None:
+        super().gone(connection)
         self.changed.set()
 
 
@@ -57,14 +59,22 @@ class Server:
             backplane=open_memory(self.settings, wall),
             wall=wall,
         )
-        self.listener = Watched(self.hub, self.settings)
-        self.listener.changed = asyncio.Event()
+        self.connections = Watched(self.hub, self.settings)
+        self.connections.changed = asyncio.Event()
+        self.listener = WebSocketListener(self.connections)
         self.tls = tls
         self.port = 0
 
     @property
     def url(self) -> str:
         return f"ws{'s' if self.tls else ''}://localhost:{self.port}/ws"
+
+    @property
+    def protocol(self) -> SocketProtocol:
+        """Its only connection."""
+        (found,) = self.connections.open
+        assert isinstance(found, SocketProtocol)
+        return found
 
     async def start(self) -> None:
         self.port = await self.listener.start(self.tls)
@@ -78,9 +88,9 @@ class Server:
     async def until_gone(self, rest: int = 0) -> None:
         """Wait until the server has only this number of connections."""
         async with asyncio.timeout(BOUND):
-            while len(self.listener.protocols) > rest:
-                self.listener.changed.clear()
-                await self.listener.changed.wait()
+            while len(self.connections.open) > rest:
+                self.connections.changed.clear()
+                await self.connections.changed.wait()
         assert len(self.hub._open) <= rest
 
 

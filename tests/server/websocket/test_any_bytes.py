@@ -56,7 +56,7 @@ UPGRADE = (
 
 def plugged(server: Server) -> tuple[SocketProtocol, Wire]:
     wire: Any = Wire()
-    protocol = SocketProtocol(server.listener)
+    protocol = SocketProtocol(server.connections)
     protocol.connection_made(wire)
     return protocol, wire
 
@@ -119,6 +119,6 @@ async def test_any_bytes_are_survived(chunks: list[bytes], opened: bool) -> None
     server.hub.core.delivery.flush()
     protocol.connection_lost(None)
     assert not server.hub._open
-    assert not server.listener.protocols
+    assert not server.connections.open
     server.hub.core.wheel.stop()
     del wire

@@ -26,7 +26,7 @@ HEAD = (
 async def held(server: Server, at_least: int) -> None:
     """Wait until the server holds this number of bytes for unauthenticated sockets."""
     async with asyncio.timeout(BOUND):
-        while server.listener.pre_auth.held < at_least:  # noqa: ASYNC110
+        while server.connections.pre_auth.held < at_least:  # noqa: ASYNC110
             await asyncio.sleep(0)
 
 
@@ -43,7 +43,7 @@ async def test_a_socket_is_not_read_while_its_token_is_checked(server: Server) -
     server.people.gate = asyncio.Event()
     async with raw(server) as peer:
         peer.frame(AUTH)
-        (protocol,) = server.listener.protocols
+        protocol = server.protocol
         transport: Any = protocol._transport
         async with asyncio.timeout(BOUND):
             while transport.is_reading():  # noqa: ASYNC110
@@ -68,8 +68,8 @@ async def test_a_socket_whose_token_is_refused_gets_the_reason_and_its_slot_is_f
         opcode, payload = await peer.hear()
         assert (opcode, close_code(payload)) == (Opcode.CLOSE, 4401)
     await server.until_gone()
-    assert len(server.listener.pre_auth) == 0
-    assert server.listener.pre_auth.held == 0
+    assert len(server.connections.pre_auth) == 0
+    assert server.connections.pre_auth.held == 0
 
 
 @pytest.mark.parametrize("way", ["half a frame", "fragments", "behind auth", "half a request"])
@@ -102,13 +102,13 @@ async def test_bytes_before_authentication_are_bounded_for_each_address(way: str
             assert (b"connection_limit" in data) is whole
             assert ((4429).to_bytes(2, "big") in data) is whole
             assert data.startswith(b"HTTP/1.1 429 ") is not whole
-            assert server.listener.pre_auth.refused == 1
+            assert server.connections.pre_auth.refused == 1
             # The address may still connect: only this socket waits for its turn.
             server.people.gate.set()
             async with client(server, "bob") as bob:
                 assert (await bob.ask("ping"))["type"] == "pong"
         await server.until_gone()
-        assert server.listener.pre_auth.held == 0
+        assert server.connections.pre_auth.held == 0
 
 
 async def test_sockets_before_authentication_are_bounded_for_each_address() -> None:
@@ -124,7 +124,7 @@ async def test_sockets_before_authentication_are_bounded_for_each_address() -> N
             async with client(server, "bob"), client(server, "carol"):
                 assert (await two.ask("auth", token="dan"))["type"] == "auth.ok"
         await server.until_gone()
-        assert len(server.listener.pre_auth) == 0
+        assert len(server.connections.pre_auth) == 0
 
 
 async def test_behind_a_trusted_proxy_each_client_has_limits_of_its_own() -> None:

@@ -31,7 +31,7 @@ async def test_the_life_of_a_connection_as_hip_56_draws_it(server: Server) -> No
 async def test_an_idle_connection_has_no_parser_of_its_own(server: Server) -> None:
     async with client(server) as alice:
         await alice.ask("ping")
-        (protocol,) = server.listener.protocols
+        protocol = server.protocol
         assert protocol._parser is None
         assert protocol._head is None
         assert protocol._fragments is None
@@ -103,7 +103,7 @@ async def test_a_stopped_listener_sends_close_frames() -> None:
             assert await alice.ended() == (1001, "going_away")
             assert await stranger.ended() == (1001, "going_away")
             await stop
-        assert not server.listener.protocols
+        assert not server.connections.open
         with pytest.raises(ConnectionRefusedError):
             await connect(server.url)
 

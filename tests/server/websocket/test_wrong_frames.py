@@ -4,7 +4,7 @@ import orjson
 import pytest
 from websockets.frames import Opcode
 
-from pubsub_server.listeners.websocket import listener
+from pubsub_server.listeners.websocket.connections import FRAME_EXTRA
 from tests.server.websocket_rig import Server, client, close_code, raw, serving, still_serving
 
 
@@ -61,7 +61,7 @@ async def test_a_giant_frame_is_refused_by_its_header(server: Server, length: in
 async def test_an_unauthenticated_client_may_send_less_than_an_authenticated_one(
     server: Server,
 ) -> None:
-    size = server.settings.max_payload + listener.FRAME_EXTRA
+    size = server.settings.max_payload + FRAME_EXTRA
     async with raw(server) as peer:
         peer.frame(b"x" * (size + 1))
         assert orjson.loads((await peer.hear())[1])["code"] == "payload_too_large"

@@ -138,7 +138,7 @@ def _unreachable(url: str, error: Exception) -> str:
     if url.startswith("rediss:") and _within(error, FileNotFoundError) is not None:
         return "a file that it names (ssl_ca_certs, ssl_certfile, ssl_keyfile) does not exist"
     failed = _within(error, ssl.SSLError)
-    if failed is not None and "CERTIFICATE_REQUIRED" in (failed.reason or ""):
+    if failed is not None and "CERTIFICATE_REQUIRED" in str(failed):
         return (
             f"Redis at {where} requires a client certificate; add ssl_certfile=FILE and"
             " ssl_keyfile=FILE to the options of the URL"

@@ -17,18 +17,17 @@ from pubsub_server.listeners.pre_auth import RETRY_SECONDS
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
     from aiohttp.abc import AbstractStreamWriter
     from aiohttp.http import RawRequestMessage
     from aiohttp.streams import StreamReader
 
     from pubsub_server.interfaces import Identity
-    from pubsub_server.listeners.http.listener import HttpListener
-    from pubsub_server.listeners.http.sse import StreamSink
+    from pubsub_server.listeners.http.connections import HttpConnections
     from pubsub_server.listeners.http.user_shares import UserShare
     from pubsub_server.listeners.pre_auth import PreAuthSlot
     from pubsub_server.service import Service
-    from pubsub_server.settings.config import Settings
     from pubsub_server.shared.connection import Connection
 
 MAX_LINE: Final = 65_536
@@ -60,8 +59,7 @@ class HttpConnection(web.RequestHandler):
     Args:
         manager: aiohttp's server.
         loop: The event loop.
-        settings: Limits and deadlines.
-        listener: Counts the open connections.
+        shared: What all connections share.
 
     Attributes:
         version_refused: Whether the current request has an unsupported HTTP version.
@@ -73,10 +71,10 @@ class HttpConnection(web.RequestHandler):
         "_ending",
         "_gone",
         "_head_timer",
-        "_listener",
         "_proxied",
         "_settings",
         "_share",
+        "_shared",
         "_slot",
         "_stream",
         "_unversioned",
@@ -89,9 +87,9 @@ class HttpConnection(web.RequestHandler):
         self,
         manager: web.Server,
         loop: asyncio.AbstractEventLoop,
-        settings: Settings,
-        listener: HttpListener,
+        shared: HttpConnections,
     ) -> None:
+        settings = shared.settings
         super().__init__(
             manager,
             loop=loop,
@@ -110,8 +108,8 @@ class HttpConnection(web.RequestHandler):
         self.version_refused = False
         self.turned_away = False
         self._settings = settings
-        self._listener = listener
-        self._stream: tuple[StreamSink, Service, Connection] | None = None
+        self._shared = shared
+        self._stream: tuple[Callable[[], None], Service, Connection] | None = None
         self._head_timer: asyncio.TimerHandle | None = None
         self._end_timer: asyncio.TimerHandle | None = None
         self._ending = False
@@ -128,17 +126,17 @@ class HttpConnection(web.RequestHandler):
         """A client has connected: count it, and set the deadline for its first request."""
         super().connection_made(transport)
         self._wire = self.transport
-        self._listener.connections += 1
-        if self._listener.stopped:
+        self._shared.open += 1
+        if self._shared.stopped:
             self.force_close()
             return
-        if self._listener.connections > self._settings.max_connections:
+        if self._shared.open > self._settings.max_connections:
             self._turn_away(_OVERLOADED)
             return
         here = peer(transport)
-        self._proxied = self._listener.callers.behind(here)
+        self._proxied = self._shared.callers.behind(here)
         if not self._proxied:
-            self._slot = self._listener.pre_auth.enter(here)
+            self._slot = self._shared.pre_auth.enter(here)
             if self._slot is None:
                 self._turn_away(_LIMITED)
                 return
@@ -169,7 +167,7 @@ class HttpConnection(web.RequestHandler):
     def begin_request(self, address: str | None) -> bool:
         """The head of a request has arrived; False if this client has too many."""
         if self._proxied:
-            self._slot = self._listener.pre_auth.enter(address)
+            self._slot = self._shared.pre_auth.enter(address)
             return self._slot is not None
         return True
 
@@ -186,7 +184,7 @@ class HttpConnection(web.RequestHandler):
         if share is None or share.key != (identity.kind, identity.user_id):
             self._leave_share()
             try:
-                self._share = self._listener.users.enter(identity)
+                self._share = self._shared.users.enter(identity)
             except ServiceError:
                 self.turned_away = True
                 raise
@@ -247,7 +245,7 @@ class HttpConnection(web.RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """The client has disconnected: its stream ends."""
-        self._listener.connections -= 1
+        self._shared.open -= 1
         self._leave_slot()
         self._leave_share()
         self.head_received()
@@ -258,9 +256,9 @@ class HttpConnection(web.RequestHandler):
         stream, self._stream = self._stream, None
         super().connection_lost(exc)
         if stream is not None:
-            sink, service, connection = stream
+            end, service, connection = stream
             service.closed(connection, None)
-            sink.end()
+            end()
 
     def pause_writing(self) -> None:
         """The transport has too many unsent bytes: the hub queues messages."""
@@ -315,10 +313,16 @@ class HttpConnection(web.RequestHandler):
                 self._gone.set_result(None)
         return self._gone
 
-    def attach(self, sink: StreamSink, service: Service, connection: Connection) -> None:
-        """This connection carries an event stream from now on, which the hub counts."""
+    def attach(self, end: Callable[[], None], service: Service, connection: Connection) -> None:
+        """This connection carries an event stream from now on, which the hub counts.
+
+        Args:
+            end: Ends the stream.
+            service: The hub.
+            connection: The hub's connection of the stream.
+        """
         self._leave_share()
-        self._stream = (sink, service, connection)
+        self._stream = (end, service, connection)
 
     def detach(self) -> None:
         """The event stream has ended."""

@@ -12,16 +12,16 @@ from aiohttp import web
 
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
-from pubsub_server.listeners.callers import FORWARDED, Callers, peer
+from pubsub_server.listeners.callers import FORWARDED, peer
 from pubsub_server.listeners.http.connection import SERVER, HttpConnection
+from pubsub_server.listeners.http.connections import HttpConnections
 from pubsub_server.listeners.http.console import is_console
 from pubsub_server.listeners.http.problems import problem
 from pubsub_server.listeners.http.request_ids import CALLER, REQUEST_ID, new_request_id, request_id
 from pubsub_server.listeners.http.requests import UnsupportedMedia
 from pubsub_server.listeners.http.rest import RestApi
 from pubsub_server.listeners.http.sse import EventStreams
-from pubsub_server.listeners.http.user_shares import user_shares
-from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, pre_auth_limiter
+from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY
 from pubsub_server.shared.accepting import stop_accepting
 
 if TYPE_CHECKING:
@@ -77,13 +77,8 @@ class HttpListener:
         console: Console | None = None,
         faults: FaultDoor | None = None,
     ) -> None:
-        self.connections = 0
-        self.stopped = False
-        """Cut connections that were accepted before the stop and arrive here after it."""
+        self.connections = HttpConnections(settings)
         self._settings = settings
-        self.callers = Callers(settings.trusted_proxies)
-        self.pre_auth = pre_auth_limiter(settings)
-        self.users = user_shares(settings)
         self._metrics = metrics
         self._ready = ready
         self._openapi = openapi.read_bytes() if openapi is not None else None
@@ -106,7 +101,7 @@ class HttpListener:
         assert manager is not None
         loop = asyncio.get_running_loop()
         self._server = await loop.create_server(
-            lambda: HttpConnection(manager, loop, self._settings, self),
+            lambda: HttpConnection(manager, loop, self.connections),
             self._settings.host,
             self._settings.http_port,
             ssl=tls,
@@ -123,7 +118,7 @@ class HttpListener:
     async def stop(self, seconds: float) -> None:
         """Waits for open requests, for at most this long, and ends every connection."""
         await self.stop_listening()
-        self.stopped = True
+        self.connections.stopped = True
         manager = self._runner.server
         if manager is not None:
             # aiohttp waits twice, for handlers and for connections, and waits forever with 0.
@@ -165,7 +160,7 @@ class HttpListener:
         identifier = request_id(request.headers.get("X-Request-Id"))
         request[REQUEST_ID] = identifier
         forwarded = request.headers.getall(FORWARDED, [])
-        address = self.callers.address(peer(request.transport), forwarded)
+        address = self.connections.callers.address(peer(request.transport), forwarded)
         request[CALLER] = Caller(address, identifier)
         began = time.perf_counter()
         if isinstance(connection, HttpConnection) and not connection.begin_request(address):

@@ -191,7 +191,7 @@ class EventStreams:
             response.force_close()
             await response.prepare(request)
             await response.write(GREETING)
-            protocol.attach(sink, self._service, connection)
+            protocol.attach(sink.end, self._service, connection)
             sink.start()
             for subscription in wanted:
                 self._service.subscribe(connection, subscription)

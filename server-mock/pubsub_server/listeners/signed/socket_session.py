@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hanzoai.pubsub.unparsed import FrameError
 from pubsub_server.errors import ServiceError
@@ -16,12 +16,35 @@ from pubsub_server.listeners.signed.upstreams import UpstreamError
 from pubsub_server.shared.requests import SubscribeRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Coroutine
+
+    from pubsub_server.auth.identity import Identity
     from pubsub_server.interfaces import Sink
     from pubsub_server.listeners.signed.addresses import Asked
-    from pubsub_server.listeners.signed.endpoint import SignedEndpoint
     from pubsub_server.listeners.signed.modes import Parameters
-    from pubsub_server.listeners.signed.relays import Relay
+    from pubsub_server.listeners.signed.relays import Relay, Relays
+    from pubsub_server.service import Service
     from pubsub_server.shared.connection import Connection
+
+
+class Endpoint(Protocol):
+    """The endpoint of the sessions; see `endpoint.SignedEndpoint`."""
+
+    service: Service
+    identity: Identity
+    relays: Relays
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> object:
+        """Run a task until the endpoint stops."""
+        ...
+
+    def left(self, session: SocketSession) -> None:
+        """A session has ended."""
+        ...
+
+    def broke(self, reason: str) -> None:
+        """Count a connection that the server closes."""
+        ...
 
 
 class SocketSession:
@@ -37,7 +60,7 @@ class SocketSession:
 
     def __init__(
         self,
-        endpoint: SignedEndpoint,
+        endpoint: Endpoint,
         sink: Sink,
         connection: Connection,
         asked: Asked,

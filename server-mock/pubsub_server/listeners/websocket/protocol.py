@@ -9,7 +9,6 @@ between two frames share one parser; a connection has its own only while a frame
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Final, cast
 
 from websockets.exceptions import PayloadTooBig
@@ -23,6 +22,7 @@ from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.callers import FORWARDED, peer
 from pubsub_server.listeners.endpoints import RefusedError, Visit
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, TOO_MUCH
+from pubsub_server.listeners.websocket.connections import QUIET
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.listeners.websocket.text_frames import text_frames
 
@@ -31,11 +31,8 @@ if TYPE_CHECKING:
 
     from pubsub_server.listeners.endpoints import Answer, Endpoint, Receiver
     from pubsub_server.listeners.pre_auth import PreAuthSlot
-    from pubsub_server.listeners.websocket.listener import WebSocketListener
+    from pubsub_server.listeners.websocket.connections import SocketConnections
     from pubsub_server.shared.connection import Connection
-
-QUIET: Final = logging.getLogger("pubsub_server.websocket.protocol")
-QUIET.setLevel(logging.WARNING)
 
 PONG: Final = b"\x8a\x80"
 """Begins a masked pong without payload, RFC 6455 5.5.3; its mask follows."""
@@ -59,7 +56,7 @@ class SocketProtocol(asyncio.Protocol):
     """One WebSocket connection; the hub's `interfaces.Sink`.
 
     Args:
-        listener: The shared listener.
+        shared: What all connections share.
     """
 
     __slots__ = (
@@ -69,17 +66,17 @@ class SocketProtocol(asyncio.Protocol):
         "_forwarded",
         "_fragments",
         "_head",
-        "_listener",
         "_parser",
         "_receiver",
+        "_shared",
         "_slot",
         "_transport",
         "_unread",
         "_unwilling",
     )
 
-    def __init__(self, listener: WebSocketListener) -> None:
-        self._listener = listener
+    def __init__(self, shared: SocketConnections) -> None:
+        self._shared = shared
         self._transport: asyncio.Transport | None = None
         self._connection: Connection | None = None
         # Received bytes of the request for the upgrade, until it is complete.
@@ -105,20 +102,20 @@ class SocketProtocol(asyncio.Protocol):
         """A client has connected; it has `handshake` seconds for its request."""
         # uvloop's transport does not derive from asyncio's.
         socket = self._transport = cast("asyncio.Transport", transport)
-        listener = self._listener
-        listener.protocols.add(self)
-        if listener.stopped:
+        shared = self._shared
+        shared.open.add(self)
+        if shared.stopped:
             self.abort()
             return
-        if len(listener.protocols) > listener.settings.max_connections or listener.service.refusing:
+        if len(shared.open) > shared.settings.max_connections or shared.service.refusing:
             self._answer_plainly(503, "Too many connections, or shutting down. Try again later.\n")
             return
         here = peer(socket)
         # Behind a trusted proxy, only the request contains the client's address.
-        if not listener.callers.behind(here) and not self._enter(here):
+        if not shared.callers.behind(here) and not self._enter(here):
             return
         socket.set_write_buffer_limits(high=SOFT_BYTES)
-        self._expire_in(listener.settings.auth_deadline / 1000)
+        self._expire_in(shared.settings.auth_deadline / 1000)
 
     def data_received(self, data: bytes) -> None:
         """Bytes have arrived."""
@@ -126,7 +123,7 @@ class SocketProtocol(asyncio.Protocol):
             self._shake_hands(data)
         elif (connection := self._connection) is not None:
             self._read(connection, data)
-            large_reads = self._listener.large_reads
+            large_reads = self._shared.large_reads
             if len(data) >= large_reads.size:
                 self._read_unless(QUEUED, True)
                 large_reads.enqueue(self._go_on)
@@ -137,13 +134,13 @@ class SocketProtocol(asyncio.Protocol):
         self._read_unless(QUEUED, False)
 
     def _read(self, connection: Connection, data: bytes) -> None:
-        listener = self._listener
-        connection.last_heard = listener.clock()
+        shared = self._shared
+        connection.last_heard = shared.clock()
         if self._parser is None and not self._closing:
             # A pong between two frames: idle connections send nothing else.
             if len(data) == PONG_BYTES and data.startswith(PONG):
                 return
-            messages, at = text_frames(data, listener.max_frame(connection))
+            messages, at = text_frames(data, shared.max_frame(connection))
             for message in messages:
                 self._take_text(connection, message)
             if at == len(data):
@@ -158,12 +155,12 @@ class SocketProtocol(asyncio.Protocol):
     def pause_writing(self) -> None:
         """The transport has too many unsent bytes."""
         if self._connection is not None:
-            self._listener.service.pause(self._connection)
+            self._shared.service.pause(self._connection)
 
     def resume_writing(self) -> None:
         """The transport has room again."""
         if self._connection is not None:
-            self._listener.service.resume(self._connection)
+            self._shared.service.resume(self._connection)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is closed."""
@@ -171,12 +168,12 @@ class SocketProtocol(asyncio.Protocol):
         self._transport = self._parser = self._fragments = self._head = None
         self._closing = True
         self._leave_slot()
-        self._listener.gone(self)
+        self._shared.gone(self)
         receiver, self._receiver = self._receiver, None
         if receiver is not None:
             receiver.gone()
         if connection is not None:
-            self._listener.service.closed(connection, None)
+            self._shared.service.closed(connection, None)
 
     # ------------------------------------------------------------ Sink
 
@@ -185,7 +182,7 @@ class SocketProtocol(asyncio.Protocol):
         """See `interfaces.Sink`."""
         if self._forwarded is not None:
             return Caller(self._forwarded)
-        return Caller(self._listener.callers.address(peer(self._transport), ()))
+        return Caller(self._shared.callers.address(peer(self._transport), ()))
 
     def write(self, data: bytes) -> None:
         """See `interfaces.Sink`."""
@@ -250,7 +247,7 @@ class SocketProtocol(asyncio.Protocol):
         return None
 
     def _expire_in(self, seconds: float) -> None:
-        wheel = self._listener.wheel
+        wheel = self._shared.wheel
         self._deadline = wheel.now() + seconds
         wheel.add(self, self._deadline)
 
@@ -258,7 +255,7 @@ class SocketProtocol(asyncio.Protocol):
 
     def _enter(self, address: str | None) -> bool:
         """Take a slot of the address; if there is none, send an error and close."""
-        self._slot = self._listener.pre_auth.enter(address)
+        self._slot = self._shared.pre_auth.enter(address)
         if self._slot is None:
             self._answer_plainly(429, f"{TOO_MANY.capitalize()}. Try again later.\n")
             return False
@@ -281,7 +278,7 @@ class SocketProtocol(asyncio.Protocol):
             self._answer_plainly(429, f"{TOO_MUCH.capitalize()}. Try again later.\n")
         else:
             error = ServiceError("connection_limit", TOO_MUCH, retry_after_ms=RETRY_SECONDS * 1000)
-            self._listener.service.end(connection, error)
+            self._shared.service.end(connection, error)
 
     def _leave_slot(self) -> None:
         if self._slot is not None:
@@ -301,7 +298,7 @@ class SocketProtocol(asyncio.Protocol):
             if len(head) > HANDSHAKE_BYTES:
                 self._answer_plainly(431, "The request is too large.\n")
             return
-        core = ServerProtocol(origins=self._listener.origins, max_size=None, logger=QUIET)
+        core = ServerProtocol(origins=self._shared.origins, max_size=None, logger=QUIET)
         core.receive_data(bytes(head[: end + 4]))
         events = core.events_received()
         if not events:
@@ -310,22 +307,22 @@ class SocketProtocol(asyncio.Protocol):
             return
         request = events[0]
         assert isinstance(request, Request)
-        callers, here = self._listener.callers, peer(self._transport)
+        callers, here = self._shared.callers, peer(self._transport)
         if callers.behind(here):
             self._forwarded = callers.address(here, request.headers.get_all(FORWARDED))
             if not self._enter(self._forwarded):
                 return
-        endpoint = self._listener.endpoint(request)
+        endpoint = self._shared.endpoint(request)
         if endpoint is not None:
             self._visit(endpoint, core, request, bytes(head[end + 4 :]))
             return
-        response = self._listener.respond(core, request)
+        response = self._shared.respond(core, request)
         core.send_response(response)
         if response.status_code != 101:
             self._finish(core)
             return
         try:
-            self._connection = self._listener.service.open(self, SOCKET)
+            self._connection = self._shared.service.open(self, SOCKET)
         except ServiceError as error:
             self._answer_plainly(503, f"{error.message}\n")
             return
@@ -418,11 +415,11 @@ class SocketProtocol(asyncio.Protocol):
     # ------------------------------------------------------------ frames
 
     def _parse(self, connection: Connection, data: bytes) -> None:
-        listener = self._listener
+        shared = self._shared
         parser = self._parser
-        shared = parser is None
+        borrowed = parser is None
         if parser is None:
-            parser = listener.take_parser(connection)
+            parser = shared.take_parser(connection)
         parser.receive_data(data)
         unread = self._unread + len(data)
         for event in parser.events_received():
@@ -437,8 +434,8 @@ class SocketProtocol(asyncio.Protocol):
         elif unread == 0 and self._fragments is None:
             # Between two frames the parser has no state, so any connection can use it.
             self._answer_pings(parser)
-            if shared:
-                listener.give_parser(connection, parser)
+            if borrowed:
+                shared.give_parser(connection, parser)
             self._parser, self._unread = None, 0
         else:
             self._answer_pings(parser)
@@ -473,7 +470,7 @@ class SocketProtocol(asyncio.Protocol):
         elif self._receiver is not None:
             self._receiver.receive(data)
         elif not self._closing:
-            self._listener.service.receive(connection, data)
+            self._shared.service.receive(connection, data)
 
     def _take_text(self, connection: Connection, data: bytes) -> None:
         if self._closing:
@@ -484,14 +481,14 @@ class SocketProtocol(asyncio.Protocol):
         try:
             decoded = data.decode()
         except UnicodeDecodeError:
-            self._listener.service.closed(connection, 1007)
+            self._shared.service.closed(connection, 1007)
             self.close(1007, "the text is not valid UTF-8")
             return
-        self._listener.service.receive(connection, decoded)
+        self._shared.service.receive(connection, decoded)
 
     def _refuse_fragments(self, connection: Connection) -> None:
         self._fragments = []
-        self._listener.service.end(
+        self._shared.service.end(
             connection,
             ServiceError("payload_too_large", f"a message has at most {FRAGMENTS:,} fragments"),
         )
@@ -504,7 +501,7 @@ class SocketProtocol(asyncio.Protocol):
 
     def _closed_by_client(self, connection: Connection, parser: Protocol) -> None:
         code = None if parser.close_rcvd is None else parser.close_rcvd.code
-        self._listener.service.closed(connection, 1000 if code == 1005 else code)
+        self._shared.service.closed(connection, 1000 if code == 1005 else code)
         transport = self._transport
         if transport is None:
             return
@@ -516,14 +513,14 @@ class SocketProtocol(asyncio.Protocol):
 
     def _fail(self, connection: Connection, parser: Protocol) -> None:
         if isinstance(parser.parser_exc, PayloadTooBig):
-            limit = self._listener.max_frame(connection)
-            self._listener.service.end(
+            limit = self._shared.max_frame(connection)
+            self._shared.service.end(
                 connection,
                 ServiceError("payload_too_large", f"a frame has at most {limit:,} bytes"),
             )
             return
         close = parser.close_sent
-        self._listener.service.closed(connection, None)
+        self._shared.service.closed(connection, None)
         self.close(1002 if close is None else close.code, "" if close is None else close.reason)
 
 

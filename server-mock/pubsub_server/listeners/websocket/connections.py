@@ -1,0 +1,130 @@
+"""What all WebSocket connections share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final, Protocol
+
+from websockets.protocol import SERVER
+from websockets.protocol import Protocol as Parser
+from websockets.typing import Origin
+
+from pubsub_server.listeners.callers import Callers
+from pubsub_server.listeners.large_reads import LargeReads
+from pubsub_server.listeners.pre_auth import pre_auth_limiter
+from pubsub_server.listeners.websocket.encoder import SOCKET
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from websockets.http11 import Request, Response
+    from websockets.server import ServerProtocol
+
+    from pubsub_server.listeners.endpoints import Endpoint
+    from pubsub_server.service import Service
+    from pubsub_server.settings.config import Settings
+    from pubsub_server.shared.connection import Connection
+
+QUIET: Final = logging.getLogger("pubsub_server.websocket.protocol")
+QUIET.setLevel(logging.WARNING)
+
+FRAME_EXTRA: Final = 16_384
+"""Maximum bytes of a frame in addition to its payload."""
+
+
+class Open(Protocol):
+    """An open connection."""
+
+    def leave(self) -> None:
+        """Close it, unless the hub does."""
+        ...
+
+    def abort(self) -> None:
+        """See `interfaces.Sink`."""
+        ...
+
+
+class SocketConnections:
+    """The connections of one listener, and what they need from the server.
+
+    Args:
+        service: The hub.
+        settings: Limits and deadlines.
+        endpoints: Endpoints for paths other than `/ws`.
+
+    Attributes:
+        open: The open connections.
+        stopped: Cut connections that were accepted before the stop and arrive here after it.
+    """
+
+    def __init__(
+        self, service: Service, settings: Settings, endpoints: Sequence[Endpoint] = ()
+    ) -> None:
+        self.service = service
+        self.settings = settings
+        self.callers = Callers(settings.trusted_proxies)
+        self.pre_auth = pre_auth_limiter(settings)
+        self.large_reads = LargeReads()
+        self.wheel = service.wheel
+        self.clock = service.clock
+        service.stats.connections.setdefault(SOCKET.name, 0)
+        self.open: set[Open] = set()
+        self.stopped = False
+        self.origins: Sequence[Origin | None] | None = None
+        if "*" not in settings.cors_origins:
+            self.origins = [*(Origin(each) for each in settings.cors_origins), None]
+        self._endpoints = endpoints
+        self._parsers: dict[bool, Parser] = {}
+        self._empty: asyncio.Future[None] | None = None
+        self._before = min(settings.max_frame, settings.max_payload + FRAME_EXTRA)
+
+    def endpoint(self, request: Request) -> Endpoint | None:
+        """The endpoint for this request, if it is not for this listener itself."""
+        path = request.path.partition("?")[0]
+        return next((each for each in self._endpoints if each.handles(path)), None)
+
+    def respond(self, core: ServerProtocol, request: Request) -> Response:
+        """The answer to a request: an upgrade, or an error with a remedy."""
+        path = request.path.partition("?")[0]
+        if path not in ("/ws", "/ws/", "/"):
+            return core.reject(404, "This path does not exist. The WebSocket endpoint is /ws.\n")
+        if request.method == "GET" and "Upgrade" not in request.headers:
+            response = core.reject(
+                426,
+                "This is the WebSocket port of Hanzo PubSub: connect to /ws with a WebSocket"
+                " client. REST and event streams are on the HTTP port.\n",
+            )
+            response.headers["Upgrade"] = "websocket"
+            return response
+        return core.accept(request)
+
+    def max_frame(self, connection: Connection) -> int:
+        """Maximum bytes of an inbound message: less before authentication."""
+        return self._before if connection.identity is None else self.settings.max_frame
+
+    def take_parser(self, connection: Connection) -> Parser:
+        """A parser at the beginning of a frame."""
+        parser = self._parsers.pop(connection.identity is None, None)
+        return parser or Parser(SERVER, max_size=self.max_frame(connection), logger=QUIET)
+
+    def give_parser(self, connection: Connection, parser: Parser) -> None:
+        """Return a parser that is at the beginning of a frame."""
+        self._parsers[connection.identity is None] = parser
+
+    def gone(self, connection: Open) -> None:
+        """A connection has ended."""
+        self.open.discard(connection)
+        if not self.open and self._empty is not None and not self._empty.done():
+            self._empty.set_result(None)
+
+    async def end(self, seconds: float) -> None:
+        """Wait until every connection has closed, for at most this long, and cut the rest."""
+        self.stopped = True
+        for each in list(self.open):
+            each.leave()
+        if self.open:
+            self._empty = asyncio.get_running_loop().create_future()
+            await asyncio.wait([self._empty], timeout=seconds)
+        for each in list(self.open):
+            each.abort()
