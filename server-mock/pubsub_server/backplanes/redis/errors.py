@@ -86,6 +86,7 @@ def reason(error: Exception) -> str:
 # ---------------------------------------------------------------- at the start
 
 _E = TypeVar("_E", bound=BaseException)
+_CERTIFY: Final = "add ssl_certfile=FILE and ssl_keyfile=FILE to the options of the URL"
 
 
 def unusable(url: str, error: Exception) -> str:
@@ -139,15 +140,16 @@ def _unreachable(url: str, error: Exception) -> str:
         return "a file that it names (ssl_ca_certs, ssl_certfile, ssl_keyfile) does not exist"
     failed = _within(error, ssl.SSLError)
     if failed is not None and "CERTIFICATE_REQUIRED" in str(failed):
-        return (
-            f"Redis at {where} requires a client certificate; add ssl_certfile=FILE and"
-            " ssl_keyfile=FILE to the options of the URL"
-        )
+        return f"Redis at {where} requires a client certificate; {_CERTIFY}"
     reply = f"Redis cannot be reached at {where} ({reason(error)})"
     silent = isinstance(error, (RedisTimeoutError, TimeoutError))
+    reset = _within(error, ConnectionResetError) is not None
+    if url.startswith("rediss:") and reset:
+        # With TLS 1.3, a reset can overtake the answer that requires a certificate.
+        return f"{reply}; if it requires a client certificate, {_CERTIFY}"
     if url.startswith("rediss:"):
         return f"{reply}; is it running, and does this port use TLS? If not, write redis://"
-    if silent or "closed" in str(error) or _within(error, ConnectionResetError):
+    if silent or reset or "closed" in str(error):
         return f"{reply}; does it require TLS (rediss://), or does another program use this port?"
     return f"{reply}; is it running?"
 
