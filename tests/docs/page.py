@@ -249,6 +249,9 @@ class Page:
         ws, http = self.server.ws, self.server.http
         text = PATTERN_URL.sub(f'url="{ws}", rest_url="{http}"', text)
         text = text.replace("ws://127.0.0.1:8057/ws", ws).replace("http://127.0.0.1:8056", http)
+        others = self.server.running.server.others
+        text = text.replace("events://127.0.0.1:7420", others["event_stream"])
+        text = text.replace("hub://127.0.0.1:13000", others["hub"])
         return text.replace("Bearer ey...", self.environ["HANZO_PUBSUB_TOKEN"])
 
     async def _close(self) -> None:

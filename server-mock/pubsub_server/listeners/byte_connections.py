@@ -86,6 +86,7 @@ class ByteConnections:
         self.unread = 0
         self.first_within = settings.auth_deadline / 1000
         self._empty: asyncio.Future[None] | None = None
+        self._warned: set[str] = set()
         stats = service.stats
         stats.connections.setdefault(encoder.name, 0)
         for counts in (stats.local, stats.denied):
@@ -125,9 +126,22 @@ class ByteConnections:
         """Count a message that stays among these connections."""
         self.service.stats.local[self.name] += 1
 
-    def denied(self) -> None:
+    def denied(self, identity: Identity, topic: str) -> None:
         """Count a message that the rules deny."""
         self.service.stats.denied[self.name] += 1
+        self.warn_denied("publish to", identity, topic)
+
+    def warn_denied(self, action: str, identity: Identity, topic: str) -> None:
+        """Log the first denial of an action: these protocols do not report it to the client."""
+        if action not in self._warned:
+            self._warned.add(action)
+            logger.warning(
+                "the access rules do not allow %s of %s to %s %s; later denials are not logged",
+                identity.user_id,
+                self.name,
+                action,
+                topic[:100],
+            )
 
     async def end(self, seconds: float) -> None:
         """Close every connection, wait for at most this long, and cut the rest."""

@@ -219,6 +219,24 @@ async def test_without_an_identity_nothing_is_allowed_and_with_one_what_the_rule
         assert await reader.ended() == b""
 
 
+async def test_the_first_denied_read_and_the_first_denied_publish_are_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    sensors = {"event_stream": {"user": "sensors"}}
+    async with broker(listener_identities=sensors) as node, events(node.url, b"demo.a") as peer:
+        for topic in (b"status", b"other"):
+            async with events(node.url, topic) as stranger:
+                assert await stranger.ended() == b""
+            peer.event(topic, b"x")
+        await until(lambda: node.server.stats.denied["event_stream"] == 2)
+    assert [record.getMessage() for record in caplog.records if "access rules" in record.msg] == [
+        "the access rules do not allow sensors of event_stream to read status;"
+        " later denials are not logged",
+        "the access rules do not allow sensors of event_stream to publish to status;"
+        " later denials are not logged",
+    ]
+
+
 async def test_a_publisher_above_the_rate_is_slowed_down_and_loses_nothing() -> None:
     async with (
         broker(publish_rate_service=200, publish_burst=100) as node,

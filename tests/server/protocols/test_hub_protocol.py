@@ -128,7 +128,9 @@ async def test_an_invalid_frame_closes_only_its_connection(wrong: bytes, reason:
         assert await good.add(1, b"a") == 0
 
 
-async def test_a_denied_request_is_answered_with_0() -> None:
+async def test_a_denied_request_is_answered_with_0_and_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     alice = {"hub": {"user": "alice"}}
     async with relay(listener_identities=alice) as (server, url), hub(url) as peer:
         _, count = await peer.subscribe(b"demo.a", b"org.acme.news")
@@ -136,6 +138,8 @@ async def test_a_denied_request_is_answered_with_0() -> None:
         assert await peer.publish(b"x", b"org.acme.news") == 0
         assert await peer.publish(b"x", b"demo.b") == 0
         assert server.stats.denied == {"hub": 1}
+    assert "alice of hub to read org.acme.news" in caplog.text
+    assert "alice of hub to publish to org.acme.news" in caplog.text
     async with relay(listener_identities={}) as (_, url), hub(url) as nobody:
         assert (await nobody.subscribe(b"demo.a"))[1] == 0
         assert await nobody.publish(b"x", b"demo.a") == 0

@@ -93,6 +93,7 @@ class EventSession(ByteSession[Event]):
         )
         if not allowed:
             shared.service.note("subscribe", self.connection, name or shown(topic), "forbidden")
+            shared.warn_denied("read", self.identity, name or shown(topic))
             self.break_off("forbidden")
             return
         self._topic = topic
@@ -123,7 +124,7 @@ class EventSession(ByteSession[Event]):
         if not isinstance(answer, ServiceError):
             self._announce("pubsub.published", draft.topic.encode(), size)
         elif answer.code == "forbidden":
-            self._shared.denied()
+            self._shared.denied(self.identity, draft.topic)
         else:
             # The protocol cannot report a lost event, so close the connection.
             self.break_off(answer.code)
@@ -133,7 +134,7 @@ class EventSession(ByteSession[Event]):
         shared = self._shared
         text = shown(event.topic)
         if not shared.policy.may_publish(self.identity, text):
-            shared.denied()
+            shared.denied(self.identity, text)
             shared.service.note("publish", self.connection, text, "forbidden")
             return None
         granted, _ = shared.service.budget(self.connection, 1)

@@ -85,6 +85,7 @@ class HubSession(ByteSession[Request]):
                 continue
             name, text = hub_topic(topic), shown(topic)
             if not shared.policy.may_subscribe(self.identity, text):
+                shared.warn_denied("read", self.identity, text)
                 shared.service.note("subscribe", self.connection, text, "forbidden")
                 continue
             if len(self._topics) >= shared.settings.max_subscriptions:
@@ -148,7 +149,7 @@ class HubSession(ByteSession[Request]):
             if not isinstance(answer, ServiceError):
                 found = shared.service.reach(draft.topic)
             elif answer.code == "forbidden":
-                shared.denied()
+                shared.denied(self.identity, draft.topic)
 
         work = self.publish([draft], answered)
         if work is not None:
@@ -159,7 +160,7 @@ class HubSession(ByteSession[Request]):
         """Publish to the subscribers of this listener; returns their number."""
         shared, text = self._shared, shown(topic)
         if not shared.policy.may_publish(self.identity, text):
-            shared.denied()
+            shared.denied(self.identity, text)
             shared.service.note("publish", self.connection, text, "forbidden")
             return 0
         await self.within_rate()
