@@ -160,6 +160,9 @@ def test_causes_of_a_failure_are_distinguished() -> None:
     assert "reset" in why_unreachable(wrapped(ConnectionResetError()), "h")
     assert "in time" in why_unreachable(wrapped(TimeoutError()), "h")
     assert "TLS" in why_unreachable(wrapped(ssl.SSLError(1, "x")), "h")
+    plain = ssl.SSLError(1, "[SSL: WRONG_VERSION_NUMBER] wrong version number (_ssl.c:1006)")
+    plain.reason = "WRONG_VERSION_NUMBER"
+    assert "the port answers without TLS" in why_unreachable(wrapped(plain), "h")
     assert "cannot be reached (ValueError)" in why_unreachable(ValueError(), "h")
     both = ExceptionGroup("x", [OSError("y"), ConnectionRefusedError()])
     assert "no program uses this port" in why_unreachable(both, "h")

@@ -27,6 +27,8 @@ async def test_a_plain_http_request_gets_an_explanation(server: Server) -> None:
         (b"GET /ws HTTP/1.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n", b"400"),
         (b"GET /ws HTTP/1.1\r\n" + b"X: y\r\n" * 6000 + b"\r\n", b"431"),
         (b"GET /" + b"x" * 9000 + b" HTTP/1.1\r\n\r\n", b"414"),
+        # A client that begins TLS on this plaintext port learns it before `auth_deadline`.
+        (b"\x16\x03\x01\x02\x00\x01\x00", b"400"),
     ],
 )
 async def test_a_wrong_request_has_its_status(server: Server, head: bytes, status: bytes) -> None:

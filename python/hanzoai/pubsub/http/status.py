@@ -81,6 +81,8 @@ def why_unreachable(
                 why = getattr(cause, "reason", None) or type(cause).__name__
                 if wants_certificate(cause):
                     return f"{host} requires a client certificate: load one into `ssl_context`."
+                if why == "WRONG_VERSION_NUMBER":
+                    why = f"the port answers without TLS ({why})"
                 return f"TLS with {host} failed: {why}."
             case UnicodeError():
                 return f"The host name {host} cannot be resolved."

@@ -46,6 +46,8 @@ FROZEN: Final = 2
 QUEUED: Final = 4
 CLOSE_SECONDS: Final = 1.0
 """Seconds for a closing handshake, or for sending written bytes; then the connection is cut."""
+TLS_RECORD: Final = b"\x16"
+"""Begins a TLS handshake, RFC 8446 5.1."""
 FRAGMENTS: Final = 16_384
 """Maximum fragments of one message; empty ones count, because they also use memory."""
 FRAGMENT_EXTRA: Final = 64
@@ -293,6 +295,10 @@ class SocketProtocol(asyncio.Protocol):
             return
         begin = max(0, len(head) - 3)
         head += data
+        if head.startswith(TLS_RECORD):
+            # Plain text makes the client fail at once, with an error that names TLS.
+            self._answer_plainly(400, "This port does not use TLS.\n")
+            return
         end = head.find(b"\r\n\r\n", begin)
         if end < 0 or end > HANDSHAKE_BYTES:
             if len(head) > HANDSHAKE_BYTES:
