@@ -68,8 +68,8 @@ function readPem(pem: string): Uint8Array<ArrayBuffer> {
 function unreadable(): InvalidOption {
   return invalid(
     'privateKey',
-    '`privateKey` is not the PEM of an unencrypted private key (PKCS #8).',
-    'Convert a key with: openssl pkcs8 -topk8 -nocrypt -in key.pem',
+    '`privateKey` is not an unencrypted private key in PEM (PKCS #8).',
+    'Pass the text of the PEM file. To convert a key: openssl pkcs8 -topk8 -nocrypt -in key.pem',
   );
 }
 
