@@ -216,8 +216,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         except ServiceError as error:
             self.break_off(error.code)
             return
-        made.pause_reading()
-        self._paused = True
+        # The first read pauses reading: uvloop ignores a pause in this method.
         shared.tasks.spawn(self._enter(self._connection))
 
     async def _enter(self, connection: Connection) -> None:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import socket
 import ssl
+import sys
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -248,6 +251,31 @@ async def test_a_publisher_above_the_rate_is_slowed_down_and_loses_nothing() -> 
             sender.event(b"demo.a" if number % 4 else b"a local topic", b"%d" % number)
         got = [await reader.next() for _ in range(60)]
         assert [payload for _, payload in got] == [b"%d" % n for n in range(80) if n % 4]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a socket holds fewer bytes")
+def test_on_uvloop_a_client_that_sends_before_it_has_entered_is_slowed_down_too() -> None:
+    uvloop: Any = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_send_ahead())
+
+
+async def _send_ahead() -> None:
+    # The second event waits for 1,000 seconds, so the client must stop sending.
+    async with broker(publish_rate_service=0.001) as node:
+        (listener,) = node.server.server._byte_listeners
+        host, _, port = node.url.partition("://")[2].rpartition(":")
+        with socket.create_connection((host, int(port))) as sender:
+            # The server accepts the connection when it has bytes.
+            sender.setblocking(False)
+            sent = sender.send(
+                encode_event(b"demo.a") + encode_event(b"demo.b", b"x" * 1_000) * 2_000
+            )
+            assert sent > 1_000_000
+            await until(lambda: listener.connections.unread)
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert 0 < listener.connections.unread < 500_000
 
 
 @pytest.mark.statement("P-07", "P-16")
