@@ -206,6 +206,7 @@ def test_the_life_of_a_token_is_a_duration(
         (("--iam-jwks-url", "https://hanzo.id/jwks"), 2, "plaintext is rejected"),
         (("--dev", "--rules", "/nowhere.yaml"), 2, "rules: /nowhere.yaml: cannot be read"),
         (("--dev", "--http-prot", "1"), 2, "did you mean --http-port?"),
+        (("--dev", "--port", "1"), 2, "did you mean --http-port or --ws-port?"),
         (("--dev", "--http-port", "x"), 2, "http_port (flag --http-port)"),
         (("--dev", "--config", "/nowhere.yaml"), 2, "cannot be read"),
         (("--dev", "extra"), 2, "only flags"),

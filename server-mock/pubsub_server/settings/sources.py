@@ -203,8 +203,11 @@ def unknown_flag(flag: str) -> str:
     """The error about an unknown flag."""
     if not flag.startswith("--"):
         return f"{flag}: only flags are accepted"
-    closest = _closest(flag[2:].partition("=")[0].removeprefix("no-").replace("-", "_"))
-    hint = f"; did you mean --{closest.replace('_', '-')}?" if closest else ""
+    name = flag[2:].partition("=")[0].removeprefix("no-").replace("-", "_")
+    closest = _closest(name)
+    names = [closest] if closest else _with_part(name)
+    flags = " or ".join(f"--{each.replace('_', '-')}" for each in names)
+    hint = f"; did you mean {flags}?" if flags else ""
     return f"{flag}: there is no such flag{hint}"
 
 
@@ -376,6 +379,11 @@ def _choices(annotation: object) -> tuple[str, ...]:
 def _closest(name: str) -> str | None:
     found = difflib.get_close_matches(name, Settings.model_fields, n=1, cutoff=0.75)
     return found[0] if found else None
+
+
+def _with_part(part: str) -> list[str]:
+    """Some settings whose name has this word, such as two for `port`."""
+    return [name for name in Settings.model_fields if part in name.split("_")][:3]
 
 
 def _unknown(name: str, source: str) -> str:

@@ -34,7 +34,6 @@ def doubt_address(error: E, options: ClientOptions, body: bytes = b"") -> E:
         error.remedy = (
             f"{found}pass `rest_url` (HANZO_PUBSUB_REST_URL), the URL of the server's HTTP port."
             if foreign
-            else f"{error.remedy} {found}pass `rest_url` (HANZO_PUBSUB_REST_URL) where it is "
-            "elsewhere."
+            else f"{error.remedy} {found}if that is wrong, pass `rest_url` (HANZO_PUBSUB_REST_URL)."
         )
     return error
