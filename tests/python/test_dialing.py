@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import ssl
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -17,6 +16,7 @@ from hanzoai.pubsub.dialing import open_stream
 from hanzoai.pubsub.links import Link, Target
 from hanzoai.pubsub.sp import SubSocket
 from pubsub_server.testing import running_server
+from tests.python.fake_dns import SILENT, SilentAddresses, resolve_to
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -28,27 +28,9 @@ HOST = "ps.invalid"
 @pytest.fixture
 async def silent_first(monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[list[str]]:
     """Let the first address of `HOST` not answer; yields the addresses that were given up."""
-    loop = asyncio.get_running_loop()
-    connect, given_up = loop.sock_connect, list[str]()
-
-    async def connect_or_wait(sock: socket.socket, address: Any) -> None:
-        if address[0] == "127.0.0.1":
-            return await connect(sock, address)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            given_up.append(address[0])
-
-    async def two(host: object, port: int, **_: object) -> list[Any]:
-        return [
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
-            for address in ("192.0.2.1", "127.0.0.1")
-        ]
-
-    monkeypatch.setattr(loop, "sock_connect", connect_or_wait)
-    monkeypatch.setattr(loop, "getaddrinfo", two)
-    yield given_up
-    assert given_up == ["192.0.2.1"]
+    network = SilentAddresses(monkeypatch, 1)
+    yield network.given_up
+    assert network.given_up == [SILENT[0]]
 
 
 @pytest.fixture
@@ -111,9 +93,10 @@ async def test_a_stream_to_an_address_is_opened_without_a_lookup(
     accepted: tuple[int, asyncio.Event], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     port, came = accepted
-    monkeypatch.delattr(socket, "getaddrinfo")
+    looked_up = resolve_to(monkeypatch, *SILENT)
     async with asyncio.timeout(BOUND):
         _, writer = await open_stream("127.0.0.1", port)
         await came.wait()
         writer.close()
         await writer.wait_closed()
+    assert not looked_up

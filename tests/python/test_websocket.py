@@ -36,6 +36,7 @@ from hanzoai.pubsub.transports.picows_connection import PicowsConnection
 from hanzoai.pubsub.transports.websocket import WebSocketTransport
 from hanzoai.pubsub.transports.websockets_connection import WebsocketsConnection
 from tests.mutual_tls import rejecting
+from tests.python.fake_dns import SILENT, SilentAddresses, resolve_to
 
 if TYPE_CHECKING:
     from websockets.http11 import Request, Response
@@ -1098,63 +1099,31 @@ async def test_a_host_that_a_socks_proxy_does_not_resolve_is_named() -> None:
 async def test_an_address_that_does_not_answer_delays_the_connection_only_briefly(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    loop = asyncio.get_running_loop()
-    connect, asked, given_up = loop.sock_connect, list[str](), list[str]()
-
-    async def connect_or_wait(sock: socket.socket, address: Any) -> None:
-        asked.append(address[0])
-        if address[0] == "127.0.0.1":
-            return await connect(sock, address)
-        try:
-            await asyncio.Event().wait()
-        finally:
-            given_up.append(address[0])
-
-    async def silent_first(host: object, port: int, **_: object) -> list[Any]:
-        return [
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
-            for address in ("192.0.2.1", "192.0.2.2", "127.0.0.1")
-        ]
-
     async with server(nobody) as url:
-        monkeypatch.setattr(loop, "sock_connect", connect_or_wait)
-        monkeypatch.setattr(loop, "getaddrinfo", silent_first)
+        network = SilentAddresses(monkeypatch)
         transport = make(url.replace("127.0.0.1", "ps.localhost"), open_timeout=60, proxy=False)
         await transport.open()
         await transport.close()
-    assert asked == ["192.0.2.1", "192.0.2.2", "127.0.0.1"]
-    assert sorted(given_up) == ["192.0.2.1", "192.0.2.2"]
+    assert network.asked == [*SILENT, "127.0.0.1"]
+    assert sorted(network.given_up) == [*SILENT]
 
 
-@pytest.mark.parametrize("refusing", ["192.0.2.1", "192.0.2.2"])
+@pytest.mark.parametrize("refusing", SILENT)
 async def test_a_refusal_of_one_address_is_reported_rather_than_a_missing_route_to_the_other(
     monkeypatch: pytest.MonkeyPatch, refusing: str
 ) -> None:
     async def refuse_or_fail(sock: socket.socket, address: Any) -> None:
         raise ConnectionRefusedError if address[0] == refusing else OSError(113, "No route")
 
-    async def two(host: object, port: int, **_: object) -> list[Any]:
-        return [
-            (socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port))
-            for address in ("192.0.2.1", "192.0.2.2")
-        ]
-
-    loop = asyncio.get_running_loop()
-    monkeypatch.setattr(loop, "sock_connect", refuse_or_fail)
-    monkeypatch.setattr(loop, "getaddrinfo", two)
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", refuse_or_fail)
+    resolve_to(monkeypatch, *SILENT)
     error = await failure("wss://ps.invalid/ws", proxy=False)
     assert error.reason == "ps.invalid refused the connection: no program uses this port."
 
 
 async def test_a_host_is_looked_up_once_for_a_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    looked_up: list[object] = []
-
-    async def one(host: object, port: int, **_: object) -> list[Any]:
-        looked_up.append(host)
-        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
-
     async with server(nobody) as url:
-        monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", one)
+        looked_up = resolve_to(monkeypatch, "127.0.0.1")
         transport = make(url.replace("127.0.0.1", "ps.localhost"), open_timeout=60, proxy=False)
         await transport.open()
         await transport.close()

@@ -7,7 +7,6 @@ up the first one, for example where IPv6 packets are lost.
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import socket
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Final
@@ -20,22 +19,17 @@ NEXT_AFTER: Final = 0.25
 """Seconds until the next address is tried, too, which RFC 8305 recommends."""
 
 
-async def open_socket(host: str, port: int) -> socket.socket | None:
-    """Connect to one of the addresses of a host.
-
-    Returns:
-        The socket; None if the host is an address.
+async def open_socket(host: str, port: int) -> socket.socket:
+    """Connect to one of the addresses of a host, which may itself be an address.
 
     Raises:
         OSError: The host has no address, or no address accepts.
         UnicodeError: The host cannot exist.
     """
-    if _is_address(host):
-        return None
-    loop = asyncio.get_running_loop()
-    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    addresses = dict.fromkeys((family, address) for family, _, _, _, address in found)
-    return await _first(_in_turn(list(addresses)))
+    addresses = await _addresses(host, port)
+    if len(addresses) == 1:
+        return await _connect(*addresses[0])
+    return await _first(_in_turn(addresses))
 
 
 async def open_stream(
@@ -48,18 +42,18 @@ async def open_stream(
         UnicodeError: The host cannot exist.
     """
     connected = await open_socket(host, port)
-    if connected is None:
-        return await asyncio.open_connection(host, port, ssl=tls)
     name = None if tls is None else host
     return await asyncio.open_connection(sock=connected, ssl=tls, server_hostname=name)
 
 
-def _is_address(host: str) -> bool:
+async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
     try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
+        # This does not block. The event loop would ask a thread, which takes longer.
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
+    except socket.gaierror:
+        loop = asyncio.get_running_loop()
+        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
 
 
 def _in_turn(addresses: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:

@@ -259,13 +259,8 @@ class Dialer:
             return pipe
         options = tls_options(self._tls, self._timeout)
         connected = await open_socket(address.host, address.port)
-        if connected is None:
-            _, pipe = await loop.create_connection(
-                self._make, address.host, address.port, **options
-            )
-        else:
-            name = None if self._tls is None else address.host
-            _, pipe = await loop.create_connection(
-                self._make, sock=connected, server_hostname=name, **options
-            )
+        name = None if self._tls is None else address.host
+        _, pipe = await loop.create_connection(
+            self._make, sock=connected, server_hostname=name, **options
+        )
         return pipe

@@ -84,9 +84,8 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
 
     try:
         async with asyncio.timeout(options.open_timeout):
-            connected = await open_socket(host, port_of(parts)) if proxy is None else None
-            if connected is not None:
-                more["sock"] = connected
+            if proxy is None:
+                more["sock"] = await open_socket(host, port_of(parts))
             dialed = await _Connect(
                 url,
                 create_connection=make_connection,  # type: ignore[arg-type]
