@@ -1,4 +1,4 @@
-/** Tests of `score.ts` without sockets or waiting. Compile it, then run `node --test`. */
+/** Tests of `score.ts` without sockets or waiting. Run `npm test`. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
