@@ -333,6 +333,15 @@ async def test_a_logged_error_names_its_topic_if_it_has_one(
     assert [line.split("\n")[0] for line in warnings_of(caplog)] == [words]
 
 
+async def test_a_logged_error_whose_text_names_the_topic_does_not_repeat_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    error = PermissionDenied("Not allowed.", remedy="", topic="a.b")
+    Listeners(None, None, starts_nothing).report(error, "a.b")
+    (line,) = warnings_of(caplog)
+    assert line.count("a.b") == 1
+
+
 async def test_a_logged_state_ends_with_its_code_or_its_name(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -145,6 +145,8 @@ class Listeners:
         if isinstance(error, PubSubError):
             # A restarting server sends this; no action is needed.
             level = logging.WARNING if error.code == "going_away" else logging.ERROR
+            if topic is not None and topic in error.message:
+                where = ""
             logger.log(level, "%s: %s%s", error.code, error, where)
         else:
             logger.error("A handler raised an exception%s", where, exc_info=error)
