@@ -78,7 +78,7 @@ async def test_a_missing_client_certificate_is_named_with_the_options_that_add_i
 ) -> None:
     without, _, _ = store.url.partition("&ssl_certfile")
     async with asyncio.timeout(BOUND):
-        with pytest.raises(StartError, match="requires a client certificate[;,]") as caught:
+        with pytest.raises(StartError, match=r"requires a client certificate[;,]") as caught:
             async with running_server(redis_url=without):
                 pass
     assert "ssl_certfile=FILE and ssl_keyfile=FILE" in str(caught.value)
