@@ -148,3 +148,53 @@ test('a frozen tab loses the socket, and has missed nothing when it resumes', as
   await publisher.close();
   await untilOneSocket(server);
 });
+
+test('the other tabs continue at once when the user follows a link in the leader', async (t) => {
+  const server = await startServer(t, '--publish-rate-service', '10000');
+  const site = await serveSite(t, { entry: TAB });
+  const profile = await openHideableProfile(t);
+  // The test would time out before a ping fails or a tab takes the lock by force.
+  const slow = { pingInterval: 600_000, pongTimeout: 600_000, openTimeout: 600_000 };
+  // For a page of another site, the browser keeps this page, with its locks, in its cache.
+  const elsewhere = `${site.url.replace('127.0.0.1', 'localhost')}elsewhere`;
+  const token = server.token('--user', 'alice');
+  const given = { ...addresses(server), ...slow, token };
+  const leader = await openTab(t, site, profile, given);
+  const others = [await openTab(t, site, profile, given), await openTab(t, site, profile, given)];
+  const publisher = server.client({ token: server.token('--user', 'worker', '--service') });
+  const publish = async (from: number, to: number): Promise<void> => {
+    for (let data = from; data < to; data += 1) await publisher.publish('demo.tabs', { data });
+  };
+  const has = async (page: Page, from: number, to: number): Promise<void> => {
+    await until(page, (to) => got.at(-1) === to - 1, to);
+    const all = await page.evaluate(() => got);
+    assert.deepEqual(
+      all,
+      Array.from({ length: to - from }, (_, n) => from + n),
+    );
+  };
+  await publish(0, 10);
+  for (const page of [leader, ...others]) await has(page, 0, 10);
+
+  const address = leader.url();
+  await leader.evaluate((href) => {
+    const link = document.createElement('a');
+    link.href = href;
+    document.body.append(link);
+    link.click();
+  }, elsewhere);
+  await leader.waitForURL(elsewhere);
+  await publish(10, 20);
+  for (const page of others) await has(page, 0, 20);
+
+  // The browser may restore the page, or load it again.
+  await leader.evaluate(() => history.back());
+  await leader.waitForURL(address, { waitUntil: 'commit' });
+  await until(leader, () => document.title === 'ready');
+  await publish(20, 30);
+  const from = (await leader.evaluate(() => got[0] === 0)) ? 0 : 20;
+  await has(leader, from, 30);
+  for (const page of others) await has(page, 0, 30);
+  await publisher.close();
+  await untilOneSocket(server);
+});

@@ -12,8 +12,6 @@ import { checkData, checkPublication, inWords } from '../wire/payloads.js';
 import { HISTORY_MAX, PATTERNS_MAX } from './bounds.js';
 import { unixMs } from './times.js';
 
-const FIELDS = DEVELOPMENT ? isPublication.fields.map(({ name }) => name) : [];
-
 /** The text about a field of a message. */
 const EXPECTED: Readonly<Record<string, string>> = {
   type: 'must be a text of 1 to 128 characters',
@@ -65,13 +63,7 @@ export function refuseMessage(
   const { type, data, meta, ...fields } = message as Partial<Outgoing> & {
     readonly topic?: string;
   };
-  for (const name of DEVELOPMENT ? Object.keys(message) : []) {
-    if (FIELDS.includes(name)) continue;
-    throw new InvalidOption(`The message has the unknown field \`${name.slice(0, 64)}\`.`, {
-      remedy: `Its fields are ${FIELDS.join(', ')}; put everything else into \`data\`.`,
-      field: name,
-    });
-  }
+  if (DEVELOPMENT) checkFields(message);
   if (topic !== undefined && fields.topic !== undefined && fields.topic !== topic) {
     throw new InvalidOption('The message names another topic than the call.', {
       remedy: 'Leave the topic out of the message.',
@@ -96,6 +88,17 @@ export function refuseMessage(
   if (!wrong) checkPublication({ topic: name, data, ...(meta && { meta }) }, limit);
   const field = wrong?.name ?? 'message';
   throw new InvalidOption(`\`${field}\` ${EXPECTED[field]}.`, { field, topic: name });
+}
+
+function checkFields(message: object): void {
+  const fields = isPublication.fields.map(({ name }) => name);
+  for (const name of Object.keys(message)) {
+    if (fields.includes(name)) continue;
+    throw new InvalidOption(`The message has the unknown field \`${name.slice(0, 64)}\`.`, {
+      remedy: `Its fields are ${fields.join(', ')}; put everything else into \`data\`.`,
+      field: name,
+    });
+  }
 }
 
 /** Reject an item of `publishMany`: the error has its number. */

@@ -31,7 +31,7 @@ export interface Told {
 /** The tab with the connection gives it up or is gone: reconnect immediately. */
 export const MOVED: TransportEnd = {
   code: 1001,
-  reason: 'Another tab takes the connection.',
+  reason: 'Another tab takes over.',
   again: true,
 };
 
@@ -65,7 +65,8 @@ export async function groupOf(options: ClientOptions, token: string): Promise<st
 /** The claims of a JWT; undefined for other tokens. */
 function claimsOf(token: string): Record<string, unknown> | undefined {
   try {
-    return JSON.parse(atob(String(token.split('.')[1]).replace(/-/g, '+').replace(/_/g, '/')));
+    const part = token.split('.')[1] as string;
+    return JSON.parse(atob(part.replace(/-/g, '+').replace(/_/g, '/')));
   } catch {
     return undefined;
   }

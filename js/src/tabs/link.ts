@@ -33,7 +33,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
   let auth: AuthFrame | undefined;
   let group: string | undefined;
   let following: string | undefined;
-  let refused = false;
+  let refused: boolean | undefined;
   let heard = clock.now();
 
   const close = (code = 1000): void => {
@@ -119,6 +119,8 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
       lock(name, { signal }, lead);
       return over.then(() => channel?.close());
     });
+    // In the back/forward cache, a page keeps its locks, and a message of the channel ends it.
+    globalThis.addEventListener?.('pagehide', () => finish(MOVED), life);
     // A frozen tab keeps its lock.
     const timer = clock.callLater(options.openTimeout * (0.5 + Math.random() / 4), steal, true);
     over.then(() => timer.cancel());
