@@ -174,6 +174,9 @@ test('the demonstration shows presence, a cut and its replay, and its button sta
     await people.locator('.members li', { hasText: name }).waitFor();
   }
   await people.locator('.status', { hasText: 'typing' }).first().waitFor();
+  await page.locator('.topic-list button', { hasText: 'demo.run-7.answer' }).click();
+  const answer = page.getByRole('region', { name: 'Token stream' });
+  await answer.getByText('A topic is a log with a limit.').waitFor();
   await page.locator('.topic-list button', { hasText: 'demo.chat.lobby' }).click();
   await page.getByText('The connection of Ben is cut.').waitFor();
   await page.getByText('The connection of this page is cut.').waitFor();

@@ -109,10 +109,10 @@ export class Demonstration {
     const n = step % (words.length + 20);
     const word = words[n];
     const { writer } = cast;
-    if (word !== undefined) this._send(writer, ANSWERED, 'token', { index: n, delta: word });
+    if (word !== undefined) this._send(writer, ANSWERED, 'token', { index: n, content: word });
     else if (n === words.length) {
-      const data = { tokens: words.length, finish_reason: 'stop' };
-      this._send(writer, ANSWERED, 'done', data);
+      const data = { count: words.length, text: ANSWER, finish_reason: 'stop' };
+      this._send(writer, ANSWERED, 'message.complete', data);
     }
     const line = CHAT[Math.floor(step / 16) % CHAT.length];
     const speaker = line && cast[line[0]];
