@@ -119,8 +119,9 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
       lock(name, { signal }, lead);
       return over.then(() => channel?.close());
     });
-    // In the back/forward cache, a page keeps its locks, and a message of the channel ends it.
-    globalThis.addEventListener?.('pagehide', () => finish(MOVED), life);
+    // In the back/forward cache, a page keeps its locks, and a message of the channel ends it. Without
+    // `again`, it does not request the lock again before it is shown.
+    globalThis.addEventListener?.('pagehide', () => finish({ reason: '' }), life);
     // A frozen tab keeps its lock.
     const timer = clock.callLater(options.openTimeout * (0.5 + Math.random() / 4), steal, true);
     over.then(() => timer.cancel());

@@ -35,8 +35,8 @@ export function checkPublication(publication: Publication, limit: number): numbe
 export function checkData(data: unknown, limit: number, topic?: string, path = 'data'): number {
   const found = check(data, path, 0);
   if (found) {
-    const { path: field, problem, remedy } = found;
-    throw new InvalidPayload(`\`${field}\` ${problem}.`, { remedy, topic, field });
+    const { path: field, remedy } = found;
+    throw new InvalidPayload(`\`${field}\` ${found.problem}.`, { remedy, topic, field });
   }
   const size = sizeOf(data);
   if (size > limit) {
