@@ -126,7 +126,11 @@ class Hooks:
 @pytest.mark.statement("P-25")
 async def test_webhooks_receive_subscriptions_and_events(monkeypatch: pytest.MonkeyPatch) -> None:
     hooks = Hooks()
-    monkeypatch.setattr(listener, "Announcements", lambda _: Announcements(hooks))
+
+    def announcements(webhooks: object) -> Announcements:
+        return Announcements(hooks)
+
+    monkeypatch.setattr(listener, "Announcements", announcements)
     who = {"event_stream": {"user": "bus", "kind": "admin"}}
     async with running_server(event_stream="0", listener_identities=who) as server:
         url = server.server.others["event_stream"]
