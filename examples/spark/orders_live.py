@@ -3,6 +3,10 @@
     export HANZO_PUBSUB_URL=http://127.0.0.1:8056 HANZO_PUBSUB_TOKEN=…
     python examples/spark/orders_live.py
 
+Publish orders in another terminal, with the same variables:
+
+    while sleep 0.3; do hanzo-pubsub publish demo.shops.berlin.orders --data '{"amount": 9}'; done
+
 Open the server's address in a browser and watch `demo.**`: each shop has a topic,
 `demo.dashboard.<shop>`, with its current window. `demo.jobs.orders` has the progress of the job.
 """

@@ -81,6 +81,7 @@ class MemoryServer(Generic[C]):
         attempts: Transports that clients dialed, newest last; at most 10,000.
         tell: Called once for each standstill: something waits for virtual time, and the clock has
             not moved for five real seconds. Default: writes to standard error.
+        random: Source of the jitter, made from ``seed``.
 
     Raises:
         UsageError: The server is not installed.
