@@ -10,6 +10,7 @@ import pytest
 
 from hanzoai.pubsub import (
     AuthError,
+    ConnectionFailed,
     InvalidOption,
     Message,
     OperationTimeout,
@@ -372,8 +373,36 @@ def change(reason: str = "", code: int | None = None) -> StateChange:
 
 
 def test_the_reason_for_a_missing_connection_is_stated_in_words() -> None:
-    assert reason_of(None, "connecting") == "no attempt has failed yet; the state is connecting."
-    assert reason_of(change("The host is gone.", 1006), "connecting") == "The host is gone."
-    assert reason_of(change("Busy.", 1013), "connecting") == "Busy (1013)."
-    assert reason_of(change("refused"), "connecting") == "refused."
-    assert reason_of(change(), "connecting") == "the state is reconnecting."
+    assert reason_of(change("The host is gone.", 1006)) == "The host is gone."
+    assert reason_of(change("Busy.", 1013)) == "Busy (1013)."
+    assert reason_of(change("refused")) == "refused."
+    assert reason_of(change()) == "the state is reconnecting."
+
+
+async def test_a_server_that_does_not_answer_is_the_reason(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client(open_timeout=60)
+    with pubsub_memory.frozen():
+        task = asyncio.create_task(ps.connect(2))
+        await pubsub_memory.clock.advance(2)
+        with pytest.raises(ConnectionFailed) as caught:
+            await task
+    assert caught.value.message == (
+        "Not connected within 2 s: the server has not answered; the state is connecting."
+    )
+
+
+async def test_a_token_callback_that_does_not_return_is_the_reason(
+    pubsub_memory: MemoryServer,
+) -> None:
+    async def get_token(context: TokenContext) -> str:
+        await asyncio.Event().wait()
+        return ""
+
+    ps = pubsub_memory.client(get_token=get_token)
+    task = asyncio.create_task(ps.connect(2))
+    await pubsub_memory.clock.advance(2)
+    with pytest.raises(ConnectionFailed) as caught:
+        await task
+    assert caught.value.message == "Not connected within 2 s: `get_token` has not returned."

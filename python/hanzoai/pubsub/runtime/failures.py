@@ -93,7 +93,11 @@ class Failures:
 
     def reason(self, state: StateName) -> str:
         """The reason why there is no connection, in words."""
-        return reason_of(self.last, state)
+        if self.last is not None:
+            return reason_of(self.last)
+        if self._dialed is None and state == "connecting":
+            return "`get_token` has not returned."
+        return f"the server has not answered; the state is {state}."
 
     def not_connected(
         self, state: StateName, seconds: float, *, code: str | None = None, topic: str | None = None
@@ -165,10 +169,8 @@ def rejected(
     return error
 
 
-def reason_of(failure: StateChange | None, state: StateName) -> str:
-    """The reason why a client is not connected, in words."""
-    if failure is None:
-        return f"no attempt has failed yet; the state is {state}."
+def reason_of(failure: StateChange) -> str:
+    """The reason of a failure, in words."""
     cause = failure.reason.rstrip(".") or f"the state is {failure.to}"
     if failure.code is None or failure.code == 1006:
         return f"{cause}."
