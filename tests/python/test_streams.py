@@ -339,6 +339,11 @@ async def test_a_sender_for_whom_allow_fails_may_neither_cancel_nor_steer(
     assert list(map(type, errors)) == [error, error]
 
 
+def test_a_reader_of_a_pattern_is_refused(pubsub_memory: MemoryServer) -> None:
+    with pytest.raises(InvalidTopic, match="wildcard"):
+        stream_reader(pubsub_memory.client(), "chat.*.abc")
+
+
 def test_allow_may_not_be_a_coroutine_function(pubsub_memory: MemoryServer) -> None:
     with pytest.raises(InvalidOption, match="coroutine function") as caught:
         stream_writer(pubsub_memory.client(), TOPIC, allow=cast("Any", awaited))
@@ -433,11 +438,13 @@ async def test_the_exception_of_an_asynchronous_steer_handler_is_reported(
 async def test_a_reader_raises_why_it_cannot_read_as_often_as_it_is_asked(
     pubsub_memory: MemoryServer,
 ) -> None:
-    reader = stream_reader(pubsub_memory.client(), "no topic")
+    client = pubsub_memory.client()
+    await client.close()
+    reader = stream_reader(client, TOPIC)
     for _ in range(2):
-        with pytest.raises(InvalidTopic):
+        with pytest.raises(ClosedError):
             await within(pubsub_memory, collect(reader))
-        with pytest.raises(InvalidTopic):
+        with pytest.raises(ClosedError):
             await within(pubsub_memory, reader.final())
 
 

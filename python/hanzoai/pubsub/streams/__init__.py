@@ -146,6 +146,7 @@ def stream_reader(
         A ``StreamReader``, or for a ``PubSub`` a ``BlockingStreamReader``.
 
     Raises:
+        InvalidTopic: The topic is not valid, or has a wildcard.
         InvalidOption: An option has a wrong type.
     """
     return StreamReader(client, topic, id=id, sender=sender, on_cancel=on_cancel)

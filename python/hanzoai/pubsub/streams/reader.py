@@ -7,6 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Self
 
 from hanzoai.pubsub.errors import ClosedError, PubSubError, UsageError
+from hanzoai.pubsub.runtime.arguments import one_topic
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function
 from hanzoai.pubsub.streams.events import (
@@ -63,7 +64,7 @@ class StreamReader:
     ) -> None:
         check_function("on_cancel", on_cancel, arguments=2)
         self._client = client
-        self._topic = topic
+        self._topic = one_topic(topic)
         self._core = Reading(id, sender)
         self._on_cancel = on_cancel
         self._clock = client.clock
