@@ -228,7 +228,7 @@ def _token(argv: Sequence[str]) -> int:
         "--dev-key-file",
         type=Path,
         metavar="FILE",
-        help="file with the signing key [default: HANZO_PUBSUB_DEV_KEY_FILE]",
+        help="file with the signing key, created if missing [default: HANZO_PUBSUB_DEV_KEY_FILE]",
     )
     parser.add_argument(
         "--api-key", action="store_true", help="create an API key instead of a token"
@@ -242,7 +242,7 @@ def _token(argv: Sequence[str]) -> int:
         return _api_key(options.user, options.kind, options.name, fields, options.bulk)
     named = options.dev_key_file or os.environ.get("HANZO_PUBSUB_DEV_KEY_FILE")
     try:
-        key = dev_tokens.load_key(Path(named) if named else dev_tokens.default_key_file())
+        key = dev_tokens.load_key(Path(named) if named else None)
     except KeyFileError as error:
         return report_error(str(error))
     print(

@@ -90,11 +90,14 @@ async def test_a_token_of_another_issuer_or_without_end_is_invalid() -> None:
     assert await refusal(jwt.encode(claims, KEY, "HS512")) == "token_invalid"
 
 
-def test_the_key_is_made_on_first_use_for_its_owner_only(tmp_path: Path) -> None:
-    file = tmp_path / "state" / "dev.key"
-    key = load_key(file)
+def test_the_key_is_made_on_first_use_for_its_owner_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    file = default_key_file()
+    key = load_key(None)
     assert len(key) == 64
-    assert load_key(file) == key
+    assert load_key(file) == load_key(None) == key
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert [entry.name for entry in file.parent.iterdir()] == ["dev.key"]
 
@@ -115,6 +118,12 @@ def test_a_key_that_others_may_read_or_that_is_short_is_refused(tmp_path: Path) 
     file.chmod(0o644)
     with pytest.raises(KeyFileError, match="chmod 600"):
         load_key(file)
+
+
+def test_no_folder_is_made_for_a_key_file_that_is_named(tmp_path: Path) -> None:
+    with pytest.raises(KeyFileError, match="its folder does not exist"):
+        load_key(tmp_path / "mistyped" / "dev.key")
+    assert not (tmp_path / "mistyped").exists()
 
 
 def test_a_key_that_cannot_be_made_is_an_error(tmp_path: Path) -> None:

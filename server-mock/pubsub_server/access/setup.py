@@ -156,7 +156,7 @@ def build_dev_key(settings: Settings) -> bytes | None:
     if not settings.dev:
         return None
     try:
-        return dev_tokens.load_key(settings.dev_key_file or dev_tokens.default_key_file())
+        return dev_tokens.load_key(settings.dev_key_file)
     except KeyFileError as error:
         raise StartError(str(error)) from None
 

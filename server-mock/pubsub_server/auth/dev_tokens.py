@@ -40,18 +40,27 @@ def default_key_file(environ: Mapping[str, str] = os.environ) -> Path:
     return root / "hanzo-pubsub" / "dev.key"
 
 
-def load_key(file: Path) -> bytes:
+def load_key(named: Path | None) -> bytes:
     """The key in a file, which is created with mode 0600 if it does not exist.
+
+    Args:
+        named: The file, in a folder that exists; None for the default file and folder.
 
     Raises:
         KeyFileError: It cannot be created or read, is too short, or other users can read it.
     """
+    file = default_key_file() if named is None else named
     try:
         return _read(file)
     except FileNotFoundError:
         pass
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if named is None:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        elif not file.parent.exists():
+            raise KeyFileError(
+                f"the development key {file} cannot be created: its folder does not exist"
+            )
         scratch = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         try:

@@ -294,7 +294,8 @@ class Settings(BaseModel):
     )
     dev_key_file: Path | None = Field(
         default=None,
-        description="Key that signs development tokens. The server creates it on first use.",
+        description="Key that signs development tokens. The server creates the file on "
+        "first use; its folder must exist.",
     )
     iam_url: HttpUrl = Field(default=None, description="Base URL of IAM.")
     iam_jwks_url: HttpUrl = Field(

@@ -42,7 +42,8 @@ def dev_token(
         sessions_shared: Chat sessions shared with the user.
         agents: Agents the user has access to.
         key_file: The server's ``dev_key_file``; default: ``HANZO_PUBSUB_DEV_KEY_FILE``, otherwise
-            ``hanzo-pubsub/dev.key`` in the user's state directory. Created if it does not exist.
+            ``hanzo-pubsub/dev.key`` in the user's state directory. Created if it does not exist;
+            the folder of ``key_file`` must exist.
 
     Raises:
         InvalidOption: The key file cannot be used; the message has the reason.
@@ -57,7 +58,7 @@ def dev_token(
         ) from error
     named = key_file or os.environ.get(KEY_FILE)
     try:
-        key = dev_tokens.load_key(Path(named) if named else dev_tokens.default_key_file())
+        key = dev_tokens.load_key(Path(named) if named else None)
     except dev_tokens.KeyFileError as error:
         raise InvalidOption(
             f"{error}.",
