@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
+from hanzoai.pubsub.cli import process
 from pubsub_server.command_errors import USAGE
 from pubsub_server.commands import serve, token
 
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
-def main(argv: list[str]) -> int:
+
+def main(argv: Sequence[str]) -> int:
     """Runs the command that the first argument names."""
     commands = {command.name: command for command in (serve, token)}
     if argv and argv[0] in commands:
@@ -19,4 +24,4 @@ def main(argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(process.run(sys.argv[1:], main))

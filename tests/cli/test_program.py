@@ -8,6 +8,7 @@ import os
 import pty
 import signal
 import sys
+from importlib import metadata
 from importlib.metadata import EntryPoint
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hanzoai.pubsub import PresenceChange, PubSubClient
-from hanzoai.pubsub.cli import main as program
+from hanzoai.pubsub.cli import stdio
 from hanzoai.pubsub.cli.exits import MEANINGS, Exit
 from hanzoai.pubsub.cli.main import COMMANDS, SERVER_COMMANDS, main
 from hanzoai.pubsub.streams import Delta, stream_reader
@@ -92,6 +93,8 @@ def test_help_of_a_command_is_the_help_that_the_command_prints(
         (["request", "a.b", "@"], "DATA names no file"),
         (["publish", "a.b", "--data", "-", "--id", "x"], "--id"),
         (["history", "a.b"], "HANZO_PUBSUB_URL"),
+        (["subscribe", "a.b", "a.*.c", "--after", "a.d=5"], "a.d, which is not subscribed to"),
+        (["subscribe", "a.b", "a.*.c", "--after", "a.d.c=5"], "HANZO_PUBSUB_URL"),
         (["history", "a.b", "--limit", "0"], "--limit"),
         (["doctor", "--url", "ftp://x"], "url"),
         (["history", "a", "--url", "ws://x", "--token", "x", "--token-file", "y"], "exclude"),
@@ -112,7 +115,7 @@ def test_wrong_arguments_are_2_with_a_remedy(
 def test_serve_names_the_package_to_install_where_the_server_is_missing(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(program, "entry_points", _no_entry_points)
+    monkeypatch.setattr(metadata, "entry_points", _no_entry_points)
     assert main(["serve", "--dev"]) == Exit.USAGE
     assert "hanzoai.pubsub[server]" in capsys.readouterr().err
 
@@ -120,7 +123,7 @@ def test_serve_names_the_package_to_install_where_the_server_is_missing(
 def test_a_distribution_adds_a_command_by_its_entry_point(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(program, "entry_points", _one_entry_point)
+    monkeypatch.setattr(metadata, "entry_points", _one_entry_point)
     assert main(["extra", "--flag"]) == 42
     main(["--help"])
     assert "extra      does more" in capsys.readouterr().out
@@ -226,6 +229,14 @@ async def test_a_signal_ends_it_in_order_and_the_array_is_closed(
     assert process.returncode == code
     assert out == b"[]\n"
     assert err == b""
+
+
+def test_ctrl_c_at_the_start_ends_it_without_a_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(stdio, "prepare", interrupted)
+    assert main() == Exit.INTERRUPTED
 
 
 @pytest.mark.parametrize(
@@ -383,9 +394,12 @@ async def test_a_terminal_gets_readable_lines(server: RunningServer) -> None:
 
 async def test_the_program_starts_without_the_libraries_of_its_commands() -> None:
     check = (
-        "import sys; from hanzoai.pubsub.cli.main import main; main(['--version']);"
+        "import sys; before = set(sys.modules); from hanzoai.pubsub.cli.main import main;"
+        "loaded = (set(sys.modules) - before) & {'importlib.metadata', 'difflib'};"
+        "main(['--version']);"
         "heavy = {'pydantic', 'httpx', 'websockets', 'rich', 'asyncio', 'argparse'};"
-        "sys.exit(str(heavy & set(sys.modules)) if heavy & set(sys.modules) else 0)"
+        "loaded |= heavy & set(sys.modules);"
+        "sys.exit(str(loaded) if loaded else 0)"
     )
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", check, stderr=asyncio.subprocess.PIPE

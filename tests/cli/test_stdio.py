@@ -35,16 +35,18 @@ async def server() -> AsyncGenerator[RunningServer]:
 
 
 def shell(
-    line: str, env: dict[str, str] | None = None
+    line: str, env: dict[str, str] | None = None, module: str = "hanzoai.pubsub.cli"
 ) -> AbstractAsyncContextManager[asyncio.subprocess.Process]:
     """Run the program with the redirections of a shell."""
-    program = f'exec "$0" -W error -m hanzoai.pubsub.cli {line}'
+    program = f'exec "$0" -W error -m {module} {line}'
     return programs.started("sh", "-c", program, sys.executable, within=LIMIT, env=env)
 
 
-async def ended(line: str, env: dict[str, str] | None = None) -> tuple[int | None, Any, Any]:
+async def ended(
+    line: str, env: dict[str, str] | None = None, module: str = "hanzoai.pubsub.cli"
+) -> tuple[int | None, Any, Any]:
     """Run it until it ends: its exit code, and the JSON that it printed."""
-    async with shell(line, env) as process:
+    async with shell(line, env, module) as process:
         out, err = await process.communicate()
     return process.returncode, json.loads(out or "null"), json.loads(err or "null")
 
@@ -97,6 +99,13 @@ async def test_respond_ends_at_the_first_record_that_it_cannot_write(
         _, err = await process.communicate()
     assert process.returncode == Exit.FAILED
     assert b"No space left" in err
+
+
+async def test_the_server_as_a_module_handles_its_output_like_the_program(tmp_path: Path) -> None:
+    line = f"token --user alice --dev-key-file {tmp_path / 'key'} >/dev/full"
+    code, _, error = await ended(line, module="pubsub_server")
+    assert code == Exit.FAILED
+    assert error["message"] == "Standard output cannot be written: No space left on device."
 
 
 @pytest.mark.parametrize("to", ["/dev/full", "&-"])

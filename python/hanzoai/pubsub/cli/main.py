@@ -1,23 +1,23 @@
 """`hanzo-pubsub`: finds and runs a command.
 
-Only the module of the command that was called is imported, so that the program starts fast.
+Only the module of the command that was called is imported, so that the program starts fast, and
+Ctrl-C at the start rarely meets an import, where Python prints a traceback.
 Distributions add commands by the entry point group `hanzo_pubsub.commands`: objects with `.help`
 that are called with the arguments and return the exit code.
 """
 
 from __future__ import annotations
 
-import difflib
 import sys
 from importlib import import_module
-from importlib.metadata import EntryPoint, entry_points
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from hanzoai.pubsub.cli import stdio
+from hanzoai.pubsub.cli import process, stdio
 from hanzoai.pubsub.cli.exits import Exit, epilog
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
+    from importlib.metadata import EntryPoint
 
 GROUP: Final = "hanzo_pubsub.commands"
 COMMANDS: Final[dict[str, str]] = {
@@ -48,19 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code; `docs/cli.md` lists them.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if argv is None:
-        stdio.prepare(without_output=_is_server(arguments))
-    try:
-        code = _run(arguments)
-        sys.stdout.flush()
-        return code
-    except BrokenPipeError:
-        stdio.discard_output()
-        return Exit.OK
-    except stdio.OutputError as error:
-        stdio.discard_output()
-        _report(error, as_json="--json" in arguments)
-        return Exit.FAILED
+    return process.run(arguments, _run, streams=argv is None)
 
 
 def _run(arguments: Sequence[str]) -> int:
@@ -79,19 +67,6 @@ def _run(arguments: Sequence[str]) -> int:
         return _find(name)(stdio.texts(rest) if name in COMMANDS else rest)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else Exit.FAILED if stop.code else Exit.OK
-    except KeyboardInterrupt:
-        return Exit.INTERRUPTED
-
-
-def _is_server(arguments: Sequence[str]) -> bool:
-    """Whether it runs the server, which also works without standard output."""
-    return arguments[:1] == ["serve"] and not {"--check-config", "-h", "--help"} & {*arguments}
-
-
-def _report(error: stdio.OutputError, *, as_json: bool) -> None:
-    from hanzoai.pubsub.cli.output import Output
-
-    Output(as_json=as_json).note("error", str(error), style="red", code="failed")
 
 
 def _find(name: str) -> Callable[[Sequence[str]], int]:
@@ -107,6 +82,8 @@ def _find(name: str) -> Callable[[Sequence[str]], int]:
 
 
 def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
+    import difflib
+
     from hanzoai.pubsub.cli.arguments import usage_error
 
     if name in SERVER_COMMANDS:
@@ -130,6 +107,8 @@ def _refuse(name: str, plugins: Iterable[str]) -> NoReturn:
 
 
 def _plugins() -> dict[str, EntryPoint]:
+    from importlib.metadata import entry_points
+
     return {entry.name: entry for entry in entry_points(group=GROUP)}
 
 
