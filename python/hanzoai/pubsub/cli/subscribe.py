@@ -14,6 +14,7 @@ from hanzoai.pubsub.cli.arguments import (
     moment,
     number,
     position,
+    usage_error,
     via_argument,
 )
 from hanzoai.pubsub.cli.exits import Exit
@@ -27,6 +28,7 @@ from hanzoai.pubsub.cli.messages import (
 from hanzoai.pubsub.cli.output import Output, encode
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, connect, run
 from hanzoai.pubsub.cli.writer import Writer
+from hanzoai.pubsub.topics import matches
 from hanzoai.pubsub.values import Gap, PresenceChange
 
 if TYPE_CHECKING:
@@ -45,6 +47,12 @@ def main(argv: Sequence[str]) -> int:
         from hanzoai.pubsub.cli import events
 
         return events.subscribe(args)
+    for topic, _ in args.after:
+        if not any(matches(pattern, topic) for pattern in args.topics):
+            usage_error(
+                f"--after names {topic}, which is not subscribed to.",
+                remedy="Use a topic that TOPIC names or matches.",
+            )
     output = Output(as_json=args.json)
     return run(output, args, lambda: _Reader(args, output).read())
 
