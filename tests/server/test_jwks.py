@@ -128,6 +128,12 @@ async def test_a_public_key_is_not_accepted_as_a_shared_secret() -> None:
     assert (await refusal(World().authenticator(), text)).code == "token_invalid"
 
 
+async def test_the_error_for_a_development_token_names_the_server_that_accepts_it() -> None:
+    error = await refusal(World().authenticator(), jwt.encode(CLAIMS, "k" * 32, "HS256"))
+    assert error.code == "token_invalid"
+    assert "`serve --dev` only" in error.message
+
+
 async def test_the_algorithm_has_to_be_that_of_the_key() -> None:
     error = await refusal(World().authenticator(), token("RS256", kid="ES256"))
     assert error.code == "token_invalid"

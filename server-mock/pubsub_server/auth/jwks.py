@@ -327,9 +327,10 @@ def _header(token: str) -> tuple[str, str | None]:
         raise ServiceError("token_invalid", "this is neither a JWT nor a known API key") from None
     algorithm = header.get("alg")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise ServiceError(
-            "token_invalid", "the token's algorithm is not one of " + ", ".join(ALGORITHMS)
-        )
+        problem = "the token's algorithm is not one of " + ", ".join(ALGORITHMS)
+        if algorithm == "HS256":
+            problem += "; tokens of `hanzo-pubsub token` are for `serve --dev` only"
+        raise ServiceError("token_invalid", problem)
     kid = header.get("kid")
     if kid is not None and not isinstance(kid, str):
         raise ServiceError("token_invalid", "the token's `kid` is not text")
