@@ -346,9 +346,9 @@ async def test_a_missing_topic_is_named_and_gets_everything_once_it_is_made(
     async with asyncio.timeout(BOUND):
         sink = StreamSink(KafkaCarrier([shared.address()], "late"), capacity=10)
         sink.put({"n": 1})
-        await until(lambda: lines(caplog) != [])
-        (said,) = lines(caplog)
-        assert "audit_kafka_topic: there is no late" in said
+        # On a busy machine, the broker may answer none of the first requests in time.
+        missing = "audit_kafka_topic: there is no late"
+        await until(lambda: any(missing in said for said in lines(caplog)))
         await shared.make("late")
         await until(lambda: sink.waiting, 0)
         assert lines(caplog, logging.INFO)[-1] == "Kafka accepts audit records again"
