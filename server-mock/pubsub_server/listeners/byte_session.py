@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 from hanzoai.pubsub.unparsed import FrameError
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
+from pubsub_server.listeners.large_reads import LARGE
 from pubsub_server.shared.answers import Answer
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ PROBE_AFTER: Final = 60
 CLOSE_SECONDS: Final = 1.0
 """Seconds for sending written bytes; then the connection is cut."""
 TAKEN: Final = 256
-"""Maximum requests decoded at once."""
+"""Maximum requests handled in one turn of the loop."""
 AT_ONCE: Final = 64
 """Maximum publishes passed to the hub at once."""
 
@@ -82,9 +83,11 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._connection: Connection | None = None
         self._requests: deque[_R] = deque()
         self._unread = 0
-        # Reasons to handle nothing: its identity or a request is pending, or the hub requested it.
+        # Reasons to handle nothing: its identity or a request is pending, the hub requested it, or
+        # it waits for its turn.
         self._working = True
         self._held = False
+        self._queued = False
         self._paused = False
         self._watched = False
         self._closing = False
@@ -241,6 +244,8 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             return
         connection.last_heard = self._shared.service.clock()
         self._decoder.feed(data)
+        if len(data) >= LARGE:
+            self._wait_for_turn()
         self._advance()
         self._account()
 
@@ -323,8 +328,12 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             return
         self._advancing = True
         try:
-            while not (self._working or self._held or self._closing):
+            taken = 0
+            while not (self._working or self._held or self._queued or self._closing):
                 if not self._requests:
+                    if taken >= TAKEN:
+                        self._wait_for_turn()
+                        break
                     try:
                         self._requests.extend(self._decoder.take(TAKEN))
                     except FrameError as error:
@@ -332,6 +341,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
                         return
                     if not self._requests:
                         break
+                    taken += len(self._requests)
                 work = self.handle(self._requests)
                 if work is not None:
                     self._working = True
@@ -357,8 +367,18 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._advance()
         self._account()
 
+    def _wait_for_turn(self) -> None:
+        if not self._queued:
+            self._queued = True
+            self._shared.large_reads.enqueue(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self._queued = False
+        self._advance()
+        self._account()
+
     def _read_or_not(self) -> None:
-        paused = self._working or self._held
+        paused = self._working or self._held or self._queued
         transport = self._transport
         if transport is None or transport.is_closing() or paused is self._paused:
             return

@@ -1,7 +1,7 @@
 """Turns of connections that receive a lot, so that they don't delay the others.
 
-A socket whose client sends without a pause always has bytes to read. uvloop calls its protocol up
-to 32 times with 256 kB before it turns to the next socket.
+In one turn of the loop, uvloop reads from each socket up to 32 times, 256 kB at a time, if its
+client sends without a pause. A client with many sockets would occupy the loop for seconds.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LARGE: Final = 250_000
-"""Bytes of a read; after as many, uvloop may read again at once."""
-LARGE_BESIDE_OTHERS: Final = 65_536
+LARGE: Final = 32_768
+"""Bytes of a read after which a connection stops reading until its turn."""
+WAITING: Final = 256
+"""Reads that wait with their bytes; further ones are handled immediately, to use no more memory."""
 
 
 class LargeReads:
-    """In each turn of the loop, one of the waiting connections continues to read.
-
-    Attributes:
-        size: After a read of so many bytes, a connection waits: fewer while others wait.
-    """
+    """In each turn of the loop, one of the waiting connections handles what it has read."""
 
     def __init__(self) -> None:
         self._waiting: deque[Callable[[], None]] = deque()
-        self.size = LARGE
+
+    @property
+    def full(self) -> bool:
+        """Whether no further read may wait with its bytes."""
+        return len(self._waiting) >= WAITING
 
     def enqueue(self, go_on: Callable[[], None]) -> None:
         """Call this function in its turn, but not in the current turn of the loop."""
         self._waiting.append(go_on)
         if len(self._waiting) == 1:
-            self.size = LARGE_BESIDE_OTHERS
             self._look_later()
 
     def _look_later(self) -> None:
@@ -43,6 +43,4 @@ class LargeReads:
         go_on = self._waiting.popleft()
         if self._waiting:
             self._look_later()
-        else:
-            self.size = LARGE
         go_on()

@@ -7,6 +7,7 @@ import contextlib
 import socket
 import ssl
 import sys
+from collections import Counter
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ import trustme
 from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.eventstream.codec import encode_event
 from pubsub_server.listeners import byte_session
+from pubsub_server.listeners.large_reads import LARGE
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import EventPeer, events, until
 
@@ -276,6 +278,39 @@ async def _send_ahead() -> None:
             for _ in range(100):
                 await asyncio.sleep(0)
             assert 0 < listener.connections.unread < 500_000
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a socket holds fewer bytes")
+def test_on_uvloop_a_large_event_is_read_in_several_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    uvloop: Any = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_send_a_lot(monkeypatch))
+
+
+async def _send_a_lot(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, turn, over = asyncio.get_running_loop(), 0, False
+    reads: Counter[int] = Counter()
+    received = byte_session.ByteSession.data_received
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        if not over:
+            loop.call_soon(next_turn)
+
+    def note(self: Any, data: bytes) -> None:
+        reads[turn] += len(data) >= LARGE
+        received(self, data)
+
+    monkeypatch.setattr(byte_session.ByteSession, "data_received", note)
+    async with broker() as node, events(node.url, b"a") as reader, events(node.url, b"b") as sender:
+        await node.has_local(2)
+        loop.call_soon(next_turn)
+        payload = b"x" * 4_000_000
+        sender.event(b"a", payload)
+        assert await reader.next() == (b"a", payload)
+        over = True
+    assert max(reads.values()) == 1
 
 
 @pytest.mark.statement("P-07", "P-16")

@@ -6,12 +6,15 @@ import asyncio
 import os
 import random
 import resource
+from collections import Counter
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hanzoai.pubsub import PubSubClient
+from pubsub_server.listeners import byte_session
+from pubsub_server.listeners.hub_protocol.session import HubSession
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import hub, names, until
 
@@ -185,6 +188,32 @@ async def test_many_clients_at_once_are_served() -> None:
         assert {await peer.pushed() for peer in peers} == {(b"demo.a", b"x")}
         assert server.stats.connections["hub"] == many + 1
     await until(lambda: server.stats.connections["hub"] == 0)
+
+
+async def test_a_client_with_many_requests_is_served_in_several_turns_of_the_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    loop, turn = asyncio.get_running_loop(), 0
+    handled: Counter[int] = Counter()
+    handle = HubSession.handle
+
+    def next_turn() -> None:
+        nonlocal turn
+        turn += 1
+        if handled.total() < 3_000:
+            loop.call_soon(next_turn)
+
+    def note(self: HubSession, requests: Any) -> Any:
+        handled[turn] += 1
+        return handle(self, requests)
+
+    monkeypatch.setattr(HubSession, "handle", note)
+    remove = b"\x09" + (10).to_bytes(4, "big") + bytes(8) + names(b"")
+    async with relay() as (_, url), hub(url) as sender:
+        loop.call_soon(next_turn)
+        sender.write(remove * 3_000)
+        assert await sender.read(5 * 3_000) == (b"\x0a" + bytes(4)) * 3_000
+    assert max(handled.values()) <= byte_session.TAKEN
 
 
 async def test_garbage_closes_only_the_connection_that_sent_it() -> None:

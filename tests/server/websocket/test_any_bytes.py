@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -99,7 +100,10 @@ async def test_connections_whose_bytes_come_interleaved_share_parsers_without_mi
         number = data.draw(st.sampled_from([n for n in range(count) if streams[n]]))
         size = data.draw(st.integers(1, len(streams[number])))
         piece, streams[number] = streams[number][:size], streams[number][size:]
-        plugs[number][0].data_received(piece)
+        protocol, wire = plugs[number]
+        protocol.data_received(piece)
+        while not wire.reads:  # noqa: ASYNC110
+            await asyncio.sleep(0)
     server.hub.core.delivery.flush()
     for (protocol, wire), refs in zip(plugs, expected, strict=True):
         answers = [orjson.loads(bytes(f.data)) for f in heard(wire) if f.opcode is Opcode.TEXT]

@@ -13,7 +13,7 @@ import orjson
 import pytest
 from websockets.frames import Frame, Opcode
 
-from pubsub_server.listeners.large_reads import LARGE, LARGE_BESIDE_OTHERS, LargeReads
+from pubsub_server.listeners.large_reads import LARGE, WAITING, LargeReads
 from pubsub_server.listeners.websocket.protocol import SocketProtocol
 from tests.cluster.waiting import until
 from tests.server.websocket.test_any_bytes import UPGRADE, Wire, plugged
@@ -28,11 +28,15 @@ def masked(text: bytes) -> bytes:
 
 
 AUTH = masked(orjson.dumps({"type": "auth", "token": "alice"}))
+SMALL_PING = masked(orjson.dumps({"type": "ping"}))
 PING = masked(orjson.dumps({"type": "ping"}).ljust(50_000))
+LARGE_READ = 250_000
+PINGS = LARGE_READ // len(PING)
+"""Complete pings of such a read."""
 
 
 def read(protocol: SocketProtocol, size: int) -> None:
-    """Deliver pings with so many bytes, the last of which is incomplete."""
+    """Deliver so many bytes of pings, the last of which is incomplete."""
     protocol.data_received((PING * (size // len(PING) + 1))[:size])
 
 
@@ -50,45 +54,70 @@ async def opened(server: Server, count: int) -> list[tuple[SocketProtocol, Wire]
     return plugs
 
 
-async def test_of_the_connections_with_large_reads_one_continues_in_each_turn(
-    server: Server,
-) -> None:
+def pongs(wire: Wire) -> int:
+    return wire.sent.count(b"pong")
+
+
+async def test_in_each_turn_one_connection_handles_what_it_has_read(server: Server) -> None:
     plugs = await opened(server, 3)
     for protocol, _ in plugs:
-        read(protocol, LARGE)
+        read(protocol, LARGE_READ)
     wires = [wire for _, wire in plugs]
-    assert [is_read(wire) for wire in wires] == [False, False, False]
-    for number in range(3):
+    for turn in range(4):
+        server.hub.core.delivery.flush()
+        assert [is_read(wire) for wire in wires] == [each < turn for each in range(3)]
+        assert [pongs(wire) for wire in wires] == [PINGS if each < turn else 0 for each in range(3)]
         await asyncio.sleep(0)
-        assert [is_read(wire) for wire in wires] == [each <= number for each in range(3)]
     for protocol, _ in plugs:
         protocol.connection_lost(None)
 
 
-async def test_a_read_counts_as_large_earlier_while_another_connection_waits(
-    server: Server,
-) -> None:
-    (one, wire), (other, other_wire) = await opened(server, 2)
-    read(one, LARGE - 1)
+async def test_a_small_read_does_not_wait_for_large_ones(server: Server) -> None:
+    (one, _), (other, wire) = await opened(server, 2)
+    read(one, LARGE_READ)
+    other.data_received(SMALL_PING)
+    server.hub.core.delivery.flush()
     assert is_read(wire)
-    read(other, LARGE)
-    read(one, LARGE_BESIDE_OTHERS - 1)
-    assert is_read(wire)
-    read(one, LARGE_BESIDE_OTHERS)
-    assert not is_read(wire)
-    for _ in range(2):
-        await asyncio.sleep(0)
-    assert is_read(wire)
-    assert is_read(other_wire)
-    read(one, LARGE - 1)
-    assert is_read(wire)
+    assert pongs(wire) == 1
     for protocol in (one, other):
         protocol.connection_lost(None)
 
 
+async def test_above_the_limit_reads_use_no_more_memory_but_wait(server: Server) -> None:
+    ((protocol, wire),) = await opened(server, 1)
+    for _ in range(WAITING):
+        server.connections.large_reads.enqueue(lambda: None)
+    read(protocol, LARGE_READ)
+    server.hub.core.delivery.flush()
+    assert pongs(wire) == PINGS
+    for _ in range(WAITING):
+        assert not is_read(wire)
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert is_read(wire)
+    protocol.connection_lost(None)
+
+
+async def test_a_failure_in_its_turn_ends_the_connection(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ((protocol, wire),) = await opened(server, 1)
+    failures: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: failures.append(context))
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("planted")
+
+    monkeypatch.setattr(server.hub, "receive", fail)
+    read(protocol, LARGE_READ)
+    await asyncio.sleep(0)
+    assert wire.is_closing()
+    assert len(failures) == 1
+
+
 async def test_a_held_connection_is_not_read_in_its_turn(server: Server) -> None:
     ((protocol, wire),) = await opened(server, 1)
-    read(protocol, LARGE)
+    read(protocol, LARGE_READ)
     protocol.hold(True)
     await asyncio.sleep(0)
     assert not is_read(wire)
@@ -100,7 +129,7 @@ async def test_a_held_connection_is_not_read_in_its_turn(server: Server) -> None
 async def test_a_connection_that_ends_leaves_the_others_their_turns(server: Server) -> None:
     (one, _), (_, wire) = plugs = await opened(server, 2)
     for protocol, _ in plugs:
-        read(protocol, LARGE)
+        read(protocol, LARGE_READ)
     one.connection_lost(None)
     for _ in range(2):
         await asyncio.sleep(0)

@@ -21,6 +21,7 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.callers import FORWARDED, peer
 from pubsub_server.listeners.endpoints import RefusedError, Visit
+from pubsub_server.listeners.large_reads import LARGE
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, TOO_MUCH
 from pubsub_server.listeners.websocket.connections import QUIET
 from pubsub_server.listeners.websocket.encoder import SOCKET
@@ -69,6 +70,7 @@ class SocketProtocol(asyncio.Protocol):
         "_fragments",
         "_head",
         "_parser",
+        "_queued",
         "_receiver",
         "_shared",
         "_slot",
@@ -86,6 +88,8 @@ class SocketProtocol(asyncio.Protocol):
         # Its own parser, while a frame or a fragmented message is half read.
         self._parser: Protocol | None = None
         self._unread = 0
+        # A large read that waits for its turn.
+        self._queued = b""
         # Reasons not to read: HELD, FROZEN, QUEUED, or 0.
         self._unwilling = 0
         self._fragments: list[bytes] | None = None
@@ -124,15 +128,35 @@ class SocketProtocol(asyncio.Protocol):
         if self._head is not None:
             self._shake_hands(data)
         elif (connection := self._connection) is not None:
-            self._read(connection, data)
-            large_reads = self._shared.large_reads
-            if len(data) >= large_reads.size:
-                self._read_unless(QUEUED, True)
-                large_reads.enqueue(self._go_on)
+            if len(data) < LARGE:
+                self._read(connection, data)
+            else:
+                self._read_later(connection, data)
         if self._slot is not None:
             self._account()
 
+    def _read_later(self, connection: Connection, data: bytes) -> None:
+        large_reads = self._shared.large_reads
+        self._read_unless(QUEUED, True)
+        if large_reads.full:
+            self._read(connection, data)
+        else:
+            self._queued = data
+        large_reads.enqueue(self._go_on)
+
     def _go_on(self) -> None:
+        data, self._queued = self._queued, b""
+        connection = self._connection
+        if connection is None:
+            return
+        try:
+            self._read(connection, data)
+        except Exception:
+            # As a transport does that gets the error.
+            self.abort()
+            raise
+        if self._slot is not None:
+            self._account()
         self._read_unless(QUEUED, False)
 
     def _read(self, connection: Connection, data: bytes) -> None:
@@ -268,7 +292,7 @@ class SocketProtocol(asyncio.Protocol):
         slot, connection = self._slot, self._connection
         if slot is None or self._closing:
             return
-        held = self._unread + len(self._head or b"")
+        held = self._unread + len(self._head or b"") + len(self._queued)
         if self._fragments is not None:
             gathered = None if self._parser is None else self._parser.current_size
             held += (gathered or 0) + FRAGMENT_EXTRA * len(self._fragments)
