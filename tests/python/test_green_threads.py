@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import selectors
 import sys
+import threading
 from asyncio.events import (
     _get_running_loop,  # pyright: ignore[reportPrivateUsage]
     _set_running_loop,  # pyright: ignore[reportPrivateUsage]
@@ -14,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from hanzoai.pubsub.runtime.green_threads import GreenSelector
+from hanzoai.pubsub.runtime.green_threads import GreenEventLoop
+from hanzoai.pubsub.runtime.handler_threads import HandlerThreads
 from hanzoai.pubsub.runtime.portal import Portal
 
 
@@ -35,7 +37,7 @@ class Switching(selectors.DefaultSelector):
 
 def test_other_green_threads_do_not_find_the_loop_while_it_waits() -> None:
     waiting = Switching()
-    loop = asyncio.SelectorEventLoop(GreenSelector(waiting))
+    loop = GreenEventLoop(waiting)
 
     async def run() -> None:
         for _ in range(3):
@@ -49,7 +51,7 @@ def test_other_green_threads_do_not_find_the_loop_while_it_waits() -> None:
 
 def test_the_loop_of_another_green_thread_stays_its_running_loop() -> None:
     waiting = Switching()
-    loop = asyncio.SelectorEventLoop(GreenSelector(waiting))
+    loop = GreenEventLoop(waiting)
     other = asyncio.new_event_loop()
 
     async def run() -> None:
@@ -78,8 +80,29 @@ def test_the_blocking_client_uses_such_a_loop_if_gevent_has_patched_threads(
     monkeypatch.setitem(sys.modules, "gevent.monkey", gevent)
     portal = Portal()
 
-    async def selector() -> object:
-        return getattr(asyncio.get_running_loop(), "_selector", None)
+    async def running() -> object:
+        return asyncio.get_running_loop()
 
-    assert isinstance(portal.call(selector), GreenSelector) is patched
+    assert isinstance(portal.call(running), GreenEventLoop) is patched
     portal.stop()
+
+
+def test_other_green_threads_do_not_find_the_loop_while_it_starts_threads(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start, found = threading.Thread.start, list[Any]()
+
+    def switching(thread: threading.Thread) -> None:
+        found.append(_get_running_loop())
+        start(thread)
+
+    async def run() -> None:
+        threads = HandlerThreads()
+        assert await threads.run(lambda: 1) == 1
+        assert await asyncio.to_thread(lambda: 2) == 2
+        threads.stop()
+
+    monkeypatch.setattr(threading.Thread, "start", switching)
+    with asyncio.Runner(loop_factory=lambda: GreenEventLoop(Switching())) as runner:
+        runner.run(run())
+    assert found[:2] == [None, None]

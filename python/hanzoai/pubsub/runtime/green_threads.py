@@ -1,14 +1,18 @@
 """An event loop in a green thread of gevent, which shares an operating system thread with others.
 
 asyncio keeps the running loop per operating system thread. While the loop waits, other green
-threads run, and must not find it: Django, for example, would reject all use of its database.
+threads run, and must not find it: Django, for example, would reject all use of its database. They
+may also run while the loop takes a lock or starts a thread.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import selectors
 import sys
+
+# asyncio exports both for implementations of event loops.
 from asyncio.events import (
     _get_running_loop,  # pyright: ignore[reportPrivateUsage]
     _set_running_loop,  # pyright: ignore[reportPrivateUsage]
@@ -16,7 +20,8 @@ from asyncio.events import (
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Generator, Mapping
+    from concurrent.futures import Executor
 
 
 class GreenSelector(selectors.BaseSelector):
@@ -44,10 +49,16 @@ class GreenSelector(selectors.BaseSelector):
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait, while other green threads run."""
+        with self.others_run():
+            return self._waiting.select(timeout)
+
+    @contextlib.contextmanager
+    def others_run(self) -> Generator[None]:
+        """Hide the running loop in a block in which other green threads may run."""
         own = _get_running_loop()
         _set_running_loop(self._others)
         try:
-            return self._waiting.select(timeout)
+            yield
         finally:
             # Another green thread may have begun or ended a loop of its own.
             self._others = _get_running_loop()
@@ -62,12 +73,40 @@ class GreenSelector(selectors.BaseSelector):
         return self._waiting.get_map()
 
 
+class GreenEventLoop(asyncio.SelectorEventLoop):
+    """Hides itself from other green threads while it waits.
+
+    Args:
+        waiting: The selector that waits.
+    """
+
+    def __init__(self, waiting: selectors.BaseSelector) -> None:
+        self._green = GreenSelector(waiting)
+        super().__init__(self._green)
+
+    def others_run(self) -> contextlib.AbstractContextManager[None]:
+        """See `GreenSelector.others_run`."""
+        return self._green.others_run()
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        """Run a function in a thread, which may have to be started."""
+        with self.others_run():
+            return super().run_in_executor(executor, func, *args)
+
+
+def others_run(loop: asyncio.AbstractEventLoop) -> contextlib.AbstractContextManager[None]:
+    """The context in which this loop, which is running, may switch to other green threads."""
+    return loop.others_run() if isinstance(loop, GreenEventLoop) else contextlib.nullcontext()
+
+
 def new_event_loop() -> asyncio.AbstractEventLoop:
     """Return an event loop for a thread, which may be a green one."""
     gevent = sys.modules.get("gevent.monkey")
     if gevent is None or not gevent.is_module_patched("threading"):
         return asyncio.new_event_loop()
-    return asyncio.SelectorEventLoop(GreenSelector(selectors.DefaultSelector()))
+    return GreenEventLoop(selectors.DefaultSelector())
 
 
-__all__ = ["GreenSelector", "new_event_loop"]
+__all__ = ["GreenEventLoop", "new_event_loop", "others_run"]

@@ -11,6 +11,8 @@ import time
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, Final
 
+from hanzoai.pubsub.runtime.green_threads import others_run
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -56,9 +58,10 @@ class HandlerThreads:
             with contextlib.suppress(RuntimeError):  # the loop has ended
                 loop.call_soon_threadsafe(settle, result, failure)
 
-        self._work.put(work)
-        if not self._idle.acquire(blocking=False) and self._threads < _THREADS:
-            self._start(done)
+        with others_run(loop):
+            self._work.put(work)
+            if not self._idle.acquire(blocking=False) and self._threads < _THREADS:
+                self._start(done)
         return done
 
     def stop(self) -> None:
@@ -70,13 +73,14 @@ class HandlerThreads:
             self._work.put(None)
 
     def _start(self, done: asyncio.Future[Any]) -> None:
+        thread = threading.Thread(
+            target=_serve,
+            args=(self._work, self._idle),
+            name=f"hanzoai.pubsub handler_{self._threads}",
+            daemon=True,
+        )
         try:
-            threading.Thread(
-                target=_serve,
-                args=(self._work, self._idle),
-                name=f"hanzoai.pubsub handler_{self._threads}",
-                daemon=True,
-            ).start()
+            thread.start()
         except RuntimeError:
             # The interpreter ends, and starts no more threads.
             if self._threads == 0:
