@@ -17,11 +17,14 @@ from asyncio.events import (
     _get_running_loop,  # pyright: ignore[reportPrivateUsage]
     _set_running_loop,  # pyright: ignore[reportPrivateUsage]
 )
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping
     from concurrent.futures import Executor
+
+T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 
 class GreenSelector(selectors.BaseSelector):
@@ -89,8 +92,8 @@ class GreenEventLoop(asyncio.SelectorEventLoop):
         return self._green.others_run()
 
     def run_in_executor(
-        self, executor: Executor | None, func: Callable[..., Any], *args: Any
-    ) -> asyncio.Future[Any]:
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+    ) -> asyncio.Future[T]:
         """Run a function in a thread, which may have to be started."""
         with self.others_run():
             return super().run_in_executor(executor, func, *args)
