@@ -154,6 +154,22 @@ async def test_output_to_a_file_is_utf_8_in_every_encoding(
     assert json.loads(file.read_bytes())["data"] == "grün €"
 
 
+@pytest.mark.parametrize(
+    ("encoding", "given", "name"),
+    [
+        ("latin-1", "grün", "grün"),
+        ("ascii", "grün", "gr\udcc3\udcbcn"),
+        ("utf-8", "gr\udcfcn", "gr\udcfcn"),
+    ],
+)
+def test_the_name_of_a_file_has_the_encoding_of_the_locale(
+    encoding: str, given: str, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "fsencode", lambda text: text.encode(encoding, "surrogateescape"))
+    monkeypatch.setattr(os, "fsdecode", lambda data: data.decode(encoding, "surrogateescape"))
+    assert stdio.file_name(given) == name
+
+
 async def test_data_that_is_not_utf_8_is_a_wrong_argument() -> None:
     code, _, error = await ended('publish demo.a --data "$(printf \'"\\377"\')"')
     assert (code, error["message"]) == (Exit.USAGE, "--data is not UTF-8 text.")

@@ -111,7 +111,11 @@ def texts(arguments: Sequence[str]) -> list[str]:
 
 def file_name(text: str) -> str:
     """The name of a file in the encoding of the file system, from an argument of `texts`."""
-    return os.fsdecode(text.encode("utf-8", "surrogateescape"))
+    try:
+        os.fsencode(text)
+    except UnicodeEncodeError:
+        return os.fsdecode(text.encode("utf-8", "surrogateescape"))
+    return text
 
 
 def _reserve(output_mode: int) -> None:

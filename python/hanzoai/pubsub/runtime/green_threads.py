@@ -92,7 +92,7 @@ class GreenEventLoop(asyncio.SelectorEventLoop):
         return self._green.others_run()
 
     def run_in_executor(
-        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
+        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: *Ts
     ) -> asyncio.Future[T]:
         """Run a function in a thread, which may have to be started."""
         with self.others_run():
