@@ -165,8 +165,14 @@ async def test_output_to_a_file_is_utf_8_in_every_encoding(
 def test_the_name_of_a_file_has_the_encoding_of_the_locale(
     encoding: str, given: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "fsencode", lambda text: text.encode(encoding, "surrogateescape"))
-    monkeypatch.setattr(os, "fsdecode", lambda data: data.decode(encoding, "surrogateescape"))
+    def encode(text: str) -> bytes:
+        return text.encode(encoding, "surrogateescape")
+
+    def decode(data: bytes) -> str:
+        return data.decode(encoding, "surrogateescape")
+
+    monkeypatch.setattr(os, "fsencode", encode)
+    monkeypatch.setattr(os, "fsdecode", decode)
     assert stdio.file_name(given) == name
 
 
