@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
+import yaml
+
 from pubsub_server import preflight
 from pubsub_server.access import setup as access
 from pubsub_server.access.setup import StartError
@@ -272,9 +274,13 @@ def _api_key(
     entry |= {"name": name} if name else {}
     entry |= {"bulk": True} if bulk else {}
     entry |= {field: values for field, values in fields.items() if values}
-    print(json.dumps({"key": key, "entry": entry}, indent=2 if sys.stdout.isatty() else None))
+    if sys.stdout.isatty():
+        # As the file has it, to paste.
+        print(yaml.safe_dump({"key": key, "keys": [entry]}, sort_keys=False), end="")
+    else:
+        print(json.dumps({"key": key, "entry": entry}))
     print(
-        "The key is not shown again. Put `entry` under `keys:` in the file of --api-keys-file.",
+        "The key is not shown again. Add the entry to `keys:` in the file of --api-keys-file.",
         file=sys.stderr,
     )
     return OK

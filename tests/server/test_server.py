@@ -376,6 +376,18 @@ def test_a_new_api_key_is_printed_with_its_entry(
     assert printed["entry"]["orgs"] == ["acme"]
 
 
+def test_on_a_terminal_the_entry_of_a_new_api_key_is_printed_as_in_the_file(
+    environ: dict[str, str], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del environ
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    code, out, _ = run(capsys, "token", "--api-key", "--user", "gateway", "--service")
+    assert code == 0
+    assert "\nkeys:\n- id: gateway-" in out
+    printed = yaml.safe_load(out)
+    assert printed["keys"][0]["sha256"] == hash_key(printed["key"])
+
+
 def test_wrong_usage_of_token_is_an_error(
     environ: dict[str, str], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
