@@ -221,6 +221,16 @@ def test_check_names_the_outdated_file(
     assert made["access"].read_text(encoding="utf-8") == ""
 
 
+def test_the_error_for_a_missing_validator_names_the_extra_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "pubsub_server.contract.enforcement", None)
+    assert generate([str(EXAMPLE)]) == 2
+    assert "'hanzoai-pubsub-server[generate]'" in capsys.readouterr().err
+    with pytest.raises(StartError, match=r"'hanzoai-pubsub-server\[contract\]'"):
+        setup.inspector(EXAMPLE)
+
+
 def test_generate_names_what_is_wrong_with_a_contract(
     write: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
 ) -> None:

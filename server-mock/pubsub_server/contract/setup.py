@@ -21,28 +21,28 @@ def inspector(file: Path) -> Inspector:
         StartError: The file is wrong, or `jsonschema-rs` is not installed.
     """
     try:
-        return _checked(document.load(file))
+        return _checked(document.load(file), "contract")
     except document.ContractError as error:
         raise StartError(f"contract: {error}") from None
 
 
 def load(file: Path) -> Contract:
-    """Read a contract, and check its schemas.
+    """Read a contract, and check its schemas, for `hanzo-pubsub generate`.
 
     Raises:
         ContractError: It is not valid, or `jsonschema-rs` is not installed.
     """
     contract = document.load(file)
-    _checked(contract)
+    _checked(contract, "generate")
     return contract
 
 
-def _checked(contract: Contract) -> Inspector:
+def _checked(contract: Contract, extra: str) -> Inspector:
     try:
         from pubsub_server.contract.enforcement import ContractInspector
     except ImportError:
         raise document.ContractError(
             "checking schemas needs jsonschema-rs. Install it: "
-            "pip install 'hanzoai-pubsub-server[contract]'"
+            f"pip install 'hanzoai-pubsub-server[{extra}]'"
         ) from None
     return ContractInspector(contract)
