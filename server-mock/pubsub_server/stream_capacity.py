@@ -28,13 +28,13 @@ def describe(settings: Settings) -> str:
     """The streaming capacity of a service, in one line."""
     rate = settings.publish_rate_service
     counts = [(streams_at_once(rate, window), window) for window in WINDOWS]
-    fits = [
-        f"{count} answers at once with new text every {window} ms"
-        for count, window in counts
-        if count
-    ]
+    fits = [f"{count} every {window} ms" for count, window in counts if count]
     line = f"token streams: at {rate:g} publishes per second (publish_rate_service), one service "
-    line += f"can stream {', or '.join(fits)}" if fits else "cannot stream an answer"
+    if fits:
+        most = ", or ".join(fits).replace(" every", " answers at once with new text every", 1)
+        line += f"can stream {most}"
+    else:
+        line += "cannot stream an answer"
     if settings.history_max_messages < SNAPSHOT_EVERY:
         line += (
             f"; topics keep {settings.history_max_messages} messages, so a reader that joins late"

@@ -16,8 +16,7 @@ def test_the_streams_of_a_token_are_those_of_the_docs(window: int, count: int) -
 def test_a_server_states_how_many_streams_a_service_can_write() -> None:
     assert describe(Settings()) == (
         "token streams: at 100 publishes per second (publish_rate_service), one service can stream"
-        " 3 answers at once with new text every 40 ms, or 9 answers at once with new text every 100"
-        " ms, or 45 answers at once with new text every 500 ms"
+        " 3 answers at once with new text every 40 ms, or 9 every 100 ms, or 45 every 500 ms"
     )
 
 
