@@ -195,16 +195,29 @@ async def test_a_node_that_loses_the_permission_to_listen_reports_it_and_recover
     [
         ("/first", "number of a database"),
         ("/9999", "no database with this number"),
-        ("?foo=bar", "no option 'foo'"),
+        ("?foo=bar", "no option 'foo' .* remove it"),
+        ("?socket_timeout=soon", "option 'socket_timeout' has an invalid value; correct it"),
+        ("?max_connections=-1", "an option of the URL has an invalid value; correct it"),
     ],
 )
+@pytest.mark.parametrize("cluster", [False, True])
 async def test_what_is_wrong_in_the_url_of_redis_is_named(
-    store: Store, behind: str, said: str
+    store: Store, behind: str, said: str, cluster: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
+    if cluster and behind == "/9999":
+        said = "has no socket file, and only database 0; write redis://HOST:PORT"
     async with asyncio.timeout(BOUND):
         with pytest.raises(StartError, match=f"redis_url: .*{said}"):
-            async with running_server(redis_url=store.url + behind):
+            async with running_server(redis_url=store.url + behind, redis_cluster=cluster):
                 pass
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+async def test_a_wrong_value_for_tls_in_the_url_of_redis_is_named() -> None:
+    url = "rediss://127.0.0.1:1?ssl_cert_reqs=maybe"
+    with pytest.raises(StartError, match=r"option of the URL is invalid \(.*maybe\); correct"):
+        async with running_server(redis_url=url):
+            pass
 
 
 async def test_a_full_redis_is_named_at_the_start(store: Store) -> None:

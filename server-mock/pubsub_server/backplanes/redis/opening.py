@@ -7,10 +7,12 @@ import logging
 import secrets
 from contextlib import suppress
 from time import time as wall_clock
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from redis.exceptions import InvalidResponse, ResponseError
+from redis.asyncio import BlockingConnectionPool
+from redis.asyncio.connection import parse_url
+from redis.exceptions import InvalidResponse, RedisError, ResponseError
 
 from pubsub_server.backplanes.redis.backplane import RedisBackplane
 from pubsub_server.backplanes.redis.errors import unusable
@@ -74,10 +76,11 @@ async def open_backplane(
             with another number of shards.
     """
     _see_database(url)
+    _see_options(url)
     try:
         link = Link(url, cluster=cluster, durable=durable)
-    except (ValueError, *LINK_ERRORS) as error:
-        raise UnusableError(f"the URL cannot be used ({type(error).__name__})") from None
+    except ValueError as error:
+        raise UnusableError(str(error)) from None
     layout = Layout(prefix, shards)
     try:
         secret = await _prepare(link, layout, options.timeout)
@@ -86,11 +89,6 @@ async def open_backplane(
         await link.close()
         if isinstance(error, (InvalidResponse, OSError, ResponseError, *LINK_ERRORS)):
             raise UnusableError(unusable(url, error)) from None
-        if isinstance(error, TypeError) and "unexpected keyword argument" in str(error):
-            # redis-py passes the query of the URL to its connections.
-            option = str(error).rpartition("argument ")[2]
-            detail = f"there is no option {option} of a connection to Redis"
-            raise UnusableError(detail) from None
         raise
     return RedisBackplane(
         link,
@@ -120,6 +118,28 @@ def _see_database(url: str) -> None:
     path = urlsplit(url).path.strip("/")
     if not url.startswith("unix:") and path and not path.isdecimal():
         raise UnusableError("the path of the URL is the number of a database, such as /0")
+
+
+def _see_options(url: str) -> None:
+    """Create a connection without dialing: redis-py passes the query of the URL to it."""
+    remedy = "correct it in the query of the URL, or remove it"
+    try:
+        options: dict[str, Any] = dict(parse_url(url))
+        pool: Any = BlockingConnectionPool(**options)
+        pool.make_connection()
+    except TypeError as error:
+        option = str(error).rpartition("argument ")[2]
+        detail = f"there is no option {option} of a connection to Redis; {remedy}"
+    except ValueError as error:
+        # Another text may contain the password.
+        _, invalid, rest = str(error).partition("Invalid value for ")
+        wrong = f"the option {rest.partition(' ')[0]}" if invalid else "an option of the URL"
+        detail = f"{wrong} has an invalid value; {remedy}"
+    except RedisError as error:
+        detail = f"an option of the URL is invalid ({error}); {remedy}"
+    else:
+        return
+    raise UnusableError(detail)
 
 
 def _compare(layout: Layout, found: str) -> None:

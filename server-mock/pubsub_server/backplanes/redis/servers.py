@@ -211,7 +211,9 @@ class Slots:
     def __init__(self, url: str) -> None:
         options: dict[str, Any] = dict(parse_url(url))
         if "path" in options or options.get("db"):
-            raise ValueError("a cluster supports no socket file, and only database 0")
+            raise ValueError(
+                "a Redis Cluster has no socket file, and only database 0; write redis://HOST:PORT"
+            )
         self._options = options
         self._first: Address = (options.get("host", "localhost"), options.get("port", 6379))
         self._servers: dict[Address, Server] = {}
