@@ -322,7 +322,10 @@ class MemoryServer(Generic[C]):
         self._running.hub.core.backplane.logs.evict(topic, log_too=positions)
 
     def expire_tokens(self) -> None:
-        """Expire every token that was created so far."""
+        """Expire every token that was created so far.
+
+        An open connection notices it when it authenticates again, for example after ``cut()``.
+        """
         self._running.tokens.expire_all()
 
     # ------------------------------------------------------------ the memory transport's peer
