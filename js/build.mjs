@@ -10,6 +10,7 @@ import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build } from 'esbuild';
 import { exposedNames, SHORTENED } from './internal_names.mjs';
+import { privateNames } from './private_names.mjs';
 import { withoutWords } from './words.mjs';
 
 const here = fileURLToPath(new URL('.', import.meta.url));
@@ -27,6 +28,10 @@ function files(folder, ending) {
   return readdirSync(folder, { recursive: true })
     .filter((name) => name.endsWith(ending))
     .map((name) => join(folder, name));
+}
+
+function read(folder, ending) {
+  return files(folder, ending).map((file) => readFileSync(file, 'utf8'));
 }
 
 function run(command, parameters, options = {}) {
@@ -115,13 +120,13 @@ async function buildModules(outdir, isProduction) {
     sourcesContent: false,
     logLevel: 'warning',
   };
-  // The most frequent names become the shortest: those of the client, then those of the entries
-  // that are not for tests.
+  // Of the other names, the most frequent become the shortest: those of the client, then those of the
+  // entries that are not for tests.
   const dry = { ...settings, metafile: true, write: false };
   const { mangleCache: frequent } = await build({
     ...dry,
     entryPoints: [CLIENT],
-    mangleCache: {},
+    mangleCache: privateNames(read(join(here, 'src'), '.ts')),
     plugins: [staysWhole(new Set(), isProduction), WITHOUT_LAZY],
   });
   const { metafile, mangleCache } = await build({
@@ -232,7 +237,6 @@ function buildTypes() {
 
 /** Stop if the build shortens a name of the API. */
 function checkNames() {
-  const read = (folder, ending) => files(folder, ending).map((file) => readFileSync(file, 'utf8'));
   const exposed = exposedNames(read(dist, '.d.ts'), read(join(here, 'src'), '.ts'));
   if (!exposed.length) return;
   process.stderr.write(
