@@ -125,7 +125,13 @@ export class Reading {
 
   /** Take the fetched retained messages. */
   healed(messages: readonly Incoming[], at: number): ReaderEffect[] {
+    const { next, _heard: heard, _silence: silence } = this;
     const effects = this._takeAll(messages, at);
+    if (this.next === next) {
+      // Frames that the reader already had don't show that the writer is alive.
+      this._heard = heard;
+      this._silence = silence;
+    }
     if (!this.ended) this._giveUp(effects);
     this._look();
     return effects;

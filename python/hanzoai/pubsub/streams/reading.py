@@ -177,7 +177,11 @@ class Reading:
 
     def healed(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         """Process the fetched retained messages."""
+        next, heard, silence = self.next, self._heard, self._silence
         effects = self._take_all(messages, at)
+        if self.next == next:
+            # Frames that the reader already had don't show that the writer is alive.
+            self._heard, self._silence = heard, silence
         if self._held and not self.ended:
             self._give_up(effects)
         self._look()
