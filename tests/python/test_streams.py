@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeVar, assert_type, cast
 
 import pytest
+from pydantic import BaseModel
 
 from hanzoai.pubsub import (
     ClosedError,
@@ -781,6 +782,12 @@ async def test_a_piece_that_is_not_text_raises_an_error_and_aborts_the_stream(
     assert (final.reason, final.text) == ("invalid_payload", "ok")
 
 
+class Completion(BaseModel):
+    """An answer of a model that was requested without streaming."""
+
+    choices: list[str] = []
+
+
 async def test_a_source_that_is_no_iterator_is_rejected_with_what_to_pass(
     pubsub_memory: MemoryServer,
 ) -> None:
@@ -800,6 +807,10 @@ async def test_a_source_that_is_no_iterator_is_rejected_with_what_to_pass(
         (generate, "Call it"),
         (None, "Pass the stream"),
         (contextlib.nullcontext(), "enter it first"),
+        # These are iterable, too.
+        (Completion(), "`stream=True`"),
+        ({"choices": []}, "`stream=True`"),
+        (b"text", "Decode it"),
     ]
     for source, remedy in wrong:
         with pytest.raises(InvalidOption) as caught:
@@ -810,6 +821,8 @@ async def test_a_source_that_is_no_iterator_is_rejected_with_what_to_pass(
             from_openai(source)
         assert caught.value.field == "stream"
     forgotten.close()
+    with pytest.raises(InvalidOption, match="stream=True"):
+        from_openai("text")
 
 
 async def test_a_writer_without_permission_to_publish_gets_an_error(tmp_path: Path) -> None:

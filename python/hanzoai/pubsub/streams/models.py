@@ -329,7 +329,7 @@ def from_langchain(stream: AsyncIterable[Any] | Iterable[Any]) -> ModelSource:
 
 
 def _source(stream: Any, events: Callable[[], ModelEvents]) -> ModelSource:
-    check_source("stream", stream)
+    check_source("stream", stream, events=True)
     if isinstance(stream, AsyncIterable):
         return AsyncModelSource(stream, events())
     return ModelSource(stream, events())

@@ -3,29 +3,44 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterable, Iterable
+from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
+from typing import Final
+
+from pydantic import BaseModel
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload
 from hanzoai.pubsub.settings.checks import kind
 from hanzoai.pubsub.streams.parts import is_piece
 
+_BYTES: Final = (bytes, bytearray, memoryview)
+_WHOLE: Final = (*_BYTES, Mapping, BaseModel)
 
-def check_source(name: str, source: object, *, blocking: bool = False) -> None:
+
+def check_source(
+    name: str, source: object, *, blocking: bool = False, events: bool = False
+) -> None:
     """An iterator of pieces or events.
 
     Args:
         name: Name of the argument.
         source: What the program gave.
         blocking: Whether only plain iterators can be read.
+        events: Whether it yields events of a model, and not pieces.
 
     Raises:
         InvalidOption: It cannot be iterated over.
     """
     given = kind(source)
     asynchronous = isinstance(source, AsyncIterable)
-    if isinstance(source, Iterable) or (asynchronous and not blocking):
+    is_whole = _is_whole(source) or (events and isinstance(source, str))
+    plain = isinstance(source, Iterable) and not is_whole
+    if plain or (asynchronous and not blocking):
         return
-    if asynchronous:
+    if isinstance(source, _BYTES):
+        remedy = "Decode it, and pass it to `write`."
+    elif is_whole and not asynchronous:
+        remedy = "It is a whole answer: request it with `stream=True`, or pass its text to `write`."
+    elif asynchronous:
         remedy = "Use the blocking client of the model, or `PubSubClient`."
     elif inspect.isawaitable(source):
         remedy = "Await it first, or use the blocking client of the model."
@@ -39,6 +54,11 @@ def check_source(name: str, source: object, *, blocking: bool = False) -> None:
     raise InvalidOption(f"`{name}` is {given}, not {wanted}.", remedy=remedy, field=name)
 
 
+def _is_whole(source: object) -> bool:
+    """Whether iterating over an answer gives its keys, bytes or fields."""
+    return isinstance(source, _WHOLE) and not isinstance(source, Iterator)
+
+
 def invalid_piece(piece: object, topic: str) -> InvalidPayload:
     """The error for a piece that the writer rejects; does not show it."""
     problem = f"The piece is {kind(piece)}, not text or a part."
@@ -48,7 +68,7 @@ def invalid_piece(piece: object, topic: str) -> InvalidPayload:
     elif isinstance(piece, dict):
         problem = "The part has neither a `type` nor a `text`, or one of them is not text."
         remedy = 'Write {"type": ...} for a new part, or {"text": ...} to continue the last one.'
-    elif isinstance(piece, bytes | bytearray | memoryview):
+    elif isinstance(piece, _BYTES):
         remedy = "Decode it incrementally, for example with `codecs.getincrementaldecoder`."
     elif piece is None:
         remedy = "Skip it: models send chunks without text. `pipe(from_openai(stream))` does so."
