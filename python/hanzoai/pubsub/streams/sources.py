@@ -31,10 +31,10 @@ def check_source(
         InvalidOption: It cannot be iterated over.
     """
     given = kind(source)
+    is_whole = _is_whole(source, events=events)
+    is_plain = _is_iterable(source) and not is_whole
     asynchronous = isinstance(source, AsyncIterable)
-    is_whole = _is_whole(source) or (events and isinstance(source, str))
-    plain = isinstance(source, Iterable) and not is_whole
-    if plain or (asynchronous and not blocking):
+    if is_plain or (asynchronous and not blocking):
         return
     if isinstance(source, _BYTES):
         remedy = "Decode it, and pass it to `write`."
@@ -54,9 +54,14 @@ def check_source(
     raise InvalidOption(f"`{name}` is {given}, not {wanted}.", remedy=remedy, field=name)
 
 
-def _is_whole(source: object) -> bool:
-    """Whether iterating over an answer gives its keys, bytes or fields."""
-    return isinstance(source, _WHOLE) and not isinstance(source, Iterator)
+def _is_iterable(source: object) -> bool:
+    return isinstance(source, Iterable)
+
+
+def _is_whole(source: object, *, events: bool) -> bool:
+    """Whether iterating over an answer gives only its keys, bytes, fields or characters."""
+    whole = (*_WHOLE, str) if events else _WHOLE
+    return isinstance(source, whole) and not isinstance(source, Iterator)
 
 
 def invalid_piece(piece: object, topic: str) -> InvalidPayload:
