@@ -24,8 +24,8 @@ const REMEDIES: readonly (readonly [cause: RegExp, remedy: string])[] = [
 export function remedyOf(reason = ''): string | undefined {
   const [, problem = ''] = reason.split(' cannot be reached');
   for (const [cause, remedy] of REMEDIES) if (cause.test(problem)) return remedy;
-  // Node has no location.
-  return problem === '.' && 'location' in globalThis
+  // Node has no location, and that of Deno is undefined.
+  return problem === '.' && globalThis.location
     ? 'The console of the browser names the reason, which browsers hide from programs. If it is the network, `hanzo-pubsub doctor` finds the cause.'
     : undefined;
 }

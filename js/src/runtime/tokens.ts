@@ -97,11 +97,16 @@ export class TokenSource {
   }
 }
 
+/** The first frame of a stack, as V8 or another engine writes it. */
+const FRAME = /^( +at |\S*@)(.+)/m;
+
 /**
- * The reason why there is no token, in words. The text of a foreign error may contain a secret, so
- * use only its class.
+ * The reason why there is no token, in words. The text of a foreign error may contain a secret; its
+ * class and position do not.
  */
 export function tokenProblem(error: unknown): string {
   if (error instanceof PubSubError) return error.message;
-  return `getToken threw ${error instanceof Error ? error.name : typeof error}.`;
+  const { name = typeof error, stack = '' } = error instanceof Error ? error : {};
+  const [, , place] = FRAME.exec(stack) ?? [];
+  return `getToken threw ${place ? `${name} at ${place}` : name}.`;
 }

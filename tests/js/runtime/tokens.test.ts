@@ -175,7 +175,7 @@ test('an exception of `getToken` is reported without its text, and retried', asy
   await clock.advance(10_000);
   await connecting;
   assert.equal(calls, 4);
-  assert.equal(errors[0], 'getToken threw TypeError.');
+  assert.match(errors[0] ?? '', /^getToken threw TypeError at .*tokens\.test\.[jt]s:\d+:\d+\)?\.$/);
   assert.match(errors[1] ?? '', /not a string/);
   assert.equal(errors[2], 'getToken threw string.');
   await ps.close();

@@ -16,6 +16,7 @@ import {
   type StateChange,
   type WebSocketConstructor,
 } from '../../../js/src/index.js';
+import { tokenProblem } from '../../../js/src/runtime/tokens.js';
 import { CURRENT, turns, virtualClient } from './virtual.js';
 
 const quiet = { warn: () => {}, error: () => {} };
@@ -46,7 +47,10 @@ test('a client without a token reports what the callback threw', async () => {
   const error = await late;
   assert.ok(error instanceof AuthError);
   assert.equal(error.code, 'token_unavailable');
-  assert.match(error.message, /^Not connected within 2000 ms: getToken threw TypeError \(/);
+  assert.match(
+    error.message,
+    /^Not connected within 2000 ms: getToken threw TypeError at .*words\.test\.[jt]s:\d+:\d+\)? \(/,
+  );
   assert.match(error.remedy, /callback/);
   assert.equal(error.cause, thrown);
   await ps.close({ timeout: 0 });
@@ -55,7 +59,9 @@ test('a client without a token reports what the callback threw', async () => {
 test('a callback that fails again and again is reported once per cause', async () => {
   const logged: string[] = [];
   const logger = { warn: () => {}, error: (text: string) => logged.push(text) };
-  const thrown = [new TypeError(), new TypeError(), new RangeError(), undefined, new RangeError()];
+  const again = new TypeError('a secret');
+  const later = new RangeError();
+  const thrown = [again, again, new TypeError(), later, undefined, later];
   let calls = 0;
   const { ps, clock } = virtualClient({
     logger,
@@ -69,8 +75,23 @@ test('a callback that fails again and again is reported once per cause', async (
   ps.connect().catch(() => {});
   for (let n = 0; n < 1_000 && calls <= thrown.length + 1; n += 1) await clock.advance(1_000);
   const classes = logged.map((text) => text.match(/threw (\w+)/)?.[1]);
-  assert.deepEqual(classes, ['TypeError', 'RangeError', 'RangeError']);
+  assert.deepEqual(classes, ['TypeError', 'TypeError', 'RangeError', 'RangeError']);
   await ps.close({ timeout: 0 });
+});
+
+test('the position of an error is its first frame, and never its text', () => {
+  const problem = (stack: unknown): string =>
+    tokenProblem(Object.assign(new TypeError('secret'), { stack }));
+  const file = 'http://localhost:5173/src/token.ts:12:5';
+  const [v8, another] = [
+    `TypeError: a secret@host:10:11\n    at getToken (${file})\n    at ask (http://localhost/c.js:1:2)`,
+    `getToken@${file}\nask@http://localhost/c.js:1:2\n`,
+  ];
+  assert.equal(problem(v8), `getToken threw TypeError at getToken (${file}).`);
+  assert.equal(problem(another), `getToken threw TypeError at ${file}.`);
+  assert.equal(problem(`@${file}\n`), `getToken threw TypeError at ${file}.`);
+  for (const without of ['TypeError: a secret at host', '', undefined, 7])
+    assert.equal(problem(without), 'getToken threw TypeError.');
 });
 
 test('a logged state ends with its code or its name', async () => {
@@ -197,9 +218,11 @@ test('a page learns where to look for the reason that the browser hides', async 
     const errors = [await late, await told(ps.occupancy('a.b'))];
     return errors.map(({ remedy }) => remedy);
   };
+  t.after(() => Reflect.deleteProperty(globalThis, 'location'));
+  for (const remedy of await remedies()) assert.doesNotMatch(remedy, /browser|HTTPS/);
+  Object.assign(globalThis, { location: undefined }); // as in Deno
   for (const remedy of await remedies()) assert.doesNotMatch(remedy, /browser|HTTPS/);
   Object.assign(globalThis, { location: {} });
-  t.after(() => Reflect.deleteProperty(globalThis, 'location'));
   for (const remedy of await remedies())
     assert.match(remedy, /The console of the browser names the reason/);
   await ps.close({ timeout: 0 });
