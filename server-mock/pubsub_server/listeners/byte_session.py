@@ -89,6 +89,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._held = False
         self._queued = False
         self._paused = False
+        self._ended = False
         self._watched = False
         self._closing = False
         self._advancing = False
@@ -251,6 +252,10 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
 
     def eof_received(self) -> bool:
         """The client has closed its side: close ours when its requests are done."""
+        # TLS reports this while reading is paused, too, and leaves no time for another turn.
+        self._ended = True
+        if self._queued:
+            self._take_turn()
         return False
 
     def pause_writing(self) -> None:
@@ -331,7 +336,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             taken = 0
             while not (self._working or self._held or self._queued or self._closing):
                 if not self._requests:
-                    if taken >= TAKEN:
+                    if taken >= TAKEN and not self._ended:
                         self._wait_for_turn()
                         break
                     try:

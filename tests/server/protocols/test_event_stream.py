@@ -434,6 +434,31 @@ async def test_with_a_certificate_the_listener_uses_tls(tmp_path: Path) -> None:
         assert await plain.ended() == b""
 
 
+async def test_nothing_is_lost_of_clients_that_close_tls_after_many_events(tmp_path: Path) -> None:
+    authority, chain, key = trustme.CA(), tmp_path / "chain.pem", tmp_path / "key.pem"
+    issued = authority.issue_cert("127.0.0.1")
+    chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    key.write_bytes(issued.private_key_pem.bytes())
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    # They subscribe to a topic of their own, so that no unread messages reset their connections.
+    subscribe, event = encode_event(b"demo.own"), encode_event(b"demo.a", b"x" * 100)
+
+    async with broker(tls_cert=chain, tls_key=key) as node, asyncio.TaskGroup() as group:
+        host, _, port = node.url.partition("://")[2].rpartition(":")
+
+        async def send() -> None:
+            _, writer = await asyncio.open_connection(host, int(port), ssl=trusting)
+            writer.write(subscribe + event * 1_000)
+            writer.close()
+            await writer.wait_closed()
+
+        for _ in range(3):
+            group.create_task(send())
+        stats = node.server.stats
+        await until(lambda: stats.published == 3_000)
+
+
 async def test_a_client_certificate_is_demanded_and_its_name_chooses_the_identity(
     tmp_path: Path,
 ) -> None:

@@ -98,6 +98,18 @@ async def test_above_the_limit_reads_use_no_more_memory_but_wait(server: Server)
     protocol.connection_lost(None)
 
 
+async def test_a_read_whose_client_has_closed_its_side_does_not_wait(server: Server) -> None:
+    plugs = await opened(server, 3)
+    for protocol, _ in plugs:
+        read(protocol, LARGE_READ)
+    (protocol, wire) = plugs[-1]
+    protocol.eof_received()
+    server.hub.core.delivery.flush()
+    assert pongs(wire) == PINGS
+    for protocol, _ in plugs:
+        protocol.connection_lost(None)
+
+
 async def test_a_failure_in_its_turn_ends_the_connection(
     server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:

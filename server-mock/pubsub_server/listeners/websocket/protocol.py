@@ -176,6 +176,9 @@ class SocketProtocol(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """The client has closed its side: close ours."""
+        if self._queued:
+            # TLS reports this while reading is paused, too, and leaves no time for another turn.
+            self._go_on()
         return False
 
     def pause_writing(self) -> None:
