@@ -97,16 +97,14 @@ export class TokenSource {
   }
 }
 
-/** The first frame of a stack, as V8 or another engine writes it. */
-const FRAME = /^( +at |\S*@)(.+)/m;
-
 /**
  * The reason why there is no token, in words. The text of a foreign error may contain a secret; its
  * class and position do not.
  */
 export function tokenProblem(error: unknown): string {
   if (error instanceof PubSubError) return error.message;
-  const { name = typeof error, stack = '' } = error instanceof Error ? error : {};
-  const [, , place] = FRAME.exec(stack) ?? [];
+  const { name = typeof error, stack } = error instanceof Error ? error : {};
+  // The first frame, as V8 writes it after the text, or as another engine writes it.
+  const place = /^( +at |\S*@)(.+:\d.*)/m.exec(stack as string)?.[2];
   return `getToken threw ${place ? `${name} at ${place}` : name}.`;
 }

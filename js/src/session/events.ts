@@ -4,7 +4,7 @@ import { type CloseAction, CODES, closeAction } from '../generated/errors.js';
 import type { ErrorFrame, ErrorInfo } from '../generated/wire.js';
 import type { Loose } from '../wire/compact.js';
 import type { Peer } from './peer.js';
-import type { TimerName } from './ports.js';
+import type { Rejected, TimerName } from './ports.js';
 
 /**
  * Input of the guards and actions of the lifecycle; an event sets the fields that it has. An error
@@ -71,3 +71,10 @@ export function codeOf(given: SessionEvent['code']): string {
   for (const { code, close } of CODES.values()) if (close && close === given) return code;
   return 'connection_failed';
 }
+
+/** The outcome of a call after the end. */
+export const CLOSED: Rejected = {
+  kind: 'rejected',
+  code: 'closed',
+  message: 'The client is closed.',
+};

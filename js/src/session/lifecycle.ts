@@ -17,7 +17,7 @@ import type { Loose } from '../wire/compact.js';
 import { Attempts } from './attempts.js';
 import type { Context } from './context.js';
 import { Credentials } from './credentials.js';
-import { actionOf, codeOf, type SessionEvent, unexplained } from './events.js';
+import { actionOf, CLOSED, codeOf, type SessionEvent, unexplained } from './events.js';
 import type { OwnPresence } from './own_presence.js';
 import type { Peer } from './peer.js';
 import type { Rejected } from './ports.js';
@@ -377,8 +377,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   /** Let no timer, no call and no transport outlive the session; settle what is left. */
   private _end(error?: Rejected): void {
     const unsent: Rejected = error ?? {
-      kind: 'rejected',
-      code: 'closed',
+      ...CLOSED,
       message: 'The client was closed before it could send the message.',
     };
     this.over = true;

@@ -30,15 +30,13 @@ import {
 import type { ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
 import { Context } from './context.js';
-import { actionOf, endsConnection, type SessionEvent, TIMEOUTS } from './events.js';
+import { actionOf, CLOSED, endsConnection, type SessionEvent, TIMEOUTS } from './events.js';
 import { Lifecycle } from './lifecycle.js';
 import { readPeer } from './peer.js';
-import type { Ports, Rejected, TimerName } from './ports.js';
+import type { Ports, TimerName } from './ports.js';
 import { Publishes, RATE_LIMITED } from './publishes.js';
 import type { Publish, Subscribe } from './requests.js';
 import { Subscriptions } from './subscriptions.js';
-
-const CLOSED: Rejected = { kind: 'rejected', code: 'closed', message: 'The client is closed.' };
 
 /** The life of one client, from `connect` to the port `finished`. */
 export class Session {

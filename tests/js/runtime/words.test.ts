@@ -88,6 +88,8 @@ test('the position of an error is its first frame, and never its text', () => {
     `getToken@${file}\nask@http://localhost/c.js:1:2\n`,
   ];
   assert.equal(problem(v8), `getToken threw TypeError at getToken (${file}).`);
+  const lines = v8?.replace(/secret.*/, 'secret:\n    at the secret\nuser@secret');
+  assert.equal(problem(lines), `getToken threw TypeError at getToken (${file}).`);
   assert.equal(problem(another), `getToken threw TypeError at ${file}.`);
   assert.equal(problem(`@${file}\n`), `getToken threw TypeError at ${file}.`);
   for (const without of ['TypeError: a secret at host', '', undefined, 7])
