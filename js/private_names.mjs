@@ -6,12 +6,34 @@ const COMMENT = /\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*$/gm;
 const CLASS = /^(?:export )?(?:abstract )?class (\w+)([^{]*)\{$[\s\S]*?^\}/gm;
 const PRIVATE = /\bprivate (?:(?:readonly|static|async|get|set) )*(_\w+)/g;
 const NAME = /\b_\w+/g;
+const LETTER = /\bthis\.([a-z])\b/;
+const PARAMETERS = /<[^<>]*>/g;
 
 /** The most frequent letters of minified code. With more of them, the public names become longer. */
 const SHORT = 'etsinraochldufmp';
 
 function count(counts, text) {
   for (const [name] of text.matchAll(NAME)) counts.set(name, (counts.get(name) ?? 0) + 1);
+}
+
+/** The class that a head extends. A parameter of a type can contain `extends`, too. */
+function baseOf(head) {
+  let rest = head.replaceAll('=>', '');
+  while (rest.search(PARAMETERS) >= 0) rest = rest.replace(PARAMETERS, '');
+  return rest.match(/extends (?:\w+\.)*(\w+)/)?.[1];
+}
+
+/** Stop at what would let two members of one object share a name. */
+function check(sources, classes) {
+  const names = new Set(classes.map(({ name }) => name)).add('Error');
+  for (const { name, base } of classes) {
+    if (base && !names.has(base))
+      throw new Error(`No class ${base} is found, which ${name} extends`);
+  }
+  for (const source of sources) {
+    const [member] = source.match(LETTER) ?? [];
+    if (member) throw new Error(`${member} may be a private member; give it a longer name`);
+  }
 }
 
 /** Members by class. Classes that inherit from each other are one class, as they share objects. */
@@ -31,6 +53,7 @@ function families(classes) {
 /**
  * Short names of private members, by name. Leaves out members for which no short name is left, and
  * names that a source also uses outside of the classes in which they are private.
+ * Throws if it does not find a base class, or if a member could have the name of another.
  *
  * @param {readonly string[]} texts The sources.
  * @returns {Record<string, string>}
@@ -40,11 +63,12 @@ export function privateNames(texts) {
   const classes = sources.flatMap((source) =>
     [...source.matchAll(CLASS)].map(([text, name, head]) => ({
       name,
-      base: head.match(/extends (\w+)/)?.[1],
+      base: baseOf(head),
       text,
       members: new Set([...text.matchAll(PRIVATE)].map(([, member]) => member)),
     })),
   );
+  check(sources, classes);
   const everywhere = new Map();
   for (const source of sources) count(everywhere, source);
   const within = new Map();

@@ -48,3 +48,22 @@ test('a name that is not private everywhere is left out', () => {
 test('a comment does not count as a use', () => {
   assert.deepEqual(Object.keys(names([ONE, '// See _first.\n/* and _second */'])).length, 2);
 });
+
+test('a base class is found behind type parameters that extend something', () => {
+  const child = `class Child<T extends Map<string, () => T>> extends One {
+  private _own = 1;
+}`;
+  assert.equal(new Set(Object.values(names([child, ONE]))).size, 3);
+});
+
+test('a base class that is not found stops the build', () => {
+  // The braces in its head hide this class, so the names of its base class would not be known.
+  const between = 'class Between extends One implements Has<{ a: 1 }> {\n}';
+  const child = 'class Child extends Between {\n}';
+  assert.throws(() => names([ONE, between, child]), /No class Between is found, which Child/);
+});
+
+test('a member with a name of one letter stops the build', () => {
+  const letter = 'class Two {\n  t = 1;\n  get() {\n    return this.t;\n  }\n}';
+  assert.throws(() => names([letter]), /this\.t may be a private member/);
+});
