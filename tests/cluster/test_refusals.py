@@ -198,6 +198,9 @@ async def test_a_node_that_loses_the_permission_to_listen_reports_it_and_recover
         ("?foo=bar", "no option 'foo' .* remove it"),
         ("?socket_timeout=soon", "option 'socket_timeout' has an invalid value; correct it"),
         ("?max_connections=-1", "an option of the URL has an invalid value; correct it"),
+        # redis-py expects objects.
+        ("?retry=3", "an option of the URL has an invalid value; correct it"),
+        ("?parser_class=hiredis", "an option of the URL has an invalid value; correct it"),
     ],
 )
 @pytest.mark.parametrize("cluster", [False, True])

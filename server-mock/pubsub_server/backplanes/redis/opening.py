@@ -127,14 +127,14 @@ def _see_options(url: str) -> None:
         options: dict[str, Any] = dict(parse_url(url))
         pool: Any = BlockingConnectionPool(**options)
         pool.make_connection()
-    except TypeError as error:
-        option = str(error).rpartition("argument ")[2]
-        detail = f"there is no option {option} of a connection to Redis; {remedy}"
-    except ValueError as error:
-        # Another text may contain the password.
+    except (AttributeError, TypeError, ValueError) as error:
+        # Other parts of these texts may contain the password.
+        _, unknown, name = str(error).partition("unexpected keyword argument ")
         _, invalid, rest = str(error).partition("Invalid value for ")
         wrong = f"the option {rest.partition(' ')[0]}" if invalid else "an option of the URL"
         detail = f"{wrong} has an invalid value; {remedy}"
+        if unknown:
+            detail = f"there is no option {name} of a connection to Redis; {remedy}"
     except RedisError as error:
         detail = f"an option of the URL is invalid ({error}); {remedy}"
     else:
