@@ -18,6 +18,8 @@ import pytest
 from hanzoai.pubsub.runtime.green_threads import GreenEventLoop
 from hanzoai.pubsub.runtime.handler_threads import HandlerThreads
 from hanzoai.pubsub.runtime.portal import Portal
+from hanzoai.pubsub.runtime.tokens import fetch_token
+from hanzoai.pubsub.values import TokenContext
 
 
 class Switching(selectors.DefaultSelector):
@@ -100,9 +102,10 @@ def test_other_green_threads_do_not_find_the_loop_while_it_starts_threads(
         threads = HandlerThreads()
         assert await threads.run(lambda: 1) == 1
         assert await asyncio.to_thread(lambda: 2) == 2
+        assert (await fetch_token(lambda _: "three", TokenContext("connect", 0))).value == "three"
         threads.stop()
 
     monkeypatch.setattr(threading.Thread, "start", switching)
     with asyncio.Runner(loop_factory=lambda: GreenEventLoop(Switching())) as runner:
         runner.run(run())
-    assert found[:2] == [None, None]
+    assert found[:3] == [None, None, None]

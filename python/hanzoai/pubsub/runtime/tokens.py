@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.errors import AuthError, ClosedError, InvalidOption, PubSubError
 from hanzoai.pubsub.runtime.failures import describe_failure
+from hanzoai.pubsub.runtime.green_threads import others_run
 from hanzoai.pubsub.settings.options import check_token
 from hanzoai.pubsub.values import Token, TokenContext
 
@@ -188,5 +189,7 @@ async def _in_thread(callback: Callable[..., object], context: TokenContext) -> 
         except BaseException as error:
             answer.set_exception(error)
 
-    threading.Thread(target=run, name="hanzoai.pubsub get_token", daemon=True).start()
+    thread = threading.Thread(target=run, name="hanzoai.pubsub get_token", daemon=True)
+    with others_run(asyncio.get_running_loop()):
+        thread.start()
     return await asyncio.wrap_future(answer)
