@@ -98,11 +98,15 @@ def test_other_green_threads_do_not_find_the_loop_while_it_starts_threads(
         found.append(_get_running_loop())
         start(thread)
 
+    def get_token(context: TokenContext) -> str:
+        assert context.reason == "connect"
+        return "three"
+
     async def run() -> None:
         threads = HandlerThreads()
         assert await threads.run(lambda: 1) == 1
         assert await asyncio.to_thread(lambda: 2) == 2
-        assert (await fetch_token(lambda _: "three", TokenContext("connect", 0))).value == "three"
+        assert (await fetch_token(get_token, TokenContext("connect", 0))).value == "three"
         threads.stop()
 
     monkeypatch.setattr(threading.Thread, "start", switching)
