@@ -65,7 +65,9 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     """The hub's `interfaces.Sink`. Requests are handled one after the other.
 
     Reading stops while a request waits for something: the access rules, the publish rate or the
-    backplane. So a client that sends too fast is slowed down, and no message is dropped.
+    backplane. So a client that sends too fast is slowed down, and no message is dropped while it
+    stays connected. asyncio has no half-closed TLS: what still waits when such a client closes is
+    dropped.
 
     Args:
         shared: What all connections share.
