@@ -181,14 +181,15 @@ test('the other tabs continue at once when the user follows a link in the leader
     const link = document.createElement('a');
     link.href = href;
     document.body.append(link);
-    link.click();
+    // The call must return before the page is left.
+    setTimeout(() => link.click());
   }, elsewhere);
   await leader.waitForURL(elsewhere);
   await publish(10, 20);
   for (const page of others) await has(page, 0, 20);
 
   // The browser may restore the page, or load it again.
-  await leader.evaluate(() => history.back());
+  await leader.evaluate(() => void setTimeout(() => history.back()));
   await leader.waitForURL(address, { waitUntil: 'commit' });
   await until(leader, () => document.title === 'ready');
   await publish(20, 30);
