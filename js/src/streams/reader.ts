@@ -4,9 +4,10 @@
 
 import type { PubSub } from '../client.js';
 import type { Clock, TimerHandle } from '../clock.js';
-import { ClosedError, UsageError } from '../errors.js';
+import { ClosedError, InvalidTopic, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import type { Driver } from '../runtime/driver.js';
+import { isWildcard } from '../topics.js';
 import type { Message } from '../values.js';
 import { addPiece, copyOf, isString, type Part, type Piece, textOf } from './parts.js';
 import type { Incoming, ReaderEffect, Reading } from './reading.js';
@@ -247,17 +248,19 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   }
 
   private async _follow(): Promise<void> {
-    const { _clock: clock, _options: options } = this;
+    const { _clock: clock, _options: options, _topic: topic } = this;
     const { signal } = this._over;
     const leave = (): void => this.close();
     options.signal?.addEventListener('abort', leave);
     if (options.signal?.aborted) leave();
     try {
+      if (isWildcard(String(topic)))
+        throw new InvalidTopic('A stream has a topic without wildcards.', { topic });
       const loading = import('./reading.js');
       // A stream that begins while the code loads must not count as one that has begun before.
       if (options.id === 'next') await loading;
       const [sub, { Reading }] = await Promise.all([
-        this._client.subscribe(this._topic, { history: RETAINED, signal }),
+        this._client.subscribe(topic, { history: RETAINED, signal }),
         loading,
       ]);
       const core = new Reading(options.id, options.sender);
@@ -355,7 +358,8 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
  * Follow a stream: iterate it, or wait for its `final()`.
  *
  * @param client The client that subscribes.
- * @param topic A topic without wildcards.
+ * @param topic A topic without wildcards; the iteration and `final()` reject another with
+ *   `InvalidTopic`.
  */
 export function readStream<Topics extends object>(
   client: PubSub<Topics>,

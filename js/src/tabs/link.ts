@@ -33,7 +33,7 @@ export function linkTabs(options: ClientOptions, clock: Clock): Transport {
   let auth: AuthFrame | undefined;
   let group: string | undefined;
   let following: string | undefined;
-  let refused: boolean | undefined;
+  let refused = false;
   let heard = clock.now();
 
   const close = (code = 1000): void => {

@@ -32,7 +32,7 @@ export function startRelay(
   const relay = newId();
   const channel = new BroadcastChannel(group);
   const tabs = new Map<string, Patterns>();
-  let opened: boolean | undefined;
+  let opened = false;
   let auth: AuthFrame | undefined;
   let shown: AuthFrame | undefined;
   /** The tab with the newest token, and the tab whose token the server is checking. */

@@ -467,6 +467,15 @@ test('a cancel without permission is an error, and does not end the stream', asy
   await server.stop();
 });
 
+test('a reader of a pattern is refused', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), 'chat.*.abc');
+  const refused = { code: 'invalid_topic', topic: 'chat.*.abc', message: /without wildcards/ };
+  await assert.rejects(within(server, reader.final()), refused);
+  await assert.rejects(within(server, collect(reader)), refused);
+  await server.stop();
+});
+
 test('plain tokens of HIP-56 are readable, and parts come in order with the text', async () => {
   const server = await started();
   const plain = readStream(server.client(), 'chat.session.plain');
