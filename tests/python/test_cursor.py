@@ -2,12 +2,21 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
+from hanzoai.pubsub.gap import Gap
+from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.generated.wire import Message
-from hanzoai.pubsub.session.cursor import Missing, Replay, SeqCursor
+from hanzoai.pubsub.session.cursor import Replay, SeqCursor
+from hanzoai.pubsub.session.requests import Subscribe
+from hanzoai.pubsub.settings.session import SessionOptions
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 
 def message(
@@ -18,18 +27,30 @@ def message(
     )
 
 
+def seq_cursor(after: Mapping[str, int] | None = None, topics: int = 1_000) -> SeqCursor:
+    options = SessionOptions(remembered_topics=topics)
+    return SeqCursor(Subscribe(1, ("a",), after=after or {}), options)
+
+
+def id_cursor(
+    *, since: int | None = None, overlap: int, ids: int = 1_000, topics: int = 1_000
+) -> IdCursor:
+    options = SessionOptions(overlap=overlap, remembered_ids=ids, remembered_topics=topics)
+    return IdCursor(Subscribe(1, ("a",), since=since), options, LIMITS.history_max_messages)
+
+
 def found(cursor: SeqCursor, message: Message) -> str:
     """What the cursor finds a live message to be."""
     new, beyond = cursor.admit([message])
     return "new" if new else "beyond" if beyond else "known"
 
 
-def ids(steps: list[Message | Missing]) -> list[object]:
-    return [step if isinstance(step, Missing) else step.id for step in steps]
+def ids(steps: list[Message | Gap]) -> list[object]:
+    return [step if isinstance(step, Gap) else step.id for step in steps]
 
 
 def test_next_is_new_before_is_known_beyond_is_a_jump() -> None:
-    cursor = SeqCursor(after={"a": 5})
+    cursor = seq_cursor(after={"a": 5})
     assert found(cursor, message(6)) == "new"
     assert found(cursor, message(6)) == "known"
     assert found(cursor, message(8)) == "beyond"
@@ -38,7 +59,7 @@ def test_next_is_new_before_is_known_beyond_is_a_jump() -> None:
 
 
 def test_a_run_of_messages_is_admitted_up_to_a_hole() -> None:
-    cursor = SeqCursor(after={"a": 5})
+    cursor = seq_cursor(after={"a": 5})
     new, beyond = cursor.admit([message(seq, at=seq or 0) for seq in (6, 6, None, 7, 9, 8)])
     assert [one.seq for one in new] == [6, None, 7]
     assert [one.seq for one in beyond] == [9, 8]
@@ -51,7 +72,7 @@ def test_a_run_is_admitted_like_its_messages_one_by_one(
     known: int | None, run: list[int | None]
 ) -> None:
     after = None if known is None else {"a": known}
-    together, single = SeqCursor(after=after), SeqCursor(after=after)
+    together, single = seq_cursor(after=after), seq_cursor(after=after)
     messages = [message(seq, at=n, id=f"m{n}") for n, seq in enumerate(run)]
     expected: list[Message] = []
     beyond: list[Message] = []
@@ -67,31 +88,31 @@ def test_a_run_is_admitted_like_its_messages_one_by_one(
 
 
 def test_positions_go_backwards_only_with_a_reset() -> None:
-    cursor = SeqCursor(after={"a": 9})
+    cursor = seq_cursor(after={"a": 9})
     cursor.replay(Replay(history=[], held=[], positions={"a": 3}))
     assert cursor.positions == {"a": 9}
     steps, _ = cursor.replay(Replay(history=[], held=[], positions={"a": 3}, reset=["a"]))
-    assert steps == [Missing("a", 10, None, None, "log_reset")]
+    assert steps == [Gap("a", 10, None, None, "log_reset")]
     assert cursor.positions == {"a": 3}
 
 
 def test_a_reset_that_is_truncated_too_is_one_gap() -> None:
-    cursor = SeqCursor(after={"a": 9})
+    cursor = seq_cursor(after={"a": 9})
     steps, _ = cursor.replay(
         Replay(history=[message(105)], held=[], positions={"a": 105}, truncated=["a"], reset=["a"])
     )
-    assert ids(steps) == [Missing("a", 10, None, None, "log_reset"), "a105"]
+    assert ids(steps) == [Gap("a", 10, None, None, "log_reset"), "a105"]
 
 
 def test_positions_at_the_limit_of_safe_integers_are_counted() -> None:
     top = 2**53 - 1
-    cursor = SeqCursor(after={"a": top - 1})
+    cursor = seq_cursor(after={"a": top - 1})
     assert found(cursor, message(top)) == "new"
     assert found(cursor, message(top)) == "known"
 
 
 def test_memory_is_bounded_by_topics() -> None:
-    cursor = SeqCursor(remembered=10)
+    cursor = seq_cursor(topics=10)
     for n in range(1_000):
         cursor.admit([message(1, topic=f"t{n}", at=n)])
     assert cursor.topics == [f"t{n}" for n in range(990, 1_000)]
@@ -99,7 +120,7 @@ def test_memory_is_bounded_by_topics() -> None:
 
 
 def test_the_topic_idle_longest_is_removed() -> None:
-    cursor = SeqCursor(remembered=2)
+    cursor = seq_cursor(topics=2)
     cursor.admit([message(1, topic="a")])
     cursor.admit([message(1, topic="b")])
     cursor.admit([message(2, topic="a")])
@@ -108,7 +129,7 @@ def test_the_topic_idle_longest_is_removed() -> None:
 
 
 def test_a_sibling_in_the_same_millisecond_is_replayed() -> None:
-    cursor = IdCursor(since=0, overlap=10)
+    cursor = id_cursor(since=0, overlap=10)
     cursor.admit([message(None, at=100, id="m1")])
     steps, _ = cursor.replay(
         Replay(history=[message(None, at=100, id="m1"), message(None, at=100, id="m2")], held=[])
@@ -118,7 +139,7 @@ def test_a_sibling_in_the_same_millisecond_is_replayed() -> None:
 
 
 def test_history_and_held_are_one_batch() -> None:
-    cursor = IdCursor(since=0, overlap=10)
+    cursor = id_cursor(since=0, overlap=10)
     cursor.admit([message(None, at=100, id="m1")])
     repeated = message(None, at=100, id="m2")
     far = message(None, at=500, id="m3")
@@ -129,16 +150,16 @@ def test_history_and_held_are_one_batch() -> None:
 
 
 def test_a_message_that_may_have_expired_proves_no_loss() -> None:
-    cursor = IdCursor(since=0, overlap=1_000)
+    cursor = id_cursor(since=0, overlap=1_000)
     cursor.admit([message(None, at=100, id="m1", ttl=1)])
     steps, _ = cursor.replay(Replay(history=[], held=[], at=1_100))
     assert steps == []
     steps, _ = cursor.replay(Replay(history=[], held=[], at=1_099))
-    assert steps == [Missing("a", None, None, None, "unproven")]
+    assert steps == [Gap("a", None, None, None, "unproven")]
 
 
 def test_ids_and_topics_are_bounded() -> None:
-    cursor = IdCursor(overlap=10**9, ids=5, topics=3)
+    cursor = id_cursor(overlap=10**9, ids=5, topics=3)
     for topic in range(10):
         for n in range(100):
             cursor.admit([message(None, topic=f"t{topic}", at=n, id=f"{topic}.{n}")])
@@ -156,8 +177,8 @@ def test_delivered_is_published_or_one_gap_counts_what_is_missing(
     published: int, heard: int, retained: int, held: int
 ) -> None:
     heard = min(heard, published)
-    cursor = SeqCursor(after={"a": 0})
-    got: list[Message | Missing] = []
+    cursor = seq_cursor(after={"a": 0})
+    got: list[Message | Gap] = []
     for n in range(1, heard + 1):
         assert found(cursor, message(n)) == "new"
         got.append(message(n))
@@ -174,7 +195,7 @@ def test_delivered_is_published_or_one_gap_counts_what_is_missing(
     at = 0
     gaps = 0
     for step in got + steps:
-        if isinstance(step, Missing):
+        if isinstance(step, Gap):
             gaps += 1
             assert (step.from_, step.missed) == (at + 1, (step.to or 0) - at)
             at = step.to or 0

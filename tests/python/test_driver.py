@@ -27,11 +27,12 @@ from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.runtime.tasks import Tasks
 from hanzoai.pubsub.runtime.tokens import TokenSource
 from hanzoai.pubsub.session.peer import read_peer
+from hanzoai.pubsub.session.ports import Rejected
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.options import ReceiveQueue, read_options
 from hanzoai.pubsub.testing import VirtualClock
 from hanzoai.pubsub.transports import TransportClosed, TransportFailed, ignore
-from hanzoai.pubsub.values import Gap, StateChange
+from hanzoai.pubsub.values import Gap, PresenceChange, StateChange
 from tests.traces import effects, events
 
 if TYPE_CHECKING:
@@ -164,15 +165,15 @@ def perform(ports: Ports, effect: Effect) -> None:
         case effects.Deliver(sub, message):
             ports.deliver(sub, [message])
         case effects.Gap(sub, topic, from_, to, missed, why):
-            ports.gap(sub, topic, from_, to, missed, why)
+            ports.gap(sub, Gap(topic, from_, to, missed, why))
         case effects.Joined(sub, topics, denied):
             ports.joined(sub, topics, denied)
         case effects.PresenceChanged(sub, topic, members, change, member):
-            ports.presence_changed(sub, topic, members, change, member)
+            ports.presence_changed(sub, PresenceChange(topic, members, change, member))
         case effects.Settle(ref, outcome):
             ports.settle(ref, outcome)
         case effects.Problem(code, message, topic, retry_after):
-            ports.problem(code, message, topic, retry_after)
+            ports.problem(Rejected(code, message, topic=topic, retry_after_ms=retry_after))
         case effects.Finished(error):
             ports.finished(error)
 
@@ -303,6 +304,14 @@ async def test_effects_are_performed_in_order(rig: Rig) -> None:
     await rig.clock.settle()
     assert transport.sent == [ping, ping]
     assert transport.closed == [4000]
+
+
+async def test_an_error_of_the_server_is_reported_with_its_remedy(rig: Rig) -> None:
+    problem = Rejected("odd", "words", "Do this.", topic="a.b", retry_after_ms=500)
+    rig.driver.problem(problem)
+    ((error, topic),) = rig.errors
+    assert isinstance(error, PubSubError)
+    assert (error.code, error.remedy, error.retry_after, topic) == ("odd", "Do this.", 0.5, "a.b")
 
 
 async def test_an_event_that_arrives_while_another_is_handled_waits(rig: Rig) -> None:

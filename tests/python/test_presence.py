@@ -42,15 +42,15 @@ def test_an_update_is_merged_into_what_is_known() -> None:
     presence = PresenceMembers()
     presence.snapshot("a", [member("x", status="online")])
     [change] = presence.apply(change_of("update", {"client_id": "x", "status": "typing"}))
-    assert change.kind == "update"
+    assert change.change == "update"
     assert change.members == (member("x", status="typing", last_seen=5),)
 
 
 def test_a_second_snapshot_reports_only_differences() -> None:
     presence = PresenceMembers()
-    assert [c.kind for c in presence.snapshot("a", [member("x"), member("y")])] == ["snapshot"]
+    assert [c.change for c in presence.snapshot("a", [member("x"), member("y")])] == ["snapshot"]
     changes = presence.snapshot("a", [member("y", status="away"), member("z")])
-    assert [(c.kind, c.member and c.member.client_id) for c in changes] == [
+    assert [(c.change, c.member and c.member.client_id) for c in changes] == [
         ("update", "y"),
         ("join", "z"),
         ("leave", "x"),
@@ -160,9 +160,9 @@ def test_a_full_room_that_does_not_return_leaves_with_one_list_of_members() -> N
     presence.lost()
     presence.reconnected(known=False)
     back = presence.apply(change_of("join", member("back").wire()))
-    assert [change.kind for change in back] == ["join"]
+    assert [change.change for change in back] == ["join"]
     left = presence.expire()
-    assert [change.kind for change in left] == ["leave"] * MAX_MEMBERS
+    assert [change.change for change in left] == ["leave"] * MAX_MEMBERS
     assert len({id(change.members) for change in left}) == 1
     assert [one.client_id for one in left[0].members] == ["back"]
     assert presence.expire() == []

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
+from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.wire import PublishResult
-from hanzoai.pubsub.session import cursor, subscription_state
+from hanzoai.pubsub.session import subscription_state
 from hanzoai.pubsub.session.credentials import Credentials
 from hanzoai.pubsub.session.cursor import Request, SeqCursor
 from hanzoai.pubsub.session.lifecycle import Lifecycle
@@ -91,7 +92,7 @@ def a_gap_is_kept_secret(patch: Patch) -> None:
 
     def broken(self: SeqCursor, answer: Replay) -> Any:
         steps, rest = replay(self, answer)
-        return [step for step in steps if not isinstance(step, cursor.Missing)], rest
+        return [step for step in steps if not isinstance(step, Gap)], rest
 
     patch.setattr(SeqCursor, "replay", broken)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from hanzoai.pubsub.dialects import needs_dialect
 from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
 from hanzoai.pubsub.generated.wire import AuthOkFrame
-from hanzoai.pubsub.session.cursor import by_seq
+from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.session.session import Session
 from tests.traces import effects
 from tests.traces.events import Received, call
@@ -15,13 +15,12 @@ from tests.traces.events import Received, call
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hanzoai.pubsub.gap import GapReason
+    from hanzoai.pubsub.gap import Gap
     from hanzoai.pubsub.generated.wire import (
         AuthFrame,
         ClientFrame,
         Denial,
         Message,
-        PresenceMember,
         ServerFrame,
     )
     from hanzoai.pubsub.session.peer import Peer
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
         TransportName,
     )
     from hanzoai.pubsub.settings.session import SessionOptions
-    from hanzoai.pubsub.values import PresenceChangeKind
+    from hanzoai.pubsub.values import PresenceChange
     from tests.traces.effects import Effect
     from tests.traces.events import Event, TimerName
 
@@ -96,39 +95,24 @@ class Log:
     def deliver_replay(self, sub: int, messages: list[Message], /) -> None:
         self.entries += [effects.Deliver(sub, message) for message in messages]
 
-    def gap(
-        self,
-        sub: int,
-        topic: str,
-        from_: int | None,
-        to: int | None,
-        missed: int | None,
-        reason: GapReason,
-        /,
-    ) -> None:
-        self.entries.append(effects.Gap(sub, topic, from_, to, missed, reason))
+    def gap(self, sub: int, gap: Gap, /) -> None:
+        self.entries.append(effects.Gap(sub, gap.topic, gap.from_, gap.to, gap.missed, gap.reason))
 
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...], /) -> None:
         self.entries.append(effects.Joined(sub, topics, denied))
 
-    def presence_changed(
-        self,
-        sub: int,
-        topic: str,
-        members: tuple[PresenceMember, ...],
-        change: PresenceChangeKind,
-        member: PresenceMember | None,
-        /,
-    ) -> None:
-        self.entries.append(effects.PresenceChanged(sub, topic, members, change, member))
+    def presence_changed(self, sub: int, change: PresenceChange, /) -> None:
+        self.entries.append(
+            effects.PresenceChanged(sub, change.topic, change.members, change.change, change.member)
+        )
 
     def settle(self, ref: int, outcome: Outcome, /) -> None:
         self.entries.append(effects.Settle(ref, outcome))
 
-    def problem(
-        self, code: str, message: str, topic: str | None, retry_after: int | None, /
-    ) -> None:
-        self.entries.append(effects.Problem(code, message, topic, retry_after))
+    def problem(self, problem: Rejected, /) -> None:
+        self.entries.append(
+            effects.Problem(problem.code, problem.message, problem.topic, problem.retry_after_ms)
+        )
 
     def finished(self, error: Rejected | None, /) -> None:
         self.entries.append(effects.Finished(error))
@@ -158,7 +142,7 @@ class LoggedSession(Session):
         if isinstance(frame, AuthOkFrame):
             if not needs_dialect(frame):
                 self.log.dialect = None
-                self.subscriptions.cursors = by_seq
+                self.subscriptions.cursors = SeqCursor
             elif self.log.dialect is None:
                 self.log.dialect = PlainDialect(self, self.log.write)
         (self.log.dialect or self).receive(frame, at)

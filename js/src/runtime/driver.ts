@@ -285,8 +285,8 @@ export class Driver implements Client, Ports, Owner {
     one?.settle(outcome);
   }
 
-  problem({ code, message, topic, retry_after_ms: retryAfter }: Loose<ErrorInfo>): void {
-    this.listeners.report(fromCode(code, message, { topic, retryAfter }));
+  problem(problem: Loose<ErrorInfo>): void {
+    this.listeners.report(rejected(problem));
   }
 
   finished(error: Rejected | undefined): void {

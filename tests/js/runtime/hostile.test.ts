@@ -3,7 +3,7 @@
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
 
-import { type Message, PubSub } from '../../../js/src/index.js';
+import { type Message, PubSub, type PubSubError } from '../../../js/src/index.js';
 import { fc } from '../properties.js';
 import { take } from './server.js';
 import { FakeSocket, turns, virtualClient } from './virtual.js';
@@ -55,6 +55,16 @@ async function watching() {
   const sub = await ps.subscribe('a.**');
   return { ps, peer, clock, errors, sub };
 }
+
+test('an error of the server is reported with its remedy', async () => {
+  const { ps, peer, errors } = await watching();
+  const problem = { code: 'odd', message: 'words', remedy: 'Do this.', retry_after_ms: 500 };
+  peer.socket.receive({ type: 'error', ...problem });
+  await turns();
+  const [error] = errors as PubSubError[];
+  assert.deepEqual([error?.code, error?.remedy, error?.retryAfter], ['odd', 'Do this.', 500]);
+  await ps.close();
+});
 
 for (const [what, data, said] of REFUSED) {
   test(`${what} is reported, and the next message arrives`, async () => {

@@ -5,16 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.runtime.inbox import denial_error
-from hanzoai.pubsub.values import Gap, PresenceChange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hanzoai.pubsub.errors import PubSubError
-    from hanzoai.pubsub.gap import GapReason
-    from hanzoai.pubsub.generated.wire import Denial, Message, PresenceMember
+    from hanzoai.pubsub.generated.wire import Denial, Message
     from hanzoai.pubsub.runtime.inbox import Inbox
-    from hanzoai.pubsub.values import PresenceChangeKind
+    from hanzoai.pubsub.values import Gap, PresenceChange
 
 _OWN_IDS: Final = 10_000
 """Maximum remembered ids of own messages with ``echo=False``, which may be in transit."""
@@ -121,35 +119,18 @@ class Deliveries:
         own = self._own_ids
         return [message for message in messages if message.id not in own and inbox.takes(message)]
 
-    def gap(
-        self,
-        sub: int,
-        topic: str,
-        from_: int | None,
-        to: int | None,
-        missed: int | None,
-        reason: GapReason,
-        /,
-    ) -> None:
+    def gap(self, sub: int, gap: Gap, /) -> None:
         """Messages are missing at this point."""
         inbox = self._inboxes.get(sub)
         if inbox is not None:
-            inbox.put_other(Gap(topic, from_, to, missed, reason))
+            inbox.put_other(gap)
             self.near_limit.add(inbox)
 
-    def presence_changed(
-        self,
-        sub: int,
-        topic: str,
-        members: tuple[PresenceMember, ...],
-        change: PresenceChangeKind,
-        member: PresenceMember | None,
-        /,
-    ) -> None:
+    def presence_changed(self, sub: int, change: PresenceChange, /) -> None:
         """A member joined, changed or left."""
         inbox = self._inboxes.get(sub)
         if inbox is not None:
-            (inbox.presence or inbox).put_other(PresenceChange(topic, members, change, member))
+            (inbox.presence or inbox).put_other(change)
             self.near_limit.add(inbox)
 
     def join(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...]) -> Inbox | None:

@@ -25,7 +25,7 @@ from hanzoai.pubsub.runtime.ownership import Owner
 from hanzoai.pubsub.runtime.reader import Reader
 from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.runtime.watch import Watch
-from hanzoai.pubsub.session.cursor import by_seq
+from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
@@ -164,7 +164,7 @@ class Driver:
         """Use the dialect that the server of this connection needs, if any."""
         if not needs_dialect(frame):
             self._use(None)
-            self.session.subscriptions.cursors = by_seq
+            self.session.subscriptions.cursors = SeqCursor
         elif self._dialect is None:
             from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
 
@@ -484,14 +484,11 @@ class Driver:
         self.listeners.notify(shown)
         self._waiters.notify()
 
-    def problem(
-        self, code: str, message: str, topic: str | None, retry_after: int | None, /
-    ) -> None:
+    def problem(self, problem: Rejected, /) -> None:
         """See ``Ports``."""
-        if code == "going_away":
+        if problem.code == "going_away":
             self.failures.announced()
-        wait = None if retry_after is None else retry_after / 1000
-        self.listeners.report(from_code(code, message, topic=topic, retry_after=wait), topic)
+        self.listeners.report(rejected(problem), problem.topic)
 
     def finished(self, error: Rejected | None, /) -> None:
         """See ``Ports``."""

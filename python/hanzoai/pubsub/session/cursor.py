@@ -7,31 +7,19 @@ missing messages at their place in the order. A dialect may provide another kind
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 
-from hanzoai.pubsub.generated.defaults import CLIENT
+from hanzoai.pubsub.gap import Gap
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import Message
     from hanzoai.pubsub.session.requests import Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
-MissingReason: TypeAlias = Literal["history_trimmed", "log_reset", "unproven"]
-
-
-class Missing(NamedTuple):
-    """Missing messages of a topic; the fields are those of the effect `Gap`."""
-
-    topic: str
-    from_: int | None
-    to: int | None
-    missed: int | None
-    reason: MissingReason
-
-
-Step: TypeAlias = "Message | Missing"
+Step: TypeAlias = "Message | Gap"
 
 
 class Request(NamedTuple):
@@ -146,31 +134,19 @@ class Mark:
 
 
 class SeqCursor:
-    """Positions by concrete topic (REC-1, REC-2, REC-3).
+    """Positions by concrete topic, on a server that numbers messages (REC-1, REC-2, REC-3)."""
 
-    Args:
-        since: Start, Unix milliseconds; None for the time of the first `subscribed`.
-        after: Start positions, by topic.
-        overlap: Milliseconds by which the clocks of two nodes may differ.
-        remembered: Maximum topics with a position; above it, the one idle longest is dropped, and
-            its later messages are reported as unproven.
-    """
-
-    def __init__(
-        self,
-        since: int | None = None,
-        after: Mapping[str, int] | None = None,
-        *,
-        overlap: int = CLIENT.overlap,
-        remembered: int = CLIENT.remembered_topics,
-    ) -> None:
+    def __init__(self, request: Subscribe, options: SessionOptions) -> None:
         self.uses_seq: Final = True
         self.retried: dict[str, int] = {}
-        self._since = since
-        self._overlap = overlap
-        self._marks: dict[str, Mark] = {t: Mark(seq, 0) for t, seq in (after or {}).items()}
+        # Unix milliseconds; None until the first `subscribed`, whose time it then is.
+        self._since = request.since
+        self._overlap = options.overlap  # milliseconds by which the clocks of two nodes may differ
+        self._marks: dict[str, Mark] = {t: Mark(seq, 0) for t, seq in request.after.items()}
         self._requested = frozenset(self._marks)
-        self._remembered = max(1, remembered, len(self._marks))
+        # Above this number of topics, the one idle longest is dropped, and its later messages are
+        # reported as unproven.
+        self._remembered = max(1, options.remembered_topics, len(self._marks))
         self._has_dropped = False
         # Topics of which the current answer has messages of more than one log.
         self._restarted: set[str] = set()
@@ -243,7 +219,7 @@ class SeqCursor:
                 # Messages from before the loss precede the gap.
                 self._take_held(replay, topic, None)
                 del self._marks[topic]
-                replay.steps.append(Missing(topic, mark.seq + 1, None, None, "log_reset"))
+                replay.steps.append(Gap(topic, mark.seq + 1, None, None, "log_reset"))
                 replay.reported.add(topic)
         for message in replay.history:
             self._take(replay, message, replayed=True)
@@ -312,11 +288,11 @@ class SeqCursor:
         trimmed = unreported and topic in replay.truncated
         if mark is None:
             if trimmed and replay.limit is None:
-                replay.steps.append(Missing(topic, None, last, None, "history_trimmed"))
+                replay.steps.append(Gap(topic, None, last, None, "history_trimmed"))
             elif (
                 unreported and not trimmed and self._has_dropped and not replay.first and not stated
             ):
-                replay.steps.append(Missing(topic, None, last, None, "unproven"))
+                replay.steps.append(Gap(topic, None, last, None, "unproven"))
             replay.reported.add(topic)
             self._set_mark(topic, seq, at)
             return True
@@ -330,10 +306,10 @@ class SeqCursor:
             restarted = topic in self._restarted
             known = not restarted and (trimmed or (replayed and topic in replay.proven))
             missed = last - mark.seq if known else None
-            reason: MissingReason = (
+            reason: GapReason = (
                 "history_trimmed" if known else "log_reset" if restarted else "unproven"
             )
-            replay.steps.append(Missing(topic, mark.seq + 1, last, missed, reason))
+            replay.steps.append(Gap(topic, mark.seq + 1, last, missed, reason))
         mark.seq = seq
         if not stated:
             mark.at = at
@@ -362,13 +338,3 @@ class SeqCursor:
             self._since = max(self._since or 0, gone.at)
             self._has_dropped = True
         self._marks[topic] = Mark(seq, at)
-
-
-def by_seq(request: Subscribe, options: SessionOptions) -> Cursor:
-    """The cursor for a server that numbers messages."""
-    return SeqCursor(
-        request.since,
-        request.after,
-        overlap=options.overlap,
-        remembered=options.remembered_topics,
-    )

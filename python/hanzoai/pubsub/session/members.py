@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from pydantic import ValidationError
 
 from hanzoai.pubsub.generated.wire import PresenceMember
+from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hanzoai.pubsub.generated.wire import Message
-
-ChangeKind: TypeAlias = Literal["snapshot", "join", "connect", "update", "disconnect", "leave"]
+    from hanzoai.pubsub.values import PresenceChangeKind
 
 KINDS: Final[dict[str, Literal["join", "update", "leave"]]] = {
     "presence.join": "join",
@@ -31,15 +31,6 @@ MAX_MEMBERS: Final = 10_000
 
 _REQUIRED: Final = frozenset({"user_id", "name", "joined_at", "last_seen"})
 """Required fields of a member, in addition to `client_id`."""
-
-
-class Change(NamedTuple):
-    """One change of the members of a topic; `member` is None for a snapshot."""
-
-    topic: str
-    members: tuple[PresenceMember, ...]
-    kind: ChangeKind
-    member: PresenceMember | None
 
 
 class _Room:
@@ -75,7 +66,7 @@ class PresenceMembers:
         """Every topic with a known member."""
         return [topic for topic, room in self._rooms.items() if room.members]
 
-    def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[Change]:
+    def snapshot(self, topic: str, members: Sequence[PresenceMember]) -> list[PresenceChange]:
         """Process a complete list: report it whole the first time, and as differences later."""
         room = self._open(topic)
         room.proven = True
@@ -85,8 +76,8 @@ class PresenceMembers:
             room.complete = True
             room.members = new
             room.awaited = {}
-            return [Change(topic, _in_order(room), "snapshot", None)]
-        out: list[Change] = []
+            return [PresenceChange(topic, _in_order(room), "snapshot")]
+        out: list[PresenceChange] = []
         room.members = dict(old)
         for client_id in new:
             room.awaited.pop(client_id, None)
@@ -100,7 +91,7 @@ class PresenceMembers:
                 out.append(_take(room, topic, member))
         return out
 
-    def apply(self, message: Message) -> list[Change]:
+    def apply(self, message: Message) -> list[PresenceChange]:
         """Process a join, update or leave message."""
         kind = KINDS.get(message.type)
         data = _member_data(message.data)
@@ -137,30 +128,32 @@ class PresenceMembers:
                 room.awaited = dict(room.members)
         return any(room.awaited for room in self._rooms.values())
 
-    def expire(self) -> list[Change]:
+    def expire(self) -> list[PresenceChange]:
         """Drop the members that have not returned to a server that had lost them.
 
         All of them leave in one step, because each change has a list of the remaining members: a
         list for each would take half a gigabyte if 10,000 leave.
         """
-        out: list[Change] = []
+        out: list[PresenceChange] = []
         for topic, room in self._rooms.items():
             gone, room.awaited = room.awaited, {}
             for client_id in gone:
                 del room.members[client_id]
             members = _in_order(room)
             users = {member.user_id for member in members}
-            changes: list[Change] = []
+            changes: list[PresenceChange] = []
             for member in reversed(gone.values()):
                 stays = bool(member.user_id) and member.user_id in users
-                changes.append(Change(topic, members, "disconnect" if stays else "leave", member))
+                changes.append(
+                    PresenceChange(topic, members, "disconnect" if stays else "leave", member)
+                )
                 users.add(member.user_id)
             out += reversed(changes)
         return out
 
     def forget_unproven(
         self, takes: Callable[[str], bool], named: Callable[[str], bool]
-    ) -> list[Change]:
+    ) -> list[PresenceChange]:
         """Drop the members from before a reconnect that no snapshot will certainly confirm.
 
         A server sends a snapshot of each named topic, and of the topics of a pattern that have
@@ -170,7 +163,7 @@ class PresenceMembers:
             takes: Whether a topic belongs to the subscription that has just been answered.
             named: Whether a subscription with presence names the topic.
         """
-        out: list[Change] = []
+        out: list[PresenceChange] = []
         for topic, room in self._rooms.items():
             proven = room.proven or (room.complete and named(topic))
             if not proven and room.awaited and takes(topic):
@@ -178,7 +171,7 @@ class PresenceMembers:
             elif not proven and room.members and takes(topic):
                 room.members = {}
                 room.complete, room.proven = False, True
-                out.append(Change(topic, (), "snapshot", None))
+                out.append(PresenceChange(topic, (), "snapshot"))
         return out
 
     def keep(self, wanted: Callable[[str], bool]) -> None:
@@ -201,12 +194,12 @@ class PresenceMembers:
 
 def _put(
     room: _Room, topic: str, before: PresenceMember | None, member: PresenceMember
-) -> list[Change]:
-    kind: ChangeKind = "update"
+) -> list[PresenceChange]:
+    kind: PresenceChangeKind = "update"
     if before is None:
         kind = "connect" if _has_user(room, member) else "join"
     room.members[member.client_id] = member
-    out = [Change(topic, _in_order(room), kind, member)]
+    out = [PresenceChange(topic, _in_order(room), kind, member)]
     if before is None and member.user_id:
         same_user = (one for one in room.awaited.values() if one.user_id == member.user_id)
         if (returned := next(same_user, None)) is not None:
@@ -214,11 +207,11 @@ def _put(
     return out
 
 
-def _take(room: _Room, topic: str, member: PresenceMember) -> Change:
+def _take(room: _Room, topic: str, member: PresenceMember) -> PresenceChange:
     del room.members[member.client_id]
     room.awaited.pop(member.client_id, None)
-    kind: ChangeKind = "disconnect" if _has_user(room, member) else "leave"
-    return Change(topic, _in_order(room), kind, member)
+    kind: PresenceChangeKind = "disconnect" if _has_user(room, member) else "leave"
+    return PresenceChange(topic, _in_order(room), kind, member)
 
 
 def _has_user(room: _Room, member: PresenceMember) -> bool:

@@ -6,6 +6,7 @@ changes in the meantime are merged into one update, in which the last value of e
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from hanzoai.pubsub.generated.wire import PresenceUpdateFrame
@@ -170,11 +171,12 @@ class OwnPresence:
         if update is None:
             return False
         self._own.forget(update.topic, update.data)
-        about = frame.topic or update.topic
+        error = rejection(frame)
+        error = replace(error, topic=error.topic or update.topic)
         if update.refs:
-            self._settle(update.refs, rejection(frame.model_copy(update={"topic": about})))
+            self._settle(update.refs, error)
         else:
-            self._ports.problem(frame.code, frame.message, about, frame.retry_after_ms)
+            self._ports.problem(error)
         self.flush()
         return True
 

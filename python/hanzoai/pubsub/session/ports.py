@@ -14,18 +14,17 @@ from hanzoai.pubsub.generated.lifecycle import Timer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hanzoai.pubsub.gap import GapReason
+    from hanzoai.pubsub.gap import Gap
     from hanzoai.pubsub.generated.lifecycle import PublicState, State
     from hanzoai.pubsub.generated.wire import (
         AuthFrame,
         ClientFrame,
         Denial,
         Message,
-        PresenceMember,
         PublishResult,
     )
     from hanzoai.pubsub.session.peer import Peer
-    from hanzoai.pubsub.values import PresenceChangeKind
+    from hanzoai.pubsub.values import PresenceChange
 
 TransportName: TypeAlias = Literal["websocket", "sse"]
 FetchReason: TypeAlias = Literal["connect", "expiring", "rejected"]
@@ -51,7 +50,7 @@ class Acked:
 
 @dataclass(frozen=True, slots=True)
 class Rejected:
-    """The server or the client itself rejected an operation.
+    """The server or the client itself rejected an operation, or the server sent another error.
 
     Attributes:
         code: A code of `spec/errors.yaml`, or a code of a later server.
@@ -149,28 +148,8 @@ class Ports(Protocol):
     def deliver_replay(self, sub: int, messages: list[Message], /) -> None:
         """Messages of one answer of the server for a subscription, in order."""
 
-    def gap(
-        self,
-        sub: int,
-        topic: str,
-        from_: int | None,
-        to: int | None,
-        missed: int | None,
-        reason: GapReason,
-        /,
-    ) -> None:
-        """Messages of a topic are missing at this point in the order of the subscription.
-
-        Args:
-            sub: The subscription.
-            topic: The concrete topic.
-            from_: `seq` of the first missing message; None if the peer has no `seq`.
-            to: `seq` of the last missing message; None if unknown.
-            missed: Number of missing messages, `to - from_ + 1`; None if unknown.
-            reason: `history_trimmed`: no longer retained. `log_reset`: the log began again.
-                `node_changed`: the peer is another node, with a log of its own.
-                `slow_consumer`: the reader's own queue was full. `unproven`: cannot be known.
-        """
+    def gap(self, sub: int, gap: Gap, /) -> None:
+        """Messages of a topic are missing at this point in the order of the subscription."""
 
     def joined(self, sub: int, topics: tuple[str, ...], denied: tuple[Denial, ...], /) -> None:
         """The server answered a subscription, the first time or after a reconnect.
@@ -182,34 +161,16 @@ class Ports(Protocol):
             denied: The patterns denied by this answer.
         """
 
-    def presence_changed(
-        self,
-        sub: int,
-        topic: str,
-        members: tuple[PresenceMember, ...],
-        change: PresenceChangeKind,
-        member: PresenceMember | None,
-        /,
-    ) -> None:
-        """The members of a topic have changed.
-
-        Args:
-            sub: The subscription that asked for presence.
-            topic: The concrete topic.
-            members: All current members, by time of joining.
-            change: `snapshot` for the first complete list; then the change of `member`.
-            member: The member that joined, was updated, or left; None for `snapshot`.
-        """
+    def presence_changed(self, sub: int, change: PresenceChange, /) -> None:
+        """The members of a topic have changed, for a subscription that asked for presence."""
 
     # ---------------------------------------------------------------- outcomes
 
     def settle(self, ref: int, outcome: Outcome, /) -> None:
         """The outcome of a publish or presence update; called exactly once for each."""
 
-    def problem(
-        self, code: str, message: str, topic: str | None, retry_after: int | None, /
-    ) -> None:
-        """The server sent an error that is not an answer; milliseconds to wait."""
+    def problem(self, problem: Rejected, /) -> None:
+        """The server sent an error that is not an answer."""
 
     def finished(self, error: Rejected | None, /) -> None:
         """The session has ended: as requested (None), or with an error that no retry fixes."""

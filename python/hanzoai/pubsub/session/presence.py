@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.session.members import PresenceMembers
 from hanzoai.pubsub.topics import matches
+from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from hanzoai.pubsub.generated.wire import Message, PresenceSnapshotFrame
     from hanzoai.pubsub.session.context import Context
-    from hanzoai.pubsub.session.members import Change
     from hanzoai.pubsub.session.routes import Routes
     from hanzoai.pubsub.session.subscription_state import SubscriptionState
 
@@ -59,13 +59,15 @@ class Presence:
         if state.request.presence:
             for topic, members in self._members.complete():
                 if _cover(state.patterns, topic):
-                    self._ports.presence_changed(state.sub, topic, members, "snapshot", None)
+                    self._ports.presence_changed(
+                        state.sub, PresenceChange(topic, members, "snapshot")
+                    )
 
     def hide(self, state: SubscriptionState, granted: Sequence[str]) -> None:
         """Report an empty list to a subscription for topics that were denied temporarily."""
         for topic in self._members.occupied():
             if _cover(state.patterns, topic) and not _cover(granted, topic):
-                self._ports.presence_changed(state.sub, topic, (), "snapshot", None)
+                self._ports.presence_changed(state.sub, PresenceChange(topic, (), "snapshot"))
         self.keep()
 
     def keep(self) -> None:
@@ -85,11 +87,11 @@ class Presence:
     def _has_watcher(self, topic: str) -> bool:
         return any(state.request.presence for state in self._routes.find(topic))
 
-    def _announce(self, changes: Sequence[Change]) -> None:
+    def _announce(self, changes: Sequence[PresenceChange]) -> None:
         for change in changes:
             for state in self._routes.find(change.topic):
                 if state.request.presence:
-                    self._ports.presence_changed(state.sub, *change)
+                    self._ports.presence_changed(state.sub, change)
 
 
 def _cover(patterns: Iterable[str], topic: str) -> bool:

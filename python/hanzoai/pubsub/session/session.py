@@ -25,6 +25,7 @@ from hanzoai.pubsub.session.lifecycle import Lifecycle
 from hanzoai.pubsub.session.own_presence import OwnPresence
 from hanzoai.pubsub.session.peer import read_peer
 from hanzoai.pubsub.session.ports import Rejected
+from hanzoai.pubsub.session.publish_state import rejection
 from hanzoai.pubsub.session.publishes import RATE_LIMITED, Publishes
 from hanzoai.pubsub.session.subscriptions import Subscriptions
 
@@ -293,7 +294,7 @@ class Session:
         elif not (self.own_presence.rejected(frame) or self.subscriptions.rejected(frame)):
             if frame.code == RATE_LIMITED and self._context.peer is not None:
                 self.publishes.pause(frame.retry_after_ms)
-            self._ports.problem(frame.code, frame.message, frame.topic, frame.retry_after_ms)
+            self._ports.problem(rejection(frame))
 
     def _called(self) -> None:
         """The program made a call: end a long wait for the next attempt."""

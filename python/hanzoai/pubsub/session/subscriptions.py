@@ -8,8 +8,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.wire import Denial, SubscribeFrame, UnsubscribeFrame
-from hanzoai.pubsub.session.cursor import Missing, Replay, by_seq
+from hanzoai.pubsub.session.cursor import Replay, SeqCursor
 from hanzoai.pubsub.session.events import is_retryable
 from hanzoai.pubsub.session.members import KINDS
 from hanzoai.pubsub.session.presence import Presence
@@ -57,7 +58,7 @@ class Subscriptions:
         self._states: dict[int, SubscriptionState] = {}
         self.routes: Final = Routes()
         self.requests: Final[dict[str, SubscriptionState]] = {}
-        self.cursors: Cursors = by_seq
+        self.cursors: Cursors = SeqCursor
         self._number = 0
         self.presence: Final = Presence(context, self.routes)
         # The peer of the previous connection.
@@ -326,18 +327,18 @@ class Subscriptions:
         sub = state.sub
         run: list[Message] = []
         for step in steps:
-            if isinstance(step, Missing):
+            if isinstance(step, Gap):
                 if run:
                     self._ports.deliver_replay(sub, run)
                     run = []
-                self._ports.gap(sub, *step)
+                self._ports.gap(sub, step)
             elif step.type not in KINDS:
                 run.append(step)
         if run:
             self._ports.deliver_replay(sub, run)
         if complete:
             for topic, count in state.lost.items():
-                self._ports.gap(sub, topic, None, None, count, "unproven")
+                self._ports.gap(sub, Gap(topic, None, None, count, "unproven"))
         return rest
 
     # ---------------------------------------------------------------- refusals
@@ -394,7 +395,7 @@ class Subscriptions:
             request = replace(request, since=old.newest, after={})
             reason: GapReason = "node_changed" if moved else "unproven"
             for topic in old.topics:
-                self._ports.gap(state.sub, topic, None, None, None, reason)
+                self._ports.gap(state.sub, Gap(topic, None, None, None, reason))
         state.cursor = self.cursors(request, self._context.options)
 
     # ---------------------------------------------------------------- the set

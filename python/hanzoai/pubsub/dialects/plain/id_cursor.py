@@ -8,14 +8,17 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
-from hanzoai.pubsub.session.cursor import Missing, Request
+from hanzoai.pubsub.gap import Gap
+from hanzoai.pubsub.session.cursor import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
+    from hanzoai.pubsub.gap import GapReason
     from hanzoai.pubsub.generated.wire import Message
-    from hanzoai.pubsub.session.cursor import MissingReason, Replay, Step
+    from hanzoai.pubsub.session.cursor import Replay, Step
+    from hanzoai.pubsub.session.requests import Subscribe
+    from hanzoai.pubsub.settings.session import SessionOptions
 
 
 class _Trace(NamedTuple):
@@ -40,32 +43,21 @@ class IdCursor:
     the program did not request are remembered, and a later answer shows which are new.
 
     Args:
-        since: Start of the replay, Unix milliseconds.
-        after: The peer does not support positions; each topic in it is reported as unproven.
-        overlap: Milliseconds before the mark at which a replay begins.
-        ids: Maximum ids per topic.
-        topics: Maximum topics with ids; the one without messages for the longest time is dropped
-            first.
+        request: The start of the subscription.
+        options: The length of the overlap, and the maximum ids.
         history: Messages that the peer is assumed to retain per topic.
     """
 
-    def __init__(
-        self,
-        since: int | None = None,
-        after: Mapping[str, int] | None = None,
-        *,
-        overlap: int = CLIENT.overlap,
-        ids: int = CLIENT.remembered_ids,
-        topics: int = CLIENT.remembered_topics,
-        history: int = LIMITS.history_max_messages,
-    ) -> None:
+    def __init__(self, request: Subscribe, options: SessionOptions, history: int) -> None:
         self.uses_seq: Final = False
         self.retried: dict[str, int] = {}
-        self._start = since
-        self._unproven = tuple(after or ())
-        self._overlap = overlap
-        self._ids = max(1, ids)
-        self._topics = max(1, topics)
+        self._start = request.since
+        # The peer does not support positions.
+        self._unproven = tuple(request.after)
+        self._overlap = options.overlap  # milliseconds before the mark at which a replay begins
+        self._ids = max(1, options.remembered_ids)  # per topic
+        # Above this number, the topic without messages for the longest time is dropped.
+        self._topics = max(1, options.remembered_topics)
         self._history = history
         self._newest: int | None = None
         self._began: int | None = None
@@ -109,7 +101,7 @@ class IdCursor:
         passed = self._passed(replay) if replay.first else set[tuple[str, str]]()
         out: list[Step] = []
         if replay.first:
-            out += [Missing(t, None, None, None, "unproven") for t in self._unproven]
+            out += [Gap(t, None, None, None, "unproven") for t in self._unproven]
         if replay.limit is None:
             out += self._holes(replay, passed)
         fresh: dict[tuple[str, str], Message] = {}
@@ -149,7 +141,7 @@ class IdCursor:
         else:
             self._began = replay.at
 
-    def _holes(self, replay: Replay, passed: Collection[tuple[str, str]]) -> Iterable[Missing]:
+    def _holes(self, replay: Replay, passed: Collection[tuple[str, str]]) -> Iterable[Gap]:
         """Gaps of topics whose replay may not be complete."""
         since = self.request().since or 0
         proven: set[str] = set()
@@ -170,8 +162,8 @@ class IdCursor:
                 or self._expects(topic, since, replay.at)
             )
             if self._late or (may_miss and topic not in proven):
-                reason: MissingReason = "history_trimmed" if trimmed else "unproven"
-                yield Missing(topic, None, None, None, reason)
+                reason: GapReason = "history_trimmed" if trimmed else "unproven"
+                yield Gap(topic, None, None, None, reason)
 
     def _expects(self, topic: str, since: int, now: int) -> bool:
         """Whether a replay must contain remembered messages."""

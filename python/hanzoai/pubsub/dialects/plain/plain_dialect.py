@@ -25,7 +25,7 @@ from hanzoai.pubsub.generated.wire import (
     SubscribeFrame,
     UnsubscribeFrame,
 )
-from hanzoai.pubsub.session.cursor import by_seq
+from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.session.events import NO_DETAILS, event_of
 from hanzoai.pubsub.session.publish_state import result_of
 from hanzoai.pubsub.session.publishes import RATE_LIMITED
@@ -100,15 +100,8 @@ class PlainDialect:
         """A cursor by `seq` if the peer numbers messages, otherwise by id."""
         peer = self._session.peer
         if peer is None or peer.seq:
-            return by_seq(request, options)
-        return IdCursor(
-            request.since,
-            request.after,
-            overlap=options.overlap,
-            ids=options.remembered_ids,
-            topics=options.remembered_topics,
-            history=peer.history,
-        )
+            return SeqCursor(request, options)
+        return IdCursor(request, options, peer.history)
 
     # ---------------------------------------------------------------- from the server
 
