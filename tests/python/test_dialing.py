@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import ssl
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import pytest
 from hanzoai.pubsub.cli.doctor.findings import Status
 from hanzoai.pubsub.cli.doctor.handshake import Handshake
 from hanzoai.pubsub.cli.doctor.network import Address, check_tcp
-from hanzoai.pubsub.dialing import open_stream
+from hanzoai.pubsub.dialing import open_socket, open_stream
 from hanzoai.pubsub.links import Link, Target
 from hanzoai.pubsub.sp import SubSocket
 from pubsub_server.testing import running_server
@@ -94,9 +95,22 @@ async def test_a_stream_to_an_address_is_opened_without_a_lookup(
 ) -> None:
     port, came = accepted
     looked_up = resolve_to(monkeypatch, *SILENT)
+    # That of gevent lets other green threads run, which would find the running loop.
+    monkeypatch.delattr(socket, "getaddrinfo")
     async with asyncio.timeout(BOUND):
         _, writer = await open_stream("127.0.0.1", port)
         await came.wait()
         writer.close()
         await writer.wait_closed()
     assert not looked_up
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", HOST])
+async def test_small_messages_are_sent_without_waiting_for_an_acknowledgement(
+    accepted: tuple[int, asyncio.Event], monkeypatch: pytest.MonkeyPatch, host: str
+) -> None:
+    port, _ = accepted
+    resolve_to(monkeypatch, "127.0.0.1")
+    async with asyncio.timeout(BOUND):
+        with await open_socket(host, port) as connected:
+            assert connected.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

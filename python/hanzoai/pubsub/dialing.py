@@ -7,6 +7,7 @@ up the first one, for example where IPv6 packets are lost.
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import socket
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Any, Final
@@ -48,12 +49,13 @@ async def open_stream(
 
 async def _addresses(host: str, port: int) -> list[tuple[int, Any]]:
     try:
-        # This does not block. The event loop would ask a thread, which takes longer.
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_NUMERICHOST)
-    except socket.gaierror:
+        # A lookup would ask a thread, which takes longer.
+        version = ipaddress.ip_address(host).version
+    except ValueError:
         loop = asyncio.get_running_loop()
         found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-    return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+        return list(dict.fromkeys((family, address) for family, _, _, _, address in found))
+    return [(socket.AF_INET if version == 4 else socket.AF_INET6, (host, port))]
 
 
 def _in_turn(addresses: Sequence[tuple[int, Any]]) -> list[tuple[int, Any]]:
@@ -95,6 +97,9 @@ async def _connect(family: int, address: Any) -> socket.socket:
     connected = socket.socket(family, socket.SOCK_STREAM)
     try:
         connected.setblocking(False)
+        # Otherwise a small message waits until the peer has acknowledged the one before. The event
+        # loop sets it only for sockets that it creates.
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         await asyncio.get_running_loop().sock_connect(connected, address)
     except BaseException:
         connected.close()
