@@ -324,7 +324,14 @@ def starts_nothing(coroutine: object, name: str) -> asyncio.Task[None]:
 
 
 @pytest.mark.parametrize(
-    ("topic", "words"), [(None, "timeout: Too late."), ("a.b", "timeout: Too late. (topic a.b)")]
+    ("topic", "words"),
+    [
+        (None, "timeout: Too late."),
+        ("a.b", "timeout: Too late. (topic a.b)"),
+        # A part of a word is not the topic.
+        ("late", "timeout: Too late."),
+        ("a", "timeout: Too late. (topic a)"),
+    ],
 )
 async def test_a_logged_error_names_its_topic_if_it_has_one(
     caplog: pytest.LogCaptureFixture, topic: str | None, words: str

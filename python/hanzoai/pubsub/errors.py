@@ -54,6 +54,11 @@ _WORDS = re.compile(r"[^\w.*-]+|\.(?![\w*-])")
 """Separators of words and topics in a message."""
 
 
+def names(message: str, topic: str) -> bool:
+    """Whether a message names a topic; as a part of a longer word, it does not count."""
+    return topic in _WORDS.split(message)
+
+
 class PubSubError(Exception):
     """Base class of all errors of Hanzo PubSub.
 
@@ -94,7 +99,7 @@ class PubSubError(Exception):
         known = CODES.get(code)
         self.code = code
         message = message or (known.meaning if known else f"Error `{code}`.")
-        if self._names_topic and topic is not None and topic not in _WORDS.split(message):
+        if self._names_topic and topic is not None and not names(message, topic):
             message = f"{message.removesuffix('.')} (topic {topic})."
         self.message = _shorten(message)
         self.remedy = _shorten(remedy if remedy is not None else known.remedy if known else "")

@@ -7,7 +7,7 @@ from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Self
 from weakref import WeakSet
 
-from hanzoai.pubsub.errors import PubSubError
+from hanzoai.pubsub.errors import PubSubError, names
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.runtime.waiters import Waiters
 
@@ -145,7 +145,7 @@ class Listeners:
         if isinstance(error, PubSubError):
             # A restarting server sends this; no action is needed.
             level = logging.WARNING if error.code == "going_away" else logging.ERROR
-            if topic is not None and topic in error.message:
+            if topic is not None and names(error.message, topic):
                 where = ""
             logger.log(level, "%s: %s%s", error.code, error, where)
         else:
