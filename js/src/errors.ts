@@ -90,34 +90,32 @@ export class PubSubError extends Error {
 
   constructor(code: string, message?: string, details: ErrorDetails = {}) {
     const { remedy, cause, ...told } = details;
+    const { field } = told;
     const known = CODES.get(code);
-    const { topic, field } = details;
     const usual = !DEVELOPMENT && field ? `\`${field}\` is not valid.` : `Error \`${code}\`.`;
-    const said = message || (known?.meaning ?? usual);
+    const said = message || (DEVELOPMENT && known?.meaning ? known.meaning : usual);
     const lacks =
       DEVELOPMENT &&
-      topic &&
+      told.topic &&
       new.target.prototype.name === 'PermissionDenied' &&
-      !said.split(SEPARATORS).includes(topic);
-    const short = shorten(lacks ? `${said.replace(/\.$/, '')} (topic ${topic}).` : said);
+      !said.split(SEPARATORS).includes(told.topic);
+    const short = shorten(lacks ? `${said.replace(/\.$/, '')} (topic ${told.topic}).` : said);
     const help = shorten(remedy ?? known?.remedy ?? '');
     super(
       DEVELOPMENT ? explain(short, help, code) : short,
       cause === undefined ? undefined : { cause },
     );
     // Keep the whole text in the stack, because an uncaught error shows the stack.
-    Object.assign(this, told, DEVELOPMENT && { stack: this.stack, message: short });
+    if (DEVELOPMENT) Object.assign(this, { stack: this.stack, message: short });
+    Object.assign(this, told);
     this.code = code;
     this.remedy = help;
-    this.retryable = known?.retryable ?? false;
+    this.retryable = !!known?.retryable;
   }
 
-  /**
-   * Path of the page that describes the code; empty for a code that this version does not know, and
-   * in the production build.
-   */
+  /** Address of the description of the code; empty if this version does not know it. */
   get docs(): string {
-    return DEVELOPMENT ? docsOf(this.code) : '';
+    return CODES.get(this.code)?.docs ?? '';
   }
 
   override toString(): string {
@@ -418,11 +416,7 @@ function usualCode(name: string): string {
 function explain(message: string, remedy: string, code: string): string {
   if (!remedy) return message;
   const said = `${message}${/[.!?]$/.test(message) ? '' : '.'} ${remedy}`;
-  return DEVELOPMENT && CODES.has(code) ? `${said} See ${docsOf(code)}` : said;
-}
-
-function docsOf(code: string): string {
-  return CODES.has(code) ? `docs/errors.md#${code}` : '';
+  return DEVELOPMENT && CODES.has(code) ? `${said} See ${CODES.get(code)?.docs}` : said;
 }
 
 /** Cut by code points, as every SDK does. */

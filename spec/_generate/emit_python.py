@@ -125,6 +125,10 @@ def errors(table: Errors) -> str:
     out += _literal("ErrorName", table.names, "Names of the exception classes.")
     out += [
         "",
+        f"PAGE: Final = {quoted(table.page)}",
+        '"""Address of the page that describes the codes; each has an anchor."""',
+        "",
+        "",
         "class ErrorRecord(NamedTuple):",
         '    """One row of the error table."""',
         "",

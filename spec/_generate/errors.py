@@ -54,8 +54,9 @@ class Close:
 
 @dataclass(frozen=True)
 class Errors:
-    """The whole table."""
+    """The whole table, and the address of the page that describes the codes."""
 
+    page: str
     codes: tuple[Record, ...]
     closes: tuple[Close, ...]
 
@@ -118,4 +119,4 @@ def compile_errors(spec: dict[str, Any]) -> Errors:
             raise SpecError(f"errors.yaml: {record.code}: no server could send it")
         if record.retryable and record.action != "retry":
             raise SpecError(f"errors.yaml: {record.code}: retryable, yet its action is not retry")
-    return Errors(codes, closes)
+    return Errors(spec["page"], codes, closes)

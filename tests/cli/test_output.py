@@ -48,9 +48,9 @@ def test_wrong_arguments_on_a_terminal_name_no_page() -> None:
     err = Terminal()
     output = Output(out=io.StringIO(), err=err)
     output.error(from_code("usage", "There is no command 'x'."))
-    assert "docs/errors.md" not in err.getvalue()
+    assert "docs/errors" not in err.getvalue()
     output.error(from_code("forbidden"))
-    assert "docs/errors.md#forbidden" in err.getvalue()
+    assert "https://pubsub.hanzo.ai/docs/errors/#forbidden" in err.getvalue()
 
 
 def test_each_stream_is_judged_apart() -> None:

@@ -97,10 +97,10 @@ test('the text of an error contains the problem and the remedy', () => {
     remedy: 'Write `a.b`.',
   });
   const whole =
-    'InvalidTopic: `a..b` has an empty segment. Write `a.b`. See docs/errors.md#invalid_topic';
+    'InvalidTopic: `a..b` has an empty segment. Write `a.b`. See https://pubsub.hanzo.ai/docs/errors/#invalid_topic';
   assert.equal(String(error), whole);
   assert.equal(error.message, '`a..b` has an empty segment.');
-  assert.equal(error.docs, 'docs/errors.md#invalid_topic');
+  assert.equal(error.docs, 'https://pubsub.hanzo.ai/docs/errors/#invalid_topic');
   assert.equal(error.topic, 'a..b');
 });
 

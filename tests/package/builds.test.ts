@@ -108,7 +108,7 @@ try {
     'invalid_option',
     'token',
     '`token` is not valid.',
-    'See docs/errors.md#invalid_option.',
+    'See https://pubsub.hanzo.ai/docs/errors/#invalid_option',
   ]);
   const text = readFileSync(outfile, 'utf8');
   const absent = [

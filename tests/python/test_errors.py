@@ -83,7 +83,7 @@ def test_builtin_exceptions_catch_what_they_should() -> None:
 def test_the_text_of_an_error_has_the_problem_and_the_remedy() -> None:
     error = InvalidTopic("`a..b` has an empty segment.", topic="a..b", remedy="Write `a.b`.")
     assert str(error) == (
-        "`a..b` has an empty segment. Write `a.b`. See docs/errors.md#invalid_topic"
+        "`a..b` has an empty segment. Write `a.b`. See https://pubsub.hanzo.ai/docs/errors/#invalid_topic"
     )
     assert error.topic == "a..b"
     assert (
@@ -187,6 +187,6 @@ def test_every_code_leads_to_its_place_in_the_documentation() -> None:
         error = from_code(code)
         assert str(error).endswith(f" See {error.docs}")
         path, _, anchor = error.docs.partition("#")
-        assert path == "docs/errors.md"
+        assert path == "https://pubsub.hanzo.ai/docs/errors/"
         assert f'<a id="{anchor}"></a>' in page
     assert from_code("a_code_of_a_later_server").docs == ""

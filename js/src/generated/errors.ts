@@ -92,6 +92,8 @@ export interface ErrorRecord {
   /** What a connection that this ended does next. */
   readonly action: CloseAction;
   readonly remedy: string;
+  /** Address of its description. */
+  readonly docs: string;
   /** WebSocket close code, where the code has one. */
   readonly close: number | undefined;
   /** What it means in words, where the client itself says no more. */
@@ -217,11 +219,23 @@ export const CODES: ReadonlyMap<string, ErrorRecord> = new Map(
     rows.split(' ').map((row) => {
       const [given, next = 'retry', close] = row.split(':');
       const code = given || error.replace(/\B[A-Z]/g, '_$&').toLowerCase();
-      const [remedy, meaning] = DEVELOPMENT ? words[code as Code] : [`See docs/errors.md#${code}.`];
       const retryable = next === 'again';
       const action = retryable ? 'retry' : next || 'retry';
-      const about = { remedy, close: close && Number(close), meaning };
-      return [code, { code, error, retryable, action, ...about } as ErrorRecord];
+      const docs = `https://pubsub.hanzo.ai/docs/errors/#${code}`;
+      const remedy = DEVELOPMENT ? words[code as Code][0] : `See ${docs}`;
+      return [
+        code,
+        {
+          code,
+          error,
+          retryable,
+          action,
+          remedy,
+          docs,
+          close: close && Number(close),
+          ...(DEVELOPMENT && { meaning: words[code as Code][1] }),
+        } as ErrorRecord,
+      ];
     }),
   ),
 );

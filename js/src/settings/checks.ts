@@ -18,7 +18,7 @@ export type Kind = readonly [string, ...string[]] | Range;
 export const TIME: Range = [1, DAY, 'milliseconds'];
 
 /** An error about an option; it omits the value, which may be a secret. */
-export function invalid(field: string, problem = '', remedy?: string): InvalidOption {
+export function invalid(field: string, problem?: string, remedy?: string): InvalidOption {
   if (!DEVELOPMENT) return new InvalidOption(undefined, { field });
   return new InvalidOption(`\`${field}\` ${problem}.`, { remedy, field });
 }

@@ -42,7 +42,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from hanzoai.pubsub.generated.errors import CODES
+from hanzoai.pubsub.generated.errors import CODES, PAGE
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.gap import Gap
@@ -113,8 +113,8 @@ class PubSubError(Exception):
 
     @property
     def docs(self) -> str:
-        """Path of the page about the code; empty if this version does not know the code."""
-        return f"docs/errors.md#{self.code}" if self.code in CODES else ""
+        """Address of the description of the code; empty if this version does not know it."""
+        return f"{PAGE}#{self.code}" if self.code in CODES else ""
 
     def __str__(self) -> str:
         if not self.remedy:

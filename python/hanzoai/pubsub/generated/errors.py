@@ -91,6 +91,10 @@ ErrorName: TypeAlias = Literal[
 """Names of the exception classes."""
 
 
+PAGE: Final = "https://pubsub.hanzo.ai/docs/errors/"
+"""Address of the page that describes the codes; each has an anchor."""
+
+
 class ErrorRecord(NamedTuple):
     """One row of the error table."""
 
