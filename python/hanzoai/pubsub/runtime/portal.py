@@ -197,14 +197,9 @@ class Portal:
 
     def stop(self) -> None:
         """End the loop and its thread. Idempotent."""
-        if self._stopped or self.is_foreign:
-            return
-        self._stopped = True
-        with contextlib.suppress(RuntimeError):
-            self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_JOIN)
-        if self._handlers is not None:
-            self._handlers.stop()
+        if not self._stopped and not self.is_foreign:
+            self.stop_after(_nothing)
+            self._thread.join(_JOIN)
 
     def stop_after(self, make: Callable[[], Coroutine[Any, Any, object]]) -> None:
         """Run a last coroutine, then end the loop, without waiting for it; from any thread."""
