@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.generated.wire import ErrorInfo, PublishResult
 from hanzoai.pubsub.session.ports import Rejected
@@ -11,6 +11,11 @@ from hanzoai.pubsub.session.ports import Rejected
 if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import ErrorFrame, PublishedFrame
     from hanzoai.pubsub.session.requests import Publish
+
+UNANSWERED: Final = PublishResult(
+    error=ErrorInfo(code="outcome_unknown", message="The server sent no result for this message.")
+)
+"""The result of a message that is missing in the server's answer."""
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -58,9 +63,3 @@ def count_in(counter: list[int], publish: Publish, sign: int) -> None:
     """Add or subtract a publish from a count of messages and bytes."""
     counter[0] += sign * len(publish.messages)
     counter[1] += sign * publish.size
-
-
-def unanswered() -> PublishResult:
-    """The result of a message that is missing in the server's answer."""
-    message = "The server sent no result for this message."
-    return PublishResult(error=ErrorInfo(code="outcome_unknown", message=message))

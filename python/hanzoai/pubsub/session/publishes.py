@@ -15,11 +15,11 @@ from hanzoai.pubsub.generated.wire import ErrorFrame, PublishFrame, PublishResul
 from hanzoai.pubsub.model import trusted
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.publish_state import (
+    UNANSWERED,
     PublishState,
     count_in,
     rejection,
     result_of,
-    unanswered,
 )
 from hanzoai.pubsub.session.turns import next_turn
 
@@ -236,7 +236,7 @@ class Publishes:
         results = [result_of(frame)] if frame.results is None else frame.results
         pause: int | None = None
         for n, slot in enumerate(entry.open()):
-            result = results[n] if n < len(results) else unanswered()
+            result = results[n] if n < len(results) else UNANSWERED
             asked = self.set_result(entry, slot, result)
             if asked is not None:
                 pause = max(pause or 0, asked)

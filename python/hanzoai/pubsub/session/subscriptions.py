@@ -87,19 +87,15 @@ class Subscriptions:
         state = self._states.get(sub)
         if state is None:
             return
-        patterns = list(state.patterns)
-        asked = state.phase != PENDING
         self._remove(state)
         peer = self._context.peer
-        if peer is None or not asked:
+        if peer is None or state.phase == PENDING:
             return
-        if not peer.incremental:
-            if self._states:
-                self._schedule_rejoin(0)
-                return
-            freed = patterns
-        else:
-            freed = [p for p in patterns if not self._has_pattern(p)]
+        if not peer.incremental and self._states:
+            self._schedule_rejoin(0)
+            return
+        others = {pattern for other in self._states.values() for pattern in other.patterns}
+        freed = [pattern for pattern in state.patterns if pattern not in others]
         if freed:
             self._ports.send(UnsubscribeFrame(topics=freed, ref=self._next_ref("u")))
 
@@ -409,9 +405,6 @@ class Subscriptions:
         if state.request.presence:
             self.presence.keep()
 
-    def _has_pattern(self, pattern: str) -> bool:
-        return any(pattern in state.patterns for state in self._states.values())
-
     def _named(self, topic: str) -> bool:
         """Whether a subscription with presence names the topic."""
         return any(
@@ -420,7 +413,8 @@ class Subscriptions:
 
     def _watched(self, state: SubscriptionState) -> bool:
         """Whether presence is wanted by any subscription that shares a pattern with this one."""
-        return state.request.presence or any(
-            other.request.presence and not set(other.patterns).isdisjoint(state.patterns)
+        mine = set(state.patterns)
+        return any(
+            other.request.presence and not mine.isdisjoint(other.patterns)
             for other in self._states.values()
         )
