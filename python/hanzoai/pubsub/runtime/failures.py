@@ -48,7 +48,7 @@ class Failures:
         self._url = options.socket_url
         self._auto = options.transport == "auto"
         self._dialed: TransportName | None = None
-        self._connected = False
+        self._state: StateName = "initialized"
         self._socket_failed = "it did not open in time"
         self._logged_outage = False
         self._logged_fallback = False
@@ -56,7 +56,7 @@ class Failures:
     @property
     def transport(self) -> TransportName | None:
         """The transport of the current connection; None without a connection."""
-        return self._dialed if self._connected else None
+        return self._dialed if self._state == "connected" else None
 
     # ------------------------------------------------------------ events
 
@@ -77,8 +77,8 @@ class Failures:
         """The public state has changed."""
         if change.from_ in ("initialized", "connected"):
             self._disconnected_since = (self._clock.wall_ms(), self._clock.now())
-        self._connected = change.to == "connected"
-        if self._connected:
+        self._state = change.to
+        if change.to == "connected":
             self.last = self.cause = None
             self._logged_outage = False
             self._log_fallback()
@@ -91,19 +91,19 @@ class Failures:
 
     # ------------------------------------------------------------ log lines
 
-    def reason(self, state: StateName) -> str:
+    def reason(self) -> str:
         """The reason why there is no connection, in words."""
         if self.last is not None:
             return reason_of(self.last)
-        if self._dialed is None and state == "connecting":
+        if self._dialed is None and self._state == "connecting":
             return "`get_token` has not returned."
-        return f"the server has not answered; the state is {state}."
+        return f"the server has not answered; the state is {self._state}."
 
     def not_connected(
-        self, state: StateName, seconds: float, *, code: str | None = None, topic: str | None = None
+        self, seconds: float, *, code: str | None = None, topic: str | None = None
     ) -> PubSubError:
         """The error of a call that waited for a connection; `code` instead of the usual one."""
-        message = f"Not connected within {seconds:g} s: {self.reason(state)}"
+        message = f"Not connected within {seconds:g} s: {self.reason()}"
         last = None if self.last is None else self.last.code
         if self.cause is not None and isinstance(last, str):
             remedy = self.remedy(None)
@@ -112,19 +112,20 @@ class Failures:
         remedy = None if known is None else known.remedy
         return ConnectionFailed(message, code=code, topic=topic, remedy=remedy)
 
-    def describe_state(self, state: StateName) -> str:
+    def describe_state(self) -> str:
         """The state, the duration of the outage, and the last failure, in words."""
-        outage = "" if self._connected else f", no connection for {self._outage_seconds():.1f} s"
-        why = f" Last failure: {self.reason(state)}" if self.last is not None else ""
-        return f"State: {state}{outage}.{why}"
+        connected = self._state == "connected"
+        outage = "" if connected else f", no connection for {self._outage_seconds():.1f} s"
+        why = f" Last failure: {self.reason()}" if self.last is not None else ""
+        return f"State: {self._state}{outage}.{why}"
 
-    def outage(self, state: StateName) -> str | None:
+    def outage(self) -> str | None:
         """Since when there has been no connection, and why; None with a connection."""
-        if self._connected:
+        if self._state == "connected":
             return None
         began = datetime.fromtimestamp(self._disconnected_since[0] / 1000).astimezone()
         since = f"{began.isoformat(timespec='seconds')} ({self._outage_seconds():.1f} s)"
-        return f"The client has not been connected since {since}: {self.reason(state)}"
+        return f"The client has not been connected since {since}: {self.reason()}"
 
     def _outage_seconds(self) -> float:
         return self._clock.now() - self._disconnected_since[1]
@@ -137,7 +138,7 @@ class Failures:
         # A failure of a callback is reported as an error.
         if not self._logged_outage and change.code != _TOKEN:
             self._logged_outage = True
-            why = self.reason(change.to)
+            why = self.reason()
             logger.warning("No connection to %s: %s The client keeps trying.", self._url, why)
 
     def _log_fallback(self) -> None:

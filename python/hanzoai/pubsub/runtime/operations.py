@@ -56,7 +56,7 @@ class Operations:
         driver.call(driver.session.connect)
         if not await driver.until(lambda: driver.state == "connected", seconds):
             driver.check_open()
-            raise driver.failures.not_connected(driver.state, seconds)
+            raise driver.failures.not_connected(seconds)
 
     async def close(self, timeout: float | None) -> None:
         """Close; see ``PubSubClient.close``."""

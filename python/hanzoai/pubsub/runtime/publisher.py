@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast, get_args
 
 from hanzoai.pubsub.errors import InvalidPayload, OperationTimeout, PubSubError
@@ -45,6 +44,8 @@ if TYPE_CHECKING:
 
 _BATCH_BYTES: Final = 1 << 20
 """Maximum bytes of a frame of a batch."""
+
+_LATE: Final = "No answer arrived in time. The message may have been published."
 
 
 class Publisher:
@@ -235,30 +236,21 @@ class Publisher:
             return [
                 published(result, item) for result, item in zip(outcome.results, items, strict=True)
             ]
-        if isinstance(outcome, Rejected) and outcome.code == "timeout":
-            message = (
-                f"The message could not be sent within {seconds:g} s. {self._describe_state()}"
-            )
-            outcome = replace(outcome, message=message)
         late = self._clock.now() >= deadline
-        return [self._failure(outcome, item, late=late) for item in items]
+        return [self._failure(outcome, item, seconds, late=late) for item in items]
 
-    def _failure(self, outcome: Outcome, item: Prepared, *, late: bool) -> PubSubError:
+    def _failure(
+        self, outcome: Rejected | Unknown, item: Prepared, seconds: float, *, late: bool
+    ) -> PubSubError:
         topic, id = item.publication.topic, item.id
         if isinstance(outcome, Unknown):
             if late:
-                return OperationTimeout(
-                    "No answer arrived in time. The message may have been published.",
-                    topic=topic,
-                    id=id,
-                    outcome_unknown=True,
-                )
+                return OperationTimeout(_LATE, topic=topic, id=id, outcome_unknown=True)
             return OperationTimeout(code="outcome_unknown", topic=topic, id=id)
-        assert not isinstance(outcome, Acked)
         if outcome.code == "timeout":
             failures = self._driver.failures
             return OperationTimeout(
-                outcome.message,
+                f"The message could not be sent within {seconds:g} s. {self._describe_state()}",
                 topic=topic,
                 remedy=failures.remedy(None),
                 cause=failures.cause,
@@ -302,12 +294,10 @@ class Publisher:
             timer.cancel()
         if isinstance(outcome, Unknown):
             if driver.state != "connected":
-                raise driver.failures.not_connected(
-                    driver.state, seconds, code="not_connected", topic=topic
-                )
+                raise driver.failures.not_connected(seconds, code="not_connected", topic=topic)
             raise OperationTimeout(
                 f"The server did not answer the update of presence within {seconds:g} s. "
-                f"{driver.failures.describe_state(driver.state)}",
+                f"{driver.failures.describe_state()}",
                 topic=topic,
                 remedy=(
                     "No action is needed: the client sends the update again until it is answered."
@@ -332,7 +322,7 @@ class Publisher:
     def _describe_state(self) -> str:
         """The reason why publishes are not sent, in words."""
         driver = self._driver
-        text = driver.failures.describe_state(driver.state)
+        text = driver.failures.describe_state()
         rate = driver.limits.publish_rate
         if driver.state == "connected" and rate:
             text += f" The client limits publishes to {rate:g} per second, the limit of the server."

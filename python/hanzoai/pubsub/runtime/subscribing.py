@@ -77,10 +77,7 @@ class Feed:
 
     def outage(self) -> str | None:
         """Since when there has been no connection, and why; None with a connection."""
-        if self._operations is None:
-            return None
-        driver = self._operations.driver
-        return driver.failures.outage(driver.state)
+        return None if self._operations is None else self._operations.driver.failures.outage()
 
     def begin(self) -> Operations:
         """Send the subscription, once, from the running loop; return the operations of the client.
@@ -129,7 +126,7 @@ class Feed:
         if not await driver.until(lambda: inbox.joined or inbox.finished, seconds):
             raise OperationTimeout(
                 f"The server did not answer the subscription within {seconds:g} s; it stays in "
-                f"force and may still be answered. {failures.describe_state(driver.state)}",
+                f"force and may still be answered. {failures.describe_state()}",
                 topic=inbox.topics[0],
                 remedy=failures.remedy(_REMEDY),
                 cause=failures.cause,
