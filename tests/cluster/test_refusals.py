@@ -12,7 +12,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
 from pubsub_server.access.setup import StartError
-from pubsub_server.backplanes.redis import link
+from pubsub_server.backplanes.redis import link, opening
 from pubsub_server.backplanes.redis.errors import RefusedError
 from pubsub_server.testing import running_server
 from tests.cluster.fleet import nodes, peer
@@ -214,6 +214,18 @@ async def test_what_is_wrong_in_the_url_of_redis_is_named(
             async with running_server(redis_url=store.url + behind, redis_cluster=cluster):
                 pass
     assert [each for each in caplog.records if each.exc_info] == []
+
+
+async def test_an_option_for_which_python_suggests_another_is_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def reject(**_: object) -> None:
+        raise TypeError("f() got an unexpected keyword argument 'user'. Did you mean 'username'?")
+
+    monkeypatch.setattr(opening, "BlockingConnectionPool", reject)
+    with pytest.raises(StartError, match="no option 'user' of a connection to Redis; correct"):
+        async with running_server(redis_url="redis://127.0.0.1:1?user=x"):
+            pass
 
 
 async def test_a_wrong_value_for_tls_in_the_url_of_redis_is_named() -> None:

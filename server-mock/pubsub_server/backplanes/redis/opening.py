@@ -129,12 +129,14 @@ def _see_options(url: str) -> None:
         pool.make_connection()
     except (AttributeError, TypeError, ValueError) as error:
         # Other parts of these texts may contain the password.
-        _, unknown, name = str(error).partition("unexpected keyword argument ")
+        _, unknown, name = str(error).partition("unexpected keyword argument '")
         _, invalid, rest = str(error).partition("Invalid value for ")
         wrong = f"the option {rest.partition(' ')[0]}" if invalid else "an option of the URL"
         detail = f"{wrong} has an invalid value; {remedy}"
         if unknown:
-            detail = f"there is no option {name} of a connection to Redis; {remedy}"
+            # Python 3.13 may add a suggestion.
+            name = name.partition("'")[0]
+            detail = f"there is no option '{name}' of a connection to Redis; {remedy}"
     except RedisError as error:
         detail = f"an option of the URL is invalid ({error}); {remedy}"
     else:
