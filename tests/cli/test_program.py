@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 import os
 import pty
@@ -19,6 +20,7 @@ from hanzoai.pubsub import PresenceChange, PubSubClient
 from hanzoai.pubsub.cli import stdio
 from hanzoai.pubsub.cli.exits import MEANINGS, Exit
 from hanzoai.pubsub.cli.main import COMMANDS, SERVER_COMMANDS, main
+from hanzoai.pubsub.cli.process import run
 from hanzoai.pubsub.streams import Delta, stream_reader
 from pubsub_server.testing import RunningServer, running_server
 from tests import programs
@@ -237,6 +239,22 @@ def test_ctrl_c_at_the_start_ends_it_without_a_traceback(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(stdio, "prepare", interrupted)
     assert main() == Exit.INTERRUPTED
+
+
+def test_ctrl_c_leaves_no_output_that_cannot_be_written_to_the_interpreter(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def interrupted(_: Sequence[str]) -> int:
+        print("a result")
+        raise KeyboardInterrupt
+
+    read, write = os.pipe()
+    os.close(read)
+    output = io.TextIOWrapper(io.BufferedWriter(stdio.Results(write)))
+    monkeypatch.setattr(sys, "stdout", output)
+    assert run([], interrupted, streams=False) == Exit.OK
+    output.close()
+    os.close(write)
 
 
 @pytest.mark.parametrize(

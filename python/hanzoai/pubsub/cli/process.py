@@ -23,9 +23,13 @@ def run(
         streams: Whether to replace the standard streams first, see `stdio.prepare`.
     """
     try:
-        if streams:
-            stdio.prepare(without_output=_is_server(arguments))
-        code = program(arguments)
+        try:
+            if streams:
+                stdio.prepare(without_output=_is_server(arguments))
+            code = program(arguments)
+        except KeyboardInterrupt:
+            code = Exit.INTERRUPTED
+        # At its exit, the interpreter would print a traceback if this fails.
         sys.stdout.flush()
         return code
     except BrokenPipeError:
@@ -36,6 +40,7 @@ def run(
         _report(error, as_json="--json" in arguments)
         return Exit.FAILED
     except KeyboardInterrupt:
+        stdio.discard_output()
         return Exit.INTERRUPTED
 
 
