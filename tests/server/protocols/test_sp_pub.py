@@ -101,7 +101,9 @@ async def test_a_subscriber_that_sends_no_hello_is_closed(monkeypatch: pytest.Mo
         assert server.stats.broken == {"sp_pub.no_hello": 1}
 
 
-async def test_a_subscriber_without_permission_gets_nothing() -> None:
+async def test_a_subscriber_without_permission_gets_nothing_and_is_logged(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     alice = {"sp_pub": {"user": "alice", "orgs": ["acme"]}}
     async with (
         feed(listener_identities=alice) as server,
@@ -118,6 +120,7 @@ async def test_a_subscriber_without_permission_gets_nothing() -> None:
         assert await peer.read(8) == PUB
         await until(lambda: server.stats.refused.get("forbidden") == 1)
         assert server.stats.broken == {}
+    assert "anonymous of sp_pub to read **" in caplog.text
 
 
 async def test_a_hello_that_comes_before_its_connection_has_entered_subscribes() -> None:

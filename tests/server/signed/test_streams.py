@@ -197,10 +197,13 @@ async def test_a_topic_takes_as_many_streams_as_are_configured() -> None:
             assert await third.read(1) == b"\0"
 
 
-async def test_a_stream_without_an_identity_is_an_unauthenticated_client() -> None:
+async def test_a_stream_without_an_identity_is_an_unauthenticated_client(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with broker(listener_identities={}) as (server, url), stream(url, SUBSCRIBER) as one:
         assert await one.ended() == b""
         assert server.stats.broken == {"signed_stream.forbidden": 1}
+    assert "anonymous of signed_stream to use signed." in caplog.text
 
 
 async def test_a_message_of_a_stream_reaches_clients_of_hip_56_and_theirs_the_stream() -> None:

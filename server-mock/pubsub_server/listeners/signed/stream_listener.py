@@ -160,6 +160,7 @@ class StreamSession(ByteSession["Opening | bytes"]):
         )
         if not allowed:
             shared.service.note("subscribe", self.connection, name, "forbidden")
+            shared.warn_denied("use", self.identity, name)
             return "forbidden"
         many = len(self._streams.open.get(opening.topic, ()))
         if 0 < settings.pubsub_max_connections <= many:

@@ -76,6 +76,7 @@ class SpSession(ByteSession[None]):
             shared.service.subscribe(self.connection, request)
         else:
             shared.service.note("subscribe", self.connection, EVERYTHING, "forbidden")
+            shared.warn_denied("read", self.identity, EVERYTHING)
         return None
 
     def left(self) -> None:
