@@ -65,9 +65,9 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     """The hub's `interfaces.Sink`. Requests are handled one after the other.
 
     Reading stops while a request waits for something: the access rules, the publish rate or the
-    backplane. So a client that sends too fast is slowed down, and no message is dropped while it
-    stays connected. asyncio has no half-closed TLS: what still waits when such a client closes is
-    dropped.
+    backplane. So a client that sends too fast is slowed down, and no message is dropped. A session
+    outlives its connection until the requests are handled that the client sent before it closed:
+    TLS reports the end while reading is paused, too, and has no half-closed state.
 
     Args:
         shared: What all connections share.
@@ -82,6 +82,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self.identity = shared.identity
         self._decoder = decoder
         self._transport: asyncio.Transport | None = None
+        self._peer: object = None
         self._connection: Connection | None = None
         self._requests: deque[_R] = deque()
         self._unread = 0
@@ -91,7 +92,6 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._held = False
         self._queued = False
         self._paused = False
-        self._ended = False
         self._watched = False
         self._closing = False
         self._advancing = False
@@ -209,6 +209,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """A client has connected."""
         made = self._transport = cast("asyncio.Transport", transport)
+        self._peer = made.get_extra_info("peername")
         shared = self._shared
         shared.open.add(self)
         self.identity = shared.identify(made.get_extra_info("peercert"))
@@ -252,14 +253,6 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._advance()
         self._account()
 
-    def eof_received(self) -> bool:
-        """The client has closed its side: close ours when its requests are done."""
-        # TLS reports this while reading is paused, too, and leaves no time for another turn.
-        self._ended = True
-        if self._queued:
-            self._take_turn()
-        return False
-
     def pause_writing(self) -> None:
         """The transport has too many unsent bytes."""
         if self._connection is not None:
@@ -271,9 +264,13 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             self._shared.service.resume(self._connection)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed."""
-        connection, self._connection = self._connection, None
+        """The connection is closed: leave, unless the client closed it and has requests left."""
         self._transport = None
+        if exc is not None or self._closing or not self._waits:
+            self._leave()
+
+    def _leave(self) -> None:
+        connection, self._connection = self._connection, None
         self._closing = True
         self._requests.clear()
         self._shared.unread -= self._unread
@@ -288,9 +285,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     @property
     def caller(self) -> Caller | None:
         """See `interfaces.Sink`."""
-        name: object = (
-            None if self._transport is None else self._transport.get_extra_info("peername")
-        )
+        name = self._peer
         return Caller(str(cast("tuple[object]", name)[0])) if isinstance(name, tuple) else None
 
     def write(self, data: bytes) -> None:
@@ -305,7 +300,10 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     def close(self, code: int, reason: str) -> None:
         """See `interfaces.Sink`: the protocol has no close frame."""
         transport = self._transport
-        if transport is None or self._closing:
+        if transport is None:
+            self.abort()
+            return
+        if self._closing:
             return
         self._closing = True
         transport.close()
@@ -319,8 +317,12 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
 
     def abort(self) -> None:
         """See `interfaces.Sink`."""
+        outlives = self._transport is None and not self._closing
         self._closing = True
-        if self._transport is not None:
+        if outlives:
+            # The hub may be in the middle of something.
+            asyncio.get_running_loop().call_soon(self._leave)
+        elif self._transport is not None:
             self._transport.abort()
 
     def freeze(self, frozen: bool) -> None:
@@ -329,6 +331,11 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
 
     # ------------------------------------------------------------ requests
 
+    @property
+    def _waits(self) -> bool:
+        """Whether there is a reason to handle nothing now."""
+        return self._working or self._held or self._queued
+
     def _advance(self) -> None:
         """Handle received requests, until one must wait."""
         if self._advancing:
@@ -336,9 +343,9 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._advancing = True
         try:
             taken = 0
-            while not (self._working or self._held or self._queued or self._closing):
+            while not (self._waits or self._closing):
                 if not self._requests:
-                    if taken >= TAKEN and not self._ended:
+                    if taken >= TAKEN:
                         self._wait_for_turn()
                         break
                     try:
@@ -359,6 +366,9 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             raise
         finally:
             self._advancing = False
+        if self._transport is None and not (self._waits or self._closing):
+            self._leave()
+            return
         self._read_or_not()
         if self._decoder.pending and not self._watched and not self._paused:
             self._watch(self._shared.settings.body_timeout / 1000)
@@ -385,7 +395,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._account()
 
     def _read_or_not(self) -> None:
-        paused = self._working or self._held or self._queued
+        paused = self._waits
         transport = self._transport
         if transport is None or transport.is_closing() or paused is self._paused:
             return

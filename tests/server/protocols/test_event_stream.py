@@ -434,29 +434,63 @@ async def test_with_a_certificate_the_listener_uses_tls(tmp_path: Path) -> None:
         assert await plain.ended() == b""
 
 
-async def test_nothing_is_lost_of_clients_that_close_tls_after_many_events(tmp_path: Path) -> None:
-    authority, chain, key = trustme.CA(), tmp_path / "chain.pem", tmp_path / "key.pem"
-    issued = authority.issue_cert("127.0.0.1")
-    chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-    key.write_bytes(issued.private_key_pem.bytes())
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
-    # They subscribe to a topic of their own, so that no unread messages reset their connections.
-    subscribe, event = encode_event(b"demo.own"), encode_event(b"demo.a", b"x" * 100)
+class TlsSender:
+    """Sends over TLS, and closes at once.
 
-    async with broker(tls_cert=chain, tls_key=key) as node, asyncio.TaskGroup() as group:
-        host, _, port = node.url.partition("://")[2].rpartition(":")
+    Attributes:
+        settings: Of the server.
+    """
 
-        async def send() -> None:
-            _, writer = await asyncio.open_connection(host, int(port), ssl=trusting)
-            writer.write(subscribe + event * 1_000)
-            writer.close()
-            await writer.wait_closed()
+    def __init__(self, folder: Path) -> None:
+        authority, chain, key = trustme.CA(), folder / "chain.pem", folder / "key.pem"
+        issued = authority.issue_cert("127.0.0.1")
+        chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+        key.write_bytes(issued.private_key_pem.bytes())
+        self.settings: dict[str, Any] = {"tls_cert": chain, "tls_key": key}
+        self._trusting = ssl.create_default_context()
+        authority.configure_trust(self._trusting)
 
+    async def send(self, url: str, count: int) -> None:
+        # It subscribes to a topic of its own, so that no unread messages reset its connection.
+        events = encode_event(b"demo.own") + encode_event(b"demo.a", b"x" * 100) * count
+        host, _, port = url.partition("://")[2].rpartition(":")
+        _, writer = await asyncio.open_connection(host, int(port), ssl=self._trusting)
+        writer.write(events)
+        writer.close()
+        await writer.wait_closed()
+
+
+@pytest.mark.parametrize(
+    ("count", "rate"),
+    [
+        (1_000, {}),
+        # Most of these still wait when the connection is closed.
+        (40, {"publish_rate_service": 200, "publish_burst": 100}),
+    ],
+)
+async def test_nothing_is_lost_of_clients_that_close_tls_after_many_events(
+    tmp_path: Path, count: int, rate: dict[str, Any]
+) -> None:
+    sender = TlsSender(tmp_path)
+    async with broker(**sender.settings, **rate) as node, asyncio.TaskGroup() as group:
         for _ in range(3):
-            group.create_task(send())
+            group.create_task(sender.send(node.url, count))
         stats = node.server.stats
-        await until(lambda: stats.published == 3_000)
+        await until(lambda: stats.published == 3 * count)
+        await until(lambda: not stats.connections["events"])
+
+
+async def test_a_server_that_stops_does_not_wait_for_the_events_of_a_closed_connection(
+    tmp_path: Path,
+) -> None:
+    sender = TlsSender(tmp_path)
+    async with broker(**sender.settings, publish_rate_service=0.001) as node:
+        (listener,) = node.server.server._byte_listeners
+        sessions: Any = listener.connections.open
+        await sender.send(node.url, 10)
+        await until(lambda: [each._transport for each in sessions] == [None])
+        assert node.server.stats.connections["events"] == 1
+    assert not sessions
 
 
 async def test_a_client_certificate_is_demanded_and_its_name_chooses_the_identity(
