@@ -11,7 +11,7 @@ from hanzoai.pubsub.dialects.plain.id_cursor import IdCursor
 from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.generated.wire import Message
-from hanzoai.pubsub.session.cursor import Replay, SeqCursor
+from hanzoai.pubsub.session.cursor import Answer, Replay, SeqCursor
 from hanzoai.pubsub.session.requests import Subscribe
 from hanzoai.pubsub.settings.session import SessionOptions
 
@@ -89,9 +89,9 @@ def test_a_run_is_admitted_like_its_messages_one_by_one(
 
 def test_positions_go_backwards_only_with_a_reset() -> None:
     cursor = seq_cursor(after={"a": 9})
-    cursor.replay(Replay(history=[], held=[], positions={"a": 3}))
+    cursor.replay(Replay(Answer(positions={"a": 3}), held=[]))
     assert cursor.positions == {"a": 9}
-    steps, _ = cursor.replay(Replay(history=[], held=[], positions={"a": 3}, reset=["a"]))
+    steps, _ = cursor.replay(Replay(Answer(positions={"a": 3}, reset={"a": None}), held=[]))
     assert steps == [Gap("a", 10, None, None, "log_reset")]
     assert cursor.positions == {"a": 3}
 
@@ -99,7 +99,7 @@ def test_positions_go_backwards_only_with_a_reset() -> None:
 def test_a_reset_that_is_truncated_too_is_one_gap() -> None:
     cursor = seq_cursor(after={"a": 9})
     steps, _ = cursor.replay(
-        Replay(history=[message(105)], held=[], positions={"a": 105}, truncated=["a"], reset=["a"])
+        Replay(Answer([message(105)], {"a": 105}, {"a": None}, {"a": None}), held=[])
     )
     assert ids(steps) == [Gap("a", 10, None, None, "log_reset"), "a105"]
 
@@ -132,7 +132,7 @@ def test_a_sibling_in_the_same_millisecond_is_replayed() -> None:
     cursor = id_cursor(since=0, overlap=10)
     cursor.admit([message(None, at=100, id="m1")])
     steps, _ = cursor.replay(
-        Replay(history=[message(None, at=100, id="m1"), message(None, at=100, id="m2")], held=[])
+        Replay(Answer([message(None, at=100, id="m1"), message(None, at=100, id="m2")]), held=[])
     )
     assert ids(steps) == ["m2"]
     assert cursor.request().since == 90
@@ -144,7 +144,7 @@ def test_history_and_held_are_one_batch() -> None:
     repeated = message(None, at=100, id="m2")
     far = message(None, at=500, id="m3")
     steps, _ = cursor.replay(
-        Replay(history=[message(None, at=100, id="m1"), repeated, far], held=[repeated, far])
+        Replay(Answer([message(None, at=100, id="m1"), repeated, far]), held=[repeated, far])
     )
     assert ids(steps) == ["m2", "m3"]
 
@@ -152,9 +152,9 @@ def test_history_and_held_are_one_batch() -> None:
 def test_a_message_that_may_have_expired_proves_no_loss() -> None:
     cursor = id_cursor(since=0, overlap=1_000)
     cursor.admit([message(None, at=100, id="m1", ttl=1)])
-    steps, _ = cursor.replay(Replay(history=[], held=[], at=1_100))
+    steps, _ = cursor.replay(Replay(Answer(), held=[], at=1_100))
     assert steps == []
-    steps, _ = cursor.replay(Replay(history=[], held=[], at=1_099))
+    steps, _ = cursor.replay(Replay(Answer(), held=[], at=1_099))
     assert steps == [Gap("a", None, None, None, "unproven")]
 
 
@@ -185,10 +185,12 @@ def test_delivered_is_published_or_one_gap_counts_what_is_missing(
     oldest = max(1, published - retained + 1)
     steps, rest = cursor.replay(
         Replay(
-            history=[message(n) for n in range(max(oldest, heard + 1), published + 1)],
+            Answer(
+                [message(n) for n in range(max(oldest, heard + 1), published + 1)],
+                positions={"a": published},
+                truncated={"a": None} if oldest > heard + 1 else {},
+            ),
             held=[message(n) for n in range(max(1, published - 2), published + held + 1)],
-            positions={"a": published},
-            truncated=["a"] if oldest > heard + 1 else [],
         )
     )
     assert not rest

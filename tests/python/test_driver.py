@@ -657,7 +657,7 @@ class Unanswered(ScriptedTransport):
         await asyncio.get_running_loop().create_future()
 
 
-async def ends(rig: Rig, closing: asyncio.Task[None]) -> None:
+async def ends(rig: Rig, closing: asyncio.Task[float]) -> None:
     """Wait for a close that needs no more time; end one that does."""
     try:
         async with asyncio.timeout(10):

@@ -35,10 +35,11 @@ from hanzoai.pubsub.generated.wire import (
     UnsubscribedFrame,
 )
 from hanzoai.pubsub.session import lifecycle, requests, session
+from hanzoai.pubsub.session.cursor import Answer
 from hanzoai.pubsub.session.events import SessionEvent
 from hanzoai.pubsub.session.ports import StateChanged
 from hanzoai.pubsub.session.routes import KNOWN_TOPICS
-from hanzoai.pubsub.session.subscription_state import LIVE, Answer
+from hanzoai.pubsub.session.subscription_state import LIVE
 from hanzoai.pubsub.settings.session import SessionOptions
 from tests.traces import effects, events
 from tests.traces.effects import Rejected, Settle

@@ -106,9 +106,10 @@ def positions_are_not_asked_for(patch: Patch) -> None:
 def the_held_come_before_the_replay(patch: Patch) -> None:
     replay = SeqCursor.replay
 
-    def broken(self: SeqCursor, answer: Replay) -> Any:
-        answer.history, answer.held = answer.held, answer.history
-        return replay(self, answer)
+    def broken(self: SeqCursor, replayed: Replay) -> Any:
+        answer = replayed.answer
+        answer.history, replayed.held = list(replayed.held), answer.history
+        return replay(self, replayed)
 
     patch.setattr(SeqCursor, "replay", broken)
 

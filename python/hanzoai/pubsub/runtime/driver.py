@@ -313,8 +313,8 @@ class Driver:
             self._watch.start()
             self.call(self.session.connect, opened=self.options.socket_url in self._opened)
 
-    async def close(self, timeout: float | None) -> None:
-        """Settle the publishes, close, and wait for every task, within one timeout."""
+    async def close(self, timeout: float | None) -> float:
+        """Settle the publishes, close, and wait for every task; return the remaining seconds."""
         ends = self.clock.now() + (self.options.close_timeout if timeout is None else timeout)
         if not self.is_finished:
             if timeout is not None:
@@ -322,6 +322,7 @@ class Driver:
             self.call(self.session.abort if timeout == 0 else self.session.close)
         await self.until(lambda: self.is_finished)
         await self._tasks.join(max(0.0, ends - self.clock.now()))
+        return max(0.0, ends - self.clock.now())
 
     # ------------------------------------------------------------ the transport
 

@@ -290,14 +290,7 @@ class Inbox:
         if type(entry) is Message:
             self._dropped += 1
             seq = entry.seq
-            gap = Gap(
-                topic=entry.topic,
-                from_=seq,
-                to=seq,
-                missed=1,
-                reason="slow_consumer",
-            )
-            self._gaps += self._to_front(gap)
+            self._gaps += self._to_front(Gap(entry.topic, seq, seq, 1, "slow_consumer"))
         else:
             self._others -= 1
             if isinstance(entry, Gap):

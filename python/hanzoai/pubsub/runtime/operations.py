@@ -60,12 +60,9 @@ class Operations:
 
     async def close(self, timeout: float | None) -> None:
         """Close; see ``PubSubClient.close``."""
-        driver, clock = self.driver, self.driver.clock
-        ends = clock.now() + (driver.options.close_timeout if timeout is None else timeout)
-        left = 0.0
+        driver, left = self.driver, 0.0
         try:
-            await driver.close(timeout)
-            left = max(0.0, ends - clock.now())
+            left = await driver.close(timeout)
         finally:  # also when cancelled: otherwise, requests continue
             await self.http.close(left)
             await driver.tokens.close()

@@ -20,7 +20,6 @@ from hanzoai.pubsub.runtime.publishing import (
     prepare,
     split_item,
 )
-from hanzoai.pubsub.session.peer import burst_of
 from hanzoai.pubsub.session.ports import Acked, Rejected, Unknown
 from hanzoai.pubsub.session.requests import Publish
 from hanzoai.pubsub.settings.checks import check_choice, kind
@@ -134,11 +133,11 @@ class Publisher:
         check_choice("via", via, get_args(Via))
         deadline = self._clock.now() + self._driver.timeout_of(timeout)
         results: list[Published | PubSubError] = []
-        limits = self._driver.limits
-        most = limits.max_batch or 1_000
-        if limits.publish_rate:
+        peer = self._driver.peer
+        most = self._driver.limits.max_batch or 1_000
+        if peer is not None and peer.burst:
             # Room is granted for a whole frame.
-            most = min(most, burst_of(limits.publish_rate))
+            most = min(most, peer.burst)
         sizes = [item.size for item in items]
         for chunk in batches(items, sizes, most, _BATCH_BYTES):
             left = max(0.0, deadline - self._clock.now())

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeAlias
 from hanzoai.pubsub.gap import Gap
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.gap import GapReason
-    from hanzoai.pubsub.generated.wire import Message
+    from hanzoai.pubsub.generated.wire import Message, SubscribedFrame
     from hanzoai.pubsub.session.requests import Subscribe
     from hanzoai.pubsub.settings.session import SessionOptions
 
@@ -30,17 +30,33 @@ class Request(NamedTuple):
 
 
 @dataclass(slots=True)
+class Answer:
+    """The answer to a `subscribe`, from one frame or several; see `SubscribedFrame`."""
+
+    history: list[Message] = field(default_factory=list["Message"])
+    positions: dict[str, int] = field(default_factory=dict[str, int])
+    truncated: dict[str, None] = field(default_factory=dict[str, None])
+    reset: dict[str, None] = field(default_factory=dict[str, None])
+    timestamp: int | None = None
+
+    def add(self, frame: SubscribedFrame) -> None:
+        """Add a frame."""
+        self.history += frame.history or ()
+        self.positions |= frame.positions or {}
+        self.truncated |= dict.fromkeys(frame.truncated or ())
+        self.reset |= dict.fromkeys(frame.reset or ())
+        if self.timestamp is None:
+            self.timestamp = frame.timestamp
+
+
+@dataclass(slots=True)
 class Replay:
-    """The answer to a `subscribe`, with the live messages that arrived before it.
+    """An answer, with the live messages that arrived before it.
 
     Attributes:
-        history: Replayed messages, oldest first.
+        answer: The answer.
         held: Live messages received after the request, in order. With a partial answer, those that
             precede one of its messages are taken, and are known afterwards.
-        positions: Newest position of each topic when the subscription began.
-        truncated: Topics whose log does not reach back to the request.
-        reset: Topics whose log started again.
-        timestamp: When the subscription began, by the server's clock.
         at: When the answer arrived, by this machine's clock.
         first: It is the first answer; holes between replayed messages are then not a loss.
         limit: Requested maximum per topic; only of a first replay.
@@ -51,12 +67,8 @@ class Replay:
         proven: Topics with replayed messages.
     """
 
-    history: Sequence[Message]
+    answer: Answer
     held: Sequence[Message]
-    positions: Mapping[str, int] = field(default_factory=dict[str, int])
-    truncated: Collection[str] = ()
-    reset: Iterable[str] = ()
-    timestamp: int | None = None
     at: int = 0
     first: bool = False
     limit: int | None = None
@@ -69,7 +81,8 @@ class Replay:
     @property
     def began(self) -> int:
         """When the subscription began, by the best available clock."""
-        return self.at if self.timestamp is None else self.timestamp
+        stated = self.answer.timestamp
+        return self.at if stated is None else stated
 
 
 class Cursor(Protocol):
@@ -123,14 +136,12 @@ Cursors: TypeAlias = "Callable[[Subscribe, SessionOptions], Cursor]"
 """Creates the cursor of a subscription, for the current peer."""
 
 
+@dataclass(slots=True)
 class Mark:
     """Position and time of the newest message of a topic."""
 
-    __slots__ = ("at", "seq")
-
-    def __init__(self, seq: int, at: int) -> None:
-        self.seq = seq
-        self.at = at
+    seq: int
+    at: int
 
 
 class SeqCursor:
@@ -208,12 +219,13 @@ class SeqCursor:
 
     def replay(self, replay: Replay) -> tuple[list[Step], Sequence[Message]]:
         """See `Cursor`."""
+        answer = replay.answer
         if self._since is None and replay.complete:
             # `positions` names every existing topic, so messages of other topics are newer than
             # this subscription, regardless of the node's clock. A partial answer does not prove
             # this, because the rest may not arrive.
             self._since = max(0, replay.began - self._overlap)
-        for topic in dict.fromkeys(replay.reset):
+        for topic in answer.reset:
             self._restarted.add(topic)
             if (mark := self._marks.get(topic)) is not None:
                 # Messages from before the loss precede the gap.
@@ -221,9 +233,11 @@ class SeqCursor:
                 del self._marks[topic]
                 replay.steps.append(Gap(topic, mark.seq + 1, None, None, "log_reset"))
                 replay.reported.add(topic)
-        for message in replay.history:
+        for message in answer.history:
             self._take(replay, message, replayed=True)
-        pending = dict(replay.positions) if replay.whole or replay.first else {}
+        pending: dict[str, int] = {}
+        if replay.complete and (replay.whole or replay.first):
+            pending = dict(answer.positions)
         for topic in list(pending):
             if topic not in self._marks or self._ignores_holes(replay, topic):
                 self._apply_position(replay, topic, pending)
@@ -237,7 +251,7 @@ class SeqCursor:
                 if (
                     mark is not None
                     and seq > mark.seq + 1
-                    and seq - 1 > replay.positions.get(topic, -1)
+                    and seq - 1 > answer.positions.get(topic, -1)
                     and self.retried.get(topic) != mark.seq
                 ):
                     self.retried[topic] = mark.seq
@@ -285,7 +299,7 @@ class SeqCursor:
             self._take_held(replay, topic, last)
             mark = self._marks.get(topic)
         unreported = topic not in replay.reported
-        trimmed = unreported and topic in replay.truncated
+        trimmed = unreported and topic in replay.answer.truncated
         if mark is None:
             if trimmed and replay.limit is None:
                 replay.steps.append(Gap(topic, None, last, None, "history_trimmed"))

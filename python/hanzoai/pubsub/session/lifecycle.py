@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.lifecycle import Row, State, Timer
     from hanzoai.pubsub.session.context import Context
     from hanzoai.pubsub.session.own_presence import OwnPresence
+    from hanzoai.pubsub.session.peer import Peer
     from hanzoai.pubsub.session.publishes import Publishes
     from hanzoai.pubsub.session.subscriptions import Subscriptions
 
@@ -262,21 +263,19 @@ class Lifecycle(Steps[SessionEvent]):
 
     def renew(self, event: SessionEvent, /) -> None:
         """The server accepted the token."""
-        peer = event.peer
-        if peer is not None:
-            is_new = self._context.peer is None
-            self._client_id = peer.client_id[:64]
-            self._context.peer = peer
-            self._ports.welcomed(peer)
-            if is_new:
-                self._publishes.connected(peer)
-            self.credentials.accepted(peer.token_left)
+        peer = cast("Peer", event.peer)
+        is_new = self._context.peer is None
+        self._client_id = peer.client_id[:64]
+        self._context.peer = peer
+        self._ports.welcomed(peer)
+        if is_new:
+            self._publishes.connected(peer)
+        self.credentials.accepted(peer.token_left)
 
     def rejoin(self, event: SessionEvent, /) -> None:
         """Request every subscription, and send the user's own presence again."""
-        if self._context.peer is not None:
-            self._subscriptions.connected(self._context.peer)
-            self._own_presence.connected()
+        self._subscriptions.connected(cast("Peer", self._context.peer))
+        self._own_presence.connected()
 
     def flush(self, event: SessionEvent, /) -> None:
         """Send waiting publishes."""

@@ -65,13 +65,9 @@ class PresenceValues:
         """Drop a rejected update."""
         earlier = self._by_topic.get(topic)
         if earlier is not None:
+            rejected = data.items()
             self._leave(
-                topic,
-                {
-                    key: earlier[key]
-                    for key in earlier
-                    if key not in data or data[key] != earlier[key]
-                },
+                topic, {key: one for key, one in earlier.items() if (key, one) not in rejected}
             )
 
     def items(self) -> Iterable[tuple[str | None, dict[str, Any]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.generated.defaults import LIMITS
@@ -12,7 +13,7 @@ if TYPE_CHECKING:
     from hanzoai.pubsub.generated.wire import AuthOkFrame
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Peer:
     """The other side of one connection.
 
@@ -28,8 +29,7 @@ class Peer:
         idempotent: It publishes an id once.
         batch: It accepts `publish` with `messages`.
         incremental: Single subscriptions can be added and removed; False for an event stream.
-        burst: Maximum publishes at once; see `burst_of`.
-        rate: Allowed publishes per second; None or 0 if no limit is known.
+        rate: Allowed publishes per second; 0 if no limit is known.
         history: Messages that it retains per topic.
         node: The node for which its positions are valid; None if they are valid on every node.
     """
@@ -45,23 +45,18 @@ class Peer:
     idempotent: bool = False
     batch: bool = False
     incremental: bool = True
-    rate: int | None = None
+    rate: int = 0
     history: int = LIMITS.history_max_messages
     node: str | None = None
-    burst: int = field(init=False)
 
-    def __post_init__(self) -> None:
-        # Cached, because it is read for each publish.
-        object.__setattr__(self, "burst", burst_of(self.rate or 0))
+    @cached_property  # it is read for each publish
+    def burst(self) -> int:
+        """Maximum publishes at once: a tenth less than the rate.
 
-
-def burst_of(rate: int) -> int:
-    """Maximum publishes at once for a rate per second: a tenth less than the rate.
-
-    With equal budgets, network jitter alone would cause rejections by the server when both are used
-    up; and a rejected publish would be overtaken by later ones.
-    """
-    return rate - min(max(1, rate // 10), rate // 2)
+        With equal budgets, network jitter alone would cause rejections by the server when both are
+        used up; and a rejected publish would be overtaken by later ones.
+        """
+        return self.rate - min(max(1, self.rate // 10), self.rate // 2)
 
 
 def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
@@ -88,7 +83,7 @@ def read_peer(frame: AuthOkFrame, at: int, *, incremental: bool) -> Peer:
         idempotent="idempotency" in features,
         batch="batch" in features,
         incremental=incremental,
-        rate=limits.publish_rate,
+        rate=limits.publish_rate or 0,
         history=LIMITS.history_max_messages if limits.history_max is None else limits.history_max,
         node=frame.node,
     )

@@ -260,7 +260,7 @@ class Publishes:
         self.paused = True
         # Start below zero by the reserved tenth: otherwise the server stays at its limit.
         peer = self._context.peer
-        spare = 0 if peer is None or not peer.rate else peer.rate - peer.burst
+        spare = 0 if peer is None else peer.rate - peer.burst
         self._budget = min(self._budget, -spare * 1000)
         self._timers.due["pace"] = min(MAX_PAUSE, max(milliseconds or PAUSE, 1))
 

@@ -9,34 +9,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from hanzoai.pubsub.session.cursor import Answer
+
 if TYPE_CHECKING:
-    from hanzoai.pubsub.generated.wire import Denial, Message, SubscribedFrame
+    from hanzoai.pubsub.generated.wire import Denial, Message
     from hanzoai.pubsub.session.cursor import Cursor
     from hanzoai.pubsub.session.requests import Subscribe
 
 PENDING: Final = 0
 JOINING: Final = 1
 LIVE: Final = 2
-
-
-@dataclass(slots=True)
-class Answer:
-    """The answer to a `subscribe`, from one frame or several; see `SubscribedFrame`."""
-
-    history: list[Message] = field(default_factory=list["Message"])
-    positions: dict[str, int] = field(default_factory=dict[str, int])
-    truncated: dict[str, None] = field(default_factory=dict[str, None])
-    reset: dict[str, None] = field(default_factory=dict[str, None])
-    timestamp: int | None = None
-
-    def add(self, frame: SubscribedFrame) -> None:
-        """Add a frame."""
-        self.history += frame.history or ()
-        self.positions |= frame.positions or {}
-        self.truncated |= dict.fromkeys(frame.truncated or ())
-        self.reset |= dict.fromkeys(frame.reset or ())
-        if self.timestamp is None:
-            self.timestamp = frame.timestamp
 
 
 @dataclass(slots=True, eq=False)

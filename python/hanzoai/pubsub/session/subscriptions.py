@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.gap import Gap
 from hanzoai.pubsub.generated.wire import Denial, SubscribeFrame, UnsubscribeFrame
-from hanzoai.pubsub.session.cursor import Replay, SeqCursor
+from hanzoai.pubsub.session.cursor import Answer, Replay, SeqCursor
 from hanzoai.pubsub.session.events import is_retryable
 from hanzoai.pubsub.session.members import KINDS
 from hanzoai.pubsub.session.presence import Presence
@@ -19,7 +19,6 @@ from hanzoai.pubsub.session.subscription_state import (
     JOINING,
     LIVE,
     PENDING,
-    Answer,
     SubscriptionState,
 )
 from hanzoai.pubsub.topics import matches
@@ -305,14 +304,9 @@ class Subscriptions:
             state.cursor.retried.clear()
 
     def _admit(self, state: SubscriptionState, at: int, *, complete: bool) -> Sequence[Message]:
-        answer = state.answer
         replay = Replay(
-            history=answer.history,
-            held=state.held,
-            positions=answer.positions if complete else {},
-            truncated=answer.truncated,
-            reset=answer.reset,
-            timestamp=answer.timestamp,
+            state.answer,
+            state.held,
             at=at,
             first=not state.answered,
             limit=None if state.answered else state.request.history,

@@ -105,7 +105,7 @@ class IdCursor:
         if replay.limit is None:
             out += self._holes(replay, passed)
         fresh: dict[tuple[str, str], Message] = {}
-        for message in (*replay.history, *replay.held):
+        for message in (*replay.answer.history, *replay.held):
             if _key(message) in passed:
                 self._remember(message, passed=True)
             elif self._find(message) is None:
@@ -124,11 +124,11 @@ class IdCursor:
         A message without a time is assumed to be requested.
         """
         start = self._start or 0
-        requested = [m for m in replay.history if not m.timestamp or m.timestamp > start]
+        requested = [m for m in replay.answer.history if not m.timestamp or m.timestamp > start]
         if replay.limit is not None:
             requested = _newest_of_each(requested, replay.limit)
         wanted = map(_key, (*requested, *replay.held))
-        return set(map(_key, replay.history)).difference(wanted)
+        return set(map(_key, replay.answer.history)).difference(wanted)
 
     def _begin(self, replay: Replay) -> None:
         """The mark of a subscription without messages: its start, by the best available clock.
@@ -136,8 +136,8 @@ class IdCursor:
         The time of this machine is only used until a message shows the server's time, which may be
         earlier.
         """
-        if replay.timestamp is not None:
-            self._newest = max(self._newest or 0, replay.timestamp)
+        if replay.answer.timestamp is not None:
+            self._newest = max(self._newest or 0, replay.answer.timestamp)
         else:
             self._began = replay.at
 
@@ -146,7 +146,7 @@ class IdCursor:
         since = self.request().since or 0
         proven: set[str] = set()
         counts: dict[str, int] = {}
-        for message in replay.history:
+        for message in replay.answer.history:
             topic = message.topic
             # If held messages were dropped, the log may have lost them since.
             before = replay.whole and _key(message) in passed
@@ -154,8 +154,8 @@ class IdCursor:
                 proven.add(topic)
             if not before:
                 counts[topic] = counts.get(topic, 0) + 1
-        for topic in dict.fromkeys((*self._near, *counts, *replay.truncated)):
-            trimmed = topic in replay.truncated
+        for topic in dict.fromkeys((*self._near, *counts, *replay.answer.truncated)):
+            trimmed = topic in replay.answer.truncated
             may_miss = (
                 trimmed
                 or counts.get(topic, 0) >= self._history
