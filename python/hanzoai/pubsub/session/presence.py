@@ -10,7 +10,7 @@ from hanzoai.pubsub.topics import matches
 from hanzoai.pubsub.values import PresenceChange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.generated.wire import Message, PresenceSnapshotFrame
     from hanzoai.pubsub.session.context import Context
@@ -58,15 +58,15 @@ class Presence:
         """Report the known members to a later subscription."""
         if state.request.presence:
             for topic, members in self._members.complete():
-                if _cover(state.patterns, topic):
+                if _covers(state, topic):
                     self._ports.presence_changed(
                         state.sub, PresenceChange(topic, members, "snapshot")
                     )
 
-    def hide(self, state: SubscriptionState, granted: Sequence[str]) -> None:
+    def hide(self, state: SubscriptionState) -> None:
         """Report an empty list to a subscription for topics that were denied temporarily."""
         for topic in self._members.occupied():
-            if _cover(state.patterns, topic) and not _cover(granted, topic):
+            if _covers(state, topic) and state not in self._routes.find(topic):
                 self._ports.presence_changed(state.sub, PresenceChange(topic, (), "snapshot"))
         self.keep()
 
@@ -94,6 +94,6 @@ class Presence:
                     self._ports.presence_changed(state.sub, change)
 
 
-def _cover(patterns: Iterable[str], topic: str) -> bool:
-    """Whether one of the patterns matches the topic."""
-    return any(matches(pattern, topic) for pattern in patterns)
+def _covers(state: SubscriptionState, topic: str) -> bool:
+    """Whether a pattern of the subscription matches the topic."""
+    return any(matches(pattern, topic) for pattern in state.patterns)

@@ -21,7 +21,6 @@ from hanzoai.pubsub.session.subscription_state import (
     PENDING,
     SubscriptionState,
 )
-from hanzoai.pubsub.topics import matches
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -351,9 +350,9 @@ class Subscriptions:
             for pattern in later:
                 self.routes.remove(pattern, state)
             if state.request.presence:
-                self.presence.hide(state, granted)
+                self.presence.hide(state)
             state.held = [
-                m for m in state.held if m.seq is None or any(matches(p, m.topic) for p in granted)
+                m for m in state.held if m.seq is None or state in self.routes.find(m.topic)
             ]
         if not state.recovering or denied:
             self._ports.joined(state.sub, granted, tuple(denied))
