@@ -6,27 +6,7 @@
  * clients that use `presence` and `ownPresence` add them. All share one `context`.
  */
 
-import {
-  ON_TIMER,
-  onAbort,
-  onAnswered,
-  onAuthError,
-  onAuthExpiring,
-  onAuthOk,
-  onCalled,
-  onClose,
-  onConnect,
-  onDrained,
-  onDropped,
-  onOffline,
-  onOpened,
-  onPong,
-  onProbed,
-  onToken,
-  onTokenFailed,
-  onWoke,
-  type Steps,
-} from '../generated/lifecycle.js';
+import * as table from '../generated/lifecycle.js';
 import type { ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
 import { Context } from './context.js';
@@ -62,19 +42,19 @@ export class Session {
   /** Connect; `opened`: a WebSocket to this address has opened in this process before. */
   connect(opened = false): void {
     if (opened) this.lifecycle._choice._hasOpened = true;
-    onConnect(this.lifecycle, {});
+    table.onConnect(this.lifecycle, {});
     this._called();
     this._end();
   }
 
   /** End the session after all publishes are settled. */
   close(): void {
-    this._fire(onClose);
+    this._fire(table.onClose);
   }
 
   /** End the session now; unsettled publishes become unknown or refused. */
   abort(): void {
-    if (!this.lifecycle.over) this._fire(onAbort);
+    if (!this.lifecycle.over) this._fire(table.onAbort);
   }
 
   /** Add a subscription; presence requires that part. */
@@ -133,14 +113,14 @@ export class Session {
 
   /** The token callback returned; `expiresIn` in milliseconds, if given. */
   token(call: number, token: string, expiresIn?: number): void {
-    if (this.lifecycle._credentials._endCall(call)) this._fire(onToken, { token, expiresIn });
+    if (this.lifecycle._credentials._endCall(call)) this._fire(table.onToken, { token, expiresIn });
   }
 
   /** The token callback failed; `refused`: another call would not help. */
   tokenFailed(call: number, refused: boolean, message: string): void {
     const code = refused ? 'auth_refused' : 'token_unavailable';
     if (this.lifecycle._credentials._endCall(call)) {
-      this._fire(onTokenFailed, { kind: 'tokenFailed', code, message, refused });
+      this._fire(table.onTokenFailed, { kind: 'tokenFailed', code, message, refused });
     }
   }
 
@@ -149,7 +129,7 @@ export class Session {
     const { lifecycle } = this;
     if (!lifecycle.linked) return;
     lifecycle._hasPings = incremental;
-    this._fire(onOpened);
+    this._fire(table.onOpened);
   }
 
   /** The transport is closed, or could not be opened. */
@@ -157,29 +137,29 @@ export class Session {
     const { lifecycle } = this;
     if (!lifecycle.linked) return;
     lifecycle.linked = false;
-    this._fire(onDropped, { kind: 'dropped', code, message, retry_after_ms });
+    this._fire(table.onDropped, { kind: 'dropped', code, message, retry_after_ms });
   }
 
   /** Whether a WebSocket opened beside the event stream. */
   probed(ok: boolean): void {
-    this._fire(onProbed, { ok });
+    this._fire(table.onProbed, { ok });
   }
 
   /** Whether the HTTP address answers as a PubSub service. */
   answered(ok: boolean): void {
     this.lifecycle._choice._httpAnswered(ok);
-    this._fire(onAnswered, TIMEOUTS.fallback);
+    this._fire(table.onAnswered, TIMEOUTS.fallback);
   }
 
   /** The machine woke from sleep, or the network is back; `rested`: without a sleep. */
   woke(rested = false): void {
     if (!rested) this.lifecycle._doubtToken();
-    this._fire(onWoke);
+    this._fire(table.onWoke);
   }
 
   /** The platform reports that the network is lost; it may be wrong about this connection. */
   offline(): void {
-    this._fire(onOffline);
+    this._fire(table.onOffline);
   }
 
   /** A timer fired; `idle`: milliseconds since the last byte of the transport. */
@@ -195,10 +175,10 @@ export class Session {
     } else if (timer === 'grace') {
       this.subscriptions.presence?.expire();
     } else if (timer === 'hold') {
-      if (lifecycle._attempts._shortenLater) onCalled(lifecycle, event);
+      if (lifecycle._attempts._shortenLater) table.onCalled(lifecycle, event);
     } else {
       lifecycle._noteLate(timer);
-      ON_TIMER[timer](lifecycle, event);
+      table.ON_TIMER[timer](lifecycle, event);
     }
     this._end(event);
   }
@@ -218,15 +198,15 @@ export class Session {
     const { lifecycle, subscriptions } = this;
     switch (frame.type) {
       case 'auth.ok':
-        onAuthOk(lifecycle, { peer: readPeer(frame, lifecycle._hasPings, at) });
+        table.onAuthOk(lifecycle, { peer: readPeer(frame, lifecycle._hasPings, at) });
         break;
       case 'auth.expiring': {
         const { expires_at: end = Number.NaN, expires_in: left = end - at } = frame;
-        onAuthExpiring(lifecycle, { at, left });
+        table.onAuthExpiring(lifecycle, { at, left });
         break;
       }
       case 'pong':
-        onPong(lifecycle, {});
+        table.onPong(lifecycle, {});
         break;
       case 'auth.error':
       case 'error':
@@ -234,7 +214,7 @@ export class Session {
           frame.type === 'auth.error' ||
           (lifecycle.state === 'authenticating' && actionOf(frame) !== 'retry')
         ) {
-          onAuthError(lifecycle, { ...frame, kind: 'frame' });
+          table.onAuthError(lifecycle, { ...frame, kind: 'frame' });
         } else if (lifecycle.linked) {
           this._error(frame);
         }
@@ -276,7 +256,7 @@ export class Session {
     const { _attempts: attempts } = lifecycle;
     if (!attempts._canShorten) return;
     attempts._shortenLater = context.timers.has('hold');
-    if (!attempts._shortenLater) onCalled(lifecycle, {});
+    if (!attempts._shortenLater) table.onCalled(lifecycle, {});
   }
 
   private get _ended(): boolean {
@@ -284,7 +264,7 @@ export class Session {
   }
 
   private _fire(
-    fire: (steps: Steps<SessionEvent>, event: SessionEvent) => void,
+    fire: (steps: table.Steps<SessionEvent>, event: SessionEvent) => void,
     event: SessionEvent = {},
   ): void {
     fire(this.lifecycle, event);
@@ -294,7 +274,8 @@ export class Session {
   /** End a call: finish a session that has settled everything, and start timers. */
   _end(event: SessionEvent = {}): void {
     const { lifecycle, publishes, context } = this;
-    if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, event);
+    if (lifecycle._draining && !publishes.size && !lifecycle.over)
+      table.onDrained(lifecycle, event);
     if (context.timers._due.size) context.timers.startDue();
   }
 }
