@@ -1,4 +1,4 @@
-/** The client, as its parts use it; the driver implements it. */
+/** The client and its environment, as the parts use them; the driver implements the client. */
 
 import type { Clock } from '../clock.js';
 import type { PubSubError } from '../errors.js';
@@ -14,17 +14,33 @@ import type { Recent } from './stream.js';
 import type { TokenSource } from './tokens.js';
 import type { Waiting } from './waiting.js';
 
+/** Time, randomness, transports and the platform. */
+export interface Environment {
+  /** Whether there are WebSockets; default true. */
+  hasWebSocket?(options: ClientOptions): boolean;
+  readonly clock: Clock;
+  /** WebSocket URLs that have worked in this page or process. */
+  readonly opened?: Set<string>;
+  /** A number from 0 inclusive to 1 exclusive. */
+  random(): number;
+  /** Create a transport that is not open yet; `alone` is not shared with other tabs. */
+  dial(
+    name: TransportName,
+    options: ClientOptions,
+    alone?: boolean,
+  ): Transport | Promise<Transport>;
+  /**
+   * Watch for a restored network, a page that is visible again, and the end of a suspension.
+   *
+   * @param client Notified unless its connection is open, until it has ended.
+   */
+  watch(client: Client): void;
+}
+
 /** State and operations of a client. */
 export interface Client {
   readonly options: ClientOptions;
-  readonly environment: {
-    random(): number;
-    dial(
-      name: TransportName,
-      options: ClientOptions,
-      alone: boolean,
-    ): Transport | Promise<Transport>;
-  };
+  readonly environment: Environment;
   readonly clock: Clock;
   readonly listeners: Listeners;
   readonly tokens: TokenSource;

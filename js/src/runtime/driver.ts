@@ -34,9 +34,9 @@ import { NOT_LOADED, type Transport, type TransportEnd } from '../transports/tra
 import type { Gap, PresenceChange, StateChange, StateName, TokenReason } from '../values.js';
 import type { Loose } from '../wire/compact.js';
 import type { Backpressure } from './backpressure.js';
-import type { Client } from './client.js';
+import type { Client, Environment } from './client.js';
 import { Connection, type Owner } from './connection.js';
-import { checkPlatform, type Environment } from './environment.js';
+import { checkPlatform } from './environment.js';
 import type { HttpApi } from './http_operations.js';
 import type { Entry, Inbox } from './inbox.js';
 import { Listeners } from './listeners.js';

@@ -1,36 +1,11 @@
-/** The environment of a client: time, randomness, transports, and wake-up signals. */
+/** The environment of the platform: time, randomness, transports, and wake-up signals. */
 
-import { type Clock, SystemClock } from '../clock.js';
+import { SystemClock } from '../clock.js';
 import { InvalidOption } from '../errors.js';
-import type { TransportName } from '../session/ports.js';
 import type { ClientOptions } from '../settings/options.js';
-import type { Transport } from '../transports/transport.js';
 import { WebSocketTransport } from '../transports/websocket.js';
-import type { Client } from './client.js';
+import type { Environment } from './client.js';
 import { PARTS } from './parts.js';
-
-/** Time, randomness, transports and the platform. */
-export interface Environment {
-  /** Whether there are WebSockets; default true. */
-  hasWebSocket?(options: ClientOptions): boolean;
-  readonly clock: Clock;
-  /** WebSocket URLs that have worked in this page or process. */
-  readonly opened?: Set<string>;
-  /** A number from 0 inclusive to 1 exclusive. */
-  random(): number;
-  /** Create a transport that is not open yet; `alone` is not shared with other tabs. */
-  dial(
-    name: TransportName,
-    options: ClientOptions,
-    alone?: boolean,
-  ): Transport | Promise<Transport>;
-  /**
-   * Watch for a restored network, a page that is visible again, and the end of a suspension.
-   *
-   * @param client Notified unless its connection is open, until it has ended.
-   */
-  watch(client: Client): void;
-}
 
 /**
  * Warn of a platform without WebSockets, when a client connects for the first time.

@@ -211,7 +211,9 @@ export class Inbox extends Stream {
     if (!entry) return;
     if ('id' in entry) {
       this._dropped += 1;
-      if (this._tellFirst(lossOf(entry))) this._gaps += 1;
+      const { topic, seq } = entry;
+      const gap: Gap = { topic, from: seq, to: seq, missed: 1, reason: 'slow_consumer' };
+      if (this._tellFirst(gap)) this._gaps += 1;
     } else if (entry.kind === 'gap') {
       this._tellFirst(entry.gap);
     } else {
@@ -245,11 +247,6 @@ export class Inbox extends Stream {
     positions.set(topic, seq);
     if (positions.size > POSITIONS) positions.delete(positions.keys().next().value as string);
   }
-}
-
-/** The gap that one message leaves. */
-function lossOf({ topic, seq }: Message): Gap {
-  return { topic, from: seq, to: seq, missed: 1, reason: 'slow_consumer' };
 }
 
 /** The error of a subscription without a granted topic. */

@@ -3,11 +3,6 @@
 import { ConnectionFailed } from '../errors.js';
 import { NOT_LOADED } from '../transports/transport.js';
 
-type Plain = typeof import('../dialects/plain/plain_dialect.js');
-type Presence = typeof import('../session/presence_parts.js');
-type Arguments = typeof import('./arguments.js');
-type Background = typeof import('./background.js');
-
 /** A part that is loaded once; after a failure, its next use tries again. */
 export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
   let loading: Promise<Part> | undefined;
@@ -22,10 +17,10 @@ export function lazily<Part>(load: () => Promise<Part>): () => Promise<Part> {
 
 /** Loads each part once. */
 export const PARTS: {
-  plain: () => Promise<Plain>;
-  presence: () => Promise<Presence>;
-  arguments: () => Promise<Arguments>;
-  background: () => Promise<Background>;
+  plain: () => Promise<typeof import('../dialects/plain/plain_dialect.js')>;
+  presence: () => Promise<typeof import('../session/presence_parts.js')>;
+  arguments: () => Promise<typeof import('./arguments.js')>;
+  background: () => Promise<typeof import('./background.js')>;
 } = {
   /** The dialect of plain HIP-56 servers, needed for their `auth.ok`. */
   plain: lazily(() => import('../dialects/plain/plain_dialect.js')),
