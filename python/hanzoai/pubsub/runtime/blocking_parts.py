@@ -15,7 +15,7 @@ from hanzoai.pubsub.runtime.ownership import ForkedError
 from hanzoai.pubsub.values import Message
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping
+    from collections.abc import AsyncIterator, Callable, Iterator, Mapping
     from types import TracebackType
 
     from hanzoai.pubsub.generated.wire import Denial
@@ -62,24 +62,25 @@ def iterate(
         ends_with_client: Whether the iteration ends when the client is closed, after the items that
             have already arrived; otherwise, it raises ``ClosedError``.
     """
-
-    async def following() -> Any:
-        return await anext(source, _END)
-
     while True:
         try:
-            item = call(following)
+            item = call(lambda: _following(source))
         except ClosedError:
             if not ends_with_client:
                 raise
-            item = _without_loop(following())
+            item = _without_loop(source)
         if item is _END:
             return
         yield item
 
 
-def _without_loop(following: Coroutine[Any, Any, Any]) -> Any:
+async def _following(source: AsyncIterator[Any]) -> Any:
+    return await anext(source, _END)
+
+
+def _without_loop(source: AsyncIterator[Any]) -> Any:
     """The next item of a closed client, whose loop has ended; the end if it would have to wait."""
+    following = _following(source)
     try:
         following.send(None)
     except StopIteration as done:
@@ -235,15 +236,12 @@ class BlockingSubscription(Generic[Data]):
             filled: bool = self._call(lambda: self._fill(timeout))
         except ClosedError:
             with self._lock:
-                item = _without_loop(self._following())
+                item = _without_loop(self._subscription)
             if item is _END:
                 return False
             self._waiting.append(item)
             return True
         return filled
-
-    async def _following(self) -> Any:
-        return await anext(self._subscription, _END)
 
     async def _fill(self, timeout: float | None) -> bool:
         """Move waiting entries to where threads can take them; a cancelled wait loses nothing."""

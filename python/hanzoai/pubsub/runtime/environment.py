@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 _STAND_IN: Final = "ws://127.0.0.1:1/ws"
 
 _OPENED: Final[set[str]] = set()
-"""The default environment of this process, for all clients."""
+"""WebSocket URLs that have worked in this process, for all clients."""
 
 
 @dataclass(frozen=True, slots=True)

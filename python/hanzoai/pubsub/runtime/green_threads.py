@@ -17,38 +17,29 @@ from asyncio.events import (
     _get_running_loop,  # pyright: ignore[reportPrivateUsage]
     _set_running_loop,  # pyright: ignore[reportPrivateUsage]
 )
-from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack
+from typing import TYPE_CHECKING, Any, TypeVar, TypeVarTuple, Unpack, cast
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Mapping
+    from collections.abc import Callable, Generator
     from concurrent.futures import Executor
 
 T = TypeVar("T")
 Ts = TypeVarTuple("Ts")
 
 
-class GreenSelector(selectors.BaseSelector):
+class GreenSelector:
     """Hides the running loop from other green threads while it waits.
 
     Args:
-        waiting: The selector that waits.
+        waiting: The selector that waits, and does everything else.
     """
 
     def __init__(self, waiting: selectors.BaseSelector) -> None:
         self._waiting = waiting
         self._others: asyncio.AbstractEventLoop | None = None
 
-    def register(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Wait for a file."""
-        return self._waiting.register(fileobj, events, data)
-
-    def unregister(self, fileobj: Any) -> selectors.SelectorKey:
-        """Wait for a file no longer."""
-        return self._waiting.unregister(fileobj)
-
-    def modify(self, fileobj: Any, events: int, data: Any = None) -> selectors.SelectorKey:
-        """Change what to wait for."""
-        return self._waiting.modify(fileobj, events, data)
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._waiting, name)
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """Wait, while other green threads run."""
@@ -67,14 +58,6 @@ class GreenSelector(selectors.BaseSelector):
             self._others = _get_running_loop()
             _set_running_loop(own)
 
-    def close(self) -> None:
-        """Free the selector."""
-        self._waiting.close()
-
-    def get_map(self) -> Mapping[Any, selectors.SelectorKey]:
-        """Return the files that it waits for."""
-        return self._waiting.get_map()
-
 
 class GreenEventLoop(asyncio.SelectorEventLoop):
     """Hides itself from other green threads while it waits.
@@ -85,7 +68,7 @@ class GreenEventLoop(asyncio.SelectorEventLoop):
 
     def __init__(self, waiting: selectors.BaseSelector) -> None:
         self._green = GreenSelector(waiting)
-        super().__init__(self._green)
+        super().__init__(cast("selectors.BaseSelector", self._green))
 
     def others_run(self) -> contextlib.AbstractContextManager[None]:
         """See `GreenSelector.others_run`."""

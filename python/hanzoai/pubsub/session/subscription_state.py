@@ -63,9 +63,9 @@ class SubscriptionState:
         self.sub = self.request.sub
         self.patterns = list(self.request.topics)
 
-    def hold(self, messages: list[Message]) -> None:
-        """Hold only these messages."""
-        self.held = messages
+    def drop_held(self) -> None:
+        """Hold no messages any more."""
+        self.held = []
         self.lost = {}
         self.whole = True
 
@@ -73,7 +73,7 @@ class SubscriptionState:
         """The connection is lost: drop held messages, which would make the mark jump."""
         self.phase = PENDING
         self.ref = ""
-        self.hold([])
+        self.drop_held()
         self.cursor.retried.clear()
         self.recovering = self.retry_pending = False
         self.answer = Answer()

@@ -252,12 +252,12 @@ class Subscriptions:
     def _recover(self, state: SubscriptionState, held: Sequence[Message]) -> None:
         """Request it again from its cursor, and hold messages in the meantime."""
         state.recovering = True
-        state.hold(list(held[:1]))
+        state.drop_held()
+        for message in held:
+            self._hold(state, message)
         state.phase = JOINING
         state.ref = ""
         self._request(state)
-        for message in held[1:]:
-            self._hold(state, message)
 
     def _schedule_rejoin(self, milliseconds: int) -> None:
         """Schedule `rejoin` after this time, unless it is scheduled earlier."""
@@ -292,7 +292,7 @@ class Subscriptions:
         state.ref = ""
         state.recovering = False
         state.answer = Answer()
-        state.hold([])
+        state.drop_held()
         peer = self._context.peer
         again = not recovering or (peer is not None and not peer.incremental)
         if state.request.presence and again:
