@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Final, cast
 
-from hanzoai.pubsub.errors import InvalidOption, InvalidTopic
-from hanzoai.pubsub.settings.checks import check_whole, kind
+from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.settings.checks import check_whole, invalid, kind
 from hanzoai.pubsub.topics import validate_pattern, validate_topic
 
 if TYPE_CHECKING:
@@ -27,17 +27,17 @@ def pattern_list(topics: object) -> tuple[str, ...]:
         return (validate_pattern(topics),)
     if not isinstance(topics, Sequence) or not topics:
         empty = isinstance(topics, list | tuple)
-        raise InvalidOption(
-            "`topics` is empty." if empty else f"`topics` is {described}.",
-            remedy="Pass a pattern or a list of patterns.",
-            field="topics",
+        raise invalid(
+            "topics",
+            "is empty" if empty else f"is {described}",
+            "Pass a pattern or a list of patterns.",
         )
     names = cast("Sequence[str]", topics)
     if len(names) > _PATTERNS_MAX:
-        raise InvalidOption(
-            f"`topics` has {len(names):,} patterns; a subscription has at most {_PATTERNS_MAX:,}.",
-            remedy="Use `*` or `**`, or several subscriptions.",
-            field="topics",
+        raise invalid(
+            "topics",
+            f"has {len(names):,} patterns; a subscription has at most {_PATTERNS_MAX:,}",
+            "Use `*` or `**`, or several subscriptions.",
         )
     return tuple(dict.fromkeys(validate_pattern(name) for name in names))
 
@@ -57,10 +57,8 @@ def position_map(after: object) -> dict[str, int]:
     if after is None:
         return {}
     if not isinstance(after, Mapping):
-        raise InvalidOption(
-            f"`after` is {kind(after)}.",
-            remedy="Pass positions by topic, as in `sub.positions`.",
-            field="after",
+        raise invalid(
+            "after", f"is {kind(after)}", "Pass positions by topic, as in `sub.positions`."
         )
     positions = dict(cast("Mapping[str, int]", after))
     for topic, position in positions.items():
@@ -87,24 +85,24 @@ def unix_ms(value: Since, now_ms: int, field: str = "since") -> int:
         ms = now_ms - round(abs(given).total_seconds() * 1000)
     elif isinstance(given, datetime):
         if given.tzinfo is None:
-            raise InvalidOption(
-                f"`{field}` is a datetime without a time zone.",
-                remedy="Use datetime.now(UTC), or pass Unix milliseconds.",
-                field=field,
+            raise invalid(
+                field,
+                "is a datetime without a time zone",
+                "Use datetime.now(UTC), or pass Unix milliseconds.",
             )
         ms = round(given.timestamp() * 1000)
     elif isinstance(given, int) and not isinstance(given, bool):
         ms = given
     else:
-        raise InvalidOption(
-            f"`{field}` is {type(given).__name__}.",
-            remedy="Pass Unix milliseconds, a datetime, or a timedelta before now.",
-            field=field,
+        raise invalid(
+            field,
+            f"is {type(given).__name__}",
+            "Pass Unix milliseconds, a datetime, or a timedelta before now.",
         )
     if ms != 0 and not _EARLIEST <= ms < 2**53:
-        raise InvalidOption(
-            f"`{field}` is {ms}, which is not a Unix time in milliseconds.",
-            remedy="Pass milliseconds, round(time.time() * 1000) for now; 0 for the beginning.",
-            field=field,
+        raise invalid(
+            field,
+            f"is {ms}, which is not a Unix time in milliseconds",
+            "Pass milliseconds, round(time.time() * 1000) for now; 0 for the beginning.",
         )
     return ms

@@ -6,8 +6,8 @@ import asyncio
 import inspect
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.errors import InvalidOption, UsageError
-from hanzoai.pubsub.settings.checks import check_function
+from hanzoai.pubsub.errors import UsageError
+from hanzoai.pubsub.settings.checks import check_function, invalid
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,11 +19,7 @@ def check_decision(name: str, function: object, arguments: int = 1) -> None:
     """A function of this many arguments that is not a coroutine function, or None."""
     check_function(name, function, _REMEDY, arguments)
     if inspect.iscoroutinefunction(function):
-        raise InvalidOption(
-            f"`{name}` is a coroutine function.",
-            remedy=_REMEDY,
-            field=name,
-        )
+        raise invalid(name, "is a coroutine function", _REMEDY)
 
 
 def decide(name: str, function: Callable[..., object], *arguments: object) -> bool:

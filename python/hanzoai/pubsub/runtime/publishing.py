@@ -18,7 +18,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.generated.wire import Publication
 from hanzoai.pubsub.model import trusted
-from hanzoai.pubsub.settings.checks import kind
+from hanzoai.pubsub.settings.checks import invalid, kind
 from hanzoai.pubsub.topics import valid_topics, validate_topic
 from hanzoai.pubsub.wire.ids import message_id
 from hanzoai.pubsub.wire.payloads import check_data
@@ -168,9 +168,7 @@ def prepare(
 def _whole_seconds(ttl: timedelta) -> int:
     seconds = ttl.total_seconds()
     if seconds != int(seconds):
-        raise InvalidOption(
-            "`ttl` is not a whole number of seconds.", remedy=_REMEDIES["ttl"], field="ttl"
-        )
+        raise invalid("ttl", "is not a whole number of seconds", _REMEDIES["ttl"])
     return int(seconds)
 
 

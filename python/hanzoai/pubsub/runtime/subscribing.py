@@ -8,14 +8,20 @@ from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final, cast
 
-from hanzoai.pubsub.errors import InvalidOption, OperationTimeout, PubSubError
+from hanzoai.pubsub.errors import OperationTimeout, PubSubError
 from hanzoai.pubsub.generated.defaults import LIMITS
 from hanzoai.pubsub.runtime.arguments import pattern_list, position_map, unix_ms
 from hanzoai.pubsub.runtime.handlers import Handlers
 from hanzoai.pubsub.runtime.inbox import Inbox
 from hanzoai.pubsub.runtime.ownership import running_loop
 from hanzoai.pubsub.session.requests import Subscribe
-from hanzoai.pubsub.settings.checks import check_function, check_instance, check_whole, kind
+from hanzoai.pubsub.settings.checks import (
+    check_function,
+    check_instance,
+    check_whole,
+    invalid,
+    kind,
+)
 from hanzoai.pubsub.settings.options import ReceiveQueue
 from hanzoai.pubsub.topics import is_wildcard
 from hanzoai.pubsub.wire.payloads import check_data
@@ -207,16 +213,16 @@ def read_feed(
 
 def _own(presence: object, topics: Topics) -> dict[str, Any]:
     if not isinstance(presence, Mapping):
-        raise InvalidOption(
-            f"`presence` is {kind(presence)}.",
-            remedy="Pass True, False, or a mapping of what members see of this client.",
-            field="presence",
+        raise invalid(
+            "presence",
+            f"is {kind(presence)}",
+            "Pass True, False, or a mapping of what members see of this client.",
         )
     if all(map(is_wildcard, pattern_list(topics))):
-        raise InvalidOption(
-            "`presence` is an object, and every topic has a wildcard.",
-            remedy="Give a topic by its name: only its subscribers are members.",
-            field="presence",
+        raise invalid(
+            "presence",
+            "is an object, and every topic has a wildcard",
+            "Give a topic by its name: only its subscribers are members.",
         )
     own = dict(cast("Mapping[str, Any]", presence))
     check_data(own, LIMITS.max_payload, path="presence")
@@ -228,16 +234,14 @@ def _type_set(types: object) -> frozenset[str]:
     listed = not isinstance(given, bytes) and isinstance(given, Sequence | AbstractSet)
     if not listed or not given:
         problem = "empty" if listed else kind(types)
-        raise InvalidOption(
-            f"`types` is {problem}.", remedy="Pass a message type or several.", field="types"
-        )
+        raise invalid("types", f"is {problem}", "Pass a message type or several.")
     for one in cast("Sequence[object]", given):
         if not isinstance(one, str) or not 0 < len(one) <= _TYPE_MAX:
             problem = f"a text of {len(one)} characters" if isinstance(one, str) else kind(one)
-            raise InvalidOption(
-                f"`types` contains {problem}.",
-                remedy=f"Pass message types of 1 to {_TYPE_MAX} characters.",
-                field="types",
+            raise invalid(
+                "types",
+                f"contains {problem}",
+                f"Pass message types of 1 to {_TYPE_MAX} characters.",
             )
     return frozenset(cast("Sequence[str]", given))
 
@@ -248,8 +252,8 @@ def _check_on_gap(on_gap: object, *, iterated: bool) -> None:
             "on_gap", on_gap, remedy='Pass a function, a coroutine function, or "raise".'
         )
     elif not iterated:
-        raise InvalidOption(
-            '`on_gap` is "raise", and `on_message` leaves no iteration that could raise.',
-            remedy="Pass a function as `on_gap`, or iterate the subscription.",
-            field="on_gap",
+        raise invalid(
+            "on_gap",
+            'is "raise", and `on_message` leaves no iteration that could raise',
+            "Pass a function as `on_gap`, or iterate the subscription.",
         )

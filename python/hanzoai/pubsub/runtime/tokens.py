@@ -8,9 +8,10 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING
 
-from hanzoai.pubsub.errors import AuthError, ClosedError, InvalidOption, PubSubError
+from hanzoai.pubsub.errors import AuthError, ClosedError, PubSubError
 from hanzoai.pubsub.runtime.failures import describe_failure
 from hanzoai.pubsub.runtime.green_threads import others_run
+from hanzoai.pubsub.settings.checks import invalid
 from hanzoai.pubsub.settings.options import check_token
 from hanzoai.pubsub.values import Token, TokenContext
 
@@ -162,10 +163,10 @@ async def fetch_token(callback: Callable[..., object], context: TokenContext) ->
         return result
     if isinstance(result, str):
         return Token(check_token(result))
-    raise InvalidOption(
-        f"`get_token` returned {type(result).__name__}.",
-        remedy="Return the token as a string, or Token(value, expires_at).",
-        field="get_token",
+    raise invalid(
+        "get_token",
+        f"returned {type(result).__name__}",
+        "Return the token as a string, or Token(value, expires_at).",
     )
 
 

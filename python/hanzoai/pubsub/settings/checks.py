@@ -20,20 +20,24 @@ _PROXY_SCHEMES: Final = frozenset({"http", "https", "socks5", "socks5h", "socks4
 _NUMBERS: Final = {1: "one argument", 2: "two arguments"}
 
 
+def invalid(field: str, problem: str, remedy: str | None) -> InvalidOption:
+    """The error of an option or argument; `problem` follows its name.
+
+    It contains no value that may be a secret, such as a URL.
+    """
+    return InvalidOption(f"`{field}` {problem}.", remedy=remedy, field=field)
+
+
 def check_number(name: str, value: object, low: float, high: float, unit: str) -> float:
     """A number in a range; NaN, infinities beyond it and bools are none."""
     if isinstance(value, bool) or not isinstance(value, int | float) or is_nan(value):
-        raise InvalidOption(
-            f"`{name}` is {kind(value)}, not a number.",
-            remedy=f"Give {unit} from {_plain(low)} to {_plain(high)}.",
-            field=name,
+        raise invalid(
+            name,
+            f"is {kind(value)}, not a number",
+            f"Give {unit} from {_plain(low)} to {_plain(high)}.",
         )
     if not low <= value <= high:
-        raise InvalidOption(
-            f"`{name}` is out of range.",
-            remedy=f"Give {unit} from {_plain(low)} to {_plain(high)}.",
-            field=name,
-        )
+        raise invalid(name, "is out of range", f"Give {unit} from {_plain(low)} to {_plain(high)}.")
     return float(value)
 
 
@@ -53,7 +57,7 @@ def check_whole(
 ) -> None:
     """A whole number in a range."""
     if isinstance(value, float):
-        raise InvalidOption(f"`{name}` is a float.", remedy=f"Give {unit} as an int.", field=name)
+        raise invalid(name, "is a float", f"Give {unit} as an int.")
     check_number(name, value, low, high, unit)
 
 
@@ -61,15 +65,13 @@ def check_text(name: str, value: object, what: str) -> None:
     """A string that UTF-8 can encode."""
     if not isinstance(value, str) or not is_encodable(value):
         problem = "a str that UTF-8 cannot encode" if isinstance(value, str) else kind(value)
-        raise InvalidOption(f"`{name}` is {problem}.", remedy=f"Give {what} as a str.", field=name)
+        raise invalid(name, f"is {problem}", f"Give {what} as a str.")
 
 
 def check_flag(name: str, value: object) -> None:
     """True or False."""
     if not isinstance(value, bool):
-        raise InvalidOption(
-            f"`{name}` is {kind(value)}, not a bool.", remedy="Give True or False.", field=name
-        )
+        raise invalid(name, f"is {kind(value)}, not a bool", "Give True or False.")
 
 
 def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
@@ -81,9 +83,7 @@ def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
 
         near = difflib.get_close_matches(str(value)[:_NAME_MAX], choices, n=1)
         hint = f"Did you mean `{near[0]}`? " if near else ""
-        raise InvalidOption(
-            f"`{name}` is not a valid choice.", remedy=f"{hint}Use one of {listed}.", field=name
-        )
+        raise invalid(name, "is not a valid choice", f"{hint}Use one of {listed}.")
 
 
 def check_function(
@@ -93,10 +93,10 @@ def check_function(
     if function is None:
         return
     if not callable(function):
-        raise InvalidOption(
-            f"`{name}` is {kind(function)}, not a function.",
-            remedy=remedy or "Pass a function or a coroutine function.",
-            field=name,
+        raise invalid(
+            name,
+            f"is {kind(function)}, not a function",
+            remedy or "Pass a function or a coroutine function.",
         )
     try:
         signature = inspect.signature(function)
@@ -105,20 +105,20 @@ def check_function(
     try:
         signature.bind(*(None,) * arguments)
     except TypeError:
-        raise InvalidOption(
-            f"`{name}` cannot be called with {_NUMBERS[arguments]}.",
-            remedy=remedy or f"Pass a function or a coroutine function of {_NUMBERS[arguments]}.",
-            field=name,
+        raise invalid(
+            name,
+            f"cannot be called with {_NUMBERS[arguments]}",
+            remedy or f"Pass a function or a coroutine function of {_NUMBERS[arguments]}.",
         ) from None
 
 
 def check_instance(name: str, value: object, wanted: type) -> None:
     """An object of one class."""
     if not isinstance(value, wanted):
-        raise InvalidOption(
-            f"`{name}` is {kind(value)}, not {wanted.__name__}.",
-            remedy=f"Build it with hanzoai.pubsub.{wanted.__name__}(...).",
-            field=name,
+        raise invalid(
+            name,
+            f"is {kind(value)}, not {wanted.__name__}",
+            f"Build it with hanzoai.pubsub.{wanted.__name__}(...).",
         )
 
 
@@ -143,10 +143,10 @@ def check_token(token: object, field_name: str = "token") -> str:
         InvalidOption: It cannot be a token. The error does not show it.
     """
     if not isinstance(token, str):
-        raise InvalidOption(
-            f"`{field_name}` is {kind(token)}, not a string.",
-            remedy="Give the bearer token or API key as a str.",
-            field=field_name,
+        raise invalid(
+            field_name,
+            f"is {kind(token)}, not a string",
+            "Give the bearer token or API key as a str.",
         )
     token = token.strip()
     body = bare_token(token)
@@ -160,10 +160,8 @@ def check_token(token: object, field_name: str = "token") -> str:
         else None
     )
     if problem is not None:
-        raise InvalidOption(
-            f"`{field_name}` {problem}.",
-            remedy="Give the bearer token or API key, with or without `Bearer `.",
-            field=field_name,
+        raise invalid(
+            field_name, problem, "Give the bearer token or API key, with or without `Bearer `."
         )
     return token
 
@@ -177,27 +175,26 @@ def bare_token(token: str) -> str:
 def check_name(name: object) -> None:
     """The name of a program, as sent to the server."""
     if not isinstance(name, str) or not 0 < len(name) <= _NAME_MAX or not name.isprintable():
-        raise InvalidOption(
-            "`name` is not a short printable string.",
-            remedy=f"Give 1 to {_NAME_MAX} printable characters.",
-            field="name",
+        raise invalid(
+            "name",
+            "is not a short printable string",
+            f"Give 1 to {_NAME_MAX} printable characters.",
         )
 
 
 def check_proxy(proxy: object) -> None:
     """A proxy's URL, or whether to use the system's."""
     if not isinstance(proxy, str | bool):
-        raise InvalidOption(
-            f"`proxy` is {kind(proxy)}.",
-            remedy="Give a URL, True for the system's proxy, or False for none.",
-            field="proxy",
+        raise invalid(
+            "proxy",
+            f"is {kind(proxy)}",
+            "Give a URL, True for the system's proxy, or False for none.",
         )
     if isinstance(proxy, str) and not _is_proxy_url(proxy):
-        raise InvalidOption(
-            "`proxy` is not the URL of a proxy.",
-            remedy="Write it like http://proxy.example.com:3128; a SOCKS proxy begins with "
-            "socks5h://.",
-            field="proxy",
+        raise invalid(
+            "proxy",
+            "is not the URL of a proxy",
+            "Write it like http://proxy.example.com:3128; a SOCKS proxy begins with socks5h://.",
         )
 
 

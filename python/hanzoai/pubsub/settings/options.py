@@ -24,6 +24,7 @@ from hanzoai.pubsub.settings.checks import (
     check_seconds,
     check_token,
     check_whole,
+    invalid,
 )
 from hanzoai.pubsub.settings.extras import is_usable
 from hanzoai.pubsub.settings.session import SessionOptions
@@ -366,10 +367,10 @@ class ClientOptions:
 def _require_speed() -> None:
     missing = [name for name in ("picows", "msgspec") if not is_usable(name)]
     if missing:
-        raise InvalidOption(
-            f"`speed` is on, and no recent version of {' and '.join(missing)} can be imported.",
-            remedy="Install hanzoai.pubsub[speed], or set `speed` to `auto`.",
-            field="speed",
+        raise invalid(
+            "speed",
+            f"is on, and no recent version of {' and '.join(missing)} can be imported",
+            "Install hanzoai.pubsub[speed], or set `speed` to `auto`.",
         )
 
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
-from hanzoai.pubsub.errors import InsecureUrl, InvalidOption
+from hanzoai.pubsub.errors import InsecureUrl
+from hanzoai.pubsub.settings.checks import invalid
 
 _SOCKET_PORT: Final = 8057
 _HTTP_PORT: Final = 8056
@@ -95,42 +96,37 @@ def is_loopback(host: str) -> bool:
 def _split(url: object, field: str, schemes: tuple[str, ...]) -> SplitResult:
     accepted = f"Write it like {schemes[-1]}://pubsub.example.com."
     if not isinstance(url, str):
-        raise _invalid(field, f"is {type(url).__name__}, not a string", accepted)
+        raise invalid(field, f"is {type(url).__name__}, not a string", accepted)
     url = url.strip()
     if not url:
-        raise _invalid(field, "is empty", accepted)
+        raise invalid(field, "is empty", accepted)
     if len(url) > _URL_MAX:
-        raise _invalid(field, f"is longer than {_URL_MAX:,} characters", accepted)
+        raise invalid(field, f"is longer than {_URL_MAX:,} characters", accepted)
     if any(ord(character) <= 0x20 or ord(character) == 0x7F for character in url):
-        raise _invalid(field, "has spaces or control characters", accepted)
+        raise invalid(field, "has spaces or control characters", accepted)
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise _invalid(field, "is not a URL", accepted) from None
+        raise invalid(field, "is not a URL", accepted) from None
     if parts.scheme not in schemes or "://" not in url:
         listed = ", ".join(f"{scheme}://" for scheme in schemes)
-        raise _invalid(field, "has no scheme, or an unknown one", f"Use one of {listed}.")
+        raise invalid(field, "has no scheme, or an unknown one", f"Use one of {listed}.")
     if not parts.hostname:
-        raise _invalid(field, "names no host", accepted)
+        raise invalid(field, "names no host", accepted)
     if port == 0:
-        raise _invalid(field, "has port 0", "Use the port that the server printed.")
+        raise invalid(field, "has port 0", "Use the port that the server printed.")
     if "@" in parts.netloc:
-        raise _invalid(field, "has a user or a password", "Pass `token` or `get_token` instead.")
+        raise invalid(field, "has a user or a password", "Pass `token` or `get_token` instead.")
     if parts.fragment:
-        raise _invalid(field, "has a fragment", "Leave out `#` and everything after it.")
+        raise invalid(field, "has a fragment", "Leave out `#` and everything after it.")
     if any(name.lower() in _SECRETS for name, _ in parse_qsl(parts.query, keep_blank_values=True)):
-        raise _invalid(
+        raise invalid(
             field,
             "has a token in its query, where proxies write it into their logs",
             "Pass `token` or `get_token` instead.",
         )
     return parts
-
-
-def _invalid(field: str, problem: str, remedy: str) -> InvalidOption:
-    # The value is left out: it may hold a secret.
-    return InvalidOption(f"`{field}` {problem}.", remedy=remedy, field=field)
 
 
 def _netloc(parts: SplitResult, port: int, other: int) -> str:
