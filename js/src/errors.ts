@@ -84,10 +84,6 @@ export class PubSubError extends Error {
   /** Earliest time to try again, milliseconds from when it was thrown. */
   declare readonly retryAfter: number | undefined;
 
-  static {
-    named(PubSubError, 'PubSubError');
-  }
-
   constructor(code: string, message?: string, details: ErrorDetails = {}) {
     const { remedy, cause, ...told } = details;
     const { field } = told;
@@ -122,6 +118,9 @@ export class PubSubError extends Error {
     return `${this.name}: ${explain(this.message, this.remedy, this.code)}`;
   }
 }
+
+// Not in a static block, because Metro does not bundle them by default.
+named(PubSubError, 'PubSubError');
 
 /** An error whose class determines the code, so that the message comes first. */
 class CodedError extends PubSubError {

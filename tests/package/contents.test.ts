@@ -85,6 +85,12 @@ test('ES modules use neither modules of Node nor CommonJS', () => {
   }
 });
 
+test('modules have no static blocks, which the default settings of React Native do not bundle', () => {
+  for (const file of ending('.js', '.cjs')) {
+    assert.doesNotMatch(readFileSync(file, 'utf8'), /\bstatic\s*\{/, file);
+  }
+});
+
 test('both forms of an entry export the same names', async () => {
   for (const entry of entries.filter((name) => !(name in PEERS))) {
     const name = join('@hanzoai/pubsub', entry);
