@@ -10,7 +10,7 @@ const LETTER = /\bthis\.([a-z])\b/;
 const PARAMETERS = /<[^<>]*>/g;
 
 /** The most frequent letters of minified code. With more of them, the public names become longer. */
-const SHORT = 'etsinraochldufmp';
+const SHORT = 'etsiraonchldufmp';
 
 function count(counts, text) {
   for (const [name] of text.matchAll(NAME)) counts.set(name, (counts.get(name) ?? 0) + 1);

@@ -176,8 +176,7 @@ function likelyRemedy({ lastFailure }: Pick<Client, 'lastFailure'>): { readonly 
 /** The reason why a client is not connected, in words. */
 function reasonOf(failure: StateChange | undefined, state: StateName): string {
   if (!failure) return `the server has not answered; the state is ${state}.`;
-  const problem = failure.reason.replace(/\.$/, '') || `the state is ${failure.to}`;
-  return failure.code === undefined || failure.code === 1006
-    ? `${problem}.`
-    : `${problem} (${failure.code}).`;
+  const { code = 1006, reason, to } = failure;
+  const problem = reason.replace(/\.$/, '') || `the state is ${to}`;
+  return code === 1006 ? `${problem}.` : `${problem} (${code}).`;
 }

@@ -103,8 +103,11 @@ export class TokenSource {
  */
 export function tokenProblem(error: unknown): string {
   if (error instanceof PubSubError) return error.message;
-  const { name = typeof error, stack } = error instanceof Error ? error : {};
-  // The first frame, as V8 writes it after the text, or as another engine writes it.
-  const place = /^( +at |\S*@)(.+:\d.*)/m.exec(stack as string)?.[2];
+  const { name, message, stack }: Partial<Error> =
+    error instanceof Error ? error : { name: typeof error };
+  // The first frame, as V8 writes it after the text, or as another engine writes it. Without the
+  // text, whose lines may look like frames.
+  const frames = String(stack).replace(message as string, '');
+  const place = frames.match(/^( +at |\S*?@)(.+:\d.*)/m)?.[2];
   return `getToken threw ${place ? `${name} at ${place}` : name}.`;
 }

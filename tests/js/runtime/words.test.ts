@@ -90,8 +90,14 @@ test('the position of an error is its first frame, and never its text', () => {
   assert.equal(problem(v8), `getToken threw TypeError at getToken (${file}).`);
   const lines = v8?.replace(/secret.*/, 'secret:\n    at the secret\nuser@secret');
   assert.equal(problem(lines), `getToken threw TypeError at getToken (${file}).`);
+  const alike = new Error(
+    'rejected:\n    at https://idp:443/?secret=s3cret\nuser:s3cret@db:5432/s3cret',
+  );
+  assert.match(tokenProblem(alike), /^getToken threw Error at .*words\.test\.[jt]s:\d+:\d+\)?\.$/);
   assert.equal(problem(another), `getToken threw TypeError at ${file}.`);
   assert.equal(problem(`@${file}\n`), `getToken threw TypeError at ${file}.`);
+  const vite = 'http://localhost:5173/@fs/src/token.ts:12:5';
+  assert.equal(problem(`getToken@${vite}\n`), `getToken threw TypeError at ${vite}.`);
   for (const without of ['TypeError: a secret at host', '', undefined, 7])
     assert.equal(problem(without), 'getToken threw TypeError.');
 });
