@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import orjson
@@ -16,6 +17,7 @@ from pubsub_server.listeners.websocket.encoder import SOCKET, text_frame
 from pubsub_server.shared import codec
 from pubsub_server.shared.codec import decode
 from pubsub_server.shared.envelopes import envelope
+from pubsub_server.shared.position_requests import decode_positions
 from pubsub_server.shared.requests import (
     AuthRequest,
     Draft,
@@ -335,3 +337,35 @@ def test_an_error_frame_carries_the_remedy_and_the_ref() -> None:
     assert (frame["code"], frame["topic"], frame["retry_after_ms"], frame["ref"]) == (
         "rate_limited", "a", 250, "9",
     )  # fmt: skip
+
+
+@pytest.mark.parametrize("position", [1, 1.0, "x"])
+def test_too_many_positions_are_refused_before_each_is_checked(position: object) -> None:
+    after = {f"demo.{number}": position for number in range(10_001)}
+    request = {"type": "subscribe", "topics": ["demo"], "after": after}
+    for decoder in (codec.decode_object, decode_positions):
+        with pytest.raises(ServiceError) as caught:
+            decoder(request)
+        assert caught.value.message == "`after`: must have at most 10000 items"
+
+
+def test_a_large_frame_is_parsed_without_garbage_collections() -> None:
+    frame = orjson.dumps({"type": "ping", "data": [[]] * 50_000})
+    collections: list[str] = []
+    parsing = True
+
+    def collected(phase: str, info: object) -> None:
+        if parsing:
+            collections.append(phase)
+
+    gc.callbacks.append(collected)
+    try:
+        parsed = codec.parse(frame)
+        parsing = False
+    finally:
+        gc.callbacks.remove(collected)
+    assert collections == []
+    assert len(parsed["data"]) == 50_000
+    assert gc.isenabled()
+    assert refused(b"[" * codec.LARGE).code == "invalid_frame"
+    assert gc.isenabled()

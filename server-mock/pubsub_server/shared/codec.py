@@ -7,10 +7,12 @@ encoded once, in a WebSocket text frame or a chunk of an event stream.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar, cast
+import gc
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 import orjson
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.generated import wire
@@ -36,7 +38,7 @@ from pubsub_server.shared.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
     from pydantic_core import ErrorDetails
 
@@ -44,6 +46,20 @@ if TYPE_CHECKING:
 
 MAX_NAMED: Final = 1_000
 """Maximum topics of one subscribe frame; its ``after`` may have ten times as many positions."""
+MAX_AFTER: Final = 10 * MAX_NAMED
+LARGE: Final = 65_536
+"""Bytes of JSON that is parsed without garbage collection."""
+
+
+def _not_too_long(value: object) -> object:
+    if isinstance(value, dict) and len(value) > MAX_AFTER:  # pyright: ignore[reportUnknownArgumentType]
+        raise PydanticCustomError("too_long", "must have at most {most} items", {"most": MAX_AFTER})
+    return value  # pyright: ignore[reportUnknownVariableType]
+
+
+# pydantic compares the length after it has checked all items: a million of them take a second.
+After: TypeAlias = Annotated[dict[str, wire.Seq] | None, BeforeValidator(_not_too_long)]
+"""Positions by topic."""
 
 
 class _Subscribe(BaseModel):
@@ -53,7 +69,7 @@ class _Subscribe(BaseModel):
 
     topics: Annotated[list[str], Field(max_length=MAX_NAMED, min_length=1)]
     since: wire.Timestamp | None = None
-    after: Annotated[dict[str, wire.Seq] | None, Field(max_length=10 * MAX_NAMED)] = None
+    after: After = None
     history: Annotated[int | None, Field(ge=0, le=10_000)] = None
     presence: bool | None = None
 
@@ -98,7 +114,7 @@ def parse(data: str | bytes) -> dict[str, Any]:
         ServiceError: `invalid_frame`.
     """
     try:
-        value = orjson.loads(data)
+        value = orjson.loads(data) if len(data) < LARGE else _load_large(data)
     except orjson.JSONDecodeError as error:
         raise ServiceError(
             "invalid_frame", f"not valid JSON: {error.msg} at character {error.pos + 1}"
@@ -106,6 +122,17 @@ def parse(data: str | bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ServiceError("invalid_frame", f"a frame is a JSON object, not {kind_of(value)}")
     return value  # pyright: ignore[reportUnknownVariableType]
+
+
+def _load_large(data: str | bytes) -> object:
+    """Like `orjson.loads`. Collections while it creates millions of lists take half a second."""
+    if not gc.isenabled():
+        return orjson.loads(data)
+    gc.disable()
+    try:
+        return orjson.loads(data)
+    finally:
+        gc.enable()
 
 
 def ref_of(frame: Mapping[str, Any]) -> Ref:
@@ -194,22 +221,22 @@ def checked(model: type[_M], value: Mapping[str, Any], code: str, prefix: str = 
         pass
     try:
         # In JSON, 1.0 equals 1, and some encoders write the former.
-        return model.model_validate(_whole(value))
+        return model.model_validate(_whole(value, model.model_fields))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         raise _problem(first, code, prefix) from None
 
 
-def _whole(value: Mapping[str, Any]) -> dict[str, Any]:
-    """The object with whole numbers where a number is one, in ``after`` too."""
-    whole: dict[str, Any] = {}
-    for key, item in value.items():
+def _whole(value: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    """The object with whole numbers where one of these fields is one, in ``after`` too."""
+    whole = dict(value)
+    for name in names:
+        item = whole.get(name)
         if isinstance(item, float) and item.is_integer():
-            whole[key] = int(item)
-        elif key == "after" and isinstance(item, dict):
-            whole[key] = _whole(cast("dict[str, Any]", item))
-        else:
-            whole[key] = item
+            whole[name] = int(item)
+        elif name == "after" and isinstance(item, dict) and len(item) <= MAX_AFTER:  # pyright: ignore[reportUnknownArgumentType]
+            after = cast("dict[str, Any]", item)
+            whole[name] = _whole(after, after)
     return whole
 
 

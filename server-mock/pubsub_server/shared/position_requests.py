@@ -10,7 +10,7 @@ from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.generated import wire
 from hanzoai.pubsub.topics import validate_pattern
 from pubsub_server.errors import ServiceError
-from pubsub_server.shared.codec import MAX_NAMED, checked
+from pubsub_server.shared.codec import MAX_NAMED, After, checked
 from pubsub_server.shared.requests import PositionsRequest
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class _Positions(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore", hide_input_in_errors=True)
 
     topics: Annotated[list[str], Field(max_length=MAX_NAMED, min_length=1)]
-    after: Annotated[dict[str, wire.Seq] | None, Field(max_length=10 * MAX_NAMED)] = None
+    after: After = None
     at: wire.Timestamp | None = None
     wait_ms: Annotated[int | None, Field(ge=0, le=30_000)] = None
 
