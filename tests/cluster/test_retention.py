@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from struct import pack, unpack
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pubsub_server.backplane import Published
+from pubsub_server.backplanes import replay_bounds
 from pubsub_server.backplanes.redis.backplane import SILENCE_MS
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.answers import Answer
@@ -206,6 +208,27 @@ async def test_a_page_is_truncated_only_if_a_message_newer_than_its_start_was_tr
             return
         assert await page(times[1] - 1) == (3, True)
         assert [await page(since) for since in times[1:3]] == [(3, False), (2, False)]
+
+
+async def test_a_page_ends_at_a_number_of_bytes(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        row = b'"%b"' % (b"x" * 900)
+        drafts = [Draft("demo.x", "row", row, None, None, None) for _ in range(5)]
+        numbers = [each.seq for each in await send(node, drafts) if isinstance(each, Published)]
+
+        async def page(after: int | None) -> tuple[list[int], bool, bool]:
+            found = await node.hub.core.backplane.logs.page(
+                "demo.x", since=None, before=None, after=after, limit=50
+            )
+            positions = [json.loads(body)["seq"] for body in found.messages]
+            return positions, found.has_more, found.truncated
+
+        monkeypatch.setattr(replay_bounds, "PAGE_BYTES", 2_500)
+        assert await page(None) == (numbers[3:], True, False)
+        assert await page(0) == (numbers[:2], True, False)
+        assert await page(numbers[2]) == (numbers[3:], False, False)
 
 
 async def test_ids_are_forgotten_when_their_time_is_over(store: Store) -> None:

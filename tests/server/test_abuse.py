@@ -19,7 +19,7 @@ from pubsub_server.auth.identity import Identity, identity_from_claims
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.backplanes.topic_log import TopicLog
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import delivery, inbound, routing, turns
+from pubsub_server.hub import delivery, inbound, queries, routing, turns
 from pubsub_server.listeners.websocket import protocol as socket_protocol
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared import topic_index
@@ -403,6 +403,24 @@ async def test_subscriptions_that_come_all_at_once_take_turns_in_their_order() -
     refs = [frame["ref"] for frame in mallory.hear() if "ref" in frame]
     assert refs == [*map(str, range(done, 100)), "last"]
     assert mallory.connection.waiting is None
+
+
+@pytest.mark.parametrize("kind", ["history", "presence"])
+async def test_reads_over_http_take_turns(kind: str) -> None:
+    rig = Rig()
+    alice = await rig.client("alice")
+    alice.subscribe("a")
+    alice.publish("a", 1)
+    hub, identity = rig.hub, Identity("alice")
+
+    async def read() -> None:
+        await (hub.history(identity, "a") if kind == "history" else hub.presence(identity, "a"))
+
+    reads = [asyncio.ensure_future(read()) for _ in range(200)]
+    await asyncio.sleep(0)
+    done = sum(each.done() for each in reads)
+    assert 0 < done <= turns.UNITS / queries.REQUEST_UNITS
+    await asyncio.wait_for(asyncio.gather(*reads), BOUND)
 
 
 async def test_replays_do_not_accumulate_for_a_client_that_does_not_read() -> None:

@@ -428,6 +428,26 @@ def test_a_page_says_whether_a_position_up_to_its_end_is_missing() -> None:
     assert orjson.loads(trimmed.messages[0])["seq"] == numbers[1]
 
 
+def test_a_page_ends_at_a_number_of_bytes_but_has_at_least_one_message(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lab = Lab()
+    numbers = lab.fill(5, data="x" * 900)
+
+    def found(page: Page) -> tuple[list[int], bool, bool]:
+        positions = [orjson.loads(body)["seq"] for body in page.messages]
+        return positions, page.has_more, page.truncated
+
+    monkeypatch.setattr(replay_bounds, "PAGE_BYTES", 2_500)
+    assert found(lab.page()) == (numbers[3:], True, False)
+    assert found(lab.page(before="m4")) == (numbers[1:3], True, False)
+    assert found(lab.page(after=0)) == (numbers[:2], True, False)
+    assert found(lab.page(after=numbers[2])) == (numbers[3:], False, False)
+    monkeypatch.setattr(replay_bounds, "PAGE_BYTES", 1)
+    assert found(lab.page()) == (numbers[4:], True, False)
+    assert found(lab.page(after=numbers[1], limit=9)) == (numbers[2:3], True, False)
+
+
 def test_a_page_without_messages_ends_at_the_position_of_the_log() -> None:
     lab = Lab()
     numbers = lab.fill(3, ttl=1)

@@ -7,15 +7,18 @@ import contextlib
 import json
 import logging
 import ssl
-from typing import TYPE_CHECKING
+import weakref
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
 import trustme
+from aiohttp import web
 
 from pubsub_server.auth.identity import Identity
 from pubsub_server.errors import ServiceError
+from pubsub_server.listeners.http.connection import HttpConnection
 from pubsub_server.listeners.http.user_shares import UserShares
 from pubsub_server.testing import running_server
 
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
     from pathlib import Path
 
+    from pubsub_server.backplane import Page
     from pubsub_server.listeners.http.listener import HttpListener
     from pubsub_server.testing import RunningServer
 
@@ -207,6 +211,56 @@ async def test_responses_that_one_user_does_not_read_are_bounded_together(
                 assert await status(second) == 200
             await settled(server, 1)
         await settled(server, 0)
+
+
+async def test_an_idle_connection_keeps_nothing_of_its_last_response() -> None:
+    sizes: list[int] = []
+    responses: list[weakref.ref[web.Response]] = []
+
+    async with running_server(publish_rate_user=1e6) as server:
+        sending = HttpConnection.sending
+
+        def noted(self: HttpConnection, method: str, response: web.StreamResponse) -> None:
+            if method == "GET" and isinstance(response, web.Response):
+                assert isinstance(response.body, bytes)
+                sizes.append(len(response.body))
+                responses.append(weakref.ref(response))
+            sending(self, method, response)
+
+        async with httpx.AsyncClient(base_url=server.http) as client:
+            headers = {"Authorization": f"Bearer {server.token('alice')}"}
+            address = "/v1/topics/demo.a/messages"
+            await client.post(address, headers=headers, json={"data": "x" * 100_000})
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(HttpConnection, "sending", noted)
+                answer = await client.get("/v1/topics/demo.a/history", headers=headers)
+            assert (answer.status_code, sizes) == (200, [len(answer.content)])
+            await settled(server, 1, 0)
+            kept = [response.body for each in responses if (response := each()) is not None]
+            assert kept in ([], [None])
+
+
+async def test_a_large_response_is_refused_before_it_is_made(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running_server() as server:
+        pages: list[str] = []
+        history = server.hub.history
+
+        async def noted(identity: Identity, topic: str, **options: Any) -> Page:
+            pages.append(topic)
+            return await history(identity, topic, **options)
+
+        monkeypatch.setattr(server.hub, "history", noted)
+        share = listener(server).connections.users.enter(ALICE)
+        share.hold(10**9)
+        async with httpx.AsyncClient(base_url=server.http) as client:
+            for user, status_code in (("alice", 429), ("bob", 200)):
+                headers = {"Authorization": f"Bearer {server.token(user)}"}
+                answer = await client.get(f"/v1/topics/demo.{user}/history", headers=headers)
+                assert answer.status_code == status_code
+        assert pages == ["demo.bob"]
+        share.leave()
 
 
 @pytest.mark.parametrize("end", ["cut", "cut at the end", "left"])

@@ -14,7 +14,7 @@ from hanzoai.pubsub.topics import is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.backplane import Entry, Page, Published, Replay, TopicReport
 from pubsub_server.backplanes.ids import IdMemory, Seen
-from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS, bounded
+from pubsub_server.backplanes.replay_bounds import REPLAY_TOPICS, bounded, last_of
 from pubsub_server.backplanes.topic_log import TopicLog, behind, read, stand
 from pubsub_server.errors import ServiceError
 from pubsub_server.shared.envelopes import envelope
@@ -396,7 +396,7 @@ class MemoryStore:
             entries = [] if place is None else entries[:place]
         if since is not None:
             entries = [entry for entry in entries if entry.timestamp > since]
-        chosen = entries[-limit:]
+        chosen = last_of(entries, limit)
         short = since is not None and log.lost_since(now) > since
         return Page(
             [entry.body for entry in chosen], len(entries) > len(chosen), log.last, short, False

@@ -1,17 +1,20 @@
-"""Limits of one replay, for every backplane."""
+"""Limits of one replay and of one page, for every backplane."""
 
 from __future__ import annotations
 
+from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from pubsub_server.backplane import Entry
 
 REPLAY_MESSAGES: Final = 10_000
 """Maximum messages of one replay: the newest; topics with missing messages are truncated."""
 REPLAY_TOPICS: Final = 10_000
+PAGE_BYTES: Final = 8_388_608
+"""Maximum bytes of the messages of a page; one message of any size is always a page."""
 
 
 def bounded(
@@ -29,3 +32,23 @@ def bounded(
     lacking = dict.fromkeys(truncated)
     lacking.update(dict.fromkeys(entry.topic for entry in entries[:-REPLAY_MESSAGES]))
     return entries[-REPLAY_MESSAGES:], list(lacking)
+
+
+def first_of(entries: Sequence[Entry], limit: int) -> Sequence[Entry]:
+    """The page at the beginning of these entries."""
+    return entries[: _fitting(entries, limit)]
+
+
+def last_of(entries: Sequence[Entry], limit: int) -> Sequence[Entry]:
+    """The page at the end of these entries."""
+    return entries[len(entries) - _fitting(reversed(entries), limit) :]
+
+
+def _fitting(entries: Iterable[Entry], limit: int) -> int:
+    count = size = 0
+    for entry in islice(entries, limit):
+        size += len(entry.body)
+        if count and size > PAGE_BYTES:
+            break
+        count += 1
+    return count

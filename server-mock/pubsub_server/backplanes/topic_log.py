@@ -8,8 +8,11 @@ from itertools import islice
 from typing import TYPE_CHECKING
 
 from pubsub_server.backplane import Standing
+from pubsub_server.backplanes.replay_bounds import first_of
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pubsub_server.backplane import Entry
     from pubsub_server.backplanes.retention import Keep
 
@@ -69,7 +72,9 @@ def read(
     return entries, short, anew
 
 
-def behind(log: TopicLog, now: int, after: int, limit: int) -> tuple[list[Entry], bool, bool, bool]:
+def behind(
+    log: TopicLog, now: int, after: int, limit: int
+) -> tuple[Sequence[Entry], bool, bool, bool]:
     """The first messages after a position; 0 is before all messages.
 
     Returns:
@@ -81,9 +86,9 @@ def behind(log: TopicLog, now: int, after: int, limit: int) -> tuple[list[Entry]
     place = bisect_right(log.entries, mark, key=_position)
     alive = (entry for entry in islice(log.entries, place, None) if entry.expires > now)
     found = list(islice(alive, limit + 1))
-    chosen = found[:limit]
+    chosen = first_of(found, limit)
     last = (chosen[-1].seq if chosen else None) or log.last
-    return chosen, len(found) > limit, len(chosen) < last - mark, anew
+    return chosen, len(found) > len(chosen), len(chosen) < last - mark, anew
 
 
 def stand(topic: str, log: TopicLog, now: int, at: int | None) -> Standing:

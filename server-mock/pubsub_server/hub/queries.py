@@ -16,6 +16,10 @@ if TYPE_CHECKING:
 
 TOPICS_MAX: Final = 10_000
 """Maximum topics of one answer."""
+REQUEST_UNITS: Final = 200
+"""Cost of a request; see `turns`."""
+BYTES_PER_UNIT: Final = 1_000
+MEMBER_UNITS: Final = 10
 
 
 class Queries:
@@ -54,14 +58,24 @@ class Queries:
             raise ServiceError(
                 "invalid_option", "`after` and `before` exclude each other", field="after"
             )
-        return await self._core.backplane.logs.page(
+        turns = self._core.turns
+        if not turns.free:
+            await turns.wait(0)
+        page = await self._core.backplane.logs.page(
             topic, since=since, before=before, after=after, limit=limit
         )
+        turns.spend(REQUEST_UNITS + sum(map(len, page.messages)) // BYTES_PER_UNIT)
+        return page
 
     async def presence(self, identity: Identity, topic: str) -> list[Member]:
         """See `service.Service`."""
         self._may_read(identity, topic)
-        return await self._attendance.members(topic)
+        turns = self._core.turns
+        if not turns.free:
+            await turns.wait(0)
+        members = await self._attendance.members(topic)
+        turns.spend(REQUEST_UNITS + MEMBER_UNITS * len(members))
+        return members
 
     async def topics(
         self, identity: Identity, *, prefix: str, limit: int

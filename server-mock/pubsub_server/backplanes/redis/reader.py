@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from pubsub_server.backplane import Entry, Page, Replay, TopicReport
 from pubsub_server.backplanes.redis.layout import Log, read_log
-from pubsub_server.backplanes.replay_bounds import REPLAY_MESSAGES, bounded
+from pubsub_server.backplanes.replay_bounds import REPLAY_MESSAGES, bounded, first_of, last_of
 from pubsub_server.tasks import run_all
 
 if TYPE_CHECKING:
@@ -200,11 +200,11 @@ class Reader:
                 log = first or log
             entries, _, anew = log.behind(after, now)
             mark = log.start - 1 if anew else after
-            chosen = entries[:limit]
+            chosen = first_of(entries, limit)
             last = (chosen[-1].seq if chosen else None) or log.last
             return Page(
                 [entry.body for entry in chosen],
-                len(entries) > limit,
+                len(entries) > len(chosen),
                 log.last,
                 len(chosen) < last - mark,
                 anew and after != 0,
@@ -213,7 +213,7 @@ class Reader:
         if before is not None:
             place = next((i for i, entry in enumerate(entries) if entry.id == before), None)
             entries = [] if place is None else entries[:place]
-        chosen = entries[-limit:]
+        chosen = last_of(entries, limit)
         return Page(
             [entry.body for entry in chosen],
             len(entries) > len(chosen),

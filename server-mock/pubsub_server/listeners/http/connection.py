@@ -190,6 +190,15 @@ class HttpConnection(web.RequestHandler):
                 raise
         self._leave_slot()
 
+    def expect_large(self) -> None:
+        """A response of this request may be large.
+
+        Raises:
+            ServiceError: `connection_limit`, if its user has too many bytes in transit.
+        """
+        if self._share is not None and self._share.full:
+            raise _too_much()
+
     def receiving(self, size: int) -> None:
         """So many bytes of a body have arrived.
 
@@ -214,10 +223,9 @@ class HttpConnection(web.RequestHandler):
         if self._share is not None and not self._share.hold(len(body)) and method == "GET":
             self._share.hold(0)
             raise _too_much()
-        if self._wire.get_extra_info("sslcontext") is not None:
-            # A TLS transport takes bytes of any size at once, and does not pause after them.
-            # aiohttp writes a file in pieces.
-            response.body = BytesIO(body)
+        # aiohttp writes a file in pieces. It would copy bytes to join them with the headers, and a
+        # TLS transport takes bytes of any size at once, and does not pause after them.
+        response.body = BytesIO(body)
 
     def _leave_share(self) -> None:
         share, self._share = self._share, None
@@ -285,6 +293,9 @@ class HttpConnection(web.RequestHandler):
         try:
             return await super().finish_response(request, resp, start_time)
         finally:
+            if isinstance(resp, web.Response):
+                # aiohttp keeps the response until the next request of the connection.
+                resp.body = None
             if self._share is not None:
                 self._share.hold(0)
             if self._proxied or self._settings.behind_tls_proxy:

@@ -48,6 +48,19 @@ async def identify(service: Service, request: web.Request) -> Identity:
     return identity
 
 
+async def identify_reader(service: Service, request: web.Request) -> Identity:
+    """Like `identify`, before a response that may be large.
+
+    Raises:
+        ServiceError: Also `connection_limit`, if too many bytes wait for this user.
+    """
+    identity = await identify(service, request)
+    protocol = request.protocol
+    if isinstance(protocol, HttpConnection):
+        protocol.expect_large()
+    return identity
+
+
 def token(request: web.BaseRequest) -> str:
     """The token of the header `Authorization`.
 

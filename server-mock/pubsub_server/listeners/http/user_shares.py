@@ -64,6 +64,10 @@ class UserShares:
         """Whether the bytes of a user are within the limit, or all of one connection."""
         return usage.size <= self._size or usage.size == own
 
+    def full(self, usage: _Usage) -> bool:
+        """Whether the bytes of a user have reached the limit."""
+        return usage.size >= self._size
+
     def free(self, key: Key, usage: _Usage) -> None:
         """Remove one connection of a user."""
         usage.connections -= 1
@@ -85,6 +89,11 @@ class UserShare:
         self._shares = shares
         self._usage = usage
         self._held = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the user has so many bytes in transit that no large response fits."""
+        return self._shares.full(self._usage)
 
     def hold(self, size: int) -> bool:
         """Report the bytes in transit on this connection.
