@@ -64,6 +64,17 @@ test('esbuild uses the development build under the condition `development`', asy
   assert.deepEqual(told.slice(0, 2), DEVELOPMENT);
 });
 
+for (const [platform, conditions] of [
+  ['a worker of Cloudflare', ['workerd', 'worker', 'browser']],
+  ['an edge function', ['edge-light', 'worker', 'browser']],
+  ['React Native', ['react-native']],
+] as const) {
+  test(`the bundle of ${platform} has every word and option check`, async () => {
+    const told = await bundled({ platform: 'neutral', conditions: [...conditions] });
+    assert.deepEqual(told.slice(0, 2), DEVELOPMENT);
+  });
+}
+
 test('Vite takes the production build for a production page', async () => {
   const folder = mkdtempSync(join(APPLICATION, 'vite-'));
   const entry = join(folder, 'program.mjs');
