@@ -1,7 +1,8 @@
 // Short names of private members. Members of unrelated classes share the same few names, because
 // these compress better than a name of its own for each member.
 
-const COMMENT = /\/\*[\s\S]*?\*\/|(?<=^|\s)\/\/.*$/gm;
+/** A comment; `/*` and `//` within a text, such as `image/*`, begin none. */
+const COMMENT = /(?<=^|\s)(?:\/\*[\s\S]*?\*\/|\/\/.*$)/gm;
 /** A class: its name, the rest of its head, and its body up to a brace without indentation. */
 const CLASS = /^(?:export )?(?:abstract )?class (\w+)([^{]*)\{$[\s\S]*?^\}/gm;
 const PRIVATE = /\bprivate (?:(?:readonly|static|async|get|set) )*(_\w+)/g;
@@ -29,6 +30,8 @@ function check(sources, classes) {
   for (const { name, base } of classes) {
     if (base && !names.has(base))
       throw new Error(`No class ${base} is found, which ${name} extends`);
+    if (classes.filter((each) => each.name === base).length > 1)
+      throw new Error(`Two classes have the name ${base}, which ${name} extends`);
   }
   for (const source of sources) {
     const [member] = source.match(LETTER) ?? [];
@@ -53,7 +56,7 @@ function families(classes) {
 /**
  * Short names of private members, by name. Leaves out members for which no short name is left, and
  * names that a source also uses outside of the classes in which they are private.
- * Throws if it does not find a base class, or if a member could have the name of another.
+ * Throws if it does not find one base class, or if a member could have the name of another.
  *
  * @param {readonly string[]} texts The sources.
  * @returns {Record<string, string>}

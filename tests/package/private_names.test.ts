@@ -49,6 +49,11 @@ test('a comment does not count as a use', () => {
   assert.deepEqual(Object.keys(names([ONE, '// See _first.\n/* and _second */'])).length, 2);
 });
 
+test('a text that looks like the start of a comment hides nothing', () => {
+  const hidden = `const types = 'image/*';\n${ONE}\n/** A comment. */\nconst other = one._first;`;
+  assert.deepEqual(Object.keys(names([hidden])), ['_second']);
+});
+
 test('a base class is found behind type parameters that extend something', () => {
   const child = `class Child<T extends Map<string, () => T>> extends One {
   private _own = 1;
@@ -61,6 +66,13 @@ test('a base class that is not found stops the build', () => {
   const between = 'class Between extends One implements Has<{ a: 1 }> {\n}';
   const child = 'class Child extends Between {\n}';
   assert.throws(() => names([ONE, between, child]), /No class Between is found, which Child/);
+});
+
+test('a base class whose name another class has stops the build', () => {
+  const child = 'class Child extends One {\n  private _own = 1;\n}';
+  const other = 'class One extends Two {\n}';
+  const two = 'class Two {\n}';
+  assert.throws(() => names([other, two, ONE, child]), /Two classes have the name One/);
 });
 
 test('a member with a name of one letter stops the build', () => {
