@@ -147,6 +147,13 @@ class Service(Protocol):
         """Continue to write: the transport has space again."""
         ...
 
+    def mute(self, connection: Connection) -> None:
+        """End the subscriptions of a connection whose client no longer reads, and discard answers.
+
+        The connection can publish until `closed`.
+        """
+        ...
+
     def closed(self, connection: Connection, code: int | None = None) -> None:
         """Note that the connection is closed; `code` is None without a close handshake. Idempotent.
 

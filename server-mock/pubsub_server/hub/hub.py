@@ -252,23 +252,28 @@ class Hub:
         connection.last_heard = self.core.clock()
         self.core.delivery.release(connection, PAUSED)
 
+    def mute(self, connection: Connection) -> None:
+        """See `service.Service`."""
+        core = self.core
+        core.delivery.settle()
+        core.delivery.forget(connection)
+        core.floors.forget(connection)
+        for pattern in connection.patterns:
+            core.router.discard(connection, pattern)
+        core.stats.subscriptions -= len(connection.patterns)
+        connection.patterns = ()
+
     def closed(self, connection: Connection, code: int | None = None) -> None:
         """See `service.Service`."""
         if connection.closed:
             return
         core = self.core
-        core.delivery.settle()
+        self.mute(connection)
         connection.closed = True
-        core.delivery.forget(connection)
-        core.floors.forget(connection)
         core.echoes.forget(connection)
         connection.waiting = None
         self._open.discard(connection)
         core.stats.connections[connection.encoder.name] -= 1
-        for pattern in connection.patterns:
-            core.router.discard(connection, pattern)
-        core.stats.subscriptions -= len(connection.patterns)
-        connection.patterns = ()
         identity = connection.identity
         if identity is None:
             return

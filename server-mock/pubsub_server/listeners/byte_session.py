@@ -12,7 +12,7 @@ from hanzoai.pubsub.unparsed import FrameError
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.large_reads import LARGE
-from pubsub_server.shared.answers import Answer
+from pubsub_server.listeners.paced_publishes import publish, within_rate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Sequence
@@ -30,11 +30,11 @@ CLOSE_SECONDS: Final = 1.0
 """Seconds for sending written bytes; then the connection is cut."""
 TAKEN: Final = 256
 """Maximum requests handled in one turn of the loop."""
-AT_ONCE: Final = 64
-"""Maximum publishes passed to the hub at once."""
+FINISH_SECONDS: Final = 300.0
+"""Seconds for the requests that a client sent before it closed; the rest is dropped."""
 
 UNREAD_BYTES: Final = 268_435_456
-"""Maximum bytes of half-read frames of all connections of a listener."""
+"""Maximum bytes of half-read frames, and of requests of closed connections, of a listener."""
 
 _R = TypeVar("_R")
 _R_co = TypeVar("_R_co", covariant=True)
@@ -65,9 +65,11 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
     """The hub's `interfaces.Sink`. Requests are handled one after the other.
 
     Reading stops while a request waits for something: the access rules, the publish rate or the
-    backplane. So a client that sends too fast is slowed down, and no message is dropped. A session
-    outlives its connection until the requests are handled that the client sent before it closed:
-    TLS reports the end while reading is paused, too, and has no half-closed state.
+    backplane. So a client that sends too fast is slowed down, and no message is dropped.
+
+    A session outlives its connection until the requests are done that the client sent before it
+    closed, for at most `FINISH_SECONDS` and without subscriptions: TLS reports the end while
+    reading is paused, too, and has no half-closed state.
 
     Args:
         shared: What all connections share.
@@ -86,6 +88,8 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._connection: Connection | None = None
         self._requests: deque[_R] = deque()
         self._unread = 0
+        # Bytes of the requests that were decoded last.
+        self._taken = 0
         # Reasons to handle nothing: its identity or a request is pending, the hub requested it, or
         # it waits for its turn.
         self._working = True
@@ -95,6 +99,9 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         self._watched = False
         self._closing = False
         self._advancing = False
+        # When it gives up its requests, after its connection was lost.
+        self._finish_by: float | None = None
+        self._nap: asyncio.Future[None] | None = None
 
     # ------------------------------------------------------------ for the protocols
 
@@ -110,8 +117,13 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         return self._closing
 
     @property
+    def lost(self) -> bool:
+        """Whether its client has closed, and only its publishes remain to be done."""
+        return self._finish_by is not None
+
+    @property
     def unread(self) -> int:
-        """Bytes of its half-read frames."""
+        """Bytes of its half-read frames; if its client has closed, of its requests, too."""
         return self._unread
 
     @abstractmethod
@@ -124,7 +136,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
 
     @abstractmethod
     def left(self) -> None:
-        """The connection is closed: remove its state from what all share."""
+        """The connection is closed: remove its subscriptions from what all share."""
 
     def overdue(self, now: float) -> str | None:
         """The reason to close a client without pending input; called once per connection."""
@@ -141,68 +153,24 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         """Cut a connection to release its bytes at once, even if it has unsent messages."""
         if not self._closing:
             self._shared.broke(reason)
-        self._requests.clear()
-        self._shared.unread -= self._unread
-        self._unread = 0
+        self._release()
         self.abort()
 
     def publish(
         self, drafts: Sequence[Draft], answered: Callable[[Draft, Published | ServiceError], None]
     ) -> Coroutine[Any, Any, None] | None:
-        """Publish in order; wait if the rate is exceeded.
-
-        Args:
-            drafts: At most `AT_ONCE`.
-            answered: Called once per draft, in order.
-
-        Returns:
-            An awaitable, unless all are done.
-        """
-        answer: Answer[list[Published | ServiceError]] = Answer()
-        self._shared.service.put(self.identity, drafts, self.connection, answer)
-        results = answer.here
-        if results is None or _too_often(results) is not None:
-            return self._publish_on(drafts, answer, answered)
-        for draft, result in zip(drafts, results, strict=True):
-            answered(draft, result)
-        return None
-
-    async def _publish_on(
-        self,
-        drafts: Sequence[Draft],
-        answer: Answer[list[Published | ServiceError]],
-        answered: Callable[[Draft, Published | ServiceError], None],
-    ) -> None:
-        service = self._shared.service
-        results = await answer
-        size = len(drafts)
-        while True:
-            wait = _too_often(results)
-            taken = [each for each in results if wait is None or _too_often([each]) is None]
-            for draft, result in zip(drafts, taken, strict=False):
-                answered(draft, result)
-            drafts = drafts[len(taken) :]
-            if not drafts:
-                return
-            if wait is not None:
-                # Try a single message until it is granted, because each rejection is counted and
-                # audited.
-                size = 1
-                await asyncio.sleep(wait)
-            else:
-                size *= 2
-            if self._closing:
-                return
-            some = drafts[:size]
-            results = await service.publish(self.identity, some, connection=self.connection)
+        """Publish in order; wait if the rate is exceeded. See `paced_publishes.publish`."""
+        return publish(self, self._shared.service, drafts, answered)
 
     async def within_rate(self) -> None:
         """Wait until the rate allows one more message that does not go through the hub."""
-        while not self._closing:
-            granted, wait = self._shared.service.budget(self.connection, 1)
-            if granted:
-                return
-            await asyncio.sleep(wait / 1000)
+        await within_rate(self, self._shared.service)
+
+    async def nap(self, seconds: float) -> None:
+        """Wait, but only until the session ends."""
+        self._nap = asyncio.get_running_loop().create_future()
+        await asyncio.wait([self._nap], timeout=seconds)
+        self._nap = None
 
     # ------------------------------------------------------------ asyncio.Protocol
 
@@ -264,21 +232,42 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             self._shared.service.resume(self._connection)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The connection is closed: leave, unless the client closed it and has requests left."""
+        """The connection is closed."""
         self._transport = None
-        if exc is not None or self._closing or not self._waits:
+        connection = self._connection
+        self.left()
+        if connection is None or self._closing or not self._unfinished(connection):
             self._leave()
+            return
+        service = self._shared.service
+        service.mute(connection)
+        self._finish_by = service.clock() + FINISH_SECONDS
+        service.wheel.add(self, self._finish_by)
+        self._account()
+
+    def _unfinished(self, connection: Connection) -> bool:
+        """Whether received requests wait for something."""
+        if self._working and connection.identity is not None:
+            return True
+        return self._waits and bool(self._requests or self._decoder.pending)
 
     def _leave(self) -> None:
+        """The session has ended."""
         connection, self._connection = self._connection, None
         self._closing = True
-        self._requests.clear()
-        self._shared.unread -= self._unread
-        self._unread = 0
-        self.left()
+        self._release()
+        if self._nap is not None and not self._nap.done():
+            self._nap.set_result(None)
         self._shared.gone(self)
         if connection is not None:
             self._shared.service.closed(connection)
+
+    def _release(self) -> None:
+        """Release the bytes that it has received: a timer can still hold the session itself."""
+        self._requests.clear()
+        self._decoder = _Spent()
+        self._shared.unread -= self._unread
+        self._unread = 0
 
     # ------------------------------------------------------------ Sink
 
@@ -348,11 +337,14 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
                     if taken >= TAKEN:
                         self._wait_for_turn()
                         break
+                    decoder = self._decoder
+                    before = decoder.pending
                     try:
-                        self._requests.extend(self._decoder.take(TAKEN))
+                        self._requests.extend(decoder.take(TAKEN))
                     except FrameError as error:
                         self.break_off(error.reason)
                         return
+                    self._taken = before - decoder.pending
                     if not self._requests:
                         break
                     taken += len(self._requests)
@@ -366,8 +358,9 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             raise
         finally:
             self._advancing = False
-        if self._transport is None and not (self._waits or self._closing):
-            self._leave()
+        if self.lost:
+            if not (self._waits or self._closing):
+                self._leave()
             return
         self._read_or_not()
         if self._decoder.pending and not self._watched and not self._paused:
@@ -411,6 +404,8 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         if self._closing:
             return
         shared, pending = self._shared, self._decoder.pending
+        if self.lost:
+            pending += self._taken
         shared.unread += pending - self._unread
         more = pending > self._unread
         self._unread = pending
@@ -435,6 +430,11 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         connection = self._connection
         if connection is None:
             return None
+        if self._finish_by is not None:
+            if now < self._finish_by:
+                return self._finish_by
+            self.break_off("unfinished")
+            return None
         reason = self.overdue(now)
         if reason is not None:
             self.break_off(reason)
@@ -447,6 +447,19 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
             return end
         self.break_off("half_a_frame")
         return None
+
+
+class _Spent:
+    """The decoder of a session that has ended."""
+
+    pending = 0
+
+    def feed(self, data: bytes) -> None:
+        """See `Decoder`."""
+
+    def take(self, limit: int = -1) -> Sequence[Any]:
+        """See `Decoder`."""
+        return ()
 
 
 def _probe(transport: asyncio.Transport) -> None:
@@ -462,11 +475,3 @@ def _probe(transport: asyncio.Transport) -> None:
             (socket.TCP_KEEPCNT, 4),
         ):
             connection.setsockopt(socket.IPPROTO_TCP, option, value)
-
-
-def _too_often(results: Sequence[Published | ServiceError]) -> float | None:
-    """Seconds until the rate allows the next one; None if it allowed all."""
-    for result in results:
-        if isinstance(result, ServiceError) and result.code == "rate_limited":
-            return (result.retry_after_ms or 100) / 1000
-    return None

@@ -439,6 +439,7 @@ class TlsSender:
 
     Attributes:
         settings: Of the server.
+        trusting: The context of a client.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -447,14 +448,16 @@ class TlsSender:
         chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
         key.write_bytes(issued.private_key_pem.bytes())
         self.settings: dict[str, Any] = {"tls_cert": chain, "tls_key": key}
-        self._trusting = ssl.create_default_context()
-        authority.configure_trust(self._trusting)
+        self.trusting = ssl.create_default_context()
+        authority.configure_trust(self.trusting)
 
-    async def send(self, url: str, count: int) -> None:
+    async def send(
+        self, url: str, count: int, *, own: bytes = b"demo.own", size: int = 100
+    ) -> None:
         # It subscribes to a topic of its own, so that no unread messages reset its connection.
-        events = encode_event(b"demo.own") + encode_event(b"demo.a", b"x" * 100) * count
+        events = encode_event(own) + encode_event(b"demo.a", b"x" * size) * count
         host, _, port = url.partition("://")[2].rpartition(":")
-        _, writer = await asyncio.open_connection(host, int(port), ssl=self._trusting)
+        _, writer = await asyncio.open_connection(host, int(port), ssl=self.trusting)
         writer.write(events)
         writer.close()
         await writer.wait_closed()
@@ -491,6 +494,93 @@ async def test_a_server_that_stops_does_not_wait_for_the_events_of_a_closed_conn
         await until(lambda: [each._transport for each in sessions] == [None])
         assert node.server.stats.connections["events"] == 1
     assert not sessions
+
+
+@pytest.mark.parametrize("own", [b"demo.a", b"*"])
+async def test_a_closed_connection_is_subscribed_to_nothing_while_its_events_wait(
+    tmp_path: Path, own: bytes
+) -> None:
+    sender = TlsSender(tmp_path)
+    async with broker(**sender.settings, publish_rate_service=0.001) as node:
+        (listener,) = node.server.server._byte_listeners
+        sessions: Any = listener.connections.open
+        await sender.send(node.url, 10, own=own)
+        await until(lambda: [each._transport for each in sessions] == [None])
+        assert node.server.stats.subscriptions == 0
+        (session,) = sessions
+        assert not list(session._local.subscribers(b"demo.a"))
+
+
+async def test_a_client_that_closes_before_it_has_entered_publishes_and_is_not_subscribed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sender = TlsSender(tmp_path)
+    async with (
+        broker(**sender.settings) as node,
+        events(node.url, b"demo.a", sender.trusting) as reader,
+    ):
+        await node.has(1)
+        (listener,) = node.server.server._byte_listeners
+        sessions: Any = listener.connections.open
+        service: Any = listener.connections.service
+        enter, proceed = service.enter, asyncio.Event()
+
+        async def late(*given: Any) -> None:
+            await proceed.wait()
+            await enter(*given)
+
+        monkeypatch.setattr(service, "enter", late)
+        await sender.send(node.url, 10)
+        await until(lambda: any(each.lost for each in sessions))
+        assert node.server.stats.published == 0
+        proceed.set()
+        for _ in range(10):
+            assert await reader.next() == (b"demo.a", b"x" * 100)
+        assert node.server.stats.subscriptions == 1
+        await until(lambda: node.server.stats.connections["events"] == 1)
+
+
+async def test_what_still_waits_long_after_its_client_has_closed_is_dropped_and_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byte_session, "FINISH_SECONDS", 0.1)
+    sender = TlsSender(tmp_path)
+    async with broker(**sender.settings, publish_rate_service=0.001) as node:
+        (listener,) = node.server.server._byte_listeners
+        await sender.send(node.url, 10)
+        await until(lambda: node.server.stats.broken == {"event_stream.unfinished": 1})
+        await until(lambda: not listener.connections.open)
+        assert listener.connections.unread == 0
+        # The task that waited for the rate has ended, too, and holds no events.
+        await until(lambda: not len(listener.connections.tasks))
+
+
+async def test_what_waits_of_closed_connections_is_bounded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(byte_session, "UNREAD_BYTES", 100_000)
+    sender = TlsSender(tmp_path)
+    async with broker(**sender.settings, publish_rate_service=0.001) as node:
+        (listener,) = node.server.server._byte_listeners
+        await sender.send(node.url, 4, size=15_000)
+        await sender.send(node.url, 5, size=15_000)
+        await until(lambda: node.server.stats.broken == {"event_stream.unread_bytes": 1})
+        await until(lambda: len(listener.connections.open) == 1)
+        assert 60_000 < listener.connections.unread < 70_000
+
+
+async def test_half_an_event_is_released_when_its_connection_ends() -> None:
+    async with broker(auth_deadline=3_600_000, body_timeout=3_600_000) as node:
+        (listener,) = node.server.server._byte_listeners
+        sessions: Any = listener.connections.open
+        async with events(node.url, b"demo.a") as peer:
+            await node.has(1)
+            peer.write(encode_event(b"demo.a", b"x" * 1_000)[:-1])
+            (session,) = sessions
+            await until(lambda: session._decoder.pending)
+        await until(lambda: not sessions)
+        # A timer still holds the session, for an hour.
+        assert session._decoder.pending == 0
 
 
 async def test_a_client_certificate_is_demanded_and_its_name_chooses_the_identity(

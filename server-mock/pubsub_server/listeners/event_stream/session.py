@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 from hanzoai.pubsub.eventstream.codec import ALL_TOPICS, Decoder, Event, encode_event
 from hanzoai.pubsub.payload_bytes import to_json
 from pubsub_server.errors import ServiceError
-from pubsub_server.listeners.byte_session import AT_ONCE, ByteSession
+from pubsub_server.listeners.byte_session import ByteSession
 from pubsub_server.listeners.byte_topics import hub_topic, shown
+from pubsub_server.listeners.paced_publishes import AT_ONCE
 from pubsub_server.shared.requests import Draft, SubscribeRequest
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ class EventSession(ByteSession[Event]):
 
     def left(self) -> None:
         """See `byte_session.ByteSession`."""
-        topic, self._topic = self._topic, None
+        topic = self._topic
         if topic is None:
             return
         local = self._local
@@ -97,6 +98,8 @@ class EventSession(ByteSession[Event]):
             self.break_off("forbidden")
             return
         self._topic = topic
+        if self.lost:
+            return
         if everything:
             self._local.add_everything(self)
         else:

@@ -56,6 +56,8 @@ class HubSession(ByteSession[Request]):
         match requests.popleft():
             case Publish(topics, data):
                 return self._publish(topics, data)
+            case _ if self.lost:
+                pass
             case Subscribe(topics):
                 if topics and not self._id:
                     self._id = secrets.randbits(63) | 1

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 from pubsub_server.errors import ServiceError
 from pubsub_server.listeners.byte_connections import ByteConnections
 from pubsub_server.listeners.byte_listener import ByteListener
-from pubsub_server.listeners.byte_session import AT_ONCE, ByteSession
+from pubsub_server.listeners.byte_session import ByteSession
+from pubsub_server.listeners.paced_publishes import AT_ONCE
 from pubsub_server.listeners.signed.addresses import hub_name
 from pubsub_server.listeners.signed.drafts import draft_of
 from pubsub_server.listeners.signed.encoders import StreamFrames
@@ -139,6 +140,8 @@ class StreamSession(ByteSession["Opening | bytes"]):
             self.break_off(reason)
             return
         self._opening = opening
+        if self.lost:
+            return
         self._streams.open.setdefault(opening.topic, {})[self] = None
         super().write(NO_HEADERS)
         request = SubscribeRequest((hub_name(opening.topic),), presence=False)

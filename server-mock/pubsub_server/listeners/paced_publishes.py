@@ -1,0 +1,116 @@
+"""Publishes of one connection of a byte protocol, in order and not faster than its rate."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, Protocol
+
+from pubsub_server.errors import ServiceError
+from pubsub_server.shared.answers import Answer
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine, Sequence
+
+    from pubsub_server.backplane import Published
+    from pubsub_server.interfaces import Identity
+    from pubsub_server.service import Service
+    from pubsub_server.shared.connection import Connection
+    from pubsub_server.shared.requests import Draft
+
+    Result = Published | ServiceError
+
+AT_ONCE: Final = 64
+"""Maximum publishes passed to the hub at once."""
+
+
+class Publisher(Protocol):
+    """A session that publishes."""
+
+    identity: Identity
+
+    @property
+    def connection(self) -> Connection:
+        """The hub's connection of an open session."""
+        ...
+
+    @property
+    def closing(self) -> bool:
+        """Whether it has ended."""
+        ...
+
+    async def nap(self, seconds: float) -> None:
+        """Wait, but only until the session ends."""
+        ...
+
+
+def publish(
+    publisher: Publisher,
+    service: Service,
+    drafts: Sequence[Draft],
+    answered: Callable[[Draft, Result], None],
+) -> Coroutine[Any, Any, None] | None:
+    """Publish in order; wait if the rate is exceeded.
+
+    Args:
+        publisher: Its session.
+        service: The hub.
+        drafts: At most `AT_ONCE`.
+        answered: Called once per draft, in order.
+
+    Returns:
+        An awaitable, unless all are done.
+    """
+    answer: Answer[list[Result]] = Answer()
+    service.put(publisher.identity, drafts, publisher.connection, answer)
+    results = answer.here
+    if results is None or _too_often(results) is not None:
+        return _go_on(publisher, service, drafts, answer, answered)
+    for draft, result in zip(drafts, results, strict=True):
+        answered(draft, result)
+    return None
+
+
+async def _go_on(
+    publisher: Publisher,
+    service: Service,
+    drafts: Sequence[Draft],
+    answer: Answer[list[Result]],
+    answered: Callable[[Draft, Result], None],
+) -> None:
+    results = await answer
+    size = len(drafts)
+    while True:
+        wait = _too_often(results)
+        taken = [each for each in results if wait is None or _too_often([each]) is None]
+        for draft, result in zip(drafts, taken, strict=False):
+            answered(draft, result)
+        drafts = drafts[len(taken) :]
+        if not drafts:
+            return
+        if wait is not None:
+            # Try a single message until it is granted, because each rejection is counted and
+            # audited.
+            size = 1
+            await publisher.nap(wait)
+        else:
+            size *= 2
+        if publisher.closing:
+            return
+        some = drafts[:size]
+        results = await service.publish(publisher.identity, some, connection=publisher.connection)
+
+
+async def within_rate(publisher: Publisher, service: Service) -> None:
+    """Wait until the rate allows one more message that does not go through the hub."""
+    while not publisher.closing:
+        granted, wait = service.budget(publisher.connection, 1)
+        if granted:
+            return
+        await publisher.nap(wait / 1000)
+
+
+def _too_often(results: Sequence[Result]) -> float | None:
+    """Seconds until the rate allows the next one; None if it allowed all."""
+    for result in results:
+        if isinstance(result, ServiceError) and result.code == "rate_limited":
+            return (result.retry_after_ms or 100) / 1000
+    return None
