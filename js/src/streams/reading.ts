@@ -125,9 +125,10 @@ export class Reading {
 
   /** Take the fetched retained messages. */
   healed(messages: readonly Incoming[], at: number): ReaderEffect[] {
-    const { next, _heard: heard, _silence: silence } = this;
+    const { _heard: heard, _silence: silence } = this;
+    const newest = this._newest();
     const effects = this._takeAll(messages, at);
-    if (this.next === next) {
+    if (this._newest() === newest) {
       // Frames that the reader already had don't show that the writer is alive.
       this._heard = heard;
       this._silence = silence;
@@ -151,6 +152,11 @@ export class Reading {
   }
 
   // ---------------------------------------------------------------- inside
+
+  /** How far the frames reach that have arrived: the epoch, and an index in it. */
+  private _newest(): string {
+    return `${this.epoch} ${Math.max(this.next, ...this._held.keys())}`;
+  }
 
   private _takeAll(messages: readonly Incoming[], at: number): ReaderEffect[] {
     const effects: ReaderEffect[] = [];

@@ -177,9 +177,9 @@ class Reading:
 
     def healed(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         """Process the fetched retained messages."""
-        next, heard, silence = self.next, self._heard, self._silence
+        newest, heard, silence = self._newest(), self._heard, self._silence
         effects = self._take_all(messages, at)
-        if self.next == next:
+        if self._newest() == newest:
             # Frames that the reader already had don't show that the writer is alive.
             self._heard, self._silence = heard, silence
         if self._held and not self.ended:
@@ -200,6 +200,10 @@ class Reading:
         return effects
 
     # ---------------------------------------------------------------- inside
+
+    def _newest(self) -> tuple[int, int]:
+        """How far the frames reach that have arrived: the epoch, and an index in it."""
+        return self.epoch, max(self._held, default=self.next)
 
     def _take_all(self, messages: Sequence[Incoming], at: int) -> list[ReaderEffect]:
         effects: list[ReaderEffect] = []
