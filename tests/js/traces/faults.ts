@@ -160,11 +160,12 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'closing does not wait for publishes': replaced(
     'session.ts',
-    'if (lifecycle._draining && !publishes.size && !lifecycle.over) onDrained(lifecycle, event);',
+    'table.onDrained(lifecycle, event);',
+    ';',
   ),
   'an early call is forgotten': replaced(
     'session.ts',
-    'if (lifecycle._attempts._shortenLater) onCalled(lifecycle, event);',
+    'if (lifecycle._attempts._shortenLater) table.onCalled(lifecycle, event);',
   ),
   'an error during authentication is treated as any other': replaced(
     'session.ts',
