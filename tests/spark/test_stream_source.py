@@ -184,8 +184,22 @@ def test_a_topic_that_is_gone_for_long_leaves_the_offsets(service: Service) -> N
     start = {"a.x": 9, "a.old": 4}
     assert reader.latestOffset(start, LIMIT) == start
     service.now += 61
-    service.news = [{"a.x": Standing(1, 10)}]
-    assert reader.latestOffset(start, LIMIT) == {"a.x": 10}
+    assert reader.latestOffset(start, LIMIT) == {"a.x": 9}
+
+
+def test_a_topic_that_returns_after_it_left_the_offsets_begins_at_its_first_row(
+    service: Service,
+) -> None:
+    reader = stream(topicForgetMs="60000")
+    start = {"a.old": 4}
+    assert reader.latestOffset(start, LIMIT) == start
+    service.now += 61
+    left = reader.latestOffset(start, LIMIT)
+    assert left == {}
+    assert rows(reader, start, left) == []
+    service.standings = {"a.old": Standing(50, 52)}
+    end = reader.latestOffset(left, LIMIT)
+    assert rows(reader, left, end) == [("a.old", 49, 52)]
 
 
 def test_a_loss_reports_whether_the_log_started_again(service: Service) -> None:

@@ -124,7 +124,7 @@ def advance(
         standings: Positions of the topics.
         most: Maximum rows of the batch, in fair shares; None for all rows.
         target: Maximum position by topic; other topics keep their position.
-        forgotten: Topics that ended long ago; the next change removes them.
+        forgotten: Topics that ended long ago, to remove.
         turn: `turn` of the previous batch.
     """
     read = dict(start.read)
@@ -156,11 +156,12 @@ def advance(
     shares, turn = share_out(backlog, most, turn)
     for topic, rows in shares.items():
         read[topic] = lows[topic] + rows
-    if read == start.read:
-        return Advance(start, tuple(losses), turn)
+    # A change of its own: otherwise, the next log of such a topic would be a loss.
     for topic in forgotten:
         read.pop(topic, None)
         begin.pop(topic, None)
+    if read == start.read:
+        return Advance(start, tuple(losses), turn)
     return Advance(Offset(read, begin), tuple(losses), turn)
 
 
