@@ -116,7 +116,8 @@ def test_a_ttl_beyond_the_most_is_refused_with_the_bound() -> None:
 
 
 def test_the_remedy_for_a_value_that_json_lacks_fits_its_cause() -> None:
-    for value, remedy in ((float("nan"), "Replace it"), (b"x", "base64")):
+    twice = Row("x", "x")(1, 2)
+    for value, remedy in ((float("nan"), "Replace it"), (b"x", "base64"), (twice, "Rename")):
         with pytest.raises(InvalidPayload) as caught:
             item(encoder(), data={"x": value})
         assert remedy in caught.value.remedy

@@ -9,7 +9,7 @@ from pydantic_core import from_json, to_json
 
 from hanzoai.pubsub.errors import InvalidPayload, InvalidTopic, PayloadTooLarge, PubSubError
 from hanzoai.pubsub.spark.records import Unreadable
-from hanzoai.pubsub.spark.values import all_json, check_json, to_text
+from hanzoai.pubsub.spark.values import Ambiguous, all_json, check_json, to_text
 from hanzoai.pubsub.topics import validate_topic
 
 if TYPE_CHECKING:
@@ -196,11 +196,7 @@ class Encoder:
             except (TypeError, ValueError) as error:
                 raise InvalidPayload(
                     f"Column `data` cannot be written as JSON: it {error}.",
-                    remedy=(
-                        "Replace it, for example with null."
-                        if isinstance(error, ValueError)
-                        else "Cast it, or encode bytes as base64."
-                    ),
+                    remedy=_remedy(error),
                     topic=topic,
                     field="data",
                 ) from None
@@ -318,6 +314,14 @@ def _quoted(text: str, name: str, topic: str) -> str:
         return to_json(text).decode()
     except ValueError:
         raise _ill(name, "text that UTF-8 can encode", topic) from None
+
+
+def _remedy(error: TypeError | ValueError) -> str:
+    if isinstance(error, Ambiguous):
+        return "Rename one of them."
+    if isinstance(error, ValueError):
+        return "Replace it, for example with null."
+    return "Cast it, or encode bytes as base64."
 
 
 def _unreadable(record: Record) -> InvalidPayload:

@@ -26,6 +26,10 @@ _OBJECT = SchemaValidator(core_schema.typed_dict_schema({}, extra_behavior="igno
 """Reads an object of any content without creating Python values."""
 
 
+class Ambiguous(ValueError):
+    """A struct has two fields of the same name, of which an object can have only one."""
+
+
 def check_json(text: str) -> None:
     """Check that a text is JSON.
 
@@ -73,6 +77,7 @@ def to_text(value: object) -> str:
 
     Raises:
         TypeError: It contains bytes, or something else that JSON does not support.
+        Ambiguous: It contains a struct with two fields of the same name.
         ValueError: It contains NaN or an infinity.
     """
     variant = _variant(value)
@@ -98,7 +103,10 @@ def plain(value: object) -> object:
     fields = getattr(value, "__fields__", None)
     if isinstance(value, tuple) and fields is not None:
         row = cast("tuple[object, ...]", value)
-        return {name: plain(item) for name, item in zip(fields, row, strict=True)}
+        made = {name: plain(item) for name, item in zip(fields, row, strict=True)}
+        if len(made) < len(row):
+            raise Ambiguous("has a struct with two fields of the same name")
+        return made
     if isinstance(value, list | tuple):
         return [plain(item) for item in cast("list[object]", value)]
     if isinstance(value, datetime | date | time):
