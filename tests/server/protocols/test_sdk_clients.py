@@ -7,8 +7,11 @@ import json
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.cli.main import main
+from hanzoai.pubsub.errors import PermissionDenied
 from hanzoai.pubsub.eventstream import EventStreamClient
 from hanzoai.pubsub.hub import HubClient
 from hanzoai.pubsub.sp import SubSocket
@@ -17,8 +20,6 @@ from tests.server.protocols.peers import until
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
-
-    import pytest
 
     from pubsub_server.testing import RunningServer
 
@@ -64,6 +65,52 @@ async def test_one_message_crosses_between_the_clients_of_all_protocols() -> Non
             {"$base64": "/yBmcm9tIGh1Yg=="},
             "from events",
         ]
+
+
+@pytest.mark.parametrize(
+    ("topics", "message"),
+    [
+        (("org.other.a",), "does not grant the topic (topic org.other.a)."),
+        (("org.other.a", "not/of/hip-56"), "does not grant any of the 2 topics."),
+    ],
+)
+async def test_a_hub_subscription_to_denied_topics_fails(
+    topics: tuple[str, ...], message: str
+) -> None:
+    async with (
+        serving(listener_identities={"hub": {"user": "alice"}}) as server,
+        HubClient(server.server.others["hub"]) as hub,
+    ):
+        with pytest.raises(PermissionDenied) as raised:
+            await hub.subscribe(*topics).open()
+        assert raised.value.message.endswith(message)
+        assert "log of the hub" in raised.value.remedy
+        with pytest.raises(PermissionDenied):
+            await hub.subscribe(*topics).recv(timeout=20)
+
+
+async def test_a_hub_subscription_to_partly_denied_topics_warns_and_receives_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        serving(listener_identities={"hub": {"user": "alice"}}) as server,
+        HubClient(server.server.others["hub"], reconnect_min=0.01) as hub,
+        hub.subscribe("demo.a", "org.other.a") as messages,
+    ):
+        (listener,) = (
+            each for each in server.server._byte_listeners if each.connections.name == "hub"
+        )
+        for session in list(listener.connections.open):
+            session.abort()
+        receiving = asyncio.create_task(messages.recv(timeout=20))
+        await until(lambda: messages.reconnects == 1)
+        assert await hub.publish(["demo.a", "org.other.a"], "x") == 1
+        assert (await receiving).topic == "demo.a"
+        assert await messages.add("org.other.b", "demo.b") == 1
+    warned = [each.getMessage() for each in caplog.records if each.name == "hanzoai.pubsub"]
+    assert [each.partition(" ")[2] for each in warned] == [
+        "grants only 1 of 2 topics. Look into the log of the hub: it names the first denied topic."
+    ]
 
 
 async def test_topics_of_a_hub_subscription_come_and_go() -> None:

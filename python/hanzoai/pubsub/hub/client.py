@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.durations import seconds_of
-from hanzoai.pubsub.errors import ConnectionFailed, InvalidTopic, ProtocolError
+from hanzoai.pubsub.errors import (
+    ConnectionFailed,
+    InvalidTopic,
+    PermissionDenied,
+    ProtocolError,
+)
 from hanzoai.pubsub.hub.codec import (
     MAX_TOPIC,
     MAX_TOPICS,
@@ -39,6 +45,9 @@ if TYPE_CHECKING:
 
 PORT: Final = 13000
 """Default port."""
+ASK_THE_HUB: Final = "Look into the log of the hub: it names the first denied topic."
+
+logger = logging.getLogger("hanzoai.pubsub")
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +112,8 @@ class HubClient(LinkClient):
             timeout: Seconds or a timedelta, opening the connection included.
 
         Returns:
-            The number of subscribers of the hub, summed over the topics.
+            The number of subscribers of the hub, summed over the topics. A topic to which you may
+            not publish counts 0, too.
 
         Raises:
             InvalidTopic: There are too many topics, or one is too long.
@@ -123,7 +133,9 @@ class HubClient(LinkClient):
     def subscribe(self, *topics: str | bytes) -> HubSubscription:
         """Receive messages of these topics from now on.
 
-        The connection opens with ``async with``, or with the first requested message.
+        The connection opens with ``async with``, or with the first requested message. This raises
+        PermissionDenied if the hub grants none of the topics, and logs a warning if it grants only
+        some: its answer is their number.
 
         Raises:
             InvalidTopic: There are too many topics, or one is too long.
@@ -183,6 +195,8 @@ class HubSubscription(LinkSubscription[HubMessage]):
         self._topics = dict.fromkeys(topics)
         self._decoder = ReplyDecoder()
         self._asked: deque[asyncio.Future[Reply]] = deque()
+        # Numbers of the last warning, which is not repeated after each reconnect.
+        self._partly: tuple[int, int] | None = None
         self.id = 0
 
     @property
@@ -194,7 +208,7 @@ class HubSubscription(LinkSubscription[HubMessage]):
         """Subscribe to more topics.
 
         Returns:
-            How many of them are new to the hub.
+            How many of them are new to the hub. It does not count those that it denies.
 
         Raises:
             InvalidTopic: There are too many topics, or one is too long.
@@ -281,8 +295,26 @@ class HubSubscription(LinkSubscription[HubMessage]):
         first = answer.result()
         if not isinstance(first, Subscribed):
             raise self._strange(first)
+        self._check_granted(first.topics)
         self.id = first.id
         self._backoff.reset()
+
+    def _check_granted(self, granted: int) -> None:
+        """Report denied topics: the answer of the hub is the number of granted ones."""
+        asked, target = len(self._topics), self._dialing.target
+        if granted >= asked:
+            self._partly = None
+        elif not granted:
+            topic = self.topics[0] if asked == 1 else None
+            what = "the topic" if asked == 1 else f"any of the {asked} topics"
+            raise PermissionDenied(
+                f"{target} does not grant {what}.", topic=topic, remedy=ASK_THE_HUB
+            )
+        elif self._partly != (granted, asked):
+            self._partly = granted, asked
+            logger.warning(
+                "%s grants only %d of %d topics. %s", target, granted, asked, ASK_THE_HUB
+            )
 
     def _strange(self, reply: Reply) -> ProtocolError:
         return ProtocolError(f"{self._dialing.target} answered with {type(reply).__name__}.")
