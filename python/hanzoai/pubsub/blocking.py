@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         Mapping,
         Sequence,
     )
-    from types import TracebackType
 
     from pydantic import TypeAdapter
 
@@ -455,12 +454,7 @@ class PubSub:
         self._portal()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         """Settle what was published and close; after an exception close at once."""
         self.close(None if exc_type is None else 0)
 

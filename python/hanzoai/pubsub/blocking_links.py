@@ -11,7 +11,6 @@ from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Iterator
-    from types import TracebackType
 
     from hanzoai.pubsub.durations import Duration
 
@@ -70,12 +69,7 @@ class BlockingClient(Generic[C]):
         finally:
             self._portal.stop()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -133,10 +127,5 @@ class BlockingSubscription(Generic[M]):
         self.open()
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()

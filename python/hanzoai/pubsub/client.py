@@ -18,7 +18,6 @@ from hanzoai.pubsub.settings.options import read_options
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-    from types import TracebackType
 
     from pydantic import TypeAdapter
 
@@ -736,12 +735,7 @@ class PubSubClient:
         self._ready()
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         """Settle what was published and close; after an exception close at once."""
         await self.close(None if exc_type is None else 0)
 

@@ -25,7 +25,6 @@ from hanzoai.pubsub.settings.checks import check_function, check_seconds, check_
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Generator
-    from types import TracebackType
 
     from hanzoai.pubsub.request_reply.client import Client
     from hanzoai.pubsub.runtime.handlers import Report
@@ -116,12 +115,7 @@ class Responder:
     async def __aenter__(self) -> Self:
         return await self._joined()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         await self.close(_CLOSE_TIMEOUT if exc_type is None else 0)
 
     def __repr__(self) -> str:

@@ -16,7 +16,6 @@ from hanzoai.pubsub.values import Message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-    from types import TracebackType
 
     from hanzoai.pubsub.generated.wire import Denial
     from hanzoai.pubsub.payload_models import PayloadModel
@@ -200,12 +199,7 @@ class BlockingSubscription(Generic[Data]):
     def __enter__(self) -> Self:
         return self.wait()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ClosedError, ForkedError):
             self.unsubscribe()
 
@@ -314,19 +308,14 @@ class BlockingBatch:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         """Send everything; after an exception in the block, nothing.
 
         Raises:
             PubSubError: The first error among the results.
         """
         try:
-            self._call(lambda: self._batch.__aexit__(exc_type, exc, traceback))
+            self._call(lambda: self._batch.__aexit__(exc_type))
         except ForkedError:
             if exc_type is None:
                 raise

@@ -25,7 +25,6 @@ from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
-    from types import TracebackType
 
     from hanzoai.pubsub.values import (
         Outgoing,
@@ -273,12 +272,7 @@ class Batch:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, exc_type: type[BaseException] | None, *_: object) -> None:
         """Send everything; after an exception in the block, nothing.
 
         Raises:

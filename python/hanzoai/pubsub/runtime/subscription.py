@@ -13,7 +13,6 @@ from hanzoai.pubsub.values import Gap, Message
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
-    from types import TracebackType
 
     from hanzoai.pubsub.generated.wire import Denial
     from hanzoai.pubsub.payload_models import PayloadModel
@@ -145,12 +144,7 @@ class Subscription(Generic[Data]):
             self._end()
             raise
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.unsubscribe()
 
     def __reduce__(self) -> NoReturn:

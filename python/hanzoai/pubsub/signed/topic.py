@@ -16,7 +16,6 @@ from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from types import TracebackType
 
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.values import Published
@@ -226,12 +225,7 @@ class SignedTopic:
         await self.connect()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def _ask(self, signer: Signer, id: bytes, data: bytes) -> bytes:

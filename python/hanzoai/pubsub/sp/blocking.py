@@ -19,7 +19,6 @@ from hanzoai.pubsub.sp.inbox import ThreadInbox
 if TYPE_CHECKING:
     import ssl
     from collections.abc import Callable, Coroutine, Iterator
-    from types import TracebackType
     from typing import Any
 
     from hanzoai.pubsub.durations import Duration
@@ -89,12 +88,7 @@ class _Blocking:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:

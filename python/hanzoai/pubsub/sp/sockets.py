@@ -23,7 +23,6 @@ from hanzoai.pubsub.sp.wires import StreamWire, WebSocketWire
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator, Generator
-    from types import TracebackType
 
     from hanzoai.pubsub.durations import Duration
     from hanzoai.pubsub.sp.wires import Wire
@@ -247,12 +246,7 @@ class Socket:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     # ------------------------------------------------------------ called by connections

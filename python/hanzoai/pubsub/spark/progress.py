@@ -18,7 +18,6 @@ from hanzoai.pubsub.topics import validate_topic
 
 if TYPE_CHECKING:
     from collections.abc import Generator
-    from types import TracebackType
     from typing import Self
 
     from pyspark.sql import SparkSession
@@ -92,12 +91,7 @@ class PubSubProgress:
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.stop(failed=kind is not None)
 
     def start(self) -> None:

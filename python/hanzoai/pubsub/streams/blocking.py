@@ -189,12 +189,7 @@ class BlockingStreamReader:
     def __enter__(self) -> Self:
         return self.open()
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         with contextlib.suppress(ForkedError):
             self.close()
 

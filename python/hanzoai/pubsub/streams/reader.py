@@ -30,7 +30,6 @@ from hanzoai.pubsub.values import Message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.clock import TimerHandle
@@ -182,12 +181,7 @@ class StreamReader:
     async def __aenter__(self) -> Self:
         return self.open()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     def __repr__(self) -> str:

@@ -27,7 +27,6 @@ from hanzoai.pubsub.transports import TransportFailed, memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Mapping, Sequence
-    from types import TracebackType
 
     import httpx
 
@@ -175,12 +174,7 @@ class MemoryServer(Generic[C]):
     async def __aenter__(self) -> Self:
         return await self.start()
 
-    async def __aexit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
     # ------------------------------------------------------------ clients, tokens and publishes

@@ -12,7 +12,6 @@ from hanzoai.pubsub.runtime.portal import Portal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from types import TracebackType
 
     from pubsub_server.testing import RunningServer
 
@@ -110,12 +109,7 @@ class ThreadedServer:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        exc_type: type[BaseException] | None,
-        exc: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.stop()
 
 

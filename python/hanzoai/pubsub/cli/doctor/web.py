@@ -20,7 +20,6 @@ from hanzoai.pubsub.settings.urls import is_loopback
 if TYPE_CHECKING:
     import ssl
     from collections.abc import AsyncIterator
-    from types import TracebackType
 
 PUBLIC_TOPIC: Final = "system.announcements"
 """A topic that every authenticated user may read by HIP-56's rules."""
@@ -55,12 +54,7 @@ class Web:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._http.aclose()
 
     async def check_health(self) -> Health:
