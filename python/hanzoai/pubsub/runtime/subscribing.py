@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from hanzoai.pubsub.errors import OperationTimeout, PubSubError
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, StateLoader
+    from hanzoai.pubsub.runtime.handlers import GapHandler, Handler, Report, StateLoader
     from hanzoai.pubsub.runtime.operations import Operations
     from hanzoai.pubsub.values import Message, PresenceChange, Since, Topics, Types
 
@@ -48,6 +49,7 @@ class Feed:
 
     Args:
         own_presence: Presence of this client on topics without wildcards; None leaves it unchanged.
+        handlers: Creates the handlers, which report their exceptions as given.
         ready: Returns the operations of the client, in the running loop.
 
     Attributes:
@@ -60,10 +62,7 @@ class Feed:
         queue: ReceiveQueue,
         types: frozenset[str] | None,
         own_presence: dict[str, Any] | None,
-        on_message: Handler[Message] | None,
-        on_presence: Handler[PresenceChange] | None,
-        on_gap: GapHandler | None,
-        state_loader: StateLoader | None,
+        handlers: Callable[[Report], Handlers],
         ready: Callable[[], Operations],
     ) -> None:
         self._request = request
@@ -75,8 +74,8 @@ class Feed:
         inbox.positions.update(request.after)
         inbox.history = request.history
         inbox.types = types
-        self.handlers = Handlers(on_message, on_presence, on_gap, state_loader, self._report)
-        if on_presence is not None and on_message is None:
+        self.handlers = handlers(self._report)
+        if self.handlers.on_presence is not None and self.handlers.on_message is None:
             # An iteration does not call `on_presence`. Each change contains all members, so a full
             # inbox keeps the latest one of each topic.
             inbox.presence = Inbox(request.topics, replace(queue, policy="gap"), self.leave)
@@ -203,10 +202,7 @@ def read_feed(
         queue,
         None if types is None else _type_set(types),
         None if presence is None or isinstance(presence, bool) else _own(presence, topics),
-        on_message,
-        on_presence,
-        on_gap,
-        state_loader,
+        partial(Handlers, on_message, on_presence, on_gap, state_loader),
         ready,
     )
 
