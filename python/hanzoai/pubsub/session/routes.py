@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Final
 from hanzoai.pubsub.topics import TopicTrie
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from hanzoai.pubsub.session.subscription_state import SubscriptionState
 
 KNOWN_TOPICS: Final = 4_096
@@ -32,9 +34,10 @@ class Routes:
             self._trie.insert(pattern, state)
         self.known.clear()
 
-    def remove(self, pattern: str, state: SubscriptionState) -> None:
-        """Remove one pattern of a subscription."""
-        self._trie.remove(pattern, state)
+    def remove(self, state: SubscriptionState, patterns: Iterable[str]) -> None:
+        """Remove some patterns of a subscription."""
+        for pattern in patterns:
+            self._trie.remove(pattern, state)
         self.known.clear()
 
     def find(self, topic: str) -> tuple[SubscriptionState, ...]:

@@ -195,9 +195,7 @@ class Subscriptions:
         if is_retryable(frame.code):
             self._schedule_rejoin(max(REFUSED_FOR_NOW, frame.retry_after_ms or 0))
             return True
-        refused = list(state.patterns)
-        if frame.topic in state.patterns and len(state.patterns) > 1:
-            refused = [frame.topic]
+        refused = [frame.topic] if frame.topic in state.patterns else state.patterns
         state.denied += [Denial(topic=p, code=frame.code, message=frame.message) for p in refused]
         self._remove_patterns(state, refused)
         if state.patterns:
@@ -347,8 +345,7 @@ class Subscriptions:
                 return False
             # Messages of the others that arrive by other subscriptions will be replayed.
             state.unrouted = True
-            for pattern in later:
-                self.routes.remove(pattern, state)
+            self.routes.remove(state, later)
             if state.request.presence:
                 self.presence.hide(state)
             state.held = [
@@ -359,11 +356,12 @@ class Subscriptions:
         return bool(granted)
 
     def _remove_patterns(self, state: SubscriptionState, patterns: Sequence[str]) -> None:
-        for pattern in patterns:
-            if pattern in state.patterns:
-                state.patterns.remove(pattern)
-                self.routes.remove(pattern, state)
-        if patterns and not state.patterns:
+        if not patterns:
+            return
+        self.routes.remove(state, patterns)
+        refused = set(patterns)
+        state.patterns = [pattern for pattern in state.patterns if pattern not in refused]
+        if not state.patterns:
             self._remove(state)
 
     # ---------------------------------------------------------------- cursors
@@ -391,8 +389,7 @@ class Subscriptions:
 
     def _remove(self, state: SubscriptionState) -> None:
         self._states.pop(state.sub, None)
-        for pattern in state.patterns:
-            self.routes.remove(pattern, state)
+        self.routes.remove(state, state.patterns)
         self.requests.pop(state.ref, None)
         state.ref = ""
         if state.request.presence:
