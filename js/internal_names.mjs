@@ -14,7 +14,7 @@ notify occupied over ownPresence paced paceInterval part pause paused perform ph
 postpone postponed presenceChanged probed probeHttp protocolVersion proven publishes rateLimited
 receive receiveQueueBytes receiveQueueMessages reconnected recovering recovery rememberOwn remove
 renewable report resends retried retryBase retryCap retryLater retryPending routes sendPolicy
-sendQueueBytes sendQueueMessages settleAll settled skips socketUrl stand standing startDue
+sendQueueBytes sendQueueMessages settleAll settled skips socketUrl stand startDue
 startTimer stateChanged stopAll survivesDrop taken tell tick timeoutOf timerFired timers
 tokenFailure tokenLife turn unrouted upgradeCap usesSeq versioned wait wake watches welcomed whole
 woke

@@ -16,14 +16,6 @@ export type Verdict = 'known' | 'new' | 'jump';
 /** A new message, or a gap. */
 export type Step = Envelope | Gap;
 
-/** The state from which a cursor of another kind continues. */
-export interface Standing {
-  /** Time of the newest message, Unix milliseconds. */
-  readonly newest: number | undefined;
-  /** Topics with a known position. */
-  readonly topics: readonly string[];
-}
-
 /** Creates the cursor of a subscription, for the current peer. */
 export type Cursors = (request: Subscribe, options: SessionOptions) => Cursor;
 
@@ -59,8 +51,10 @@ export interface Cursor {
    * are still missing, they are a gap.
    */
   readonly retried: Map<string, number>;
-  /** Its state, for a cursor of another kind. */
-  standing(): Standing;
+  /** Topics with a known position. */
+  readonly topics: readonly string[];
+  /** Time of the newest message, Unix milliseconds. */
+  readonly newest: number | undefined;
   /** The start of the next request. */
   request(): Request;
   /** Whether a live message is known, new, or beyond a hole (then the position stays). */
@@ -261,10 +255,14 @@ export class SeqCursor implements Cursor {
     return [];
   }
 
-  standing(): Standing {
+  get topics(): readonly string[] {
+    return [...this.marks.keys()];
+  }
+
+  get newest(): number | undefined {
     let newest: number | undefined;
     for (const { _at } of this.marks.values()) newest = Math.max(newest ?? 0, _at);
-    return { newest: newest ?? this._since, topics: [...this.marks.keys()] };
+    return newest ?? this._since;
   }
 
   private _setMark(topic: string, seq: number, at: number): void {

@@ -180,7 +180,7 @@ export class Subscriptions {
     const { cursor, request, answered } = state;
     if (cursor.usesSeq === this._context.peer?.features.has('seq') && !(moved && answered)) return;
     state.answered = false;
-    const { newest: since, topics } = cursor.standing();
+    const { newest: since, topics } = cursor;
     state.cursor = this._cursorFor(answered ? { ...request, since, after: undefined } : request);
     if (!answered) return;
     for (const topic of topics) {

@@ -10,7 +10,6 @@ import {
   gap,
   type Replay,
   type Request,
-  type Standing,
   type Step,
   type Verdict,
 } from '../../session/cursor.js';
@@ -66,17 +65,17 @@ export class IdCursor implements Cursor {
     this._kept = Math.max(1, rememberedTopics);
   }
 
-  standing(): Standing {
-    return { newest: this._mark(), topics: [...this._near.keys()] };
+  get topics(): readonly string[] {
+    return [...this._near.keys()];
   }
 
   request(): Request {
-    const mark = this._mark();
+    const mark = this.newest;
     return { since: mark === undefined ? undefined : Math.max(0, mark - this._overlap) };
   }
 
   /** Time of the newest message, but at least the start, Unix milliseconds. */
-  private _mark(): number | undefined {
+  get newest(): number | undefined {
     if (this._newest === undefined) return this._start ?? this._began;
     return Math.max(this._newest, this._start ?? 0);
   }
