@@ -1,6 +1,14 @@
 import assert from 'node:assert/strict';
-import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import {
+  cpSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  symlinkSync,
+  writeFileSync,
+} from 'node:fs';
+import { dirname, join } from 'node:path';
 import { before, test } from 'node:test';
 import { build } from 'esbuild';
 
@@ -114,5 +122,19 @@ for (const [major, format] of [
     const told = await run(await findNode(major), [...alone, ...options, ...built]);
     assert.match(told, /^# pass 4$/m);
     assert.match(told, /^# fail 0$/m);
+  });
+}
+
+for (const major of [20, 24]) {
+  test(`\`npm test\` of the example runs its tests in Node ${major}`, async () => {
+    const copy = mkdtempSync(join(APPLICATION, 'example-'));
+    cpSync(join(ROOT, 'examples', 'testing'), copy, { recursive: true });
+    mkdirSync(join(copy, 'node_modules'));
+    symlinkSync(join(ROOT, 'node_modules', '@types'), join(copy, 'node_modules', '@types'));
+    const { scripts } = JSON.parse(readFileSync(join(copy, 'package.json'), 'utf8'));
+    const path = [dirname(await findNode(major)), join(ROOT, 'node_modules', '.bin')].join(':');
+    const told = await run('sh', ['-c', `PATH="${path}:$PATH"; ${scripts.test}`], { cwd: copy });
+    assert.match(told, /^(#|ℹ) pass [1-9]/m);
+    assert.match(told, /^(#|ℹ) fail 0$/m);
   });
 }
