@@ -19,7 +19,7 @@ from pubsub_server.auth.identity import Identity, identity_from_claims
 from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.backplanes.topic_log import TopicLog
 from pubsub_server.errors import ServiceError
-from pubsub_server.hub import delivery, inbound, queries, routing, turns
+from pubsub_server.hub import attendance, delivery, inbound, queries, routing, turns
 from pubsub_server.listeners.websocket import protocol as socket_protocol
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared import topic_index
@@ -421,6 +421,75 @@ async def test_reads_over_http_take_turns(kind: str) -> None:
     done = sum(each.done() for each in reads)
     assert 0 < done <= turns.UNITS / queries.REQUEST_UNITS
     await asyncio.wait_for(asyncio.gather(*reads), BOUND)
+
+
+async def test_snapshots_of_many_members_take_turns_before_later_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    topics = [f"room.{n}" for n in range(30)]
+    members = [await rig.client(name) for name in "abcde"]
+    for member in members:
+        member.subscribe(*topics, presence=False)
+    watcher = await rig.client("watcher")
+    monkeypatch.setattr(turns, "UNITS", 5 * attendance.MEMBER_UNITS)
+    rig.hub.core.turns.spend(turns.UNITS)
+    await asyncio.sleep(0)
+    watcher.say("subscribe", topics=["room.*"])
+    heard = watcher.hear()
+    assert len(heard) <= 3
+    members[0].say("presence.update", topic="room.29", data={"status": "late"})
+    async with asyncio.timeout(BOUND):
+        while heard[-1]["type"] != "message":
+            await asyncio.sleep(0)
+            more = watcher.hear()
+            assert len(more) <= 3
+            heard += more
+    shown = [each for each in heard if each["type"] == "presence.snapshot"]
+    assert [each["topic"] for each in shown] == topics
+    assert {len(each["members"]) for each in shown} == {5}
+    assert shown[-1]["members"][0]["status"] == "late"
+    assert heard[-1]["message"]["data"]["status"] == "late"
+
+
+async def test_a_snapshot_in_its_turn_is_left_out_if_its_subscription_has_ended() -> None:
+    rig = Rig()
+    topics = [f"room.{n}" for n in range(200)]
+    member, watcher = await rig.client("member"), await rig.client("watcher")
+    member.subscribe(*topics, presence=False)
+    await asyncio.sleep(0)
+    rig.hub.core.turns.spend(turns.UNITS - 1)
+    watcher.say("subscribe", topics=["room.*"], ref="s")
+    watcher.say("unsubscribe", topics=["room.*"], ref="u")
+    heard = watcher.hear()
+    async with asyncio.timeout(BOUND):
+        while not heard or heard[-1].get("ref") != "u":
+            await asyncio.sleep(0)
+            heard += watcher.hear()
+    assert len([each for each in heard if each["type"] == "presence.snapshot"]) < len(topics)
+
+
+async def test_changes_of_presence_take_turns_in_their_order() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("room")
+    bob.subscribe("room")
+    alice.hear()
+    rig.hub.core.turns.spend(turns.UNITS)
+    bob.say("presence.update", data={"status": "one"}, ref="1")
+    bob.say("presence.update", topic="elsewhere", data={}, ref="2")
+    bob.say("ping", ref="3")
+    assert (bob.hear(), bob.sink.holds) == ([], [True])
+    await rig.settle()
+    answers = [each for each in bob.hear() if "ref" in each]
+    assert [(each["type"], each["ref"]) for each in answers] == [
+        ("published", "1"),
+        ("error", "2"),
+        ("pong", "3"),
+    ]
+    assert bob.sink.holds[-1] is False
+    changes = [each["message"] for each in alice.hear() if each["type"] == "message"]
+    assert [each["data"]["status"] for each in changes] == ["one"]
 
 
 async def test_replays_do_not_accumulate_for_a_client_that_does_not_read() -> None:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pubsub_server.backplane import Entry
 from pubsub_server.hub import delivery as module
 from pubsub_server.hub.delivery import Delivery
 from pubsub_server.hub.routing import Route
+from pubsub_server.hub.turns import Turns
 from pubsub_server.interfaces import Stats
 from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared.connection import PAUSED, Connection
 
 if TYPE_CHECKING:
+    import asyncio
     from collections.abc import Callable
 
     import pytest
@@ -60,12 +62,20 @@ class Sink:
     def abort(self) -> None: ...
 
 
+class _Loop:
+    """Runs nothing on its own, like a lab."""
+
+    def __init__(self, turn: list[Callable[[], None]]) -> None:
+        self.call_soon = turn.append
+
+
 class Lab:
     def __init__(self, queue: int = 1000) -> None:
         self.turn: list[Callable[[], None]] = []
         self.slow: list[Connection] = []
         self.stats = Stats()
-        self.delivery = Delivery(self.turn.append, queue, self.cut, self.stats)
+        self.turns = Turns(cast("asyncio.AbstractEventLoop", _Loop(self.turn)))
+        self.delivery = Delivery(self.turn.append, queue, self.cut, self.stats, self.turns)
 
     def cut(self, connection: Connection) -> None:
         self.slow.append(connection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -12,7 +12,7 @@ from pubsub_server.backplane import Entry
 from pubsub_server.shared.encoder import Attends
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from pubsub_server.hub.core import Core
     from pubsub_server.hub.presence import Client
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 SNAPSHOTS_MAX = 1_000
 """Maximum snapshots for one subscription by pattern."""
+AT_ONCE: Final = 100
+"""Maximum members in snapshots that are sent at once."""
+MEMBER_UNITS: Final = 4
+"""Cost of a member in a snapshot; see `turns`."""
 
 
 class Attendance:
@@ -154,8 +158,18 @@ class Attendance:
                     break
                 if core.may_read(connection, topic):
                     names[topic] = None
+        if sum(map(core.presence.count, names)) <= AT_ONCE:
+            for name in names:
+                core.delivery.send(connection, self._snapshot(connection.encoder, name))
+        else:
+            core.delivery.replay(connection, self._snapshots(connection, names))
+
+    def _snapshots(self, connection: Connection, names: Iterable[str]) -> Iterator[bytes]:
+        """Snapshots, each created in its turn, of topics that the connection still receives."""
         for name in names:
-            core.delivery.send(connection, self._snapshot(connection.encoder, name))
+            if connection in self._core.router.hearing(name):
+                self._core.turns.spend(MEMBER_UNITS * self._core.presence.count(name))
+                yield self._snapshot(connection.encoder, name)
 
     def _snapshot(self, encoder: Encoder, topic: str) -> bytes:
         return snapshot_bytes(encoder, topic, [member_json(m) for m in self.local(topic)])

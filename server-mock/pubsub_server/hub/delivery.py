@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from pubsub_server.backplane import Entry
     from pubsub_server.hub.routing import Route
+    from pubsub_server.hub.turns import Turns
     from pubsub_server.interfaces import Stats
     from pubsub_server.shared.connection import Connection
 
@@ -34,6 +35,8 @@ connections, joined bytes are not.
 """
 HELD_PIECES: Final = 100_000
 BACKLOGS: Final = 10_000
+BYTES_PER_UNIT: Final = 1_000
+"""Bytes of a replay that cost one unit of `turns`."""
 CROWDED: Final = 32
 """Maximum replays that wait for one connection before the server stops reading from it."""
 
@@ -56,6 +59,7 @@ class Delivery:
         queue_bytes: Maximum bytes that wait for a stalled connection.
         slow: Called with a connection that exceeds it.
         stats: Counters.
+        turns: Turns of the loop, which replays share.
     """
 
     def __init__(
@@ -64,11 +68,15 @@ class Delivery:
         queue_bytes: int,
         slow: Callable[[Connection], None],
         stats: Stats,
+        turns: Turns,
     ) -> None:
         self._call_soon = call_soon
         self._queue_bytes = queue_bytes
         self._slow = slow
         self._stats = stats
+        self._turns = turns
+        # Connections whose replay waits for its turn.
+        self._queued: set[Connection] = set()
         self._dirty: list[Connection] = []
         self._too_slow: list[Connection] = []
         self._scheduled = False
@@ -332,10 +340,14 @@ class Delivery:
     def _pump(self, connection: Connection) -> None:
         backlog = connection.backlog
         while backlog and not connection.closed and not connection.stalled & ~REPLAYING:
+            if self._turns.over:
+                self._pump_later(connection)
+                return
             frame = next(backlog[0], None)
             if frame is None:
                 backlog.popleft()
                 continue
+            self._turns.spend(len(frame) // BYTES_PER_UNIT)
             if not self._write(connection, frame):
                 break
         if not backlog and not connection.closed:
@@ -343,6 +355,16 @@ class Delivery:
             connection.stalled &= ~REPLAYING
             self._write_pending(connection)
             _has_room(connection)
+
+    def _pump_later(self, connection: Connection) -> None:
+        if connection not in self._queued:
+            self._queued.add(connection)
+            self._turns.next().add_done_callback(lambda _: self._pump_again(connection))
+
+    def _pump_again(self, connection: Connection) -> None:
+        self._queued.discard(connection)
+        if connection.backlog is not None:
+            self._pump(connection)
 
 
 def _cut(connection: Connection, error: Exception) -> None:

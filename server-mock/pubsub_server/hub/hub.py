@@ -140,7 +140,8 @@ class Hub:
             interests.join,
             interests.leave,
         )
-        delivery = Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats)
+        turns = Turns(loop)
+        delivery = Delivery(loop.call_soon, settings.send_queue_bytes, self._slow, stats, turns)
         core = Core(
             settings=settings,
             authenticator=authenticator,
@@ -161,7 +162,7 @@ class Hub:
             ids=ClientIds(secrets.token_hex(32)) if roster is None else roster.ids,
             wheel=Wheel(clock_, loop.call_at if clock is None else None),
             stats=stats,
-            turns=Turns(loop),
+            turns=turns,
             connections={},
             clock=clock_,
             wall=wall,

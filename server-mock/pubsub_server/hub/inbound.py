@@ -153,6 +153,11 @@ class Inbound:
             self._subscribe_failed(connection, failure, request.ref)
         finally:
             connection.busy = False
+        self._resume(connection)
+
+    def _resume(self, connection: Connection) -> None:
+        """Handle the frames that arrived during a slow request."""
+        connection.busy = False
         self._go_on(connection)
         if not connection.busy:
             connection.sink.hold(False)
@@ -247,7 +252,11 @@ class Inbound:
             case UnsubscribeRequest():
                 self._subscriptions.unsubscribe(connection, request)
             case PresenceRequest():
-                self._presence(connection, request)
+                # It may change the state on a thousand topics.
+                if self._core.turns.free:
+                    self._presence(connection, request)
+                else:
+                    self._begin(connection, self._presence_later(connection, request))
             case AuthRequest():
                 self._auth(connection, request)
             case PublishRequest():
@@ -326,6 +335,20 @@ class Inbound:
         if request.ref is not None:
             done = publish_result(Published(id, timestamp, None, False))
             core.send(connection, {"type": "published", **done, "ref": request.ref})
+
+    async def _presence_later(self, connection: Connection, request: PresenceRequest) -> None:
+        core = self._core
+        try:
+            await core.turns.wait(0)
+            # The server stops reading from the client in the meantime.
+            connection.last_heard = connection.last_spoke = core.clock()
+            if not connection.closed:
+                self._presence(connection, request)
+        except ServiceError as error:
+            core.refuse(connection, error, request.ref)
+        except Exception as error:
+            self._failed(connection, request.ref, error)
+        self._resume(connection)
 
     def _ping(self, connection: Connection, request: PingRequest) -> None:
         frame: dict[str, object] = {"type": "pong", "server_time": self._core.today()}

@@ -114,6 +114,10 @@ class Presence:
         """Number of members of all topics; a client on several topics counts several times."""
         return sum(map(len, self._topics.values()))
 
+    def count(self, topic: str) -> int:
+        """Number of members of a topic."""
+        return len(self._topics.get(topic, ()))
+
     def join(self, client_id: str, identity: Identity, topic: str, now: int) -> Member | None:
         """Become a member.
 

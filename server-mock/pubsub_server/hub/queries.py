@@ -8,6 +8,8 @@ from hanzoai.pubsub.errors import InvalidTopic
 from hanzoai.pubsub.topics import validate_topic
 from pubsub_server.backplane import Page, TopicReport
 from pubsub_server.errors import ADMINISTRATOR_REMEDY, ServiceError
+from pubsub_server.hub.attendance import MEMBER_UNITS
+from pubsub_server.hub.delivery import BYTES_PER_UNIT
 
 if TYPE_CHECKING:
     from pubsub_server.hub.attendance import Attendance
@@ -18,8 +20,6 @@ TOPICS_MAX: Final = 10_000
 """Maximum topics of one answer."""
 REQUEST_UNITS: Final = 200
 """Cost of a request; see `turns`."""
-BYTES_PER_UNIT: Final = 1_000
-MEMBER_UNITS: Final = 10
 
 
 class Queries:

@@ -18,6 +18,7 @@ from hanzoai.pubsub.topics import TopicTrie, is_wildcard
 from hanzoai.pubsub.wire.ids import message_id
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub.attendance import (
+    MEMBER_UNITS,
     SNAPSHOTS_MAX,
     Attendance,
     change_bytes,
@@ -273,12 +274,14 @@ class SharedAttendance(Attendance):
             if row:
                 self._remember(topic)
         # The permissions may change before the frames are sent.
-        frames = (
-            snapshot_bytes(connection.encoder, topic, self._members(row))
-            for topic, row in present.members.items()
-            if self._core.may_read(connection, topic)
-        )
+        frames = self._frames(connection, present)
         return chain(frames, self._held(connection, present.members, present.at))
+
+    def _frames(self, connection: Connection, present: Present) -> Iterator[bytes]:
+        for topic, row in present.members.items():
+            if self._core.may_read(connection, topic):
+                self._core.turns.spend(MEMBER_UNITS * len(row))
+                yield snapshot_bytes(connection.encoder, topic, self._members(row))
 
     def greeted(self, connection: Connection) -> None:
         """See `attendance.Attendance`."""

@@ -35,6 +35,11 @@ class Turns:
         """Whether heavy work may begin immediately."""
         return self._left > 0 and not self._waiting
 
+    @property
+    def over(self) -> bool:
+        """Whether the budget of this turn is used up."""
+        return self._left <= 0
+
     def spend(self, units: int) -> None:
         """Count work that was done in this turn."""
         self._left -= units
@@ -42,11 +47,15 @@ class Turns:
 
     async def wait(self, units: int) -> None:
         """Wait for a turn, and spend these units of it."""
+        await self.next()
+        self.spend(units)
+
+    def next(self) -> asyncio.Future[None]:
+        """A future that is done in the next turn that no earlier work waits for."""
         turn: asyncio.Future[None] = self._loop.create_future()
         self._waiting.append(turn)
         self._schedule()
-        await turn
-        self.spend(units)
+        return turn
 
     def _schedule(self) -> None:
         if not self._scheduled:
