@@ -13,7 +13,6 @@ import type { JsonObject } from '../generated/wire.js';
 import { remedyOf } from '../http/remedies.js';
 import type { Rejected, Unknown } from '../session/ports.js';
 import { isTopic } from '../topics.js';
-import type { StateChange, StateName } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import { sizeOf } from '../wire/plain.js';
 import type { Client } from './client.js';
@@ -83,12 +82,9 @@ export async function updatePresence(
 }
 
 /** The error class for the last failure. */
-function notConnected(
-  { lastFailure, state, tokenFailure }: Client,
-  limit: number,
-  about: CodedDetails = {},
-): PubSubError {
-  const message = `Not connected within ${limit} ms: ${reasonOf(lastFailure, state)}`;
+function notConnected(client: Client, limit: number, about: CodedDetails = {}): PubSubError {
+  const { lastFailure, tokenFailure } = client;
+  const message = `Not connected within ${limit} ms: ${reasonOf(client)}`;
   const code = String(lastFailure?.code);
   if (code === tokenFailure?.code) {
     return fromCode(code, message, { ...about, cause: tokenFailure.cause });
@@ -97,15 +93,16 @@ function notConnected(
   return new ConnectionFailed(message, {
     remedy,
     ...about,
-    ...(DEVELOPMENT && likelyRemedy({ lastFailure })),
+    ...(DEVELOPMENT && likelyRemedy(client)),
   });
 }
 
 /** The state, the duration of the outage, and the last failure, in words. */
-function describeState({ disconnectedSince, clock, lastFailure, state }: Client): string {
+function describeState(client: Client): string {
+  const { disconnectedSince, clock, lastFailure, state } = client;
   const time = Math.round(clock.now() - disconnectedSince);
   const outage = state === 'connected' ? '' : `, no connection for ${time} ms`;
-  const why = lastFailure ? ` Last failure: ${reasonOf(lastFailure, state)}` : '';
+  const why = lastFailure ? ` Last failure: ${reasonOf(client)}` : '';
   return `State: ${state}${outage}.${why}`;
 }
 
@@ -125,7 +122,7 @@ export function failed(
     const limit = client.timeoutOf(timeout);
     return DEVELOPMENT
       ? `The message could not be sent within ${limit} ms. ${describeState(client)}`
-      : `Not sent within ${limit} ms: ${reasonOf(client.lastFailure, client.state)}`;
+      : `Not sent within ${limit} ms: ${reasonOf(client)}`;
   };
   return items.map(({ id, publication: { topic } }) => {
     if (outcome.kind === 'rejected') {
@@ -168,13 +165,14 @@ export function late(
 }
 
 /** The remedy for the likely cause of the last failure, if there is one. */
-function likelyRemedy({ lastFailure }: Pick<Client, 'lastFailure'>): { readonly remedy?: string } {
+function likelyRemedy({ lastFailure }: Client): { readonly remedy?: string } {
   const remedy = remedyOf(lastFailure?.reason);
   return remedy ? { remedy } : {};
 }
 
 /** The reason why a client is not connected, in words. */
-function reasonOf(failure: StateChange | undefined, state: StateName): string {
+function reasonOf({ lastFailure: failure, state, tokens }: Client): string {
+  if (!failure && !tokens.last) return '`getToken` has not returned.';
   if (!failure) return `the server has not answered; the state is ${state}.`;
   const { code = 1006, reason, to } = failure;
   const problem = reason.replace(/\.$/, '') || `the state is ${to}`;

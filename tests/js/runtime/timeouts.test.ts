@@ -48,6 +48,17 @@ test('a subscription without a handler ends when the answer is late', async () =
   await ps.close();
 });
 
+test('a token callback that does not return is the reason', async () => {
+  const { ps, clock } = virtualClient({ getToken: () => new Promise(() => {}) });
+  const late = assert.rejects(ps.connect({ timeout: 100 }), {
+    code: 'connection_failed',
+    message: 'Not connected within 100 ms: `getToken` has not returned.',
+  });
+  await clock.advance(101);
+  await late;
+  await ps.close({ timeout: 0 });
+});
+
 test('a failed connection is reported with its reason', async () => {
   const { ps, peer, clock } = virtualClient({ transport: 'websocket' });
   peer.silent.add('auth');
