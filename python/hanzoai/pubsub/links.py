@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 from hanzoai.pubsub.dialing import open_stream
 from hanzoai.pubsub.errors import ConnectionFailed, InvalidOption, InvalidPayload, OperationTimeout
+from hanzoai.pubsub.keepalive import keep_alive
 from hanzoai.pubsub.randomness import RANDOM
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ class Link:
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
         self._writer = writer
+        # A subscription sends nothing, so it would wait forever for a server that has vanished.
+        keep_alive(writer.transport)
 
     @classmethod
     async def open(cls, target: Target, tls: ssl.SSLContext | None, timeout: float) -> Link:

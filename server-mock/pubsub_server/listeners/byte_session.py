@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from abc import ABC, abstractmethod
 from collections import deque
 from typing import TYPE_CHECKING, Any, Final, Generic, Protocol, TypeVar, cast
 
+from hanzoai.pubsub.keepalive import keep_alive
 from hanzoai.pubsub.unparsed import FrameError
 from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 SOFT_BYTES: Final = 262_144
 """Maximum unsent bytes in a transport; beyond that, the hub queues messages."""
-PROBE_AFTER: Final = 60
-"""Seconds without data after which the operating system probes a client."""
 CLOSE_SECONDS: Final = 1.0
 """Seconds for sending written bytes; then the connection is cut."""
 TAKEN: Final = 256
@@ -182,7 +180,7 @@ class ByteSession(asyncio.Protocol, ABC, Generic[_R]):
         shared.open.add(self)
         self.identity = shared.identify(made.get_extra_info("peercert"))
         made.set_write_buffer_limits(high=SOFT_BYTES)
-        _probe(made)
+        keep_alive(made)
         if len(shared.open) > shared.settings.max_connections:
             self.break_off("too_many")
             return
@@ -460,18 +458,3 @@ class _Spent:
     def take(self, limit: int = -1) -> Sequence[Any]:
         """See `Decoder`."""
         return ()
-
-
-def _probe(transport: asyncio.Transport) -> None:
-    """Let the operating system detect dead clients: the protocols have no pings."""
-    connection: socket.socket | None = transport.get_extra_info("socket")
-    if connection is None or connection.family not in {socket.AF_INET, socket.AF_INET6}:
-        return
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        for option, value in (
-            (socket.TCP_KEEPIDLE, PROBE_AFTER),
-            (socket.TCP_KEEPINTVL, PROBE_AFTER // 4),
-            (socket.TCP_KEEPCNT, 4),
-        ):
-            connection.setsockopt(socket.IPPROTO_TCP, option, value)

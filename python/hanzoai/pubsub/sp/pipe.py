@@ -8,6 +8,7 @@ import os
 from collections import deque
 from typing import TYPE_CHECKING, Protocol, cast
 
+from hanzoai.pubsub.keepalive import keep_alive
 from hanzoai.pubsub.sp.stats import PeerStats
 from hanzoai.pubsub.unparsed import FrameError
 
@@ -138,6 +139,8 @@ class Pipe(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Send the hello, and start the timeout for the peer's hello."""
         self._transport = cast("asyncio.Transport", transport)
+        # A SUB sends nothing, so it would wait forever for a PUB that has vanished.
+        keep_alive(transport)
         encrypted = transport.get_extra_info("sslcontext") is not None
         # Data that the system does not accept immediately waits in the bounded queue. With a high
         # mark of 0, asyncio's TLS transport would always report that it is full.
