@@ -71,9 +71,10 @@ def _place(place: int, topic: str, standing: Standing, option: str) -> int:
     if place in (EARLIEST, BEFORE_ALL):
         return standing.first - 1
     if place > standing.last:
+        words = ", -1 or -2" if option == "startingOffsets" else " or -1"
         raise invalid(
             option,
             f"is beyond the newest position of {topic!a}, which is {standing.last}",
-            "Give a position of that log, -1 or -2.",
+            f"Give a position of that log{words}.",
         )
     return place
