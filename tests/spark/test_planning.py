@@ -51,7 +51,9 @@ def test_an_offset_is_written_with_sorted_keys_and_read_back_as_the_same_text() 
     assert json.dumps(read_offset(json.loads(text)).as_json()) == text
 
 
-@pytest.mark.parametrize("other", [0, None, {"a": {"0": 5}}, {"@from": 1, "a": 2}])
+@pytest.mark.parametrize(
+    "other", [0, None, {"a": {"0": 5}}, {"@from": 1, "a": 2}, {"logOffset": 0}]
+)
 def test_an_offset_of_another_source_is_refused(other: object) -> None:
     with pytest.raises(InvalidOption, match="another source") as caught:
         read_offset(other)
@@ -232,8 +234,9 @@ def test_a_position_that_is_not_there_yet_is_refused(topic: str, newest: int) ->
     with pytest.raises(InvalidOption, match=f"which is {newest}") as caught:
         endings({topic: 51}, STANDINGS)
     assert caught.value.field == "endingOffsets"
+    assert "-2" not in caught.value.remedy  # a batch cannot end there
     if newest:
-        with pytest.raises(InvalidOption, match="which is 50"):
+        with pytest.raises(InvalidOption, match=r"which is 50.* -1 or -2"):
             beginnings({topic: 51}, STANDINGS)
 
 

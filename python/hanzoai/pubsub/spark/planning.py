@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 BEGIN: Final = "@from"
 """Key of the start positions beside the topics of an offset: no topic has this name."""
 
+_FILES: Final = frozenset({"logOffset"})
+"""Keys of the offsets of Spark's file source, which look like a topic and its position."""
+
 
 class Standing(NamedTuple):
     """The positions of the log of a topic.
@@ -67,7 +70,7 @@ def read_offset(given: object) -> Offset:
     Raises:
         InvalidOption: It is an offset of another source.
     """
-    if isinstance(given, dict):
+    if isinstance(given, dict) and cast("dict[str, Any]", given).keys() != _FILES:
         read = cast("dict[str, Any]", given).copy()
         begin = read.pop(BEGIN, {})
         if isinstance(begin, dict):
