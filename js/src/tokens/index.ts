@@ -113,6 +113,7 @@ export class TokenSigner {
    * @param privateKey PEM (PKCS #8, `BEGIN PRIVATE KEY`) of an Ed25519, P-256 or RSA key of at
    *   least 2,048 bits. Before version 24, Node warns that Ed25519 is experimental.
    * @throws InvalidOption The key cannot be read or is of another kind, or `keyId` is empty.
+   * @throws Unsupported The platform cannot use the key, for example in a simulated browser.
    */
   static async create(privateKey: string, options: TokenSignerOptions): Promise<TokenSigner> {
     checkNames('options', options, ['keyId', 'issuer', 'audience']);

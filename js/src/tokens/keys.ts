@@ -1,6 +1,6 @@
 /** Private keys in PEM (RFC 7468), and the algorithms they sign with. */
 
-import { InvalidOption } from '../errors.js';
+import { InvalidOption, Unsupported } from '../errors.js';
 
 const RSA_BITS = 2048;
 
@@ -29,7 +29,10 @@ export interface Key {
   publicJwk(): Promise<JsonWebKey>;
 }
 
-/** @throws InvalidOption The server does not accept this kind of key. */
+/**
+ * @throws InvalidOption The server does not accept this kind of key.
+ * @throws Unsupported The platform cannot use the key.
+ */
 export async function loadKey(pem: string): Promise<Key> {
   const bytes = readPem(pem);
   // The object identifiers are at the start, before the bytes of the key.
@@ -42,9 +45,10 @@ export async function loadKey(pem: string): Promise<Key> {
   let key: CryptoKey;
   try {
     key = await crypto.subtle.importKey('pkcs8', bytes, parameters, true, ['sign']);
-  } catch {
+  } catch (error) {
     // Don't add the message of the platform: it may quote the key.
-    throw unreadable();
+    const name = String(Object(error).name);
+    throw /^(TypeError|ReferenceError|NotSupportedError)$/.test(name) ? unusable() : unreadable();
   }
   const { modulusLength = RSA_BITS } = key.algorithm as Partial<RsaKeyAlgorithm>;
   if (modulusLength < RSA_BITS) throw unfit();
@@ -71,6 +75,14 @@ function unreadable(): InvalidOption {
     '`privateKey` is not an unencrypted private key in PEM (PKCS #8).',
     'Pass the text of the PEM file. To convert a key: openssl pkcs8 -topk8 -nocrypt -in key.pem',
   );
+}
+
+/** A simulated browser lacks `crypto.subtle`, or has other classes for bytes than Web Crypto. */
+function unusable(): Unsupported {
+  return new Unsupported('The Web Crypto of this platform does not accept the key.', {
+    remedy: 'Sign tokens in a backend. In Jest, use the environment `node` instead of `jsdom`.',
+    field: 'privateKey',
+  });
 }
 
 function unfit(): InvalidOption {

@@ -7,7 +7,7 @@ import type { AddressInfo } from 'node:net';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
 
-import { AuthError, InvalidOption, PermissionDenied } from '../../../js/src/index.js';
+import { AuthError, InvalidOption, PermissionDenied, Unsupported } from '../../../js/src/index.js';
 import { TokenSigner } from '../../../js/src/tokens/index.js';
 import { Server } from './server.js';
 
@@ -118,6 +118,24 @@ test('a key that no server accepts is refused without showing it', async () => {
       assert.ok(error instanceof InvalidOption && error.field === 'privateKey');
       return !text || !String(error).includes(text);
     });
+  }
+});
+
+test('a platform that cannot use a valid key is not mistaken for an unreadable key', async (t) => {
+  for (const subtle of [
+    undefined,
+    { importKey: () => Promise.reject(new TypeError('The bytes are of another realm.')) },
+    { importKey: () => Promise.reject(new DOMException('No Ed25519.', 'NotSupportedError')) },
+  ]) {
+    const platform = t.mock.getter(globalThis, 'crypto', () => ({ subtle }) as unknown as Crypto);
+    const made = TokenSigner.create(KEYS.EdDSA.privateKey, { keyId: 'k1' });
+    await assert.rejects(made, (error) => {
+      assert.ok(error instanceof Unsupported);
+      assert.equal(error.field, 'privateKey');
+      assert.doesNotMatch(error.message, /PEM/);
+      return true;
+    });
+    platform.mock.restore();
   }
 });
 
