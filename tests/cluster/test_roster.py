@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from pubsub_server.backplanes.redis import roster
 from pubsub_server.backplanes.redis.link import Link
 from pubsub_server.backplanes.redis.roster import RedisRoster
+from pubsub_server.errors import ServiceError
 from pubsub_server.tasks import Tasks
 from tests.cluster.fleet import BOUND, SHARDS, nodes
 from tests.cluster.waiting import until
@@ -212,6 +214,43 @@ async def test_changes_that_wait_for_the_store_are_made_in_their_order(store: St
         await joining
         assert a.own[1:] == [*[("update", "cl_1")] * 3, ("join", "cl_2")]
         await until(b.members, {"cl_1": (False, shown("3")), "cl_2": (False, shown("here"))})
+
+
+async def test_clients_with_many_changes_wait_for_room_one_after_the_other(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "CROWDED", 10)
+    async with two(store, node_timeout=120_000, node_heartbeat=60_000) as (a, _):
+        most = 0
+
+        async def change(client: int) -> None:
+            nonlocal most
+            await a.roster.room()
+            for number in range(10):
+                a.roster.update(TOPIC, f"cl_{client}", f"msg_{number}", shown(str(number)))
+            most = max(most, len(a.roster._steps))
+
+        await asyncio.gather(*map(change, range(20)))
+        assert most < 20
+
+
+async def test_there_is_no_room_while_the_store_is_away_and_there_is_room_afterwards(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(roster, "CROWDED", 1)
+    async with two(store, node_timeout=120_000, node_heartbeat=60_000) as (a, _):
+        a.roster._patience = 0.1
+        await store.end()
+        # More than one call of the store takes.
+        for number in range(roster.CALL_CHANGES + 1):
+            a.roster.update(TOPIC, "cl_1", f"msg_{number}", shown(str(number)))
+        for _ in range(2):
+            with pytest.raises(ServiceError, match="cannot be reached"):
+                await a.roster.room()
+        a.roster._patience = BOUND
+        await store.start()
+        await a.roster.room()
+        assert not a.roster._steps
 
 
 async def test_a_search_that_has_failed_leaves_no_calls_behind(

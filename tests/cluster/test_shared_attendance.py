@@ -250,3 +250,36 @@ async def test_a_client_that_is_joining_this_node_is_not_disconnected_because_of
         attendance._joined(client_id)
         attendance.heard(moved)
         assert await ann.closed() == 4409
+
+
+async def test_many_changes_of_one_client_wait_for_room(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with one(store) as (node, reading, _, ann):
+        room = asyncio.Event()
+        waiting: list[str] = []
+
+        async def wait(for_what: str) -> None:
+            waiting.append(for_what)
+            await room.wait()
+
+        topics = [f"demo.{number}" for number in range(shared_attendance.FEW + 1)]
+        monkeypatch.setattr(reading.attendance._roster, "room", lambda: wait("joins"))
+        await ann.send({"type": "subscribe", "topics": topics, "ref": "1"})
+        await until(lambda: len(waiting) > 0)
+        assert len(node.hub.core.presence) == 0
+        room.set()
+        await ann.until("subscribed")
+        assert len(node.hub.core.presence) == len(topics)
+        room.clear()
+        monkeypatch.setattr(reading.attendance._roster, "room", lambda: wait("changes"))
+        # This changes one member.
+        data = {"status": "away"}
+        await ann.send({"type": "presence.update", "topic": "demo.1", "data": data, "ref": "2"})
+        await ann.until("published")
+        await ann.send({"type": "presence.update", "data": {"status": "here"}, "ref": "3"})
+        await until(lambda: waiting[-1] == "changes")
+        assert [each.status for each in await node.hub.attendance.members("demo.1")] == ["away"]
+        room.set()
+        await ann.until("published")
+        assert waiting == ["joins", "changes"]

@@ -116,6 +116,17 @@ class Attendance:
             self._announce("update", name, member, id=id)
         return id, now
 
+    def changes_many(self, connection: Connection, topic: str | None) -> bool:
+        """Whether an update is so large that it must wait for `room`."""
+        return False
+
+    async def room(self) -> None:
+        """Wait until other nodes can take many changes.
+
+        Raises:
+            ServiceError: `unavailable`, if nodes share presence and the store is unavailable.
+        """
+
     def expect(self, connection: Connection) -> None:
         """A greeting of the connection begins; see `greet`."""
 

@@ -253,10 +253,11 @@ class Inbound:
                 self._subscriptions.unsubscribe(connection, request)
             case PresenceRequest():
                 # It may change the state on a thousand topics.
-                if self._core.turns.free:
+                many = self._attendance.changes_many(connection, request.topic)
+                if self._core.turns.free and not many:
                     self._presence(connection, request)
                 else:
-                    self._begin(connection, self._presence_later(connection, request))
+                    self._begin(connection, self._presence_later(connection, request, many))
             case AuthRequest():
                 self._auth(connection, request)
             case PublishRequest():
@@ -336,10 +337,14 @@ class Inbound:
             done = publish_result(Published(id, timestamp, None, False))
             core.send(connection, {"type": "published", **done, "ref": request.ref})
 
-    async def _presence_later(self, connection: Connection, request: PresenceRequest) -> None:
+    async def _presence_later(
+        self, connection: Connection, request: PresenceRequest, many: bool
+    ) -> None:
         core = self._core
         try:
             await core.turns.wait(0)
+            if many:
+                await self._attendance.room()
             # The server stops reading from the client in the meantime.
             connection.last_heard = connection.last_spoke = core.clock()
             if not connection.closed:

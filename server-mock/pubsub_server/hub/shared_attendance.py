@@ -42,6 +42,8 @@ HELD_MAX: Final = 10_000
 LATE_FOR: Final = 2.0
 """Seconds within which a change that a snapshot included may arrive."""
 READ_TOPICS: Final = 100
+FEW: Final = 10
+"""Changes that a client may make without waiting for the others."""
 SHOWN_MAX: Final = 100_000
 """Maximum remembered topics of patterns whose members were shown."""
 AGAIN_AFTER: Final = 1.0
@@ -246,6 +248,15 @@ class SharedAttendance(Attendance):
 
     # ------------------------------------------------------------ who is there
 
+    def changes_many(self, connection: Connection, topic: str | None) -> bool:
+        """See `attendance.Attendance`."""
+        client = self._core.presence.client(connection.client_id)
+        return topic is None and client is not None and len(client.topics) > FEW
+
+    async def room(self) -> None:
+        """See `attendance.Attendance`."""
+        await self._roster.room()
+
     def expect(self, connection: Connection) -> None:
         """See `attendance.Attendance`."""
         self._arriving[connection] = _Arrival()
@@ -256,6 +267,8 @@ class SharedAttendance(Attendance):
         """See `attendance.Attendance`."""
         if connection.closed:
             return ()
+        if len(joined) > FEW:
+            await self._roster.room()
         joins = [done for topic in joined if (done := self._enter(connection, topic)) is not None]
         names = [topic for topic in shown if not is_wildcard(topic)]
         try:

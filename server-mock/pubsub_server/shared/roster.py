@@ -112,6 +112,16 @@ class Roster(Protocol):
         """A client of this node is a member no more, unless another node has it by now."""
         ...
 
+    async def room(self) -> None:
+        """Wait until few changes wait for the store; one caller at a time continues.
+
+        Call it before many changes, so that one client cannot make all others wait.
+
+        Raises:
+            ServiceError: `unavailable`: the store is away for too long.
+        """
+        ...
+
     async def settle(self, joins: Sequence[Future[None]], patterns: Sequence[str]) -> None:
         """Wait until these joins are recorded and what concerns these patterns is heard.
 

@@ -33,6 +33,8 @@ logger = logging.getLogger(__name__)
 CALL_CHANGES: Final = 500
 WAITING_CHANGES: Final = 100_000
 """Maximum changes that wait for Redis; with more, the node writes all its members again instead."""
+CROWDED: Final = 5_000
+"""Waiting changes above which a client must wait before it makes many more."""
 READ_TOPICS: Final = 100
 MARGIN_MS: Final = 10_000
 """Maximum milliseconds for which a dead connection may be undetected."""
@@ -91,6 +93,9 @@ class RedisRoster:
         self._steps: deque[_Step] = deque()
         self._tasks = Tasks(self._loop, logger, "roster")
         self._task: asyncio.Task[None] | None = None
+        self._entering = asyncio.Lock()
+        # Set when some of the waiting changes have been written.
+        self._written = asyncio.Event()
         self._renewed = False
         self._listening: set[int] = set()
         # Shards of which changes may be missing, and the Redis time since then, ms.
@@ -190,6 +195,8 @@ class RedisRoster:
                     logger.exception("cannot write members to Redis")
                     for step in steps:
                         _finish(step)
+                finally:
+                    self._written.set()
         finally:
             self._task = None
 
@@ -317,6 +324,17 @@ class RedisRoster:
         audience.missed(found, anything=anew)
 
     # ------------------------------------------------------------ read
+
+    async def room(self) -> None:
+        """See `hub.roster.Roster`."""
+        # The next caller continues in a later turn, when this one has made its changes.
+        await self._soon(self._wait_for_room())
+
+    async def _wait_for_room(self) -> None:
+        async with self._entering:
+            while len(self._steps) >= CROWDED:
+                self._written.clear()
+                await self._written.wait()
 
     async def settle(self, joins: Sequence[asyncio.Future[None]], patterns: Sequence[str]) -> None:
         """See `hub.roster.Roster`."""
