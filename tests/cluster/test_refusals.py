@@ -144,7 +144,7 @@ async def test_missing_permissions_of_the_redis_user_are_reported_at_the_start(
             async with running_server(redis_url=url):
                 pass
     assert said in str(caught.value)
-    assert "docs/operations.md" in str(caught.value)
+    assert "https://pubsub.hanzo.ai/docs/operations/#redis" in str(caught.value)
 
 
 async def test_the_rights_that_the_manual_names_are_enough(store: Store) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,11 @@ def test_the_page_of_errors_has_an_anchor_for_each_code() -> None:
     page = (ROOT / "docs" / "errors.md").read_text(encoding="utf-8")
     for code in errors.CODES:
         assert page.count(f'<a id="{code}"></a>`{code}`') == 1
+
+
+def test_no_text_names_a_file_that_only_a_checkout_has() -> None:
+    for record in errors.CODES.values():
+        assert not re.search(r"\w/\S+\.(md|json|yaml)", f"{record.meaning} {record.remedy}")
 
 
 def test_every_code_from_1000_to_4999_has_one_answer() -> None:

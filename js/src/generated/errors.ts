@@ -140,7 +140,9 @@ const table: Readonly<Record<ErrorName, string>> = {
 
 /** Remedy and, where the client itself says no more, meaning of every code. */
 const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>> = {
-  invalid_frame: ['Fix the field that the message names; docs/wire.md describes every field.'],
+  invalid_frame: [
+    'Fix the field that the message names; https://pubsub.hanzo.ai/docs/wire/ describes every field.',
+  ],
   invalid_topic: [
     'Use letters, digits, `_` and `-` in segments joined by dots, at most 255 bytes. Use `*` and `**` only in subscriptions, as whole segments.',
   ],

@@ -11,7 +11,7 @@ const REMEDIES: readonly (readonly [cause: RegExp, remedy: string])[] = [
   ],
   [
     /certificate.required/i,
-    'Pass a `WebSocket` and a `fetch` that present a client certificate: docs/typescript.md#client-certificates.',
+    'Pass a `WebSocket` and a `fetch` that present a client certificate: https://pubsub.hanzo.ai/docs/typescript/#client-certificates.',
   ],
 ];
 

@@ -117,7 +117,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "invalid_frame": ErrorRecord(
         code="invalid_frame",
         meaning="The frame or body is not valid JSON, or a field is missing or has the wrong type.",
-        remedy="Fix the field that the message names; docs/wire.md describes every field.",
+        remedy="Fix the field that the message names; https://pubsub.hanzo.ai/docs/wire/ describes every field.",
         retryable=False,
         action="retry",
         status=400,

@@ -59,7 +59,8 @@ def refusal(error: ResponseError) -> RefusedError | None:
     if isinstance(error, NoPermissionError):
         return RefusedError(
             f"the user of redis_url lacks a permission ({error})",
-            "give it the commands, keys and channels that docs/operations.md lists under Redis",
+            "give it the commands, keys and channels that this page lists:"
+            " https://pubsub.hanzo.ai/docs/operations/#redis",
         )
     known = _KNOWN.get(str(error).partition(" ")[0])
     return RefusedError(*known) if known is not None else None
