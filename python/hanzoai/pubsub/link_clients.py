@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import ClosedError, ConnectionFailed, OperationTimeout, ProtocolError
-from hanzoai.pubsub.links import Backoff, Link
+from hanzoai.pubsub.links import CHECK_SERVER, CHECK_URL, Backoff, Link
 from hanzoai.pubsub.unparsed import FrameError
 
 if TYPE_CHECKING:
@@ -29,14 +29,24 @@ class TimeLimit:
         seconds: The time; None for no limit.
         who: The subject of the message.
         what: What it did, or did not do, in this time.
-        details: Other arguments of the error.
+        remedy: How to fix it.
+        outcome_unknown: Whether the operation may have taken effect.
     """
 
-    def __init__(self, seconds: float | None, who: object, what: str, **details: Any) -> None:
+    def __init__(
+        self,
+        seconds: float | None,
+        who: object,
+        what: str,
+        *,
+        remedy: str = CHECK_SERVER,
+        outcome_unknown: bool = False,
+    ) -> None:
         self._seconds = seconds
         self._who = who
         self._what = what
-        self._details = details
+        self._remedy = remedy
+        self._outcome_unknown = outcome_unknown
         self._timeout = asyncio.timeout(seconds)
 
     def __aenter__(self) -> Coroutine[Any, Any, asyncio.Timeout]:
@@ -52,7 +62,9 @@ class TimeLimit:
             await self._timeout.__aexit__(exc_type, exc, traceback)
         except TimeoutError:
             message = f"{self._who} {self._what} within {self._seconds:g} s."
-            raise OperationTimeout(message, **self._details) from None
+            raise OperationTimeout(
+                message, remedy=self._remedy, outcome_unknown=self._outcome_unknown
+            ) from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,4 +311,5 @@ class LinkSubscription(ABC, Generic[Message]):
             raise ClosedError
 
     def _foreign(self, error: FrameError) -> ProtocolError:
-        return ProtocolError(f"{self._dialing.target} does not use {self._protocol}: {error}")
+        message = f"{self._dialing.target} does not use {self._protocol}: {error}"
+        return ProtocolError(message, remedy=CHECK_URL)

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
 from hanzoai.pubsub.dialing import open_stream
-from hanzoai.pubsub.errors import ConnectionFailed, InvalidOption, InvalidPayload, OperationTimeout
+from hanzoai.pubsub.errors import (
+    ConnectionFailed,
+    InvalidOption,
+    InvalidPayload,
+    InvalidTopic,
+    OperationTimeout,
+)
 from hanzoai.pubsub.keepalive import keep_alive
 from hanzoai.pubsub.randomness import RANDOM
 
@@ -18,6 +24,8 @@ if TYPE_CHECKING:
 
 RECONNECT_MIN: Final = 0.1
 RECONNECT_MAX: Final = 10.0
+CHECK_SERVER: Final = "Check that the server runs and reads, or raise the timeout."
+CHECK_URL: Final = "Check the URL: another program or protocol uses this address."
 _CHUNK: Final = 256 * 1024
 
 
@@ -78,6 +86,28 @@ def to_bytes(text: str | bytes) -> bytes:
     return text if isinstance(text, bytes) else text.encode("utf-8", "surrogateescape")
 
 
+def topic_bytes(topic: object) -> bytes:
+    """Encode a topic.
+
+    Raises:
+        InvalidTopic: It is neither text nor bytes, or the text cannot be encoded.
+    """
+    if not isinstance(topic, str | bytes):
+        raise InvalidTopic(
+            f"A topic is text or bytes, not {type(topic).__name__}.",
+            field="topic",
+            remedy="Pass a string or bytes, and several topics to subscribe one by one.",
+        )
+    try:
+        return to_bytes(topic)
+    except UnicodeEncodeError as error:
+        raise InvalidTopic(
+            f"The topic cannot be encoded as UTF-8: {error.reason}.",
+            field="topic",
+            remedy="Pass bytes, or text without single surrogates.",
+        ) from None
+
+
 def to_text(data: bytes) -> str:
     """Decode UTF-8; invalid bytes become lone surrogates (PEP 383)."""
     return data.decode("utf-8", "surrogateescape")
@@ -89,10 +119,14 @@ def payload(data: str | bytes | bytearray | memoryview) -> bytes:
     Raises:
         InvalidPayload: It is neither text nor bytes.
     """
-    if isinstance(data, str):
-        return to_bytes(data)
     try:
-        return bytes(memoryview(data))
+        return to_bytes(data) if isinstance(data, str) else bytes(memoryview(data))
+    except UnicodeEncodeError as error:
+        raise InvalidPayload(
+            f"Data cannot be encoded as UTF-8: {error.reason}.",
+            field="data",
+            remedy="Pass bytes, or text without single surrogates.",
+        ) from None
     except TypeError:
         raise InvalidPayload(
             f"Data is {type(data).__name__}; this protocol carries bytes.",
@@ -127,7 +161,9 @@ class Link:
                 context = (tls or _trust()) if target.tls else None
                 return cls(*await open_stream(target.host, target.port, context))
         except TimeoutError:
-            raise OperationTimeout(f"{target} did not answer within {timeout:g} s.") from None
+            raise OperationTimeout(
+                f"{target} did not answer within {timeout:g} s.", remedy=CHECK_SERVER
+            ) from None
         except ConnectionRefusedError as error:
             raise ConnectionFailed(
                 f"{target} refused the connection: no program listens there."

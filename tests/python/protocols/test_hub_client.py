@@ -130,6 +130,18 @@ async def test_limits_are_checked_before_anything_is_sent(client: HubClient) -> 
 
 
 @pytest.mark.parametrize(
+    "topic", [["a", "b"], 1, None, "\ud800"], ids=["list", "number", "None", "surrogate"]
+)
+async def test_what_is_no_topic_is_named(client: HubClient, topic: Any) -> None:
+    with pytest.raises(InvalidTopic, match=r"is text or bytes|cannot be encoded") as raised:
+        client.subscribe(topic)
+    assert raised.value.field == "topic"
+    if not isinstance(topic, list):
+        with pytest.raises(InvalidTopic):
+            await client.publish(topic, "x")
+
+
+@pytest.mark.parametrize(
     ("answer", "error"),
     [
         (b"\2", ProtocolError),

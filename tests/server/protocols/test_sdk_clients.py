@@ -113,6 +113,28 @@ async def test_a_hub_subscription_to_partly_denied_topics_warns_and_receives_the
     ]
 
 
+async def test_a_hub_subscription_without_topics_gets_those_that_are_added() -> None:
+    async with (
+        serving() as server,
+        HubClient(server.server.others["hub"], reconnect_min=0.01) as hub,
+        hub.subscribe() as messages,
+    ):
+        assert await messages.add("demo.a") == 1
+        assert await messages.add("demo.b") == 1
+        assert await messages.remove("demo.a", "demo.b") == 2
+        (listener,) = (
+            each for each in server.server._byte_listeners if each.connections.name == "hub"
+        )
+        for session in list(listener.connections.open):
+            session.abort()
+        receiving = asyncio.create_task(messages.recv(timeout=20))
+        await until(lambda: messages.reconnects == 1)
+        assert await messages.add("demo.b") == 1
+        assert await hub.publish("demo.b", "x") == 1
+        assert (await receiving).topic == "demo.b"
+        assert await messages.remove("demo.b") == 1
+
+
 async def test_topics_of_a_hub_subscription_come_and_go() -> None:
     async with (
         serving() as server,

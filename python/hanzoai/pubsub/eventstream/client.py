@@ -10,7 +10,7 @@ from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidTopic, PayloadTooLarge
 from hanzoai.pubsub.eventstream.codec import MAX_PAYLOAD, MAX_TOPIC, Decoder, encode_event
 from hanzoai.pubsub.link_clients import LinkClient, LinkSubscription, TimeLimit
-from hanzoai.pubsub.links import Target, parse_target, payload, to_bytes, to_text
+from hanzoai.pubsub.links import Target, parse_target, payload, to_text, topic_bytes
 
 if TYPE_CHECKING:
     import ssl
@@ -149,7 +149,7 @@ class EventSubscription(LinkSubscription[Event]):
         super().__init__(dialing, closing)
         self._opening = _encode(topic, b"")
         self._decoder = Decoder()
-        self.topic = to_text(to_bytes(topic))
+        self.topic = to_text(topic_bytes(topic))
 
     async def _subscribe(self, link: Link) -> None:
         self._decoder = Decoder()
@@ -173,7 +173,7 @@ def _target(url: str) -> Target:
 
 
 def _encode(topic: str | bytes, body: bytes) -> bytes:
-    name = to_bytes(topic)
+    name = topic_bytes(topic)
     if len(name) > MAX_TOPIC:
         raise InvalidTopic(f"A topic has at most {MAX_TOPIC:,} bytes, not {len(name):,}.")
     if len(body) > MAX_PAYLOAD:

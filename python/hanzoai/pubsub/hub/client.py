@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import (
@@ -32,12 +33,12 @@ from hanzoai.pubsub.hub.codec import (
     encode,
 )
 from hanzoai.pubsub.link_clients import LinkClient, LinkSubscription, TimeLimit
-from hanzoai.pubsub.links import parse_target, payload, to_bytes, to_text
+from hanzoai.pubsub.links import CHECK_URL, parse_target, payload, to_text, topic_bytes
 from hanzoai.pubsub.unparsed import FrameError
 
 if TYPE_CHECKING:
     import ssl
-    from collections.abc import Callable, Coroutine, Iterable
+    from collections.abc import Callable, Coroutine
 
     from hanzoai.pubsub.durations import Duration
     from hanzoai.pubsub.link_clients import Dialing
@@ -45,9 +46,14 @@ if TYPE_CHECKING:
 
 PORT: Final = 13000
 """Default port."""
+UNKNOWN: Final = (
+    "The hub may have published it: the protocol has no message ids that detect a repeat."
+)
 ASK_THE_HUB: Final = "Look into the log of the hub: it names the first denied topic."
 
 logger = logging.getLogger("hanzoai.pubsub")
+
+Answer = TypeVar("Answer", Added, Removed, Subscribed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +131,9 @@ class HubClient(LinkClient):
         """
         seconds = seconds_of(timeout)
         wire = encode(Publish(_topics(topics), payload(data)))
-        async with TimeLimit(seconds, self._dialing.target, "did not answer", outcome_unknown=True):
+        async with TimeLimit(
+            seconds, self._dialing.target, "did not answer", remedy=UNKNOWN, outcome_unknown=True
+        ):
             answer: asyncio.Future[int] = asyncio.get_running_loop().create_future()
             await self._write(wire, self._begin, lambda: self._unanswered.append(answer))
             return await answer
@@ -160,7 +168,8 @@ class HubClient(LinkClient):
                 while replies := decoder.take():
                     _settle(waiting, replies)
         except FrameError as fault:
-            error = ProtocolError(f"{self.target} does not use the hub protocol: {fault}.")
+            message = f"{self.target} does not use the hub protocol: {fault}"
+            error = ProtocolError(message, remedy=CHECK_URL)
         finally:
             for answer in waiting:
                 if not answer.done():
@@ -218,8 +227,13 @@ class HubSubscription(LinkSubscription[HubMessage]):
         """
         names = _topics([*self._topics, *topics])[len(self._topics) :]
         self._topics |= dict.fromkeys(names)
-        reply = await self._change(Add(self.id, names), Added)
-        return reply.topics
+        if self.id:
+            reply = await self._change(Add(self.id, names), Added)
+            return reply.topics
+        # Only a subscription to at least one topic gets an id.
+        first = await self._change(Subscribe(names), Subscribed)
+        self.id = first.id
+        return first.topics
 
     async def remove(self, *topics: str | bytes) -> int:
         """Unsubscribe from topics.
@@ -237,9 +251,7 @@ class HubSubscription(LinkSubscription[HubMessage]):
         reply = await self._change(Remove(self.id, names), Removed)
         return reply.topics
 
-    async def _change(
-        self, request: Add | Remove, expected: type[Added | Removed]
-    ) -> Added | Removed:
+    async def _change(self, request: Add | Remove | Subscribe, expected: type[Answer]) -> Answer:
         """Request more or fewer topics, and read until the answer arrives."""
         answer: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         try:
@@ -320,9 +332,11 @@ class HubSubscription(LinkSubscription[HubMessage]):
         return ProtocolError(f"{self._dialing.target} answered with {type(reply).__name__}.")
 
 
-def _topics(topics: str | bytes | Iterable[str | bytes]) -> tuple[bytes, ...]:
-    given = [topics] if isinstance(topics, str | bytes) else topics
-    names = tuple(map(to_bytes, given))
+def _topics(topics: object) -> tuple[bytes, ...]:
+    if isinstance(topics, str | bytes) or not isinstance(topics, Iterable):
+        names: tuple[bytes, ...] = (topic_bytes(topics),)
+    else:
+        names = tuple(map(topic_bytes, cast("Iterable[object]", topics)))
     if len(names) > MAX_TOPICS:
         raise InvalidTopic(f"A request has at most {MAX_TOPICS} topics, not {len(names)}.")
     for name in names:
