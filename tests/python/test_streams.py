@@ -782,6 +782,36 @@ async def test_a_piece_that_is_not_text_raises_an_error_and_aborts_the_stream(
     assert (final.reason, final.text) == ("invalid_payload", "ok")
 
 
+async def end_with_usage(writer: StreamWriter, usage: object) -> None:
+    await writer.complete(usage=usage)
+
+
+@pytest.mark.parametrize(
+    ("use", "bad"),
+    [
+        (StreamWriter.write, {"type": "chart", "mean": float("nan")}),
+        (StreamWriter.write, {"type": "reasoning", "text": "\ud83d"}),
+        (end_with_usage, object()),
+        (StreamWriter.abort, "\ud83d"),
+    ],
+    ids=["a part with NaN", "a part with half a character", "usage", "a reason"],
+)
+async def test_content_that_no_frame_can_carry_ends_the_stream_for_its_readers(
+    pubsub_memory: MemoryServer, use: Callable[[StreamWriter, Any], Awaitable[None]], bad: object
+) -> None:
+    ps = pubsub_memory.client()
+    reader = stream_reader(ps, TOPIC).open()
+    writer = await stream_writer(ps, TOPIC).open()
+    await writer.write("ok")
+    await clock_of(pubsub_memory).advance(1)
+    with contextlib.suppress(InvalidPayload):
+        await within(pubsub_memory, use(writer, bad))
+    final = await within(pubsub_memory, reader.final())
+    assert (final.status, final.text) == ("aborted", "ok")
+    with pytest.raises((InvalidPayload, UsageError)):
+        await writer.write("more")
+
+
 class Completion(BaseModel):
     """An answer of a model that was requested without streaming."""
 

@@ -87,7 +87,9 @@ export class Writing {
   private readonly _meta: JsonObject;
   private readonly _least: number;
   private _window: number;
-  private readonly _published: Part[];
+  private _published: Part[];
+  /** The published parts before the last token. */
+  private _before: Part[] = [];
   private _size: number;
   private _pending: Piece[] = [];
   private _waiting = 0;
@@ -194,8 +196,11 @@ export class Writing {
 
   /** The frame was not published, or its outcome is unknown: send it again if that may help. */
   failed(code: string, retryable: boolean, at: number, wait = 0): WriterEffect[] {
-    if (this.ended || !this._flight) return [];
+    const flight = this._flight;
+    if (this.ended || !flight) return [];
     this._failing ??= at;
+    if (/^(invalid_payload|payload_too_large)$/.test(code) && flight.data['reason'] !== code)
+      return this._takeBack(flight, code, at);
     if (!retryable || at - this._failing > PATIENCE) return this._fail(code);
     if (code === 'rate_limited') this._window = Math.min(WIDEST, (this._window * 5) >> 1);
     this._snapshot = true;
@@ -270,6 +275,7 @@ export class Writing {
       this._pending = [];
       this._waiting = 0;
       this.full = false;
+      this._before = copyOf(this._published);
       for (const piece of pending) grow(this._published, piece);
       const content = isString(pending[0]) ? (pending.shift() as string) : '';
       this._since++;
@@ -294,6 +300,22 @@ export class Writing {
   private _refuse(code: 'invalid_payload' | 'payload_too_large', at: number): WriterEffect[] {
     this._held = '';
     return [{ kind: 'refused', code }, ...this.finish('abort', { reason: code }, at)];
+  }
+
+  /**
+   * Abort without what no frame can carry, so that readers do not wait for an end. The text before
+   * it stays.
+   */
+  private _takeBack({ type, data }: PublishFrame, code: string, at: number): WriterEffect[] {
+    if (type === 'token') {
+      this._index--;
+      this._published = this._before;
+      if (data['content']) grow(this._published, data['content'] as string);
+    }
+    this._flight = this._failing = undefined;
+    this._pending = [];
+    this._end = ['abort', { reason: code }];
+    return [{ kind: 'failed', code }, ...this.tick(at)];
   }
 
   private _fail(code: string): WriterEffect[] {

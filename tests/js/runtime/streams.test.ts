@@ -436,6 +436,7 @@ test('steer handlers run one at a time, in order', async () => {
 for (const [name, bad, code] of [
   ['half of a surrogate pair', ['ok', '\ude00'], 'invalid_payload'],
   ['no piece', ['ok', 5], 'invalid_payload'],
+  ['a part that is not plain JSON', ['ok', { type: 'chart', at: new Date(0) }], 'invalid_payload'],
   ['ten megabytes', Array.from({ length: 10_000 }, () => 'x'.repeat(1024)), 'payload_too_large'],
 ] as const) {
   test(`${name} ends in an error and an abort`, async () => {
@@ -450,6 +451,20 @@ for (const [name, bad, code] of [
     await server.stop();
   });
 }
+
+test('usage that is not plain JSON ends the stream for its readers', async () => {
+  const server = await started();
+  const reader = readStream(server.client(), TOPIC);
+  const writer = await writeStream(server.client(), TOPIC);
+  await writer.write('ok');
+  await assert.rejects(within(server, writer.complete({ usage: Number.NaN })), {
+    code: 'invalid_payload',
+    message: /data\.usage/,
+  });
+  const { kind, text } = await within(server, reader.final());
+  assert.deepEqual([kind, text], ['aborted', 'ok']);
+  await server.stop();
+});
 
 test('a cancel without permission is an error, and does not end the stream', async () => {
   const server = await started();

@@ -46,6 +46,8 @@ TTL: Final = 120
 """Seconds that the history keeps tokens and snapshots."""
 TTL_END: Final = 3_600
 """Seconds that the history keeps the end of a stream."""
+_UNSENDABLE: Final = ("invalid_payload", "payload_too_large")
+"""Errors that the content of a frame causes."""
 WISHES: Final = ("stream.cancel", "stream.steer")
 """Types of the messages that readers send to the writer."""
 
@@ -150,6 +152,7 @@ class Writing:
         self._least = window
         self._window = window
         self._sent_parts: list[Part] = [dict(part) for part in parts]
+        self._before: list[Part] = []
         self._size = _size(self.parts)
         self._pending: list[Any] = []
         self._waiting = 0
@@ -241,6 +244,8 @@ class Writing:
             return []
         if self._failing is None:
             self._failing = at
+        if code in _UNSENDABLE and self._flight["data"].get("reason") != code:
+            return self._take_back(self._flight, code, at)
         if not retryable or at - self._failing > PATIENCE:
             return self._fail(code)
         if code == "rate_limited":
@@ -296,6 +301,21 @@ class Writing:
         self._held = ""
         return [{"kind": "refused", "code": code}, *self.finish("abort", {"reason": code}, at)]
 
+    def _take_back(self, flight: Publish, code: str, at: int) -> list[WriterEffect]:
+        """Abort without what no frame can carry, so that readers do not wait for an end.
+
+        The text before it stays.
+        """
+        if flight["type"] == "token":
+            self._index -= 1
+            self._sent_parts = self._before
+            if flight["data"]["content"]:
+                grow(self._sent_parts, flight["data"]["content"])
+        self._flight = self._failing = None
+        self._pending = []
+        self._end = ("abort", {"reason": code})
+        return [{"kind": "failed", "code": code}, *self._pump(at)]
+
     def _fail(self, code: str) -> list[WriterEffect]:
         self._stop()
         return [{"kind": "failed", "code": code}]
@@ -345,6 +365,7 @@ class Writing:
 
     def _say_token(self, at: int) -> list[WriterEffect]:
         pieces, self._pending, self._waiting, self.full = self._pending, [], 0, False
+        self._before = [dict(part) for part in self._sent_parts]
         for piece in pieces:
             grow(self._sent_parts, piece)
         content, rest = (pieces[0], pieces[1:]) if isinstance(pieces[0], str) else ("", pieces)
