@@ -812,6 +812,17 @@ async def test_content_that_no_frame_can_carry_ends_the_stream_for_its_readers(
         await writer.write("more")
 
 
+async def test_a_reader_of_an_ended_stream_leaves_its_topic(pubsub_memory: MemoryServer) -> None:
+    ps = pubsub_memory.client()
+    async with stream_writer(ps, TOPIC, id="r1", listen=False) as writer:
+        await writer.write("ok")
+    reader = stream_reader(ps, TOPIC, id="r1")
+    assert (await within(pubsub_memory, reader.final())).text == "ok"
+    await clock_of(pubsub_memory).advance(1)
+    assert reader._pump is not None
+    assert reader._pump.done()
+
+
 class Completion(BaseModel):
     """An answer of a model that was requested without streaming."""
 

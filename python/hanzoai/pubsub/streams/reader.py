@@ -208,13 +208,12 @@ class StreamReader:
                 while (message := subscription.take_nowait()) is not None:
                     batch.append(incoming(message))
                 self._perform(core.begin(batch, self._now()))
-                async for event in subscription.events():
+                events = subscription.events()
+                while not core.ended and (event := await anext(events, None)) is not None:
                     if isinstance(event, Message):
                         self._perform(core.take(incoming(event), self._now()))
                     elif isinstance(event, Loss):
                         self._perform(core.lost(self._now()))
-                    if core.ended:
-                        break
         except PubSubError as error:
             self._error = error
         finally:
