@@ -37,6 +37,11 @@ export type ChatChunk =
       readonly output: unknown;
     }
   | {
+      readonly type: 'tool-output-error';
+      readonly toolCallId: string;
+      readonly errorText: string;
+    }
+  | {
       readonly type: 'source-url';
       readonly sourceId: string;
       readonly url: string;
@@ -116,7 +121,10 @@ export class Chunks {
       }
       case 'tool-result': {
         const { toolCallId } = named(part);
-        return [{ type: 'tool-output-available', toolCallId, output: part['output'] }];
+        const { output, error } = part;
+        return error === undefined
+          ? [{ type: 'tool-output-available', toolCallId, output }]
+          : [{ type: 'tool-output-error', toolCallId, errorText: String(error) }];
       }
       case 'citation': {
         const { url, title } = part;

@@ -41,7 +41,14 @@ class AISDKEvents implements ModelEvents<StreamPart> {
         return pieces.whole({ type, id: toolCallId, name, text: JSON.stringify(input ?? {}) });
       }
       case 'tool-result':
-        return pieces.whole({ type, id: event['toolCallId'], output: event['output'] });
+        return pieces.whole({ type, id: event['toolCallId'], output: asJson(event['output']) });
+      case 'tool-error':
+        // As with the SDK's own responses, readers do not get the text of the error.
+        return pieces.whole({
+          type: 'tool-result',
+          id: event['toolCallId'],
+          error: 'The tool failed.',
+        });
       case 'source':
         return pieces.citation(event['url'], event['title']);
       case 'finish':
@@ -57,3 +64,6 @@ class AISDKEvents implements ModelEvents<StreamPart> {
     }
   }
 }
+
+/** The value as a response of the SDK would send it: a `Date` as text, for example. */
+const asJson = (value: unknown): unknown => JSON.parse(JSON.stringify(value) ?? 'null');

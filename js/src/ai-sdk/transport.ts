@@ -113,17 +113,25 @@ export class HanzoChatTransport {
   ): ReadableStream<ChatChunk> {
     const { client, topic, sender } = this._options;
     const reader = readStream(client, topic(chatId), { id, sender });
-    // A stream that does not exist yet is cancelled with its first frame.
     const cancel = (): Promise<void> => reader.cancel('user').catch(() => {});
     const isStopped = (): boolean => !!signal?.aborted;
+    let isWaiting = true;
+    // A stream that does not exist yet is cancelled with its first frame.
+    const begin = (): void => {
+      if (isWaiting && isStopped()) void cancel();
+      isWaiting = false;
+    };
     signal?.addEventListener('abort', cancel, { once: true });
     return new ReadableStream<ChatChunk>({
       start: (controller) => {
-        void follow(reader, new Chunks(id), controller, isStopped, cancel).finally(() =>
-          signal?.removeEventListener('abort', cancel),
-        );
+        void follow(reader, new Chunks(id), controller, begin).finally(() => {
+          signal?.removeEventListener('abort', cancel);
+          reader.close();
+        });
       },
-      cancel: () => reader.close(),
+      cancel: () => {
+        if (!isWaiting || !isStopped()) reader.close();
+      },
     });
   }
 }
@@ -132,15 +140,12 @@ async function follow(
   reader: StreamReader,
   chunks: Chunks,
   controller: ReadableStreamDefaultController<ChatChunk>,
-  isStopped: () => boolean,
-  cancel: () => Promise<void>,
+  begin: () => void,
 ): Promise<void> {
   try {
     for (const chunk of chunks.begin()) controller.enqueue(chunk);
-    let isFirst = true;
     for await (const event of reader) {
-      if (isFirst && isStopped()) void cancel();
-      isFirst = false;
+      if (event.kind !== 'stalled') begin();
       for (const chunk of chunks.show(reader.parts)) controller.enqueue(chunk);
       if (event.kind === 'done' || event.kind === 'aborted')
         for (const chunk of chunks.end(event)) controller.enqueue(chunk);

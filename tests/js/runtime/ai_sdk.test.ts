@@ -15,6 +15,8 @@ interface ShownPart {
   readonly text?: string;
   readonly input?: unknown;
   readonly output?: unknown;
+  readonly state?: string;
+  readonly errorText?: string;
   readonly url?: string;
 }
 
@@ -126,6 +128,19 @@ test('a chat that resumes shows the answer from its beginning, and can stop it',
   await server.stop();
 });
 
+test('stop() before the first frame ends an answer that begins later', async () => {
+  const server = await new MemoryServer().start();
+  const one = chat(server, 'e', async () => ({ id: 'r1' }) as StreamWriter);
+  void one.made.sendMessage({ text: 'Hi' });
+  await server.clock.advance(1_000);
+  assert.equal(one.state.status, 'submitted');
+  void one.made.stop();
+  await until(server, () => one.state.status === 'ready');
+  const writer = await writeStream(server.client(), topic('e'), { id: 'r1' });
+  await until(server, () => writer.signal.aborted);
+  await server.stop();
+});
+
 test('a chat that unmounts does not stop the answer', async () => {
   const server = await new MemoryServer().start();
   const writer = await writeStream(server.client(), topic('c'), { id: 'r1' });
@@ -156,5 +171,34 @@ test('a route without a stream id is an error with a remedy', async () => {
   });
   const request = { chatId: 'd', messages: [], trigger: 'submit-message', messageId: undefined };
   await assert.rejects(transport.sendMessages(request), /named no stream.*writer\.id/s);
+  await server.stop();
+});
+
+test('a tool that fails and the output of a tool as JSON reach a chat', async () => {
+  const server = await new MemoryServer().start();
+  const one = chat(server, 'c6', async () => {
+    const w = await writeStream(server.client(), topic('c6'));
+    void w.pipe(
+      fromAISDK(
+        (async function* () {
+          for (const toolCallId of ['c1', 'c2', 'c3'])
+            yield { type: 'tool-call', toolCallId, toolName: 'find', input: {} };
+          yield { type: 'tool-result', toolCallId: 'c1', output: { at: new Date(0) } };
+          yield { type: 'tool-error', toolCallId: 'c2', error: new Error('password') };
+          yield { type: 'tool-result', toolCallId: 'c3', output: undefined };
+          yield { type: 'finish', finishReason: 'stop' };
+        })(),
+      ),
+    );
+    return w;
+  });
+  void one.made.sendMessage({ text: 'find' });
+  await until(server, () => one.state.status === 'ready' && one.answer().length > 2);
+  const shown = one.answer().map(({ state, output, errorText }) => ({ state, output, errorText }));
+  assert.deepEqual(shown, [
+    { state: 'output-available', output: { at: '1970-01-01T00:00:00.000Z' }, errorText: undefined },
+    { state: 'output-error', output: undefined, errorText: 'The tool failed.' },
+    { state: 'output-available', output: null, errorText: undefined },
+  ]);
   await server.stop();
 });
