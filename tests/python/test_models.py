@@ -111,6 +111,17 @@ async def test_the_helper_of_anthropic_gives_the_same_parts(pubsub_memory: Memor
     assert final.parts == EXPECTED["anthropic"]["parts"]
 
 
+async def test_the_helper_of_openai_gives_the_same_parts() -> None:
+    client = openai_client("openai-chat")
+    parts: list[Any] = []
+    async with client.chat.completions.stream(messages=SAID, model="m") as stream:
+        source = from_openai(stream)
+        async for piece in source:  # type: ignore[attr-defined]
+            grow(parts, piece)
+    assert parts == EXPECTED["openai-chat"]["parts"]
+    assert source.finish_reason == "tool_calls"
+
+
 def test_clients_without_asyncio_give_the_same_parts() -> None:
     import openai
 

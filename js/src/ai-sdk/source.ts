@@ -30,7 +30,7 @@ class AISDKEvents implements ModelEvents<StreamPart> {
       case 'text-delta':
         return pieces.text(text);
       case 'reasoning-delta':
-        return pieces.reasoning(text);
+        return pieces.reasoning(text, id);
       case 'tool-input-start':
         return pieces.call(id, id, event['toolName'], '');
       case 'tool-input-delta':

@@ -61,7 +61,7 @@ class AnthropicEvents implements ModelEvents<AnthropicEvent> {
       case 'text_delta':
         return pieces.text(get(delta, 'text'));
       case 'thinking_delta':
-        return pieces.reasoning(get(delta, 'thinking'));
+        return pieces.reasoning(get(delta, 'thinking'), index);
       case 'input_json_delta':
         return pieces.call(index, undefined, undefined, get(delta, 'partial_json'));
       case 'citations_delta': {

@@ -76,7 +76,8 @@ class OpenAIEvents implements ModelEvents<OpenAIEvent> {
         return pieces.text(delta);
       case 'reasoning_text.delta':
       case 'reasoning_summary_text.delta':
-        return pieces.reasoning(delta);
+        // A summary has several sections, each with its own title.
+        return pieces.reasoning(delta, `${at} ${get(event, 'summary_index')}`);
       case 'output_text.annotation.added': {
         const citation = get(event, 'annotation');
         return pieces.citation(get(citation, 'url'), get(citation, 'title'));

@@ -14,9 +14,9 @@ export class Pieces {
     return [String(text)];
   }
 
-  /** Reasoning of the model. */
-  reasoning(text: unknown): Piece[] {
-    return text ? this.grow('reasoning', { type: 'reasoning' }, text) : [];
+  /** Reasoning of the model; another `key` begins another part. */
+  reasoning(text: unknown, key: unknown = ''): Piece[] {
+    return text ? this.grow(`reasoning ${key}`, { type: 'reasoning' }, text) : [];
   }
 
   /** The start of a tool call, or more of its arguments; `key` identifies the call. */

@@ -72,8 +72,8 @@ class _Growth:
         self._open = "text"
         return [str(text)]
 
-    def reasoning(self, text: Any) -> list[Piece]:
-        return self._grow("reasoning", {"type": "reasoning"}, text) if text else []
+    def reasoning(self, text: Any, key: object = None) -> list[Piece]:
+        return self._grow(("reasoning", key), {"type": "reasoning"}, text) if text else []
 
     def call(self, key: object, id: Any, name: Any, arguments: Any) -> list[Piece]:
         if key not in self._calls:
@@ -108,7 +108,13 @@ class OpenAIEvents:
     def take(self, event: Any) -> list[Piece]:
         """Return the pieces of an event."""
         kind = _get(event, "type")
-        return self._response(kind, event) if isinstance(kind, str) else self._chunk(event)
+        if not isinstance(kind, str):
+            return self._chunk(event)
+        if kind == "chunk":
+            # Of `chat.completions.stream`, whose other events repeat what the chunks contain.
+            return self._chunk(_get(event, "chunk"))
+        is_response = kind == "error" or kind.startswith("response.")
+        return self._response(kind, event) if is_response else []
 
     def _chunk(self, chunk: Any) -> list[Piece]:
         self.usage = _json(_get(chunk, "usage")) or self.usage
@@ -133,7 +139,9 @@ class OpenAIEvents:
             case "output_text.delta" | "refusal.delta":
                 return self._parts.text(delta)
             case "reasoning_text.delta" | "reasoning_summary_text.delta":
-                return self._parts.reasoning(delta)
+                # A summary has several sections, each with its own title.
+                at = [_get(event, name) for name in ("output_index", "summary_index")]
+                return self._parts.reasoning(delta, tuple(at))
             case "output_text.annotation.added":
                 return self._parts.citation(_get(event, "annotation"))
             case "output_item.added":
@@ -183,7 +191,7 @@ class AnthropicEvents:
                     case "text_delta":
                         return self._parts.text(_get(delta, "text"))
                     case "thinking_delta":
-                        return self._parts.reasoning(_get(delta, "thinking"))
+                        return self._parts.reasoning(_get(delta, "thinking"), at)
                     case "input_json_delta":
                         return self._parts.call(at, None, None, _get(delta, "partial_json"))
                     case "citations_delta":
