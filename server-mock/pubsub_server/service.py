@@ -194,6 +194,14 @@ class Service(Protocol):
         """Send bytes of the listener at the end of this loop turn, in order with all others."""
         ...
 
+    async def turn(self, size: int) -> None:
+        """Wait until a batch of messages may be handled, so that it does not delay others.
+
+        Args:
+            size: Bytes of the batch.
+        """
+        ...
+
     def budget(self, connection: Connection, count: int) -> tuple[int, int]:
         """Take up to ``count`` publishes from the rate of a connection that has an identity.
 

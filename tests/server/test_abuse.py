@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import httpx
 import orjson
@@ -20,6 +20,7 @@ from pubsub_server.backplanes.memory import MemoryBackplane
 from pubsub_server.backplanes.topic_log import TopicLog
 from pubsub_server.errors import ServiceError
 from pubsub_server.hub import attendance, delivery, inbound, queries, routing, turns
+from pubsub_server.hub.hub import BATCH_BYTES_PER_UNIT
 from pubsub_server.listeners.websocket import protocol as socket_protocol
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared import topic_index
@@ -421,6 +422,50 @@ async def test_reads_over_http_take_turns(kind: str) -> None:
     done = sum(each.done() for each in reads)
     assert 0 < done <= turns.UNITS / queries.REQUEST_UNITS
     await asyncio.wait_for(asyncio.gather(*reads), BOUND)
+
+
+async def test_batches_over_http_take_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with running_server() as server:
+        hub, in_turn = server.hub, 0
+        busiest = 0
+        publish = hub.publish
+
+        async def noted(*given: Any, **options: Any) -> Any:
+            nonlocal busiest, in_turn
+            if not in_turn:
+                asyncio.get_running_loop().call_soon(end_turn)
+            in_turn += 1
+            busiest = max(busiest, in_turn)
+            return await publish(*given, **options)
+
+        def end_turn() -> None:
+            nonlocal in_turn
+            in_turn = 0
+
+        wait, waiting = hub.turn, asyncio.Semaphore(0)
+        together = asyncio.Event()
+
+        async def turn(size: int) -> None:
+            # All bodies have arrived before the first one is handled.
+            waiting.release()
+            await together.wait()
+            await wait(size)
+
+        monkeypatch.setattr(hub, "publish", noted)
+        monkeypatch.setattr(hub, "turn", turn)
+        headers = {"Authorization": f"Bearer {server.token('mallory')}"}
+        body = {"messages": [{"topic": "demo.a", "data": "x" * 100}] * 1_000}
+        size = len(json.dumps(body))
+        async with asyncio.timeout(BOUND), httpx.AsyncClient(base_url=server.http) as client:
+            posts = [
+                asyncio.create_task(client.post("/v1/messages:batch", headers=headers, json=body))
+                for _ in range(20)
+            ]
+            for _ in posts:
+                await waiting.acquire()
+            together.set()
+            assert [(await each).status_code for each in posts] == [200] * 20
+        assert busiest <= turns.UNITS * BATCH_BYTES_PER_UNIT // size + 1
 
 
 async def test_snapshots_of_many_members_take_turns_before_later_changes(

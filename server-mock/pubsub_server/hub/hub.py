@@ -71,6 +71,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 EXPIRE_EVERY: Final = 5.0
+BATCH_BYTES_PER_UNIT: Final = 15
+"""Bytes of a batch of small messages that cost one unit of `turns`."""
 AUTH_ERRORS: Final = frozenset(
     {"auth_timeout", "token_expired", "token_invalid", "connection_limit", "unauthenticated"}
 )
@@ -397,6 +399,13 @@ class Hub:
         """See `service.Service`."""
         self.core.delivery.settle()
         self.core.delivery.send(connection, data)
+
+    async def turn(self, size: int) -> None:
+        """See `service.Service`."""
+        turns = self.core.turns
+        if not turns.free:
+            await turns.wait(0)
+        turns.spend(size // BATCH_BYTES_PER_UNIT)
 
     def budget(self, connection: Connection, count: int) -> tuple[int, int]:
         """See `service.Service`."""

@@ -14,7 +14,7 @@ from pubsub_server.listeners.http.request_ids import CALLER
 from pubsub_server.shared import codec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Awaitable, Callable, Mapping
 
     from aiohttp import web
 
@@ -198,13 +198,19 @@ class UnsupportedMedia(ServiceError):
     """The content type of the body is not JSON; HTTP 415."""
 
 
-async def json_object(request: web.BaseRequest, limit: int, seconds: float) -> Mapping[str, object]:
+async def json_object(
+    request: web.BaseRequest,
+    limit: int,
+    seconds: float,
+    turn: Callable[[int], Awaitable[None]] | None = None,
+) -> Mapping[str, object]:
     """The body, a JSON object.
 
     Args:
         request: The request.
         limit: Maximum bytes of the body.
         seconds: Maximum seconds for the body to arrive.
+        turn: Called with the size of the body, to wait before it is parsed.
 
     Raises:
         ServiceError: `invalid_frame`, `payload_too_large`; `UnsupportedMedia` for a body of
@@ -218,7 +224,10 @@ async def json_object(request: web.BaseRequest, limit: int, seconds: float) -> M
         raise UnsupportedMedia(
             "unsupported", "encoded bodies are not accepted", field="Content-Encoding"
         )
-    return codec.parse(await _read(request, limit, seconds))
+    body = await _read(request, limit, seconds)
+    if turn is not None:
+        await turn(len(body))
+    return codec.parse(body)
 
 
 async def _read(request: web.BaseRequest, limit: int, seconds: float) -> bytes:

@@ -85,7 +85,7 @@ class RestApi:
         identity = await requests.identify(self._service, request)
         settings = self._settings
         body = await requests.json_object(
-            request, settings.max_batch_bytes, settings.body_timeout / 1000
+            request, settings.max_batch_bytes, settings.body_timeout / 1000, self._service.turn
         )
         messages = documents.sequence(body.get("messages"))
         if messages is None or not 0 < len(messages) <= settings.max_batch:
