@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import uuid
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, Literal
 
 from hanzoai.pubsub.errors import InvalidOption
@@ -109,7 +109,8 @@ class PubSubConfig:
         check_flag("allow_insecure", self.allow_insecure)
         found = _endpoints(url)
         if not self.allow_insecure:
-            refuse_plaintext(found)
+            # Tasks send requests over HTTP only: the error names this scheme.
+            refuse_plaintext(replace(found, socket=found.http))
         object.__setattr__(self, "url", found.http)
         self._check_credentials()
         check_whole("batch_size", self.batch_size, 1, 1_000, "rows")
