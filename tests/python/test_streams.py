@@ -449,6 +449,19 @@ async def test_a_reader_raises_why_it_cannot_read_as_often_as_it_is_asked(
             await within(pubsub_memory, reader.final())
 
 
+async def test_a_reader_waits_for_a_server_that_is_not_reachable(
+    pubsub_memory: MemoryServer,
+) -> None:
+    with pubsub_memory.refusing():
+        reader = stream_reader(pubsub_memory.client(), TOPIC).open()
+        # Longer than the timeout of a subscription.
+        await clock_of(pubsub_memory).advance(35)
+    async with stream_writer(pubsub_memory.client(), TOPIC) as writer:
+        await within(pubsub_memory, writer.write(TEXT))
+    final = await within(pubsub_memory, reader.final())
+    assert (final.status, final.text) == ("complete", TEXT)
+
+
 async def test_a_writer_that_died_is_taken_over_where_it_stopped(
     pubsub_memory: MemoryServer,
 ) -> None:

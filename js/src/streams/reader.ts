@@ -15,6 +15,9 @@ import type { Incoming, ReaderEffect, Reading } from './reading.js';
 /** Requested messages per topic: the number that a server keeps by default. */
 const RETAINED = 100;
 
+/** Time to wait for an unreachable server, which the client keeps trying: the longest timeout. */
+const DAY = 86_400_000;
+
 /** How a stream ended; the last event of its reader. */
 export type StreamEnd = (
   | {
@@ -260,7 +263,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
       // A stream that begins while the code loads must not count as one that has begun before.
       if (options.id === 'next') await loading;
       const [sub, { Reading }] = await Promise.all([
-        this._client.subscribe(topic, { history: RETAINED, signal }),
+        this._client.subscribe(topic, { history: RETAINED, signal, timeout: DAY }),
         loading,
       ]);
       const core = new Reading(options.id, options.sender);

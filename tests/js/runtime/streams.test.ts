@@ -482,6 +482,21 @@ test('a cancel without permission is an error, and does not end the stream', asy
   await server.stop();
 });
 
+test('a reader waits for a server that is not reachable', async () => {
+  const server = await started();
+  const unreachable = server.refusing();
+  const reader = readStream(server.client(), TOPIC);
+  // Longer than the timeout of a subscription.
+  await server.clock.advance(35_000);
+  unreachable.end();
+  const writer = await within(server, writeStream(server.client(), TOPIC));
+  await writer.write(TEXT);
+  await within(server, writer.complete());
+  const { kind, text } = await within(server, reader.final());
+  assert.deepEqual([kind, text], ['done', TEXT]);
+  await server.stop();
+});
+
 test('a reader of a pattern is refused', async () => {
   const server = await started();
   const reader = readStream(server.client(), 'chat.*.abc');

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from hanzoai.pubsub.errors import ClosedError, PubSubError, UsageError
+from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError, UsageError
 from hanzoai.pubsub.runtime.arguments import one_topic
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.clock import TimerHandle
+    from hanzoai.pubsub.runtime.subscription import Subscription
 
 
 class StreamReader:
@@ -203,7 +205,9 @@ class StreamReader:
     async def _follow(self) -> None:
         core = self._core
         try:
-            async with self._client.subscribe(self._topic, history=RETAINED) as subscription:
+            subscription = self._client.subscribe(self._topic, history=RETAINED)
+            try:
+                await _answered(subscription)
                 batch: list[Any] = []
                 while (message := subscription.take_nowait()) is not None:
                     batch.append(incoming(message))
@@ -214,6 +218,8 @@ class StreamReader:
                         self._perform(core.take(incoming(event), self._now()))
                     elif isinstance(event, Loss):
                         self._perform(core.lost(self._now()))
+            finally:
+                await subscription.unsubscribe()
         except PubSubError as error:
             self._error = error
         finally:
@@ -320,3 +326,11 @@ def _text(pieces: list[Any]) -> str:
 
 
 __all__ = ["StreamReader"]
+
+
+async def _answered(subscription: Subscription[Any]) -> None:
+    """Wait for the server's answer, however long it is not reachable: the client keeps trying."""
+    while True:
+        with suppress(OperationTimeout):
+            await subscription
+            return
