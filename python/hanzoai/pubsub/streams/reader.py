@@ -325,12 +325,12 @@ def _text(pieces: list[Any]) -> str:
     return "".join(piece for piece in pieces if isinstance(piece, str))
 
 
-__all__ = ["StreamReader"]
-
-
 async def _answered(subscription: Subscription[Any]) -> None:
     """Wait for the server's answer, however long it is not reachable: the client keeps trying."""
     while True:
         with suppress(OperationTimeout):
             await subscription
             return
+
+
+__all__ = ["StreamReader"]
