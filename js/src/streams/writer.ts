@@ -340,7 +340,7 @@ export class StreamWriter implements AsyncDisposable {
       else if (effect.kind === 'slowed' && !this._client.slowed)
         // If the publish rate is the cause, the client has already logged it.
         this._warn(
-          `A publish of the stream ${this.id} took ${effect.ms} ms: the connection is slow or was lost.`,
+          `A publish of the stream ${this.id} took ${effect.ms} ms: the connection or the server was slow or unavailable.`,
         );
     }
     this._timer?.cancel();

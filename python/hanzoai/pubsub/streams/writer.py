@@ -513,7 +513,8 @@ class StreamWriter:
             elif effect["kind"] == "slowed" and not self._client.slowed:
                 # If the publish rate is the cause, the client has logged it.
                 logger.warning(
-                    "A publish of the stream %s took %.1f s: the connection is slow or was lost.",
+                    "A publish of the stream %s took %.1f s: the connection or the server was slow "
+                    "or unavailable.",
                     self._id,
                     effect["ms"] / 1000,
                 )
