@@ -56,6 +56,8 @@ class Peer:
     """Retained positions."""
     last: dict[str, int] = field(default_factory=dict)
     answers: list[httpx.Response | Exception] = field(default_factory=list)
+    largest: int = 500
+    """Messages at which a page ends early."""
     requests: list[httpx.Request] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -73,8 +75,10 @@ class Peer:
                 return httpx.Response(200, json={"positions": [self.stand(t) for t in asked]})
             topic = request.url.path.split("/")[3]
             after, limit = (int(request.url.params[name]) for name in ("after", "limit"))
-            found = [seq for seq in self.logs.get(topic, []) if seq > after][:limit]
-            return httpx.Response(200, json={"messages": [message(topic, seq) for seq in found]})
+            newer = [seq for seq in self.logs.get(topic, []) if seq > after]
+            page = [message(topic, seq) for seq in newer[: min(limit, self.largest)]]
+            body = {"messages": page, "has_more": len(page) < len(newer)}
+            return httpx.Response(200, json=body)
 
     def stand(self, topic: str) -> dict[str, Any]:
         retained = self.logs.get(topic, [])
@@ -114,6 +118,27 @@ def test_ranges_are_read_in_order_page_by_page() -> None:
     found = read(peer, Range("a", 4, 25), Range("b", 0, 2), page_size=5)
     assert found == [("a", seq) for seq in range(5, 26)] + [("b", 1), ("b", 2)]
     assert "/v1/positions" not in peer.paths()[:1]
+
+
+def test_the_rest_of_a_page_that_ends_early_is_read_before_later_pages() -> None:
+    retained = [seq for seq in range(1, 31) if seq % 7]
+    peer = Peer({"a": retained}, last={"a": 30}, largest=3)
+    found = read(peer, Range("a", 4, 28), Range("a", 28, 30), page_size=10)
+    assert found == [("a", seq) for seq in retained if seq > 4]
+
+
+def test_rows_that_are_lost_behind_a_page_that_ends_early_fail_the_task() -> None:
+    peer = Peer({"a": list(range(1, 11))}, largest=3)
+    handle = peer.handle
+
+    def trim(request: httpx.Request) -> httpx.Response:
+        answer = handle(request)
+        peer.logs["a"] = [9, 10]
+        return answer
+
+    peer.handle = trim  # type: ignore[method-assign]
+    with pytest.raises(DataLossError, match="positions 4 to 8"):
+        read(peer, Range("a", 0, 10))
 
 
 def test_a_row_has_all_columns_in_the_types_of_spark() -> None:

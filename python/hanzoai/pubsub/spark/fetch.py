@@ -41,10 +41,12 @@ class Page:
     Attributes:
         messages: Envelopes.
         restarted: Whether the log started again after that position.
+        more: Whether newer messages remain.
     """
 
     messages: list[dict[str, Any]]
     restarted: bool = False
+    more: bool = False
 
 
 class Fetcher:
@@ -111,7 +113,7 @@ class Fetcher:
         return found
 
     def page(self, topic: str, after: int, limit: int, stop: threading.Event | None = None) -> Page:
-        """Return the retained messages after a position.
+        """Return the retained messages after a position; fewer if they are large.
 
         Args:
             topic: The topic.
@@ -126,7 +128,11 @@ class Fetcher:
         messages: object = answer.get("messages")
         if not isinstance(messages, list):
             raise _strange("a page")
-        return Page(cast("list[dict[str, Any]]", messages), answer.get("reset") is True)
+        return Page(
+            cast("list[dict[str, Any]]", messages),
+            restarted=answer.get("reset") is True,
+            more=answer.get("has_more") is True,
+        )
 
     def submit(self, topic: str, after: int, limit: int, stop: threading.Event) -> Future[Page]:
         """Call `page` in a thread."""

@@ -42,15 +42,23 @@ def read_ranges(fetcher: Fetcher, config: SourceConfig, ranges: Iterable[Range])
     stop = threading.Event()
     todo = _windows(ranges, config.page_size, task)
     flying: deque[tuple[Range, Future[Page]]] = deque()
+
+    def request(window: Range) -> tuple[Range, Future[Page]]:
+        rows = window.last - window.after
+        return window, fetcher.submit(window.topic, window.after, rows, stop)
+
     try:
         while True:
             while len(flying) < IN_FLIGHT and (window := next(todo, None)) is not None:
-                rows = window.last - window.after
-                flying.append((window, fetcher.submit(window.topic, window.after, rows, stop)))
+                flying.append(request(window))
             if not flying:
                 return
             window, future = flying.popleft()
-            messages = task.checked(window, future.result())
+            page = future.result()
+            end = _end(page, window)
+            if end < window.last:
+                flying.appendleft(request(window._replace(after=end)))
+            messages = task.checked(window._replace(last=end), page)
             if messages:
                 yield record_batch(messages)
     finally:
@@ -69,6 +77,12 @@ def _windows(ranges: Iterable[Range], size: int, task: _Task) -> Iterator[Range]
             if not task.gone(topic, low, high):
                 yield Range(topic, low, high)
             low = high
+
+
+def _end(page: Page, window: Range) -> int:
+    """The last position of a window that its page covers: a page ends earlier if it is large."""
+    newest = _seq(page.messages[-1]) if page.messages else 0
+    return newest if page.more and window.after < newest < window.last else window.last
 
 
 class _Task:
