@@ -221,6 +221,38 @@ def test_the_long_patterns_of_a_client_are_matched_together(wildcards: tuple[str
     assert len(trie._blocks) < 20
 
 
+def test_long_patterns_cost_a_shorter_topic_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    trie: TopicTrie[int] = TopicTrie()
+    trie.insert("**.a.b.c.d.e.f", 1)
+    looked: list[list[str]] = []
+
+    def match(block: object, topic: list[str]) -> tuple[()]:
+        looked.append(topic)
+        return ()
+
+    monkeypatch.setattr("hanzoai.pubsub.topics._Block.match", match)
+    assert trie.match("a.b.c.d.e.f") == ()
+    assert looked == []
+    trie.match("a.a.b.c.d.e.f")
+    assert len(looked) == 1
+
+
+def test_long_patterns_that_come_and_go_fill_the_blocks_of_others() -> None:
+    trie: TopicTrie[int] = TopicTrie()
+    for n in range(2_000):
+        trie.insert(f"**.a.b.c.d.e.{n}", n)
+    blocks = len(trie._blocks)
+    for n in range(2_000):
+        if n % 200:
+            trie.remove(f"**.a.b.c.d.e.{n}", n)
+    for n in range(3_000, 4_500):
+        trie.insert(f"**.a.b.c.d.e.{n}", n)
+    assert len(trie._blocks) <= blocks
+    assert trie.match("x.a.b.c.d.e.4499") == (4_499,)
+    assert trie.match("x.a.b.c.d.e.200") == (200,)
+    assert trie.match("x.a.b.c.d.e.201") == ()
+
+
 def test_a_long_pattern_does_not_continue_in_the_next_one() -> None:
     trie: TopicTrie[int] = TopicTrie()
     trie.insert("**.a.b.c.d.e.f", 1)

@@ -32,7 +32,7 @@ _LONG: Final = 16
 _LONG_ENDLESS: Final = 6
 """The same, if the pattern has `**` before other segments."""
 
-_BLOCK: Final = 64
+_BLOCK: Final = 256
 """Maximum long patterns that are matched together: a change compiles all of them again."""
 
 _NAME: Final = re.compile(r"[a-zA-Z0-9_-]+(?:\.[a-zA-Z0-9_-]+)*", re.ASCII)
@@ -161,12 +161,12 @@ class _Block(Generic[V]):
 
 
 class _Automaton(Generic[V]):
-    __slots__ = ("_endless", "_ends", "_inner", "_literal", "_starts", "_wild")
+    __slots__ = ("_endless", "_ends", "_inner", "_last", "_literal", "_starts", "_wild")
 
     def __init__(self, patterns: dict[str, dict[V, None]]) -> None:
         self._literal: dict[str, int] = {}
         self._ends: dict[int, dict[V, None]] = {}
-        self._starts = self._wild = self._endless = 0
+        self._starts = self._last = self._wild = self._endless = 0
         bit = 1
         for pattern, values in patterns.items():
             self._starts |= bit
@@ -178,6 +178,7 @@ class _Automaton(Generic[V]):
                 else:
                     self._literal[segment] = self._literal.get(segment, 0) | bit
                 bit <<= 1
+            self._last |= bit >> 1
             self._ends[bit >> 1] = values
         # The last segment of a pattern is not followed by the first one of the next pattern.
         self._inner = ~self._starts
@@ -190,9 +191,11 @@ class _Automaton(Generic[V]):
                 return
             taken = literal.get(topic[index], 0) | wild
             state = (state << 1) & inner & taken | state & endless
-        for end, values in self._ends.items():
-            if state & end:
-                yield values
+        state &= self._last
+        while state:
+            end = state & -state
+            state ^= end
+            yield self._ends[end]
 
 
 class TopicTrie(Generic[V]):
@@ -208,14 +211,16 @@ class TopicTrie(Generic[V]):
     of them, one topic would take seconds.
     """
 
-    __slots__ = ("_blocks", "_exact", "_places", "_root", "_size")
+    __slots__ = ("_blocks", "_exact", "_places", "_room", "_root", "_size")
 
     def __init__(self) -> None:
         self._exact: dict[str, dict[V, None]] = {}
         self._root: _Node[V] = _Node(endless=False)
         # Long patterns, and the block of each.
-        self._blocks: list[_Block[V]] = []
+        self._blocks: dict[_Block[V], None] = {}
         self._places: dict[str, _Block[V]] = {}
+        # Blocks with fewer than `_BLOCK` patterns: filled first, so that changes leave few blocks.
+        self._room: dict[_Block[V], None] = {}
         self._size = 0
 
     def __len__(self) -> int:
@@ -320,20 +325,26 @@ class TopicTrie(Generic[V]):
         for node in alive:
             if node.values:
                 found.update(node.values)
-        for block in self._blocks:
-            for values in block.match(segments):
-                found.update(values)
+        # A segment of a pattern takes at least one of the topic.
+        if len(segments) > _LONG_ENDLESS:
+            for block in self._blocks:
+                for values in block.match(segments):
+                    found.update(values)
         return tuple(found)
 
     def _block(self, pattern: str) -> _Block[V]:
         """The block of a long pattern, which it has from now on."""
         block = self._places.get(pattern)
         if block is None:
-            if not self._blocks or len(self._blocks[-1].patterns) >= _BLOCK:
-                self._blocks.append(_Block())
-            block = self._places[pattern] = self._blocks[-1]
+            block = next(iter(self._room), None)
+            if block is None:
+                block = _Block()
+                self._blocks[block] = self._room[block] = None
+            self._places[pattern] = block
             block.patterns[pattern] = {}
             block.change()
+            if len(block.patterns) >= _BLOCK:
+                del self._room[block]
         return block
 
     def _remove_long(self, pattern: str, value: V) -> bool:
@@ -345,8 +356,11 @@ class TopicTrie(Generic[V]):
         if not block.patterns[pattern]:
             del block.patterns[pattern], self._places[pattern]
             block.change()
-            if not block.patterns:
-                self._blocks.remove(block)
+            if block.patterns:
+                self._room[block] = None
+            else:
+                del self._blocks[block]
+                self._room.pop(block, None)
         return True
 
 
