@@ -47,17 +47,36 @@ def test_nothing_new_leaves_the_offset_as_it_is() -> None:
 def test_an_offset_is_written_with_sorted_keys_and_read_back_as_the_same_text() -> None:
     one = Offset({"b": 2, "a": 1}, {"d": 1, "c": 0}).as_json()
     text = json.dumps(one)
-    assert text == '{"@from": {"c": 0, "d": 1}, "a": 1, "b": 2}'
+    assert text == '{"@from": {"c": 0, "d": 1}, "@source": "hanzo-pubsub", "a": 1, "b": 2}'
     assert json.dumps(read_offset(json.loads(text)).as_json()) == text
 
 
 @pytest.mark.parametrize(
-    "other", [0, None, {"a": {"0": 5}}, {"@from": 1, "a": 2}, {"logOffset": 0}]
+    "other",
+    [
+        0,
+        None,
+        {"a": {"0": 5}},
+        {"@from": 1, "a": 2},
+        {"logOffset": 0},
+        {"offset": 1000, "timestamp": 100},
+        {"version": 1, "snapshot_id": 7, "position": 0, "scan_all_files": False},
+        {"@source": "another", "a": 1},
+    ],
 )
 def test_an_offset_of_another_source_is_refused(other: object) -> None:
     with pytest.raises(InvalidOption, match="another source") as caught:
         read_offset(other)
     assert caught.value.field == "checkpointLocation"
+
+
+def test_an_offset_of_any_topic_is_read_and_so_is_one_without_the_name_of_the_source() -> None:
+    for topic in ("logOffset", "offset", "a.b"):
+        assert read_offset(Offset({topic: 3}).as_json()) == Offset({topic: 3})
+    own = Offset({"offset": 3, "timestamp": 4})
+    assert read_offset(own.as_json()) == own
+    assert read_offset({"@from": {"a": 1}, "a": 3}) == Offset({"a": 3}, {"a": 1})
+    assert read_offset({}) == Offset()
 
 
 def test_a_first_batch_that_is_repeated_after_a_restart_reads_the_same_rows() -> None:

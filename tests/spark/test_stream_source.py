@@ -22,7 +22,7 @@ from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.spark import source
 from hanzoai.pubsub.spark.fetch import Page
 from hanzoai.pubsub.spark.losses import DataLossError
-from hanzoai.pubsub.spark.planning import Standing
+from hanzoai.pubsub.spark.planning import Offset, Standing
 from hanzoai.pubsub.spark.source import BatchSource, Ranges, StreamSource, planned
 
 if TYPE_CHECKING:
@@ -104,6 +104,10 @@ def rows(reader: StreamSource, start: Any, end: Any) -> list[tuple[str, int, int
     return [tuple(each) for part in parts for each in part.ranges]  # type: ignore[attr-defined]
 
 
+def offset(read: dict[str, int]) -> dict[str, object]:
+    return Offset(read).as_json()
+
+
 LIMIT = SimpleNamespace()
 """The relevant part of `ReadAllAvailable`."""
 
@@ -115,7 +119,7 @@ def test_a_query_starts_at_the_newest_position_and_waits_for_new_rows(service: S
     start = reader.initialOffset()
     end = reader.latestOffset(start, LIMIT)
     assert rows(reader, start, end) == [("a.x", 9, 12)]
-    assert reader.reportLatestOffset() == {"a.x": 12}
+    assert reader.reportLatestOffset() == offset({"a.x": 12})
 
 
 def test_an_idle_query_asks_once_for_each_interval(service: Service) -> None:
@@ -143,7 +147,7 @@ def test_what_is_known_to_wait_is_read_without_asking_again(service: Service) ->
     service.standings = {"a.x": Standing(1, 31)}
     later = reader.latestOffset(offsets[2], limit)
     assert rows(reader, offsets[2], later) == [("a.x", 20, 30)]
-    assert reader.reportLatestOffset() == {"a.x": 31}
+    assert reader.reportLatestOffset() == offset({"a.x": 31})
 
 
 def test_available_now_ends_at_the_positions_at_its_start(service: Service) -> None:
@@ -174,28 +178,28 @@ def test_without_arguments_after_a_restart_nothing_is_read_again(service: Servic
     service.standings = {"a.x": Standing(1, 9), "a.none": Standing(1, 0)}
     reader = stream()
     end = reader.latestOffset()
-    assert end == {"a.x": 9}
+    assert end == offset({"a.x": 9})
     assert rows(reader, {"a.x": 7}, end) == [("a.x", 7, 9)]
 
 
 def test_a_topic_that_is_gone_for_long_leaves_the_offsets(service: Service) -> None:
     service.standings = {"a.x": Standing(1, 9)}
     reader = stream(topicForgetMs="60000")
-    start = {"a.x": 9, "a.old": 4}
+    start = offset({"a.x": 9, "a.old": 4})
     assert reader.latestOffset(start, LIMIT) == start
     service.now += 61
-    assert reader.latestOffset(start, LIMIT) == {"a.x": 9}
+    assert reader.latestOffset(start, LIMIT) == offset({"a.x": 9})
 
 
 def test_a_topic_that_returns_after_it_left_the_offsets_begins_at_its_first_row(
     service: Service,
 ) -> None:
     reader = stream(topicForgetMs="60000")
-    start = {"a.old": 4}
+    start = offset({"a.old": 4})
     assert reader.latestOffset(start, LIMIT) == start
     service.now += 61
     left = reader.latestOffset(start, LIMIT)
-    assert left == {}
+    assert left == offset({})
     assert rows(reader, start, left) == []
     service.standings = {"a.old": Standing(50, 52)}
     end = reader.latestOffset(left, LIMIT)

@@ -20,8 +20,13 @@ if TYPE_CHECKING:
 BEGIN: Final = "@from"
 """Key of the start positions beside the topics of an offset: no topic has this name."""
 
-_FILES: Final = frozenset({"logOffset"})
-"""Keys of the offsets of Spark's file source, which look like a topic and its position."""
+SOURCE: Final = "@source"
+"""Key of the name of this source, by which it recognizes its own offsets."""
+NAME: Final = "hanzo-pubsub"
+"""Name of this source."""
+
+_OF_OTHERS: Final = (frozenset({"logOffset"}), frozenset({"offset", "timestamp"}))
+"""Keys of offsets of Spark's file and rate sources, which look like topics and positions."""
 
 
 class Standing(NamedTuple):
@@ -56,7 +61,7 @@ class Offset:
         found: dict[str, object] = {}
         if self.begin:
             found[BEGIN] = dict(sorted(self.begin.items()))
-        return {**found, **dict(sorted(self.read.items()))}
+        return {**found, SOURCE: NAME, **dict(sorted(self.read.items()))}
 
     @property
     def nothing_read(self) -> bool:
@@ -70,12 +75,15 @@ def read_offset(given: object) -> Offset:
     Raises:
         InvalidOption: It is an offset of another source.
     """
-    if isinstance(given, dict) and cast("dict[str, Any]", given).keys() != _FILES:
+    if isinstance(given, dict):
         read = cast("dict[str, Any]", given).copy()
         begin = read.pop(BEGIN, {})
-        if isinstance(begin, dict):
+        # Earlier offsets of this source do not name it.
+        name = read.pop(SOURCE, None if read.keys() in _OF_OTHERS else NAME)
+        if name == NAME and isinstance(begin, dict):
             begin = cast("dict[str, Any]", begin)
-            if all(isinstance(place, int) for place in (*read.values(), *begin.values())):
+            # A bool is an int, but not a position.
+            if {int}.issuperset(map(type, (*read.values(), *begin.values()))):
                 return Offset(read, begin)
     raise InvalidOption(
         "The checkpoint contains an offset of another source.",
