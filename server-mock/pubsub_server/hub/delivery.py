@@ -258,6 +258,10 @@ class Delivery:
         self.drop(connection)
         connection.pending = _GONE
 
+    def discards(self, connection: Connection) -> bool:
+        """Whether nothing is sent to it any more: it is closed, or its client no longer reads."""
+        return connection.pending is _GONE
+
     def flush(self) -> None:
         """Write waiting bytes; runs automatically at the end of each loop turn with messages."""
         self._scheduled = False

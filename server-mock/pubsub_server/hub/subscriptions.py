@@ -146,6 +146,9 @@ class Subscriptions:
         if identity is None:
             core.refuse(connection, not_yet(), request.ref)
             return None
+        if core.delivery.discards(connection):
+            # Its client has closed while the request waited for its turn.
+            return None
         core.delivery.settle()
         fresh = [each for each in request.topics if each not in connection.patterns]
         granted: list[str] = []

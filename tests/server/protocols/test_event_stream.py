@@ -16,6 +16,7 @@ import trustme
 
 from hanzoai.pubsub import PubSubClient
 from hanzoai.pubsub.eventstream.codec import encode_event
+from pubsub_server.hub.turns import Turns
 from pubsub_server.listeners import byte_session
 from pubsub_server.listeners.large_reads import LARGE
 from pubsub_server.testing import running_server
@@ -36,15 +37,22 @@ class Broker:
     def __init__(self, server: RunningServer) -> None:
         self.server = server
         self.url = server.server.others["event_stream"]
+        (listener,) = server.server._byte_listeners
+        self.connections = listener.connections
+        self.sessions: Any = listener.connections.open
 
     async def has(self, count: int) -> None:
         """Wait until it has this many subscriptions."""
         await until(lambda: self.server.stats.subscriptions >= count)
 
     async def has_local(self, count: int) -> None:
-        (listener,) = self.server.server._byte_listeners
-        sessions: Any = listener.connections.open
-        await until(lambda: len({each._topic for each in sessions} - {None}) >= count)
+        await until(lambda: len({each._topic for each in self.sessions} - {None}) >= count)
+
+    async def outlived(self) -> Any:
+        """Wait until the only session has no connection, and return it."""
+        await until(lambda: [each._transport for each in self.sessions] == [None])
+        (session,) = self.sessions
+        return session
 
 
 @asynccontextmanager
@@ -265,7 +273,6 @@ def test_on_uvloop_a_client_that_sends_before_it_has_entered_is_slowed_down_too(
 async def _send_ahead() -> None:
     # The second event waits for 1,000 seconds, so the client must stop sending.
     async with broker(publish_rate_service=0.001) as node:
-        (listener,) = node.server.server._byte_listeners
         host, _, port = node.url.partition("://")[2].rpartition(":")
         with socket.create_connection((host, int(port))) as sender:
             # The server accepts the connection when it has bytes.
@@ -274,10 +281,10 @@ async def _send_ahead() -> None:
                 encode_event(b"demo.a") + encode_event(b"demo.b", b"x" * 1_000) * 2_000
             )
             assert sent > 1_000_000
-            await until(lambda: listener.connections.unread)
+            await until(lambda: node.connections.unread)
             for _ in range(100):
                 await asyncio.sleep(0)
-            assert 0 < listener.connections.unread < 500_000
+            assert 0 < node.connections.unread < 500_000
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a socket holds fewer bytes")
@@ -338,10 +345,9 @@ async def test_of_too_many_half_events_the_largest_goes_and_others_go_on(
         events(node.url, b"demo.a") as reader,
     ):
         await node.has(3)
-        (listener,) = node.server.server._byte_listeners
         whole = encode_event(b"demo.a", b"x" * 200_000)
         hoarder.write(whole[:90_000])
-        await until(lambda: listener.connections.unread == 90_000)
+        await until(lambda: node.connections.unread == 90_000)
         payload = b"y" * 20_000
         event = encode_event(b"demo.a", payload)
         other.write(event[:15_000])
@@ -349,7 +355,7 @@ async def test_of_too_many_half_events_the_largest_goes_and_others_go_on(
         other.write(event[15_000:])
         assert await reader.next() == (b"demo.a", payload)
         assert node.server.stats.broken == {"event_stream.unread_bytes": 1}
-        await until(lambda: listener.connections.unread == 0)
+        await until(lambda: node.connections.unread == 0)
 
 
 async def test_the_largest_half_event_goes_at_once_though_its_client_reads_nothing(
@@ -366,23 +372,21 @@ async def test_the_largest_half_event_goes_at_once_though_its_client_reads_nothi
         events(node.url, b"sender") as sender,
     ):
         await node.has(3)
-        (listener,) = node.server.server._byte_listeners
-        sessions: Any = listener.connections.open
         hoarder.writer.transport.pause_reading()  # type: ignore[attr-defined]
         here = hoarder.writer.get_extra_info("sockname")
         (session,) = (
             each
-            for each in sessions
+            for each in node.sessions
             if (wire := each._transport) is not None and wire.get_extra_info("peername") == here
         )
         while not session.buffered():
             sender.event(b"load", piece)
             assert await reader.next() == (b"load", piece)
         hoarder.write(encode_event(b"load", b"x" * 200_000)[:90_000])
-        await until(lambda: listener.connections.unread == 90_000)
+        await until(lambda: node.connections.unread == 90_000)
         sender.write(encode_event(b"load", piece)[:15_000])
-        await until(lambda: len(sessions) == 2)
-        assert listener.connections.unread == 15_000
+        await until(lambda: len(node.sessions) == 2)
+        assert node.connections.unread == 15_000
 
 
 async def test_half_an_event_and_silence_or_no_subscription_close() -> None:
@@ -414,16 +418,11 @@ async def test_a_unix_socket_serves_its_owner_and_replaces_a_stale_file(tmp_path
 
 
 async def test_with_a_certificate_the_listener_uses_tls(tmp_path: Path) -> None:
-    authority, chain, key = trustme.CA(), tmp_path / "chain.pem", tmp_path / "key.pem"
-    issued = authority.issue_cert("127.0.0.1")
-    chain.write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
-    key.write_bytes(issued.private_key_pem.bytes())
-    trusting = ssl.create_default_context()
-    authority.configure_trust(trusting)
+    sender = TlsSender(tmp_path)
     async with (
-        broker(tls_cert=chain, tls_key=key) as node,
-        events(node.url, b"a", trusting) as one,
-        events(node.url, b"a", trusting) as two,
+        broker(**sender.settings) as node,
+        events(node.url, b"a", sender.trusting) as one,
+        events(node.url, b"a", sender.trusting) as two,
         events(node.url) as plain,
     ):
         assert node.url.startswith("events+tls://127.0.0.1:")
@@ -463,6 +462,14 @@ class TlsSender:
         await writer.wait_closed()
 
 
+@asynccontextmanager
+async def slow_broker(folder: Path) -> AsyncGenerator[tuple[Broker, TlsSender]]:
+    """A broker that takes one event, so that the later events of a sender wait."""
+    sender = TlsSender(folder)
+    async with broker(**sender.settings, publish_rate_service=0.001) as node:
+        yield node, sender
+
+
 @pytest.mark.parametrize(
     ("count", "rate"),
     [
@@ -486,28 +493,21 @@ async def test_nothing_is_lost_of_clients_that_close_tls_after_many_events(
 async def test_a_server_that_stops_does_not_wait_for_the_events_of_a_closed_connection(
     tmp_path: Path,
 ) -> None:
-    sender = TlsSender(tmp_path)
-    async with broker(**sender.settings, publish_rate_service=0.001) as node:
-        (listener,) = node.server.server._byte_listeners
-        sessions: Any = listener.connections.open
+    async with slow_broker(tmp_path) as (node, sender):
         await sender.send(node.url, 10)
-        await until(lambda: [each._transport for each in sessions] == [None])
+        await node.outlived()
         assert node.server.stats.connections["events"] == 1
-    assert not sessions
+    assert not node.sessions
 
 
 @pytest.mark.parametrize("own", [b"demo.a", b"*"])
 async def test_a_closed_connection_is_subscribed_to_nothing_while_its_events_wait(
     tmp_path: Path, own: bytes
 ) -> None:
-    sender = TlsSender(tmp_path)
-    async with broker(**sender.settings, publish_rate_service=0.001) as node:
-        (listener,) = node.server.server._byte_listeners
-        sessions: Any = listener.connections.open
+    async with slow_broker(tmp_path) as (node, sender):
         await sender.send(node.url, 10, own=own)
-        await until(lambda: [each._transport for each in sessions] == [None])
+        session = await node.outlived()
         assert node.server.stats.subscriptions == 0
-        (session,) = sessions
         assert not list(session._local.subscribers(b"demo.a"))
 
 
@@ -520,9 +520,7 @@ async def test_a_client_that_closes_before_it_has_entered_publishes_and_is_not_s
         events(node.url, b"demo.a", sender.trusting) as reader,
     ):
         await node.has(1)
-        (listener,) = node.server.server._byte_listeners
-        sessions: Any = listener.connections.open
-        service: Any = listener.connections.service
+        service: Any = node.connections.service
         enter, proceed = service.enter, asyncio.Event()
 
         async def late(*given: Any) -> None:
@@ -531,7 +529,7 @@ async def test_a_client_that_closes_before_it_has_entered_publishes_and_is_not_s
 
         monkeypatch.setattr(service, "enter", late)
         await sender.send(node.url, 10)
-        await until(lambda: any(each.lost for each in sessions))
+        await until(lambda: any(each.lost for each in node.sessions))
         assert node.server.stats.published == 0
         proceed.set()
         for _ in range(10):
@@ -540,45 +538,58 @@ async def test_a_client_that_closes_before_it_has_entered_publishes_and_is_not_s
         await until(lambda: node.server.stats.connections["events"] == 1)
 
 
+async def test_a_client_that_closes_before_it_has_subscribed_is_not_subscribed_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with slow_broker(tmp_path) as (node, sender):
+        turns, proceed = node.server.hub.core.turns, asyncio.Event()
+
+        async def wait(units: int) -> None:
+            await proceed.wait()
+
+        monkeypatch.setattr(Turns, "free", False)
+        monkeypatch.setattr(turns, "wait", wait)
+        await sender.send(node.url, 10)
+        await node.outlived()
+        assert node.server.stats.published == 0
+        proceed.set()
+        await until(lambda: node.server.stats.published == 1)
+        assert node.server.stats.subscriptions == 0
+
+
 async def test_what_still_waits_long_after_its_client_has_closed_is_dropped_and_counted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(byte_session, "FINISH_SECONDS", 0.1)
-    sender = TlsSender(tmp_path)
-    async with broker(**sender.settings, publish_rate_service=0.001) as node:
-        (listener,) = node.server.server._byte_listeners
+    async with slow_broker(tmp_path) as (node, sender):
         await sender.send(node.url, 10)
         await until(lambda: node.server.stats.broken == {"event_stream.unfinished": 1})
-        await until(lambda: not listener.connections.open)
-        assert listener.connections.unread == 0
+        await until(lambda: not node.sessions)
+        assert node.connections.unread == 0
         # The task that waited for the rate has ended, too, and holds no events.
-        await until(lambda: not len(listener.connections.tasks))
+        await until(lambda: not len(node.connections.tasks))
 
 
 async def test_what_waits_of_closed_connections_is_bounded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(byte_session, "UNREAD_BYTES", 100_000)
-    sender = TlsSender(tmp_path)
-    async with broker(**sender.settings, publish_rate_service=0.001) as node:
-        (listener,) = node.server.server._byte_listeners
+    async with slow_broker(tmp_path) as (node, sender):
         await sender.send(node.url, 4, size=15_000)
         await sender.send(node.url, 5, size=15_000)
         await until(lambda: node.server.stats.broken == {"event_stream.unread_bytes": 1})
-        await until(lambda: len(listener.connections.open) == 1)
-        assert 60_000 < listener.connections.unread < 70_000
+        await until(lambda: len(node.sessions) == 1)
+        assert 60_000 < node.connections.unread < 70_000
 
 
 async def test_half_an_event_is_released_when_its_connection_ends() -> None:
     async with broker(auth_deadline=3_600_000, body_timeout=3_600_000) as node:
-        (listener,) = node.server.server._byte_listeners
-        sessions: Any = listener.connections.open
         async with events(node.url, b"demo.a") as peer:
             await node.has(1)
             peer.write(encode_event(b"demo.a", b"x" * 1_000)[:-1])
-            (session,) = sessions
+            (session,) = node.sessions
             await until(lambda: session._decoder.pending)
-        await until(lambda: not sessions)
+        await until(lambda: not node.sessions)
         # A timer still holds the session, for an hour.
         assert session._decoder.pending == 0
 
