@@ -253,3 +253,11 @@ class Rig:
         peer = Peer(self, encoder)
         await self.hub.authenticate(peer.connection, token, client_id=client_id)
         return peer
+
+    async def members(self, topic: str) -> tuple[Peer, Peer]:
+        """Open connections of Alice and Bob, members of a topic. Alice has heard of Bob."""
+        alice, bob = await self.client("alice"), await self.client("bob")
+        alice.subscribe(topic)
+        bob.subscribe(topic)
+        alice.hear()
+        return alice, bob

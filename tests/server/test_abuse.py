@@ -516,10 +516,7 @@ async def test_a_snapshot_in_its_turn_is_left_out_if_its_subscription_has_ended(
 
 async def test_changes_of_presence_take_turns_in_their_order() -> None:
     rig = Rig()
-    alice, bob = await rig.client("alice"), await rig.client("bob")
-    alice.subscribe("room")
-    bob.subscribe("room")
-    alice.hear()
+    alice, bob = await rig.members("room")
     rig.hub.core.turns.spend(turns.UNITS)
     bob.say("presence.update", data={"status": "one"}, ref="1")
     bob.say("presence.update", topic="elsewhere", data={}, ref="2")

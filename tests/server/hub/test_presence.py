@@ -122,20 +122,14 @@ async def test_unsubscribing_leaves() -> None:
 
 async def test_a_client_that_closes_its_connection_leaves_immediately() -> None:
     rig = Rig()
-    alice, bob = await rig.client("alice"), await rig.client("bob")
-    alice.subscribe("a")
-    bob.subscribe("a")
-    alice.hear()
+    alice, bob = await rig.members("a")
     bob.close(1000)
     assert alice.presence() == [("presence.leave", "bob")]
 
 
 async def test_a_lost_client_leaves_after_the_grace() -> None:
     rig = Rig(presence_grace=5000)
-    alice, bob = await rig.client("alice"), await rig.client("bob")
-    alice.subscribe("a")
-    bob.subscribe("a")
-    alice.hear()
+    alice, bob = await rig.members("a")
     bob.close(None)
     rig.advance(4.9)
     assert alice.hear() == []
@@ -146,9 +140,7 @@ async def test_a_lost_client_leaves_after_the_grace() -> None:
 
 async def test_a_client_that_is_lost_twice_has_its_whole_grace_each_time() -> None:
     rig = Rig(presence_grace=5000)
-    alice, bob = await rig.client("alice"), await rig.client("bob")
-    alice.subscribe("a")
-    bob.subscribe("a")
+    alice, bob = await rig.members("a")
     old = bob.connection.client_id
     bob.close(None)
     rig.advance(3)
@@ -199,10 +191,7 @@ async def test_a_user_cannot_resume_the_session_of_another() -> None:
 
 async def test_a_client_that_is_back_before_its_old_connection_is_known_dead_replaces_it() -> None:
     rig = Rig()
-    alice, bob = await rig.client("alice"), await rig.client("bob")
-    alice.subscribe("a")
-    bob.subscribe("a")
-    alice.hear()
+    alice, bob = await rig.members("a")
     again = await rig.client("bob", client_id=bob.connection.client_id)
     assert bob.ending() == (4409, "replaced")
     again.subscribe("a")

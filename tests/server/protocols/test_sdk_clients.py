@@ -38,6 +38,13 @@ async def serving(**settings: Any) -> AsyncGenerator[RunningServer]:
         yield server
 
 
+def cut_hub_connections(server: RunningServer) -> None:
+    for listener in server.server._byte_listeners:
+        if listener.connections.name == "hub":
+            for session in list(listener.connections.open):
+                session.abort()
+
+
 async def test_one_message_crosses_between_the_clients_of_all_protocols() -> None:
     async with (
         serving() as server,
@@ -97,11 +104,7 @@ async def test_a_hub_subscription_to_partly_denied_topics_warns_and_receives_the
         HubClient(server.server.others["hub"], reconnect_min=0.01) as hub,
         hub.subscribe("demo.a", "org.other.a") as messages,
     ):
-        (listener,) = (
-            each for each in server.server._byte_listeners if each.connections.name == "hub"
-        )
-        for session in list(listener.connections.open):
-            session.abort()
+        cut_hub_connections(server)
         receiving = asyncio.create_task(messages.recv(timeout=20))
         await until(lambda: messages.reconnects == 1)
         assert await hub.publish(["demo.a", "org.other.a"], "x") == 1
@@ -122,11 +125,7 @@ async def test_a_hub_subscription_without_topics_gets_those_that_are_added() -> 
         assert await messages.add("demo.a") == 1
         assert await messages.add("demo.b") == 1
         assert await messages.remove("demo.a", "demo.b") == 2
-        (listener,) = (
-            each for each in server.server._byte_listeners if each.connections.name == "hub"
-        )
-        for session in list(listener.connections.open):
-            session.abort()
+        cut_hub_connections(server)
         receiving = asyncio.create_task(messages.recv(timeout=20))
         await until(lambda: messages.reconnects == 1)
         assert await messages.add("demo.b") == 1
