@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hanzoai.pubsub.topics import matches
 from pubsub_server.hub import routing
 from pubsub_server.hub.routing import Router
+from pubsub_server.hub.topic_tree import TopicTree
 from pubsub_server.listeners.http.encoder import StreamEncoder
 from pubsub_server.listeners.websocket.encoder import SOCKET
 from pubsub_server.shared.connection import Connection, with_name, without_name
@@ -121,6 +122,42 @@ def test_a_route_is_worked_out_once() -> None:
     assert lab.router.route("x.y") is first
 
 
+def test_a_pattern_changes_only_the_routes_of_topics_that_it_matches() -> None:
+    lab = Lab()
+    lab.add(lab.connection("a"), "x.*", "y.*")
+    b = lab.connection("b")
+    for n in range(10):
+        lab.router.route(f"pays.{n}")
+    kept, grown = lab.router.route("y.z"), lab.router.route("x.y")
+    lab.add(b, "x.**")
+    lab.add(lab.connection("c"), "*.y")
+    assert lab.router.route("y.z") is kept
+    assert lab.router.route("x.y") is grown
+    assert lab.names("x.y") == ["a", "b", "c"]
+    lab.discard(b, "x.**")
+    assert lab.router.route("y.z") is kept
+    assert lab.names("x.y") == ["a", "c"]
+    lab.router.changed(lab.add(lab.connection("d"), "x.y", "x.*"))
+    assert lab.router.route("y.z") is kept
+    assert lab.names("x.y") == ["a", "c", "d"]
+
+
+def test_changes_of_patterns_cost_no_more_than_the_routes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(routing, "STEPS", 3)
+    lab = Lab()
+    lab.add(lab.connection("a"), "**.t")
+    kept = lab.router.route("x.t")
+    b = lab.connection("b")
+    for _ in range(5):
+        lab.add(b, "**.b")
+        lab.discard(b, "**.b")
+    assert lab.router.route("x.t") is not kept
+    lab.add(b, "x.*")
+    assert lab.names("x.t") == ["a", "b"]
+
+
 def test_connections_are_grouped_by_their_encoder() -> None:
     lab = Lab()
     lab.add(lab.connection("a"), "t")
@@ -210,6 +247,20 @@ def test_routes_are_those_of_a_list_searched_pattern_by_pattern(
         for topic in asked:
             expected = sorted({str(n) for n, p in held if matches(p, topic)})
             assert lab.names(topic) == expected
+
+
+@given(st.lists(topics), patterns)
+def test_a_tree_of_topics_answers_as_a_search_of_all(added: list[str], pattern: str) -> None:
+    tree = TopicTree()
+    for topic in added:
+        tree.add(topic, 1_000)
+    assert len(tree) == len(set(added))
+    if added:
+        assert set(tree.matching(pattern) or ()) == {t for t in added if matches(pattern, t)}
+    tree.clear()
+    tree.add("a.b", 2)
+    assert tree.matching("*.*") is None
+    assert len(tree) == 1
 
 
 @settings(deadline=None)

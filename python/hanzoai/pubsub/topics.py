@@ -336,15 +336,17 @@ class TopicTrie(Generic[V]):
         """The block of a long pattern, which it has from now on."""
         block = self._places.get(pattern)
         if block is None:
-            block = next(iter(self._room), None)
-            if block is None:
-                block = _Block()
-                self._blocks[block] = self._room[block] = None
+            block = next(iter(self._room), None) or self._new_block()
             self._places[pattern] = block
             block.patterns[pattern] = {}
             block.change()
             if len(block.patterns) >= _BLOCK:
                 del self._room[block]
+        return block
+
+    def _new_block(self) -> _Block[V]:
+        block: _Block[V] = _Block()
+        self._blocks[block] = self._room[block] = None
         return block
 
     def _remove_long(self, pattern: str, value: V) -> bool:

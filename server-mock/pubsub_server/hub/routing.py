@@ -1,7 +1,8 @@
 """The connections for a topic: an exact table, a tree of patterns, and a cache of routes.
 
 A route is computed once and cached until a subscription that could change it begins or ends. So a
-publish costs one look-up, regardless of the number of patterns.
+publish costs one look-up, regardless of the number of patterns. A pattern that begins or ends
+changes only the routes of topics that it matches.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from hanzoai.pubsub.topics import TopicTrie, is_wildcard, matches
+from pubsub_server.hub.topic_tree import TopicTree
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,6 +22,9 @@ ROUTES_MAX: Final = 10_000
 """Maximum cached routes; the cache is emptied above this number."""
 PLACES_MAX: Final = 1_000_000
 """Maximum connections in all cached routes together; one route is always cached."""
+
+STEPS: Final = 8
+"""Steps of a search for affected routes that take as long as working out a short route."""
 
 
 class Group:
@@ -112,6 +117,8 @@ class Router:
         self._patterns: dict[str, dict[Connection, None]] = {}
         self._trie: TopicTrie[str] = TopicTrie()
         self._routes: dict[str, Route] = {}
+        # Topics with a cached route, and some that had one.
+        self._cached = TopicTree()
         # Count since the cache was emptied; an upper bound, as some connections may have left.
         self._places = 0
 
@@ -129,7 +136,8 @@ class Router:
                 self._first(pattern)
             holders[connection] = None
             connection.wild += 1
-            self._forget_routes()
+            for topic in self._affected(pattern):
+                self._extend(topic, connection)
             return
         known = self._exact.get(pattern)
         if known is None:
@@ -158,7 +166,8 @@ class Router:
                     del self._patterns[pattern]
                     self._trie.remove(pattern, pattern)
                     self._last(pattern)
-                self._forget_routes()
+                for topic in self._affected(pattern):
+                    self._reduce(topic, connection)
             return
         known = self._exact.get(pattern)
         if known is connection:
@@ -181,12 +190,14 @@ class Router:
         """The read permissions of this connection have changed."""
         connection.verdicts = None
         if connection.wild:
-            self._forget_routes()
+            for pattern in filter(is_wildcard, connection.patterns):
+                for topic in self._affected(pattern):
+                    self._routes.pop(topic, None)
 
     def presence_changed(self, pattern: str) -> None:
         """A connection starts or stops receiving presence for this pattern."""
-        routes = self._routes
-        for route in routes.values() if is_wildcard(pattern) else (routes.get(pattern),):
+        for topic in self._affected(pattern) if is_wildcard(pattern) else (pattern,):
+            route = self._routes.get(topic)
             if route is not None:
                 route.hearing = None
 
@@ -202,15 +213,54 @@ class Router:
         route = self._routes.get(topic)
         if route is None:
             route = self._work_out(topic)
-            if len(self._routes) >= ROUTES_MAX or self._places + len(route) > PLACES_MAX:
+            if len(self._cached) >= ROUTES_MAX or self._places + len(route) > PLACES_MAX:
                 self._forget_routes()
+            self._cached.add(topic, STEPS + len(route) // 2)
             self._routes[topic] = route
             self._places += len(route)
         return route
 
     def _forget_routes(self) -> None:
         self._routes.clear()
+        self._cached.clear()
         self._places = 0
+
+    def _affected(self, pattern: str) -> Iterable[str]:
+        """Topics whose cached routes a pattern can change.
+
+        If searches have taken longer than working out all routes again, the cache is emptied: a
+        client that changes patterns without end costs at most twice as much as the routes.
+        """
+        topics = self._cached.matching(pattern)
+        if topics is None:
+            self._forget_routes()
+            return ()
+        return topics
+
+    def _extend(self, topic: str, connection: Connection) -> None:
+        """One more pattern of this connection matches a topic."""
+        route = self._routes.get(topic)
+        if route is NOWHERE:
+            del self._routes[topic]
+        elif route is not None and self._allowed(connection, topic):
+            if connection not in route:
+                route.add(connection)
+                self._places += 1
+            route.hearing = None
+
+    def _reduce(self, topic: str, connection: Connection) -> None:
+        """One pattern less of this connection matches a topic."""
+        route = self._routes.get(topic)
+        if route is None or connection not in route:
+            return
+        known = self._exact.get(topic)
+        if known is connection or (isinstance(known, dict) and connection in known):
+            route.hearing = None
+        elif connection.wild or len(route) <= 1:
+            # Another pattern may also match it; and a route without connections is not kept.
+            del self._routes[topic]
+        else:
+            route.discard(connection)
 
     def _work_out(self, topic: str) -> Route:
         known = self._exact.get(topic)
@@ -221,11 +271,13 @@ class Router:
         else:
             found = {known: None}
         if self._patterns and (patterns := self._trie.match(topic)):
-            found = dict(found)
+            holders: dict[Connection, None] = {}
             for pattern in patterns:
-                for connection in self._patterns[pattern]:
-                    if connection not in found and self._allowed(connection, topic):
-                        found[connection] = None
+                holders |= self._patterns[pattern]
+            found = dict(found)
+            for connection in holders:
+                if connection not in found and self._allowed(connection, topic):
+                    found[connection] = None
         return Route(found) if found else NOWHERE
 
     def exact_topics(self) -> Sequence[str]:

@@ -245,9 +245,10 @@ class Subscriptions:
                 " and no more are allowed",
                 topic=pattern,
             )
-        self._set_loud(connection, pattern, loud)
+        changed = self._set_loud(connection, pattern, loud)
         if held:
-            core.router.presence_changed(pattern)
+            if changed:
+                core.router.presence_changed(pattern)
             return None
         connection.patterns = with_name(connection.patterns, pattern)
         core.router.add(connection, pattern)
@@ -256,8 +257,11 @@ class Subscriptions:
         self._hook("subscribe", identity, pattern, connection)
         return None
 
-    def _set_loud(self, connection: Connection, pattern: str, loud: bool) -> None:
+    def _set_loud(self, connection: Connection, pattern: str, loud: bool) -> bool:
+        """Whether this changes anything."""
         silent = connection.silent
+        if loud == (silent is None or pattern not in silent):
+            return False
         if not loud:
             if silent is None:
                 connection.silent = {pattern}
@@ -267,6 +271,7 @@ class Subscriptions:
             silent.discard(pattern)
             if not silent:
                 connection.silent = None
+        return True
 
     async def _or_none(
         self, connection: Connection, fresh: Sequence[str], rest: Awaitable[None]
