@@ -8,6 +8,7 @@ encoded once, in a WebSocket text frame or a chunk of an event stream.
 from __future__ import annotations
 
 import gc
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeAlias, TypeVar, cast
 
 import orjson
@@ -48,7 +49,9 @@ MAX_NAMED: Final = 1_000
 """Maximum topics of one subscribe frame; its ``after`` may have ten times as many positions."""
 MAX_AFTER: Final = 10 * MAX_NAMED
 LARGE: Final = 65_536
-"""Bytes of JSON that is parsed without garbage collection."""
+"""Bytes of JSON that is parsed without garbage collections."""
+COLLECTS_IN_C: Final = sys.version_info < (3, 12)
+"""Whether garbage collections run while C code creates objects. In later versions, they wait."""
 
 
 def _not_too_long(value: object) -> object:
@@ -114,7 +117,10 @@ def parse(data: str | bytes) -> dict[str, Any]:
         ServiceError: `invalid_frame`.
     """
     try:
-        value = orjson.loads(data) if len(data) < LARGE else _load_large(data)
+        if COLLECTS_IN_C and len(data) >= LARGE and gc.isenabled():
+            value = _without_collections(data)
+        else:
+            value = orjson.loads(data)
     except orjson.JSONDecodeError as error:
         raise ServiceError(
             "invalid_frame", f"not valid JSON: {error.msg} at character {error.pos + 1}"
@@ -124,12 +130,11 @@ def parse(data: str | bytes) -> dict[str, Any]:
     return value  # pyright: ignore[reportUnknownVariableType]
 
 
-def _load_large(data: str | bytes) -> object:
+def _without_collections(data: str | bytes) -> object:
     """Like `orjson.loads`. Collections while it creates millions of lists take half a second."""
-    if not gc.isenabled():
-        return orjson.loads(data)
-    gc.disable()
     try:
+        # For all threads, but none of them runs meanwhile: `orjson` holds the interpreter's lock.
+        gc.disable()
         return orjson.loads(data)
     finally:
         gc.enable()
