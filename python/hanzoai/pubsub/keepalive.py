@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from typing import TYPE_CHECKING, Final
 
@@ -23,11 +24,15 @@ def keep_alive(transport: asyncio.BaseTransport) -> None:
     connection: socket.socket | None = transport.get_extra_info("socket")
     if connection is None or connection.family not in {socket.AF_INET, socket.AF_INET6}:
         return
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    if hasattr(socket, "TCP_KEEPIDLE"):
-        for option, value in (
-            (socket.TCP_KEEPIDLE, PROBE_AFTER),
-            (socket.TCP_KEEPINTVL, PROBE_AFTER // 4),
-            (socket.TCP_KEEPCNT, PROBES),
+    # A connection that the peer has already ended may refuse options.
+    with contextlib.suppress(OSError):
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, value in (
+            ("TCP_KEEPIDLE", PROBE_AFTER),
+            ("TCP_KEEPALIVE", PROBE_AFTER),  # the same, on macOS
+            ("TCP_KEEPINTVL", PROBE_AFTER // 4),
+            ("TCP_KEEPCNT", PROBES),
         ):
-            connection.setsockopt(socket.IPPROTO_TCP, option, value)
+            option: int | None = getattr(socket, name, None)
+            if option is not None:
+                connection.setsockopt(socket.IPPROTO_TCP, option, value)

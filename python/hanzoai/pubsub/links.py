@@ -96,7 +96,7 @@ def topic_bytes(topic: object) -> bytes:
         raise InvalidTopic(
             f"A topic is text or bytes, not {type(topic).__name__}.",
             field="topic",
-            remedy="Pass a string or bytes, and several topics to subscribe one by one.",
+            remedy='Pass strings or bytes, several topics as in `subscribe("a", "b")`.',
         )
     try:
         return to_bytes(topic)
@@ -104,7 +104,7 @@ def topic_bytes(topic: object) -> bytes:
         raise InvalidTopic(
             f"The topic cannot be encoded as UTF-8: {error.reason}.",
             field="topic",
-            remedy="Pass bytes, or text without single surrogates.",
+            remedy="Pass bytes, or text without lone surrogates.",
         ) from None
 
 
@@ -125,7 +125,7 @@ def payload(data: str | bytes | bytearray | memoryview) -> bytes:
         raise InvalidPayload(
             f"Data cannot be encoded as UTF-8: {error.reason}.",
             field="data",
-            remedy="Pass bytes, or text without single surrogates.",
+            remedy="Pass bytes, or text without lone surrogates.",
         ) from None
     except TypeError:
         raise InvalidPayload(

@@ -10,6 +10,7 @@ import pytest
 
 from hanzoai.pubsub.eventstream import EventStreamClient
 from hanzoai.pubsub.hub import HubClient
+from hanzoai.pubsub.keepalive import keep_alive
 from hanzoai.pubsub.sp import PubSocket, SubSocket
 from pubsub_server.testing import running_server
 from tests.server.protocols.peers import until
@@ -56,3 +57,38 @@ async def test_sp_sockets_detect_that_their_peer_has_vanished() -> None:
         await until(lambda: sub._pipes)
         for end in (pub, sub):
             assert check(pipe._transport for pipes in end._pipes.values() for pipe in pipes) == 1
+
+
+class Connection:
+    """A transport, and its socket."""
+
+    family = socket.AF_INET
+
+    def __init__(self, *, ended: bool = False) -> None:
+        self.ended = ended
+        self.options: dict[int, int] = {}
+
+    def get_extra_info(self, name: str) -> Connection:
+        return self
+
+    def setsockopt(self, level: int, option: int, value: int) -> None:
+        if self.ended:
+            raise OSError("Invalid argument")
+        self.options[option] = value
+
+
+def test_the_time_until_the_first_probe_is_set_under_the_name_that_macos_has_for_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr(socket, "TCP_KEEPIDLE", raising=False)
+    monkeypatch.setattr(socket, "TCP_KEEPALIVE", 1_016, raising=False)
+    connection: Any = Connection()
+    keep_alive(connection)
+    assert connection.options[1_016] == 60
+    assert connection.options[socket.TCP_KEEPCNT] == 4
+
+
+def test_a_connection_that_has_already_ended_is_left_as_it_is() -> None:
+    ended: Any = Connection(ended=True)
+    keep_alive(ended)
+    assert ended.options == {}
