@@ -1,12 +1,10 @@
 /** State that survives a reload of the page: the client id, and the positions of subscriptions. */
 
+import { RECONNECTS } from '../session/lifecycle.js';
 import type { TransportEnd } from '../transports/transport.js';
 import type { Client } from './client.js';
 import type { Connection } from './connection.js';
 import type { Inbox } from './inbox.js';
-
-/** Close code of a client that will reconnect, so that the server keeps its presence. */
-const RECONNECTS = 4000;
 
 /** The start of a resumed subscription. */
 export interface Place {

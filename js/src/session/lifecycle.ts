@@ -28,7 +28,7 @@ import { TransportChoice } from './transport_choice.js';
 const NORMAL = 1000;
 
 /** Close code of a client that will reconnect, so that the server keeps its presence. */
-const RECONNECTS = 4000;
+export const RECONNECTS = 4000;
 
 /** Close code of a connection that another one has replaced. */
 const REPLACED = 4409;
