@@ -1,5 +1,6 @@
 /** What `streamText` of the AI SDK gives, as pieces for `StreamWriter.pipe`. */
 
+import { InvalidPayload } from '../errors.js';
 import { Pieces } from '../models/pieces.js';
 import { type ModelEvents, type ModelSource, sourceOf } from '../models/source.js';
 import type { Piece } from '../streams/parts.js';
@@ -38,10 +39,14 @@ class AISDKEvents implements ModelEvents<StreamPart> {
       case 'tool-call': {
         const { toolCallId, toolName: name, input } = event;
         if (pieces.hasCall(toolCallId)) return [];
-        return pieces.whole({ type, id: toolCallId, name, text: JSON.stringify(input ?? {}) });
+        return pieces.whole({ type, id: toolCallId, name, text: jsonOf(input ?? {}, 'input') });
       }
       case 'tool-result':
-        return pieces.whole({ type, id: event['toolCallId'], output: asJson(event['output']) });
+        return pieces.whole({
+          type,
+          id: event['toolCallId'],
+          output: JSON.parse(jsonOf(event['output'] ?? null, 'output')),
+        });
       case 'tool-error':
         // As with the SDK's own responses, readers do not get the text of the error.
         return pieces.whole({
@@ -65,5 +70,15 @@ class AISDKEvents implements ModelEvents<StreamPart> {
   }
 }
 
-/** The value as a response of the SDK would send it: a `Date` as text, for example. */
-const asJson = (value: unknown): unknown => JSON.parse(JSON.stringify(value) ?? 'null');
+/** The JSON of a value, as a response of the SDK would send it: a `Date` as text, for example. */
+function jsonOf(value: unknown, field: string): string {
+  try {
+    return JSON.stringify(value) ?? 'null';
+  } catch (cause) {
+    throw new InvalidPayload(`The \`${field}\` of a tool is not JSON.`, {
+      remedy: 'Return plain JSON from the tool, for example a number that is a bigint as a string.',
+      field,
+      cause,
+    });
+  }
+}

@@ -1,8 +1,8 @@
 /** `HanzoChatTransport`: delivers answers of an AI SDK chat over a topic. */
 
 import type { PubSub } from '../client.js';
-import { PubSubError } from '../errors.js';
-import { readStream, type StreamReader } from '../streams/reader.js';
+import { PubSubError, UsageError } from '../errors.js';
+import { driverOf, readStream, type StreamReader } from '../streams/reader.js';
 import { Reading } from '../streams/reading.js';
 import { type ChatChunk, Chunks } from './chunks.js';
 
@@ -43,8 +43,8 @@ export interface ChatRequest {
 /**
  * A transport for `useChat` and `Chat` of the AI SDK.
  *
- * `stop()` asks the writer to end the answer, also in a tab that has resumed it. Leaving the page
- * does not. With `resume: true`, a chat shows a running answer from its beginning.
+ * `stop()` asks the writer to end the answer, also in a tab that has resumed it. If it may not, the
+ * client reports the error to `ps.on('error')`. Leaving the page does not end the answer. With `resume: true`, a chat shows a running answer from its beginning.
  */
 export class HanzoChatTransport {
   /** An answer that is resumed comes from its beginning. */
@@ -113,10 +113,14 @@ export class HanzoChatTransport {
   ): ReadableStream<ChatChunk> {
     const { client, topic, sender } = this._options;
     const reader = readStream(client, topic(chatId), { id, sender });
-    const cancel = (): Promise<void> => reader.cancel('user').catch(() => {});
+    // The chat shows no error after `stop()`, so the client reports it.
+    const cancel = (): Promise<void> =>
+      reader.cancel('user').catch((error) => {
+        if (!(error instanceof UsageError)) driverOf(client).listeners.report(error);
+      });
     const isStopped = (): boolean => !!signal?.aborted;
     let isWaiting = true;
-    // A stream that does not exist yet is cancelled with its first frame.
+    // `cancel` has no effect on a stream that does not exist yet: its first frame cancels it.
     const begin = (): void => {
       if (isWaiting && isStopped()) void cancel();
       isWaiting = false;

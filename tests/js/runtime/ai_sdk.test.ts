@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { fromAISDK, HanzoChatTransport } from '../../../js/src/ai-sdk/index.js';
+import type { PubSubError } from '../../../js/src/index.js';
 import { readStream, type StreamWriter, writeStream } from '../../../js/src/streams/index.js';
 import { MemoryServer } from '../../../js/src/testing/index.js';
 
@@ -27,7 +28,12 @@ interface Shown {
 }
 
 /** A chat of the AI SDK, created as its React and Vue packages do. */
-function chat(server: MemoryServer, id: string, begin: () => Promise<StreamWriter>) {
+function chat(
+  server: MemoryServer,
+  id: string,
+  begin: () => Promise<StreamWriter>,
+  client = server.client(),
+) {
   const state = {
     status: 'ready',
     error: undefined as Error | undefined,
@@ -41,7 +47,7 @@ function chat(server: MemoryServer, id: string, begin: () => Promise<StreamWrite
   };
   const asked: unknown[] = [];
   const transport = new HanzoChatTransport({
-    client: server.client(),
+    client,
     topic,
     fetch: async (_, init) => {
       asked.push(JSON.parse(String(init?.body)));
@@ -141,6 +147,28 @@ test('stop() before the first frame ends an answer that begins later', async () 
   await server.stop();
 });
 
+test('stop() without permission is an error of the client, and the answer continues', async () => {
+  const mayPublish = ({ userId }: { readonly userId: string }): boolean => userId !== 'guest';
+  const server = await new MemoryServer({ rules: { mayPublish } }).start();
+  const writer = await writeStream(server.client(), topic('f'), { id: 'r1' });
+  await writer.write('On ');
+  await server.clock.advance(500);
+  const client = server.client({ token: server.token('guest') });
+  const errors: Error[] = [];
+  client.on('error', (error) => void errors.push(error));
+  const one = chat(server, 'f', async () => writer, client);
+  void one.made.resumeStream();
+  await until(server, () => one.state.status === 'streaming');
+  void one.made.stop();
+  await until(server, () => errors.length > 0);
+  assert.deepEqual(
+    errors.map((error) => [error.name, (error as PubSubError).topic]),
+    [['PermissionDenied', topic('f')]],
+  );
+  assert.equal(writer.signal.aborted, false);
+  await server.stop();
+});
+
 test('a chat that unmounts does not stop the answer', async () => {
   const server = await new MemoryServer().start();
   const writer = await writeStream(server.client(), topic('c'), { id: 'r1' });
@@ -201,4 +229,22 @@ test('a tool that fails and the output of a tool as JSON reach a chat', async ()
     { state: 'output-available', output: null, errorText: undefined },
   ]);
   await server.stop();
+});
+
+test('a tool whose input or output is not JSON is an error with a remedy', async () => {
+  for (const [field, event] of [
+    ['output', { type: 'tool-result', toolCallId: 'c1', output: { id: 1n } }],
+    ['input', { type: 'tool-call', toolCallId: 'c1', toolName: 'find', input: { id: 1n } }],
+  ] as const) {
+    const source = fromAISDK(
+      (async function* () {
+        yield event;
+      })(),
+    );
+    await assert.rejects(source[Symbol.asyncIterator]().next(), {
+      code: 'invalid_payload',
+      field,
+      remedy: /bigint/,
+    });
+  }
 });
