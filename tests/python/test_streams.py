@@ -8,7 +8,8 @@ import inspect
 import itertools
 import json
 import logging
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, TypeVar, assert_type, cast
 
 import pytest
@@ -462,6 +463,38 @@ async def test_a_reader_waits_for_a_server_that_is_not_reachable(
     assert (final.status, final.text) == ("complete", TEXT)
 
 
+async def test_a_writer_that_begins_while_no_server_is_reachable_can_be_cancelled_later(
+    pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    with pubsub_memory.refusing():
+        writer = await stream_writer(pubsub_memory.client(), TOPIC).open()
+        # Longer than the timeout of a subscription.
+        await clock_of(pubsub_memory).advance(35)
+    reader = stream_reader(pubsub_memory.client(), TOPIC).open()
+    await within(pubsub_memory, anext(aiter(reader)))
+    await within(pubsub_memory, reader.cancel())
+    await within(pubsub_memory, reader.final())
+    assert writer.cancelled
+    assert "cannot cancel" not in caplog.text
+
+
+async def test_a_writer_that_may_not_read_its_topic_says_that_nobody_can_cancel(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    rules = tmp_path / "rules.yaml"
+    rules.write_text(
+        "rules:\n- pattern: chat.**\n  require: {user_id: bob}\n"
+        "  publish: {require: {authenticated: true}}\n"
+    )
+    async with MemoryServer(rules=str(rules)) as server:
+        ps = server.client(server.token("alice"))
+        for _ in range(2):
+            writer = await stream_writer(ps, TOPIC).open()
+            await clock_of(server).advance(1)
+            await within(server, writer.complete())
+    assert caplog.text.count("Readers cannot cancel or steer the stream") == 1
+
+
 async def test_a_writer_that_died_is_taken_over_where_it_stopped(
     pubsub_memory: MemoryServer,
 ) -> None:
@@ -516,10 +549,10 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
     await dead.write("one ")
     await clock_of(pubsub_memory).advance(1)
     dead._stop()  # like a killed process
-    history, heard, joined = ps.history, list[object](), list[object]()
+    history, heard = ps.history, list[object]()
 
     async def slow(*arguments: Any, **options: Any) -> AsyncIterator[Message]:
-        assert joined, "the history is read before the subscription is confirmed"
+        assert "joined" in repr(writer._subscription), "the history is read too early"
         messages = [message async for message in history(*arguments, **options)]
         await (reader.cancel("enough") if what == "cancel" else reader.steer("shorter"))
         for message in messages:
@@ -529,13 +562,6 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
     writer = stream_writer(
         ps, TOPIC, id="r1", take_over=True, on_steer=lambda data, by: heard.append((data, by))
     )
-    join = writer._join
-
-    async def noted(subscription: Any) -> None:
-        await join(subscription)
-        joined.append(subscription)
-
-    monkeypatch.setattr(writer, "_join", noted)
     await within(pubsub_memory, writer.open())
     await clock_of(pubsub_memory).advance(1)
     if what == "steer":
@@ -774,6 +800,10 @@ async def test_ten_megabytes_end_in_an_error_and_an_abort(pubsub_memory: MemoryS
         (object(), "is object, not text", "from_openai"),
         (None, "is None, not text", "Skip it"),
         (b"x", "is bytes, not text", "Decode"),
+        ({"type": "chart", "at": datetime.now(UTC)}, "`piece.at` is of type datetime", "iso"),
+        ({"type": "chart", "sum": Decimal(1)}, "`piece.sum` is of type Decimal", "str(value)"),
+        ({"type": "chart", "sums": [2**64]}, "`piece.sums[0]` does not fit", "string"),
+        ({"type": "note", "text": "\ude00"}, "`piece.text` has an unpaired surrogate", "Clean"),
     ],
 )
 async def test_a_piece_that_is_not_text_raises_an_error_and_aborts_the_stream(

@@ -1,6 +1,7 @@
 /** The stream of a model's client as a source for `StreamWriter.pipe`. */
 
 import type { Piece } from '../streams/parts.js';
+import { checkSource } from '../streams/sources.js';
 
 /** Pieces of one answer, with the finish reason for `pipe`. */
 export interface ModelSource extends AsyncIterable<Piece> {
@@ -38,6 +39,7 @@ export function sourceOf<Event>(
   stream: AsyncIterable<Event>,
   events: ModelEvents<Event>,
 ): ModelSource {
+  checkSource('stream', stream);
   return {
     get finishReason() {
       return events.finishReason;

@@ -15,8 +15,8 @@ import type { Incoming, ReaderEffect, Reading } from './reading.js';
 /** Requested messages per topic: the number that a server keeps by default. */
 const RETAINED = 100;
 
-/** Time to wait for an unreachable server, which the client keeps trying: the longest timeout. */
-const DAY = 86_400_000;
+/** @internal Time to wait for an unreachable server, which the client keeps trying: the longest. */
+export const DAY = 86_400_000;
 
 /** How a stream ended; the last event of its reader. */
 export type StreamEnd = (

@@ -5,15 +5,16 @@
  */
 
 import type { Clock, TimerHandle } from '../clock.js';
-import { fromCode, PubSubError, UsageError } from '../errors.js';
+import { ClosedError, fromCode, PubSubError, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { decide } from '../runtime/decisions.js';
 import { call } from '../runtime/handlers.js';
-import type { Subscription } from '../runtime/subscription.js';
+import { within } from '../runtime/waiting.js';
 import type { Message } from '../values.js';
 import { copyOf, isString, type Part, type Piece, textOf } from './parts.js';
-import { type Client, driverOf, incoming } from './reader.js';
+import { type Client, DAY, driverOf, incoming } from './reader.js';
 import { type Incoming, Reading } from './reading.js';
+import { checkSource, refusal } from './sources.js';
 import { type EndKind, type PublishFrame, type WriterEffect, Writing } from './writing.js';
 
 /** Requested messages per topic: the number that a server keeps by default. */
@@ -82,7 +83,10 @@ export class StreamWriter implements AsyncDisposable {
   private readonly _early: Message[] = [];
   private _timer: TimerHandle | undefined;
   private _waiting: (() => void)[] = [];
-  private _subscription: Promise<Subscription | undefined> | undefined;
+  /** Ends the subscription to the requests of readers. */
+  private readonly _over = new AbortController();
+  /** The server has answered this subscription. */
+  private _answered: Promise<void> | undefined;
   private _cause: unknown;
   private _error: PubSubError | undefined;
   private _isFinished = false;
@@ -143,7 +147,7 @@ export class StreamWriter implements AsyncDisposable {
   /** @internal Publish the start of the stream. */
   async open(): Promise<this> {
     const { meta, window, listen = true, takeOver, epoch = 0 } = this._options;
-    if (listen) this._subscription = this._listen();
+    if (listen) this._answered = this._listen();
     const before: Before = takeOver ? await this._readBefore() : { epoch };
     const core = new Writing(this.id, before.epoch, word(), { ...before, meta, window });
     this._core = core;
@@ -160,13 +164,13 @@ export class StreamWriter implements AsyncDisposable {
    *
    * @throws PubSubError With the code `cancelled`: a reader has cancelled the stream.
    * @throws Conflict Another writer of the stream has a higher epoch.
-   * @throws InvalidPayload Not a piece, or text with half of a surrogate pair; the stream is
-   *   aborted.
+   * @throws InvalidPayload Not a piece, a part that is not plain JSON, or text with half of a
+   *   surrogate pair; the stream is aborted.
    * @throws PayloadTooLarge The answer exceeds 192 KB as JSON; the stream is aborted.
    */
   async write(piece: Piece): Promise<void> {
     this._checkOpen();
-    this._perform(this._core.write(piece, this._now));
+    this._perform(this._core.write(piece, this._now), piece);
     while (this._core.full && !this._error) await this._wait();
     if (this._error) throw this._error;
   }
@@ -178,18 +182,22 @@ export class StreamWriter implements AsyncDisposable {
    * and a `usage`, the stream takes them over.
    *
    * @throws PubSubError With the code `cancelled`: a reader has cancelled the stream.
+   * @throws InvalidOption `source` is not an iterator, for example a whole answer; the stream is
+   *   aborted with the reason `error`.
    * @throws The error of the iterator; the stream is aborted with the reason `error`.
    */
   async pipe(
     source: AsyncIterable<Piece> | Iterable<Piece>,
     options: { readonly finishReason?: string | undefined } = {},
   ): Promise<void> {
-    const iterator =
-      Symbol.asyncIterator in source ? source[Symbol.asyncIterator]() : source[Symbol.iterator]();
+    let iterator: AsyncIterator<Piece> | Iterator<Piece> | undefined;
     const failed = (async () => {
       while (!this._error) await this._wait();
     })();
     try {
+      checkSource('source', source, true);
+      const { [Symbol.asyncIterator]: begin } = source as Partial<AsyncIterable<Piece>>;
+      iterator = begin ? begin.call(source) : (source as Iterable<Piece>)[Symbol.iterator]();
       while (true) {
         this._checkOpen();
         const next = await Promise.race([iterator.next(), failed]);
@@ -200,7 +208,7 @@ export class StreamWriter implements AsyncDisposable {
     } catch (error) {
       // A source that the signal of the writer stops may throw an error of its own.
       const cause = this._error ?? error;
-      void Promise.resolve(iterator.return?.()).catch(() => {});
+      void Promise.resolve(iterator?.return?.()).catch(() => {});
       await this.abort('error');
       throw cause;
     }
@@ -251,26 +259,29 @@ export class StreamWriter implements AsyncDisposable {
     if (this._isFinished) throw new UsageError('The stream has ended.');
   }
 
-  private _listen(): Promise<Subscription | undefined> {
+  private async _listen(): Promise<void> {
+    const { signal } = this._over;
     const onMessage = (message: Message): void => this._hear(message);
     // A program cannot act on a gap in the requests of readers: they ask again.
     const onGap = (): void => {};
-    return this._client.subscribe(this._topic, { onMessage, onGap }).catch((error) => {
-      if (!this._isFinished && !warned.has(this._client)) {
-        warned.add(this._client);
-        this._warn(
-          `Readers cannot cancel or steer the stream ${this.id}, nor others that this client ` +
-            `may not read: ${error.message}`,
-        );
-      }
-      return undefined;
-    });
+    try {
+      // While the server does not answer, the subscription stays and may still be granted.
+      await this._client.subscribe(this._topic, { onMessage, onGap, signal, timeout: DAY });
+    } catch (error) {
+      if (this._isFinished || error instanceof ClosedError || warned.has(this._client)) return;
+      warned.add(this._client);
+      this._warn(
+        `Readers cannot cancel or steer the stream ${this.id}, nor others that this client ` +
+          `may not read: ${(error as Error).message}`,
+      );
+    }
   }
 
   private async _readBefore(): Promise<Before> {
-    // A request that arrives while the history is read is in one of the two.
-    const subscription = await this._subscription;
     try {
+      // A request that arrives while the history is read is in one of the two.
+      const answered = Promise.resolve(this._answered);
+      await within(answered, undefined, this._clock, driverOf(this._client).timeoutOf());
       const messages: Incoming[] = [];
       for await (const message of this._client.history(this._topic, { limit: RETAINED }))
         messages.push(incoming(message));
@@ -285,7 +296,7 @@ export class StreamWriter implements AsyncDisposable {
       const isKnown = reading.based && !reading.stale;
       return { epoch, messages, ...(isKnown && { base: reading.next, parts: reading.parts }) };
     } catch (error) {
-      await subscription?.unsubscribe();
+      this._leave();
       throw error;
     }
   }
@@ -301,9 +312,13 @@ export class StreamWriter implements AsyncDisposable {
   /** Wait until the end is published or the writer has given up; then unsubscribe. */
   private async _drain(): Promise<void> {
     while (!this._core.ended) await this._wait();
-    this._isFinished = true;
     this._timer?.cancel();
-    await (await this._subscription)?.unsubscribe();
+    this._leave();
+  }
+
+  private _leave(): void {
+    this._isFinished = true;
+    this._over.abort();
   }
 
   private _wait(): Promise<void> {
@@ -330,10 +345,10 @@ export class StreamWriter implements AsyncDisposable {
     this._perform(core.sent(this._now));
   }
 
-  private _perform(effects: readonly WriterEffect[]): void {
+  private _perform(effects: readonly WriterEffect[], piece?: Piece): void {
     for (const effect of effects) {
       if (effect.kind === 'publish') void this._publish(effect);
-      else if (effect.kind === 'refused') this._error = refusal(effect.code, this._topic);
+      else if (effect.kind === 'refused') this._error = refusal(effect.code, piece, this._topic);
       else if (effect.kind === 'failed') this._fail(effect.code);
       else if (effect.kind === 'cancelled') this._cancel(effect.reason, effect.by);
       else if (effect.kind === 'steered') this._steer(effect.data, effect.by);
@@ -389,18 +404,6 @@ export class StreamWriter implements AsyncDisposable {
 
   private readonly _report = (error: unknown): void =>
     driverOf(this._client).listeners.report(error);
-}
-
-function refusal(code: string, topic: string): PubSubError {
-  return code === 'payload_too_large'
-    ? fromCode(code, 'The answer is larger than 196,608 bytes as JSON.', {
-        topic,
-        remedy: 'Store long results elsewhere, and write a part with their URL.',
-      })
-    : fromCode(code, 'A stream takes text of whole characters, parts with a `type`, and {text}.', {
-        topic,
-        remedy: 'Decode bytes incrementally, so that no character is cut.',
-      });
 }
 
 /** 12 random hexadecimal digits. */

@@ -6,6 +6,7 @@
  */
 
 import type { JsonObject } from '../generated/wire.js';
+import { sizeOf } from '../wire/plain.js';
 import { addPiece, copyOf, isString, type Part, type Piece } from './parts.js';
 import { bodyOf, grow, isObject, isPiece, splitPair, textOfPiece } from './pieces.js';
 import type { Incoming } from './reading.js';
@@ -87,9 +88,9 @@ export class Writing {
   private readonly _meta: JsonObject;
   private readonly _least: number;
   private _window: number;
-  private _published: Part[];
-  /** The published parts before the last token. */
-  private _before: Part[] = [];
+  private readonly _published: Part[];
+  /** Number of published parts before the last token, and a copy of the last one, if any. */
+  private _before: readonly [count: number, last: readonly Part[]] = [0, []];
   private _size: number;
   private _pending: Piece[] = [];
   private _waiting = 0;
@@ -147,6 +148,7 @@ export class Writing {
     if (text === undefined) {
       if (this._held) return this._refuse('invalid_payload', at);
       size = sizeOf(piece);
+      if (Number.isNaN(size)) return this._refuse('invalid_payload', at);
     } else {
       const [whole, held] = splitPair(this._held + text);
       this._held = held;
@@ -275,7 +277,8 @@ export class Writing {
       this._pending = [];
       this._waiting = 0;
       this.full = false;
-      this._before = copyOf(this._published);
+      // Only the last part grows, and new ones follow it.
+      this._before = [this._published.length, copyOf(this._published.slice(-1))];
       for (const piece of pending) grow(this._published, piece);
       const content = isString(pending[0]) ? (pending.shift() as string) : '';
       this._since++;
@@ -308,8 +311,9 @@ export class Writing {
    */
   private _takeBack({ type, data }: PublishFrame, code: string, at: number): WriterEffect[] {
     if (type === 'token') {
+      const [count, last] = this._before;
       this._index--;
-      this._published = this._before;
+      this._published.splice(Math.max(0, count - 1), Infinity, ...last);
       if (data['content']) grow(this._published, data['content'] as string);
     }
     this._flight = this._failing = undefined;
@@ -343,5 +347,3 @@ export class Writing {
     return [this._flight];
   }
 }
-
-const sizeOf = (value: unknown): number => new TextEncoder().encode(JSON.stringify(value)).length;

@@ -1,6 +1,10 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
+import { fromAISDK } from '../../../js/src/ai-sdk/index.js';
+import type { PubSubError } from '../../../js/src/index.js';
+import { fromAnthropic, fromOpenAI } from '../../../js/src/models/index.js';
+import type { Driver } from '../../../js/src/runtime/driver.js';
 import {
   type Piece,
   partialJson,
@@ -494,6 +498,111 @@ test('a reader waits for a server that is not reachable', async () => {
   await within(server, writer.complete());
   const { kind, text } = await within(server, reader.final());
   assert.deepEqual([kind, text], ['done', TEXT]);
+  await server.stop();
+});
+
+test('a writer that begins while no server is reachable can be cancelled later', async () => {
+  const server = await started();
+  const warnings: string[] = [];
+  const logger = { warn: (said: string) => warnings.push(said), error: () => {} };
+  const unreachable = server.refusing();
+  const writer = await writeStream(server.client({ logger }), TOPIC);
+  // Longer than the timeout of a subscription.
+  await server.clock.advance(35_000);
+  unreachable.end();
+  const reader = readStream(server.client(), TOPIC);
+  await within(server, reader[Symbol.asyncIterator]().next());
+  await within(server, reader.cancel());
+  await within(server, reader.final());
+  assert.equal(writer.signal.aborted, true);
+  assert.deepEqual(
+    warnings.filter((said) => said.includes('cannot cancel')),
+    [],
+  );
+  await server.stop();
+});
+
+test('a writer that may not read its topic says that nobody can cancel', async () => {
+  const server = await new MemoryServer({ rules: { maySubscribe: () => false } }).start();
+  const warnings: string[] = [];
+  const logger = { warn: (said: string) => warnings.push(said), error: () => {} };
+  const client = server.client({ logger });
+  for (const _ of 'ab') {
+    const writer = await writeStream(client, TOPIC);
+    await server.clock.advance(1_000);
+    await within(server, writer.complete());
+  }
+  const said = warnings.filter((text) => text.includes('cannot cancel or steer the stream'));
+  assert.equal(said.length, 1);
+  await server.stop();
+});
+
+test('a writer that has ended leaves its topic', async () => {
+  const server = await started();
+  const client = server.client();
+  const { inboxes } = (client as unknown as { readonly _driver: Driver })._driver;
+  const writer = await writeStream(client, TOPIC);
+  await server.clock.advance(1_000);
+  assert.equal(inboxes.size, 1);
+  await within(server, writer.complete());
+  assert.equal(inboxes.size, 0);
+  await server.stop();
+});
+
+const BIG = { type: 'chart', sums: [1n] } as unknown as Piece;
+const LOOP: Record<string, unknown> = { type: 'chart' };
+LOOP['self'] = LOOP;
+
+for (const [what, bad, field, remedy] of [
+  ['a date', { type: 'chart', at: new Date(0) }, 'piece.at', /toISOString/],
+  ['a bigint', BIG, 'piece.sums[0]', /as a string/],
+  ['itself', LOOP as unknown as Piece, undefined, /Flatten/],
+] as const) {
+  test(`a part that contains ${what} is refused at once`, async () => {
+    const server = await started();
+    const writer = await writeStream(server.client(), TOPIC);
+    await assert.rejects(writer.write(bad), (error: PubSubError) => {
+      assert.equal(error.code, 'invalid_payload');
+      if (field) assert.equal(error.field, field);
+      assert.match(error.remedy, remedy);
+      return true;
+    });
+    const { kind, text } = await within(server, readStream(server.client(), TOPIC).final());
+    assert.deepEqual([kind, text], ['aborted', '']);
+    await server.stop();
+  });
+}
+
+for (const [what, source, remedy] of [
+  ['a whole answer', { choices: [] }, /`stream: true`/],
+  ['a promise', Promise.resolve(), /Await it/],
+  ['a function', () => [], /Call it/],
+  ['the result of `streamText`', { fullStream: [] }, /fullStream/],
+  ['nothing', undefined, /`stream: true`/],
+] as const) {
+  test(`${what} is not a source`, async () => {
+    const server = await started();
+    const writer = await writeStream(server.client(), TOPIC);
+    const refused = (field: string) => (error: PubSubError) => {
+      assert.deepEqual([error.code, error.field], ['invalid_option', field]);
+      assert.match(error.remedy, remedy);
+      return true;
+    };
+    const given = source as unknown as AsyncIterable<never>;
+    await assert.rejects(within(server, writer.pipe(given)), refused('source'));
+    for (const convert of [fromOpenAI, fromAnthropic, fromAISDK])
+      assert.throws(() => convert(given), refused('stream'));
+    const end = await within(server, readStream(server.client(), TOPIC).final());
+    assert.deepEqual([end.kind, end.kind === 'aborted' && end.reason], ['aborted', 'error']);
+    await server.stop();
+  });
+}
+
+test('a text is a source', async () => {
+  const server = await started();
+  const writer = await writeStream(server.client(), TOPIC);
+  await within(server, writer.pipe(TEXT));
+  assert.equal(writer.text, TEXT);
   await server.stop();
 });
 

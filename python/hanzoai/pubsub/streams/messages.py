@@ -1,10 +1,14 @@
-"""Converts messages for the logic of streams."""
+"""What readers and writers receive: messages, and the answer to their subscription."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from hanzoai.pubsub.errors import OperationTimeout
 
 if TYPE_CHECKING:
+    from hanzoai.pubsub.runtime.subscription import Subscription
     from hanzoai.pubsub.streams.reading import Incoming
     from hanzoai.pubsub.values import Message
 
@@ -19,4 +23,12 @@ def incoming(message: Message) -> Incoming:
     return {"type": message.type, "data": message.data, "sender": sender_of(message)}
 
 
-__all__ = ["incoming", "sender_of"]
+async def answered(subscription: Subscription[Any]) -> None:
+    """Wait for the server's answer, however long it is not reachable: the client keeps trying."""
+    while True:
+        with suppress(OperationTimeout):
+            await subscription
+            return
+
+
+__all__ = ["answered", "incoming", "sender_of"]

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
 
-from hanzoai.pubsub.errors import ClosedError, OperationTimeout, PubSubError, UsageError
+from hanzoai.pubsub.errors import ClosedError, PubSubError, UsageError
 from hanzoai.pubsub.runtime.arguments import one_topic
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function
@@ -22,7 +21,7 @@ from hanzoai.pubsub.streams.events import (
     Started,
     StreamEvent,
 )
-from hanzoai.pubsub.streams.messages import incoming
+from hanzoai.pubsub.streams.messages import answered, incoming
 from hanzoai.pubsub.streams.parts import Part, add_piece
 from hanzoai.pubsub.streams.reading import ReaderEffect, Reading
 from hanzoai.pubsub.streams.writer import RETAINED
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 
     from hanzoai.pubsub.client import PubSubClient
     from hanzoai.pubsub.clock import TimerHandle
-    from hanzoai.pubsub.runtime.subscription import Subscription
 
 
 class StreamReader:
@@ -207,7 +205,7 @@ class StreamReader:
         try:
             subscription = self._client.subscribe(self._topic, history=RETAINED)
             try:
-                await _answered(subscription)
+                await answered(subscription)
                 batch: list[Any] = []
                 while (message := subscription.take_nowait()) is not None:
                     batch.append(incoming(message))
@@ -323,14 +321,6 @@ class StreamReader:
 
 def _text(pieces: list[Any]) -> str:
     return "".join(piece for piece in pieces if isinstance(piece, str))
-
-
-async def _answered(subscription: Subscription[Any]) -> None:
-    """Wait for the server's answer, however long it is not reachable: the client keeps trying."""
-    while True:
-        with suppress(OperationTimeout):
-            await subscription
-            return
 
 
 __all__ = ["StreamReader"]

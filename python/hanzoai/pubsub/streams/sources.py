@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 from collections.abc import AsyncIterable, Iterable, Iterator, Mapping
 from typing import Final
 
@@ -10,7 +11,8 @@ from pydantic import BaseModel
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload
 from hanzoai.pubsub.settings.checks import kind
-from hanzoai.pubsub.streams.parts import is_piece
+from hanzoai.pubsub.streams.parts import is_object, is_piece
+from hanzoai.pubsub.wire.payloads import check_data
 
 _BYTES: Final = (bytes, bytearray, memoryview)
 _WHOLE: Final = (*_BYTES, Mapping, BaseModel)
@@ -67,10 +69,15 @@ def _is_whole(source: object, *, events: bool) -> bool:
 def invalid_piece(piece: object, topic: str) -> InvalidPayload:
     """The error for a piece that the writer rejects; does not show it."""
     problem = f"The piece is {kind(piece)}, not text or a part."
+    if is_object(piece) and "type" in piece:
+        try:
+            check_data(piece, sys.maxsize, topic=topic, path="piece")
+        except InvalidPayload as error:
+            return error
     if is_piece(piece):
         problem = "The text has half of a surrogate pair."
         remedy = "Decode bytes incrementally, so that no character is cut."
-    elif isinstance(piece, dict):
+    elif is_object(piece):
         problem = "The part has neither a `type` nor a `text`, or one of them is not text."
         remedy = 'Write {"type": ...} for a new part, or {"text": ...} to continue the last one.'
     elif isinstance(piece, _BYTES):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeVar
 
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import (
+    ClosedError,
     Conflict,
     InvalidOption,
     InvalidPayload,
@@ -23,7 +24,7 @@ from hanzoai.pubsub.errors import (
 from hanzoai.pubsub.runtime.decisions import check_decision, decide
 from hanzoai.pubsub.runtime.handlers import call
 from hanzoai.pubsub.settings.checks import check_function, check_whole
-from hanzoai.pubsub.streams.messages import incoming, sender_of
+from hanzoai.pubsub.streams.messages import answered, incoming, sender_of
 from hanzoai.pubsub.streams.parts import Part, Piece, text_of
 from hanzoai.pubsub.streams.reading import Reading
 from hanzoai.pubsub.streams.sources import check_source, invalid_piece
@@ -212,13 +213,14 @@ class StreamWriter:
             try:
                 if self._subscription is not None:
                     # A wish that arrives during the read is in the history or the subscription.
-                    await self._join(self._subscription)
+                    with contextlib.suppress(PubSubError):
+                        await self._subscription
                 base, parts, before = await self._read_before()
             except BaseException:
                 if self._subscription is not None:
                     await self._subscription.unsubscribe()
                 raise
-        elif self._subscription is not None:
+        if self._subscription is not None:
             self._begin(self._join(self._subscription))
         core = self._core = Writing(
             self._id,
@@ -246,8 +248,8 @@ class StreamWriter:
         Raises:
             StreamCancelled: A reader has cancelled the stream.
             Conflict: Another writer of the stream has a higher epoch.
-            InvalidPayload: The argument is not a piece, or has half of a surrogate pair; the stream
-                is aborted.
+            InvalidPayload: The argument is not a piece, is not plain JSON, or has half of a
+                surrogate pair; the stream is aborted.
             PayloadTooLarge: The answer is larger than 192 KB as JSON; the stream is aborted.
             UsageError: The stream is not open, or has ended.
             PubSubError: Publishing failed for a minute, or permanently.
@@ -464,7 +466,9 @@ class StreamWriter:
 
     async def _join(self, subscription: Subscription) -> None:
         try:
-            await subscription
+            await answered(subscription)
+        except ClosedError:
+            return
         except PubSubError as error:
             if not self._finished and self._client not in _warned:
                 _warned.add(self._client)

@@ -7,8 +7,10 @@ publishes, keeps one timer for `due`, and reports the result of each publish.
 from __future__ import annotations
 
 import json
+import sys
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict
 
+from hanzoai.pubsub.errors import InvalidPayload
 from hanzoai.pubsub.streams.parts import (
     Part,
     add_piece,
@@ -18,6 +20,7 @@ from hanzoai.pubsub.streams.parts import (
     is_piece,
     split_pair,
 )
+from hanzoai.pubsub.wire.payloads import check_data
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -152,7 +155,8 @@ class Writing:
         self._least = window
         self._window = window
         self._sent_parts: list[Part] = [dict(part) for part in parts]
-        self._before: list[Part] = []
+        # Number of published parts before the last token, and a copy of the last one, if any.
+        self._before: tuple[int, list[Part]] = 0, []
         self._size = _size(self.parts)
         self._pending: list[Any] = []
         self._waiting = 0
@@ -197,7 +201,10 @@ class Writing:
         elif self._held:
             return self._refuse("invalid_payload", at)
         else:
-            size = _size(piece)
+            try:
+                size = check_data(piece, sys.maxsize)
+            except InvalidPayload:
+                return self._refuse("invalid_payload", at)
         if self._size + size > LARGEST:
             return self._refuse("payload_too_large", at)
         self._size += size
@@ -308,7 +315,8 @@ class Writing:
         """
         if flight["type"] == "token":
             self._index -= 1
-            self._sent_parts = self._before
+            count, last = self._before
+            self._sent_parts[max(0, count - 1) :] = last
             if flight["data"]["content"]:
                 grow(self._sent_parts, flight["data"]["content"])
         self._flight = self._failing = None
@@ -365,7 +373,8 @@ class Writing:
 
     def _say_token(self, at: int) -> list[WriterEffect]:
         pieces, self._pending, self._waiting, self.full = self._pending, [], 0, False
-        self._before = [dict(part) for part in self._sent_parts]
+        # Only the last part grows, and new ones follow it.
+        self._before = len(self._sent_parts), [dict(part) for part in self._sent_parts[-1:]]
         for piece in pieces:
             grow(self._sent_parts, piece)
         content, rest = (pieces[0], pieces[1:]) if isinstance(pieces[0], str) else ("", pieces)
