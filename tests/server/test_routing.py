@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hanzoai.pubsub.topics import matches
-from pubsub_server.hub import routing
+from pubsub_server.hub import routing, topic_tree
 from pubsub_server.hub.routing import Router
 from pubsub_server.hub.topic_tree import TopicTree
 from pubsub_server.listeners.http.encoder import StreamEncoder
@@ -156,6 +156,43 @@ def test_changes_of_patterns_cost_no_more_than_the_routes(
     assert lab.router.route("x.t") is not kept
     lab.add(b, "x.*")
     assert lab.names("x.t") == ["a", "b"]
+
+
+def test_long_traffic_does_not_allow_searches_that_take_long(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(topic_tree, "STEPS_MAX", 50)
+    lab = Lab()
+    a, b = lab.connection("a"), lab.add(lab.connection("b"), "x.y")
+    kept = lab.router.route("x.y")
+    for _ in range(100):
+        lab.add(a, "t")
+        lab.router.route("t")
+        lab.discard(a, "t")
+        lab.router.route("t")
+    for n in range(20):
+        lab.add(b, f"**.{n}")
+    assert lab.router.route("x.y") is not kept
+
+
+def test_topics_of_many_segments_take_no_place_in_the_tree_of_cached_topics() -> None:
+    lab = Lab()
+    long = ".".join("x" * 9)
+    lab.add(lab.connection("a"), "x.**")
+    first = lab.router.route(long)
+    assert lab.router.route(long) is first
+    assert len(lab.router._cached) == 0
+    lab.add(lab.connection("b"), "x.**")
+    assert lab.names(long) == ["a", "b"]
+
+
+def test_the_number_of_cached_routes_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(routing, "ROUTES_MAX", 10)
+    lab = Lab()
+    for n in range(30):
+        lab.router.route(f"t.{n}")
+        lab.router.route(f"{n}" + ".x" * 9)
+        assert len(lab.router._routes) <= 10
 
 
 def test_connections_are_grouped_by_their_encoder() -> None:

@@ -23,6 +23,9 @@ ROUTES_MAX: Final = 10_000
 PLACES_MAX: Final = 1_000_000
 """Maximum connections in all cached routes together; one route is always cached."""
 
+SEGMENTS_MAX: Final = 8
+"""Maximum segments of a topic in the tree of cached topics: each takes about 250 bytes."""
+
 STEPS: Final = 8
 """Steps of a search for affected routes that take as long as working out a short route."""
 
@@ -117,8 +120,9 @@ class Router:
         self._patterns: dict[str, dict[Connection, None]] = {}
         self._trie: TopicTrie[str] = TopicTrie()
         self._routes: dict[str, Route] = {}
-        # Topics with a cached route, and some that had one.
+        # Topics with a cached route, and some that had one; those with many segments apart.
         self._cached = TopicTree()
+        self._long: dict[str, None] = {}
         # Count since the cache was emptied; an upper bound, as some connections may have left.
         self._places = 0
 
@@ -213,9 +217,13 @@ class Router:
         route = self._routes.get(topic)
         if route is None:
             route = self._work_out(topic)
-            if len(self._cached) >= ROUTES_MAX or self._places + len(route) > PLACES_MAX:
+            cached = len(self._cached) + len(self._long)
+            if cached >= ROUTES_MAX or self._places + len(route) > PLACES_MAX:
                 self._forget_routes()
-            self._cached.add(topic, STEPS + len(route) // 2)
+            if topic.count(".") < SEGMENTS_MAX:
+                self._cached.add(topic, STEPS + len(route) // 2)
+            else:
+                self._long[topic] = None
             self._routes[topic] = route
             self._places += len(route)
         return route
@@ -223,14 +231,18 @@ class Router:
     def _forget_routes(self) -> None:
         self._routes.clear()
         self._cached.clear()
+        self._long.clear()
         self._places = 0
 
     def _affected(self, pattern: str) -> Iterable[str]:
-        """Topics whose cached routes a pattern can change.
+        """Topics whose cached routes a pattern can change; forgets the routes of long topics.
 
         If searches have taken longer than working out all routes again, the cache is emptied: a
         client that changes patterns without end costs at most twice as much as the routes.
         """
+        for topic in self._long:
+            self._routes.pop(topic, None)
+        self._long.clear()
         topics = self._cached.matching(pattern)
         if topics is None:
             self._forget_routes()
