@@ -2,12 +2,15 @@
 
 import type { PubSub } from '../client.js';
 import { PubSubError, UsageError } from '../errors.js';
-import { driverOf, readStream, type StreamReader } from '../streams/reader.js';
+import { driverOf, readStream, type StreamEvent, type StreamReader } from '../streams/reader.js';
 import { Reading } from '../streams/reading.js';
 import { type ChatChunk, Chunks } from './chunks.js';
 
 /** Requested messages per topic: the number that a server keeps by default. */
 const RETAINED = 100;
+
+/** Milliseconds to wait for the first frame of a stopped answer; its writer gives up earlier. */
+const PATIENCE = 60_000;
 
 /** Headers of a request. Node declares no global `HeadersInit`. */
 type HeaderFields = Headers | Record<string, string> | [name: string, value: string][];
@@ -49,6 +52,8 @@ export interface ChatRequest {
 export class HanzoChatTransport {
   /** An answer that is resumed comes from its beginning. */
   readonly resumeStreamIsReplay = true;
+  /** The newest resumptions of this turn of the event loop, by chat. */
+  private readonly _resuming = new Map<string, AbortController>();
 
   constructor(private readonly _options: HanzoChatTransportOptions) {}
 
@@ -97,13 +102,33 @@ export class HanzoChatTransport {
     abortSignal,
   }: ChatRequest): Promise<ReadableStream<ChatChunk> | null> {
     const { client, topic, sender } = this._options;
+    const stopped = this._stopOf(chatId, abortSignal);
     const reading = new Reading('latest', sender);
     const messages = [];
     for await (const message of client.history(topic(chatId), { limit: RETAINED }))
       messages.push({ ...message, sender: message.sender?.id ?? '' });
     reading.begin(messages, 0);
     if (!reading.stream || reading.ended) return null;
-    return this._read(chatId, reading.stream, abortSignal);
+    return this._read(chatId, reading.stream, stopped);
+  }
+
+  /**
+   * Aborted by `stop()`. A chat that is resumed again, for example by the strict mode of React, also
+   * aborts the signal of the earlier request, which must not end the answer.
+   */
+  private _stopOf(chatId: string, signal: AbortSignal | undefined): AbortSignal {
+    const { _resuming: resuming } = this;
+    const stop = new AbortController();
+    const isNewest = (): boolean => (resuming.get(chatId) ?? stop) === stop;
+    const decide = (): void => {
+      if (isNewest()) stop.abort();
+    };
+    signal?.addEventListener('abort', () => queueMicrotask(decide), { once: true });
+    resuming.set(chatId, stop);
+    queueMicrotask(() => {
+      if (isNewest()) resuming.delete(chatId);
+    });
+    return stop.signal;
   }
 
   private _read(
@@ -121,9 +146,13 @@ export class HanzoChatTransport {
     const isStopped = (): boolean => !!signal?.aborted;
     let isWaiting = true;
     // `cancel` has no effect on a stream that does not exist yet: its first frame cancels it.
-    const begin = (): void => {
-      if (isWaiting && isStopped()) void cancel();
-      isWaiting = false;
+    const begin = (event: StreamEvent): void => {
+      if (event.kind === 'stalled') {
+        if (isWaiting && isStopped() && event.ms > PATIENCE) reader.close();
+      } else {
+        if (isWaiting && isStopped()) void cancel();
+        isWaiting = false;
+      }
     };
     signal?.addEventListener('abort', cancel, { once: true });
     return new ReadableStream<ChatChunk>({
@@ -133,7 +162,9 @@ export class HanzoChatTransport {
           reader.close();
         });
       },
-      cancel: () => {
+      cancel: async () => {
+        // The signal is aborted in the same turn.
+        await Promise.resolve();
         if (!isWaiting || !isStopped()) reader.close();
       },
     });
@@ -144,12 +175,12 @@ async function follow(
   reader: StreamReader,
   chunks: Chunks,
   controller: ReadableStreamDefaultController<ChatChunk>,
-  begin: () => void,
+  begin: (event: StreamEvent) => void,
 ): Promise<void> {
   try {
     for (const chunk of chunks.begin()) controller.enqueue(chunk);
     for await (const event of reader) {
-      if (event.kind !== 'stalled') begin();
+      begin(event);
       for (const chunk of chunks.show(reader.parts)) controller.enqueue(chunk);
       if (event.kind === 'done' || event.kind === 'aborted')
         for (const chunk of chunks.end(event)) controller.enqueue(chunk);

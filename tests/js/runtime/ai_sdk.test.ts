@@ -3,6 +3,7 @@ import { test } from 'node:test';
 
 import { fromAISDK, HanzoChatTransport } from '../../../js/src/ai-sdk/index.js';
 import type { PubSubError } from '../../../js/src/index.js';
+import type { Driver } from '../../../js/src/runtime/driver.js';
 import { readStream, type StreamWriter, writeStream } from '../../../js/src/streams/index.js';
 import { MemoryServer } from '../../../js/src/testing/index.js';
 
@@ -143,6 +144,42 @@ test('stop() before the first frame ends an answer that begins later', async () 
   void one.made.stop();
   await until(server, () => one.state.status === 'ready');
   const writer = await writeStream(server.client(), topic('e'), { id: 'r1' });
+  await until(server, () => writer.signal.aborted);
+  await server.stop();
+});
+
+test('an answer that never begins after stop() leaves no subscription', async () => {
+  const server = await new MemoryServer().start();
+  const client = server.client();
+  const { inboxes } = (client as unknown as { readonly _driver: Driver })._driver;
+  const one = chat(server, 'g', async () => ({ id: 'r1' }) as StreamWriter, client);
+  void one.made.sendMessage({ text: 'Hi' });
+  await server.clock.advance(1_000);
+  void one.made.stop();
+  await server.clock.advance(60_000);
+  assert.equal(inboxes.size, 1);
+  await server.clock.advance(60_000);
+  assert.equal(inboxes.size, 0);
+  await server.stop();
+});
+
+test('a chat that is resumed again does not stop the answer', async () => {
+  const server = await new MemoryServer().start();
+  const writer = await writeStream(server.client(), topic('h'), { id: 'r1' });
+  await writer.write('On and ');
+  await server.clock.advance(500);
+  const one = chat(server, 'h', async () => writer);
+  // In one turn, as the strict mode of React does, and later.
+  void one.made.resumeStream();
+  void one.made.resumeStream();
+  await until(server, () => one.answer()[0]?.text === 'On and ');
+  void one.made.resumeStream();
+  await server.clock.advance(1_000);
+  await writer.write('on.');
+  await until(server, () => one.answer()[0]?.text === 'On and on.');
+  assert.equal(one.state.status, 'streaming');
+  assert.equal(writer.signal.aborted, false);
+  void one.made.stop();
   await until(server, () => writer.signal.aborted);
   await server.stop();
 });
