@@ -245,7 +245,7 @@ async def test_there_is_no_room_while_the_store_is_away_and_there_is_room_afterw
         for number in range(roster.CALL_CHANGES + 1):
             a.roster.update(TOPIC, "cl_1", f"msg_{number}", shown(str(number)))
         for _ in range(2):
-            with pytest.raises(ServiceError, match="cannot be reached"):
+            with pytest.raises(ServiceError, match="still wait for the store"):
                 await a.roster.room()
         a.roster._patience = BOUND
         await store.start()

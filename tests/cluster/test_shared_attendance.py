@@ -283,3 +283,20 @@ async def test_many_changes_of_one_client_wait_for_room(
         room.set()
         await ann.until("published")
         assert waiting == ["joins", "changes"]
+
+
+async def test_a_change_for_which_there_is_no_room_is_to_be_sent_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with one(store) as (_, reading, _, ann):
+        monkeypatch.setattr(shared_attendance, "FEW", 0)
+        await ann.send({"type": "subscribe", "topics": ["demo.1"], "ref": "1"})
+        await ann.until("subscribed")
+
+        async def full() -> None:
+            raise ServiceError("unavailable", "earlier changes still wait", retry_after_ms=500)
+
+        monkeypatch.setattr(reading.attendance._roster, "room", full)
+        await ann.send({"type": "presence.update", "data": {"status": "here"}, "ref": "2"})
+        error = await ann.until("error")
+        assert (error["code"], error["ref"], error["retry_after_ms"]) == ("rate_limited", "2", 500)

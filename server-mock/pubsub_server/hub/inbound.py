@@ -344,7 +344,7 @@ class Inbound:
         try:
             await core.turns.wait(0)
             if many:
-                await self._attendance.room()
+                await self._room()
             # The server stops reading from the client in the meantime.
             connection.last_heard = connection.last_spoke = core.clock()
             if not connection.closed:
@@ -354,6 +354,15 @@ class Inbound:
         except Exception as error:
             self._failed(connection, request.ref, error)
         self._resume(connection)
+
+    async def _room(self) -> None:
+        try:
+            await self._attendance.room()
+        except ServiceError as error:
+            # After `unavailable`, clients forget the change; now, they send it again.
+            raise ServiceError(
+                "rate_limited", error.message, retry_after_ms=error.retry_after_ms
+            ) from None
 
     def _ping(self, connection: Connection, request: PingRequest) -> None:
         frame: dict[str, object] = {"type": "pong", "server_time": self._core.today()}

@@ -118,7 +118,7 @@ class Roster(Protocol):
         Call it before many changes, so that one client cannot make all others wait.
 
         Raises:
-            ServiceError: `unavailable`: the store is away for too long.
+            ServiceError: `unavailable`: the store is away or too slow.
         """
         ...
 
@@ -126,7 +126,7 @@ class Roster(Protocol):
         """Wait until these joins are recorded and what concerns these patterns is heard.
 
         Raises:
-            ServiceError: `unavailable`: the store is away for too long.
+            ServiceError: `unavailable`: the store is away or too slow.
         """
         ...
 

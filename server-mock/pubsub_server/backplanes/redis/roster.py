@@ -328,7 +328,9 @@ class RedisRoster:
     async def room(self) -> None:
         """See `hub.roster.Roster`."""
         # The next caller continues in a later turn, when this one has made its changes.
-        await self._soon(self._wait_for_room())
+        await self._soon(
+            self._wait_for_room(), "earlier changes of presence still wait for the store"
+        )
 
     async def _wait_for_room(self) -> None:
         async with self._entering:
@@ -387,12 +389,15 @@ class RedisRoster:
         ]
         return [name.decode() for names in await run_all(calls) for name in names]
 
-    async def _soon(self, work: Coroutine[Any, Any, _T]) -> _T:
+    async def _soon(
+        self,
+        work: Coroutine[Any, Any, _T],
+        outcome: str = "the store cannot be reached, so the members are unknown",
+    ) -> _T:
         try:
             async with asyncio.timeout(self._patience):
                 return await work
         except (TimeoutError, *LINK_ERRORS):
-            outcome = "the store cannot be reached, so the members are unknown"
             raise ServiceError("unavailable", outcome, retry_after_ms=REFUSED_FOR) from None
 
 
