@@ -97,6 +97,8 @@ def test_help_of_a_command_is_the_help_that_the_command_prints(
         (["history", "a.b"], "HANZO_PUBSUB_URL"),
         (["subscribe", "a.b", "a.*.c", "--after", "a.d=5"], "a.d, which is not subscribed to"),
         (["subscribe", "a.b", "a.*.c", "--after", "a.d.c=5"], "HANZO_PUBSUB_URL"),
+        (["subscribe", "a.*", "--after", "a.*=5"], "--after names a.*, a pattern"),
+        (["subscribe", "a..b", "--after", "a=5"], "'a..b' has an empty segment"),
         (["history", "a.b", "--limit", "0"], "--limit"),
         (["doctor", "--url", "ftp://x"], "url"),
         (["history", "a", "--url", "ws://x", "--token", "x", "--token-file", "y"], "exclude"),

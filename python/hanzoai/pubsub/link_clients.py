@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Self, TypeVar
 
-from hanzoai.pubsub.durations import seconds_of
+from hanzoai.pubsub.durations import positive_seconds, seconds_of, waits_of
 from hanzoai.pubsub.errors import ClosedError, ConnectionFailed, OperationTimeout, ProtocolError
 from hanzoai.pubsub.links import CHECK_SERVER, CHECK_URL, Backoff, Link
 from hanzoai.pubsub.unparsed import FrameError
@@ -102,8 +102,9 @@ class LinkClient:
         reconnect_min: Duration,
         reconnect_max: Duration,
     ) -> None:
-        waits = seconds_of(reconnect_min), seconds_of(reconnect_max)
-        self._dialing = Dialing(target, ssl, seconds_of(connect_timeout), waits)
+        timeout = positive_seconds(connect_timeout, "connect_timeout")
+        waits = waits_of(reconnect_min, reconnect_max)
+        self._dialing = Dialing(target, ssl, timeout, waits)
         self._link: Link | None = None
         self._reading: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()

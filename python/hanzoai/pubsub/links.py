@@ -55,6 +55,7 @@ def parse_target(url: str, scheme: str, port: int) -> Target:
     Raises:
         InvalidOption: It is none of these.
     """
+    check_url(url)
     found, _, rest = url.partition(":")
     if found == f"{scheme}+unix" and rest.removeprefix("//"):
         return Target(path=rest.removeprefix("//"))
@@ -69,7 +70,26 @@ def parse_target(url: str, scheme: str, port: int) -> Target:
             field="url",
             remedy=f"Write {scheme}://HOST:PORT, {scheme}+tls://HOST:PORT or {scheme}+unix:PATH.",
         )
-    return Target(host, given or port, tls=found.endswith("+tls"))
+    if given == 0:
+        raise InvalidOption(
+            f"{url!r} has port 0, at which no server listens.",
+            field="url",
+            remedy="Use the address in the ready line of the server.",
+        )
+    return Target(host, port if given is None else given, tls=found.endswith("+tls"))
+
+
+def check_url(url: object) -> None:
+    """Check the type of a URL.
+
+    Raises:
+        InvalidOption: It is not a string.
+    """
+    if not isinstance(url, str):
+        kind = "None" if url is None else type(url).__name__
+        raise InvalidOption(
+            f"url is {kind}, not a string.", field="url", remedy="Pass the URL as a string."
+        )
 
 
 def is_host(text: str) -> bool:

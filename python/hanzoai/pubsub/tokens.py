@@ -123,7 +123,7 @@ class TokenSigner:
 
         if not 1 <= len(user) <= 128:
             raise _invalid("user", f"`user` has {len(user)} characters.", "Pass 1 to 128.")
-        seconds = float(seconds_of(ttl))
+        seconds = float(seconds_of(ttl, "ttl"))
         if not 0 < seconds <= TTL_MAX:
             raise _invalid(
                 "ttl", f"`ttl` is {seconds:g} s.", "Pass a value above 0 and at most 366 days."

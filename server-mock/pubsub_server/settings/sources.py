@@ -262,7 +262,7 @@ def _structured(name: str, item: _Given) -> object:
         raise ValueError(f"is {str(value).lower()}; expected {_kind(name)}")
     if not isinstance(value, str) or name not in _OBJECTS:
         return value
-    if name == "listener_identities" and not value.lstrip().startswith("{"):
+    if name == "listener_identities" and not value.lstrip().startswith(("{", "[")):
         return _document(value)
     try:
         loaded: object = json.loads(value)

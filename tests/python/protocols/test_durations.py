@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hanzoai.pubsub.durations import seconds_of
-from hanzoai.pubsub.errors import OperationTimeout
+from hanzoai.pubsub.errors import InvalidOption, OperationTimeout
 from hanzoai.pubsub.eventstream import EventStreamClient
 from hanzoai.pubsub.eventstream import blocking as blocking_events
 from hanzoai.pubsub.hub import HubClient
@@ -29,6 +29,34 @@ def test_seconds_of_a_duration() -> None:
     assert seconds_of(timedelta(minutes=1, milliseconds=500)) == 60.5
     assert seconds_of(0.25) == 0.25
     assert seconds_of(None) is None
+
+
+async def test_something_else_is_refused_by_its_name() -> None:
+    wrong: Any = "5"
+    with pytest.raises(InvalidOption, match="ttl is NaN, not a duration"):
+        seconds_of(float("nan"), "ttl")
+    with pytest.raises(InvalidOption, match="timeout is bool, not a duration"):
+        seconds_of(True)
+    events, hub = EventStreamClient("events://127.0.0.1:1"), HubClient("hub://127.0.0.1:1")
+    async with SubSocket() as sub:
+        for call in (
+            events.publish("a", "x", timeout=wrong),
+            hub.publish("a", "x", timeout=wrong),
+            events.subscribe("a").recv(wrong),
+            sub.recv(wrong),
+            sub.wait_for_peers(timeout=wrong),
+        ):
+            with pytest.raises(InvalidOption, match="timeout is str, not a duration"):
+                await call
+        with pytest.raises(InvalidOption, match="linger is str"):
+            await sub.close(linger=wrong)
+        assert not sub.closed
+    with blocking_sp.SubSocket() as blocking:
+        with pytest.raises(InvalidOption, match="timeout is str"):
+            blocking.recv(wrong)
+        with pytest.raises(InvalidOption, match="linger is str"):
+            blocking.close(linger=wrong)
+        assert not blocking.closed
 
 
 async def expires(wait: Callable[[], Awaitable[object]]) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import gc
 import ssl
 import weakref
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trustme
@@ -88,6 +88,18 @@ async def test_the_star_receives_every_topic_and_is_not_a_pattern(
         ]
         assert got[-1].text == "�"
         assert await literal.recv(timeout=10) == Event("events.*", b"x")
+
+
+async def test_publishing_to_the_star_does_not_receive_every_topic() -> None:
+    async with (
+        Broker() as broker,
+        EventStreamClient(f"events://127.0.0.1:{broker.port}") as client,
+        client.subscribe("*") as events,
+    ):
+        await broker.until(1)
+        await client.publish("*", "x")
+        assert await events.recv(timeout=10) == Event("*", b"x")
+        assert sorted(broker.topics.values()) == [b"*", b"**"]
 
 
 @pytest.mark.statement("P-07", "P-14", "P-16")
@@ -298,12 +310,32 @@ def test_self_is_the_node_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> No
         "events://a:b",
         "events://a..b:1",
         f"events://{64 * 'a'}.b:1",
+        "events://a:0",
+        b"events://a:1",
+        None,
     ],
 )
-def test_a_wrong_url_is_refused(url: str) -> None:
+def test_a_wrong_url_is_refused(url: Any) -> None:
     with pytest.raises(InvalidOption) as caught:
         EventStreamClient(url)
     assert caught.value.field == "url"
+
+
+@pytest.mark.parametrize(
+    ("options", "field"),
+    [
+        ({"connect_timeout": "5"}, "connect_timeout"),
+        ({"connect_timeout": 0}, "connect_timeout"),
+        ({"connect_timeout": None}, "connect_timeout"),
+        ({"reconnect_min": 0}, "reconnect_min"),
+        ({"reconnect_min": float("nan")}, "reconnect_min"),
+        ({"reconnect_min": 2, "reconnect_max": 1}, "reconnect_max"),
+    ],
+)
+def test_an_impossible_option_is_refused(options: dict[str, Any], field: str) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        EventStreamClient("events://127.0.0.1:1", **options)
+    assert caught.value.field == field
 
 
 async def test_a_program_without_asyncio_has_the_same_client(broker: Broker) -> None:

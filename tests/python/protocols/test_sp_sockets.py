@@ -9,17 +9,24 @@ import os
 import socket
 import ssl
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import trustme
 from websockets.utils import accept_key
 
 from hanzoai.pubsub import sp
-from hanzoai.pubsub.errors import ClosedError, InvalidOption, OperationTimeout, Unsupported
+from hanzoai.pubsub.errors import (
+    ClosedError,
+    InvalidOption,
+    InvalidPayload,
+    OperationTimeout,
+    Unsupported,
+)
 from hanzoai.pubsub.errors import NotFound as AnyNotFound
 from hanzoai.pubsub.sp import Closed, NotFound, NotSupported, PubSocket, SubSocket
 from hanzoai.pubsub.sp.prefixes import Prefixes
+from tests.ports import free_port
 from tests.python.protocols.sp_peers import HELLO_PUB, HELLO_SUB, PLAIN, TRANSPORTS, Bare, url
 
 if TYPE_CHECKING:
@@ -703,9 +710,11 @@ async def test_a_socket_file_is_taken_over_only_from_a_dead_process(
         "ipc:///tmp/a\0b",
         "abstract://",
         "x",
+        b"tcp://127.0.0.1:1",
+        None,
     ],
 )
-async def test_a_wrong_url_is_refused(pub: PubSocket, wrong: str) -> None:
+async def test_a_wrong_url_is_refused(pub: PubSocket, wrong: Any) -> None:
     with pytest.raises(InvalidOption) as caught:
         await pub.listen(wrong)
     assert caught.value.field == "url"
@@ -720,14 +729,56 @@ async def test_encryption_is_asked_for_by_the_scheme(pub: PubSocket, tls: Tls) -
         await pub.listen("tcp://127.0.0.1:0", tls.server)
     with pytest.raises(InvalidOption, match="does not use a TLS context"):
         await pub.dial("tcp://127.0.0.1:1", tls.client)
+    always: Any = True
+    for url_of in (pub.listen, pub.dial):
+        with pytest.raises(InvalidOption, match=r"bool, not an ssl\.SSLContext"):
+            await url_of("tls+tcp://127.0.0.1:1", always)
+
+
+async def test_only_a_listening_socket_may_leave_its_port_to_the_system(pub: PubSocket) -> None:
+    with pytest.raises(InvalidOption, match="port 0, which only `listen` accepts") as caught:
+        await pub.dial("tcp://127.0.0.1:0")
+    assert caught.value.field == "url"
+
+
+async def test_waiting_for_peers_says_why_there_are_none(pub: PubSocket, sub: SubSocket) -> None:
+    port = free_port()
+    await sub.dial(f"tcp://127.0.0.1:{port}")
+    await until(lambda: all(each.problem for each in sub._dialers))
+    with pytest.raises(OperationTimeout, match=rf"tcp://127\.0\.0\.1:{port}: no program"):
+        await sub.wait_for_peers(timeout=0.01)
+    async with PubSocket(reconnect_min=0.01) as other:
+        await other.dial(await pub.listen("tcp://127.0.0.1:0"))
+        await until(lambda: "bad_hello" in other.stats.refused)
+        with pytest.raises(OperationTimeout, match=r"Refused: bad_hello \(\d+\)\."):
+            await other.wait_for_peers(timeout=0.01)
+
+
+async def test_text_is_no_message_and_no_prefix(pub: PubSocket, sub: SubSocket) -> None:
+    text: Any = "text"
+    with pytest.raises(InvalidPayload, match="The message is str; SP carries bytes") as caught:
+        pub.send(text)
+    assert caught.value.field == "body"
+    for call in (sub.subscribe, sub.unsubscribe):
+        with pytest.raises(InvalidOption, match="The prefix is str, not bytes"):
+            call(text)
 
 
 @pytest.mark.parametrize(
-    "options", [{"send_queue_size": 0}, {"hello_timeout": 0}, {"reconnect_max": 0.01}]
+    "options",
+    [
+        {"send_queue_size": 0},
+        {"send_queue_size": "16"},
+        {"hello_timeout": 0},
+        {"hello_timeout": None},
+        {"reconnect_min": "1"},
+        {"reconnect_max": 0.01},
+    ],
 )
-def test_impossible_options_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(InvalidOption):
-        PubSocket(**options)  # type: ignore[arg-type]
+def test_impossible_options_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(InvalidOption) as caught:
+        PubSocket(**options)
+    assert caught.value.field in options
     with pytest.raises(InvalidOption):
         SubSocket(recv_queue_size=0)
 

@@ -85,6 +85,8 @@ def test_identities_come_from_json_or_a_file_with_it(tmp_path: Path) -> None:
         assert identity.orgs == {"acme"}
     with pytest.raises(SettingsError, match=r"missing\.json"):
         load({"hub": "0", "listener_identities": str(tmp_path / "missing.json")})
+    with pytest.raises(SettingsError, match=r"must be a mapping; expected a map of listener"):
+        load({"hub": "0", "listener_identities": "[]"})
 
 
 def test_an_unauthenticated_client_may_only_use_what_rules_grant_to_it(tmp_path: Path) -> None:

@@ -28,7 +28,8 @@ from hanzoai.pubsub.cli.messages import (
 from hanzoai.pubsub.cli.output import Output, encode
 from hanzoai.pubsub.cli.session import DEFAULT_TIMEOUT, build_client, connect, run
 from hanzoai.pubsub.cli.writer import Writer
-from hanzoai.pubsub.topics import matches
+from hanzoai.pubsub.errors import InvalidTopic
+from hanzoai.pubsub.topics import is_wildcard, matches, validate_pattern
 from hanzoai.pubsub.values import Gap, PresenceChange
 
 if TYPE_CHECKING:
@@ -47,13 +48,24 @@ def main(argv: Sequence[str]) -> int:
         from hanzoai.pubsub.cli import events
 
         return events.subscribe(args)
+    output = Output(as_json=args.json)
+    try:
+        for pattern in args.topics:
+            validate_pattern(pattern)
+    except InvalidTopic as error:
+        output.error(error)
+        return Exit.USAGE
     for topic, _ in args.after:
+        if is_wildcard(topic):
+            usage_error(
+                f"--after names {topic}, a pattern; a position belongs to one topic.",
+                remedy="Write --after once for each topic.",
+            )
         if not any(matches(pattern, topic) for pattern in args.topics):
             usage_error(
                 f"--after names {topic}, which is not subscribed to.",
                 remedy="Use a topic that TOPIC names or matches.",
             )
-    output = Output(as_json=args.json)
     return run(output, args, lambda: _Reader(args, output).read())
 
 

@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.errors import InvalidTopic, PayloadTooLarge
-from hanzoai.pubsub.eventstream.codec import MAX_PAYLOAD, MAX_TOPIC, Decoder, encode_event
+from hanzoai.pubsub.eventstream.codec import (
+    ALL_TOPICS,
+    MAX_PAYLOAD,
+    MAX_TOPIC,
+    Decoder,
+    encode_event,
+)
 from hanzoai.pubsub.link_clients import LinkClient, LinkSubscription, TimeLimit
-from hanzoai.pubsub.links import Target, parse_target, payload, to_text, topic_bytes
+from hanzoai.pubsub.links import Target, check_url, parse_target, payload, to_text, topic_bytes
 
 if TYPE_CHECKING:
     import ssl
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
 
 PORT: Final = 1002
 """Default port."""
+_NO_WILDCARD: Final = b"**"
+"""The topic to which a publishing connection subscribes instead of `*`, which is all topics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +112,7 @@ class EventStreamClient(LinkClient):
             # The first event of a connection subscribes. Use the topic of the publish: a client
             # that may publish usually may read, and a special topic could be denied, so that the
             # server would close the connection.
-            link.begin(_encode(topic, b""))
+            link.begin(_encode(_NO_WILDCARD if topic_bytes(topic) == ALL_TOPICS else topic, b""))
             return _discard(link)
 
         async with TimeLimit(seconds_of(timeout), self._dialing.target, "accepted no data"):
@@ -163,6 +171,7 @@ class EventSubscription(LinkSubscription[Event]):
 
 
 def _target(url: str) -> Target:
+    check_url(url)
     if url.rstrip("/") == "events://self":
         address = os.environ.get("HANZO_PUBSUB_EVENT_STREAM", "")
         if address.startswith("unix:"):

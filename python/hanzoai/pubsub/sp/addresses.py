@@ -7,7 +7,7 @@ from typing import Final
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from hanzoai.pubsub.errors import InvalidOption
-from hanzoai.pubsub.links import is_host
+from hanzoai.pubsub.links import check_url, is_host
 
 _NETWORK: Final = {"tcp": None, "tls+tcp": None, "ws": 80, "wss": 443}
 """Default port by scheme; None if the URL must contain a port."""
@@ -53,6 +53,7 @@ def parse_address(url: str) -> Address:
     Raises:
         InvalidOption: The URL has another scheme, or no host, port or path.
     """
+    check_url(url)
     scheme, separator, rest = url.partition("://")
     if not separator or scheme not in (*_NETWORK, "ipc", "abstract"):
         raise _refused(

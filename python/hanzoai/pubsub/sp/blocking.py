@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Self, TypeVar
 from hanzoai.pubsub.durations import seconds_of
 from hanzoai.pubsub.runtime.portal import Portal
 from hanzoai.pubsub.sp import sockets
+from hanzoai.pubsub.sp.arguments import at_least_one, message_bytes, prefix_bytes
 from hanzoai.pubsub.sp.codec import MAX_MESSAGE_SIZE
 from hanzoai.pubsub.sp.errors import Closed, NotFound, NotSupported
 from hanzoai.pubsub.sp.inbox import ThreadInbox
@@ -74,6 +75,7 @@ class _Blocking:
 
         In a forked process, it does nothing to the socket of the parent process.
         """
+        seconds = seconds_of(linger, "linger")
         if self._portal.is_foreign:
             return
         with self._lock:
@@ -81,7 +83,7 @@ class _Blocking:
                 return
             self._closed = True
         try:
-            self._portal.call(lambda: self._socket.close(linger))
+            self._portal.call(lambda: self._socket.close(seconds))
         finally:
             self._portal.stop()
 
@@ -134,9 +136,10 @@ class PubSocket(_Blocking):
         waits for the socket's own thread when that is 1,024 messages behind.
 
         Raises:
+            InvalidPayload: The body is not bytes.
             Closed: The socket is closed.
         """
-        data = bytes(memoryview(body))
+        data = message_bytes(body)
         with self._room:
             while len(self._ahead) >= _AHEAD and not self._closed:
                 self._room.wait()
@@ -197,7 +200,8 @@ class SubSocket(_Blocking):
         reconnect_min: Duration = 0.1,
         reconnect_max: Duration = 10.0,
     ) -> None:
-        self._inbox = ThreadInbox(max(recv_queue_size, 1), drop_oldest=drop_oldest)
+        size = at_least_one("recv_queue_size", recv_queue_size)
+        self._inbox = ThreadInbox(size, drop_oldest=drop_oldest)
         self._socket = self._sub = sockets.SubSocket(
             recv_queue_size,
             drop_oldest,
@@ -211,7 +215,7 @@ class SubSocket(_Blocking):
 
     def subscribe(self, prefix: Bytes) -> None:
         """Receive messages that begin with `prefix`; see `sockets.SubSocket.subscribe`."""
-        copy = bytes(memoryview(prefix))
+        copy = prefix_bytes(prefix)
 
         async def subscribe() -> None:
             self._sub.subscribe(copy)
@@ -220,7 +224,7 @@ class SubSocket(_Blocking):
 
     def unsubscribe(self, prefix: Bytes) -> None:
         """Unsubscribe from a prefix; see `sockets.SubSocket.unsubscribe`."""
-        copy = bytes(memoryview(prefix))
+        copy = prefix_bytes(prefix)
 
         async def unsubscribe() -> None:
             self._sub.unsubscribe(copy)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypedDict
 from hanzoai.pubsub.dialing import open_socket
 from hanzoai.pubsub.errors import InvalidOption
 from hanzoai.pubsub.randomness import RANDOM
+from hanzoai.pubsub.sp.arguments import check_context
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -83,6 +84,7 @@ class Listener:
             InvalidOption: The scheme needs a TLS context and there is none, or the reverse.
             OSError: The address is in use, or cannot be bound.
         """
+        check_context(tls)
         if address.tls != (tls is not None):
             wanted = "needs a" if address.tls else "does not use a"
             raise InvalidOption(
@@ -198,6 +200,10 @@ class Dialer:
     The wait before the next attempt starts at `first` seconds and doubles up to `longest`; the
     actual wait is a random value from its upper half. It starts at `first` again after a
     connection on which the peer completed the handshake.
+
+    Attributes:
+        url: The address.
+        problem: Why the last attempt failed; empty if it did not.
     """
 
     def __init__(
@@ -211,6 +217,7 @@ class Dialer:
         longest: float,
         timeout: float,
     ) -> None:
+        check_context(tls)
         if tls is not None and not address.tls:
             raise InvalidOption(
                 f"{address.scheme}:// does not use a TLS context.",
@@ -218,7 +225,8 @@ class Dialer:
                 remedy="Use tls+tcp:// or wss://, or leave ssl out.",
             )
         self._address = address
-        self._url = url
+        self.url = url
+        self.problem = ""
         self._make = make
         self._tls = ssl.create_default_context() if address.tls and tls is None else tls
         self._first = first
@@ -236,8 +244,11 @@ class Dialer:
             try:
                 pipe = await self._connect()
             except OSError as error:
-                _log.debug("%s cannot be reached: %s", self._url, error)
+                refused = isinstance(error, ConnectionRefusedError | FileNotFoundError)
+                self.problem = "no program listens there" if refused else str(error).rstrip(".")
+                _log.debug("%s cannot be reached: %s", self.url, error)
             else:
+                self.problem = ""
                 await asyncio.shield(pipe.ended)
                 if pipe.greeted:
                     wait = self._first

@@ -8,9 +8,10 @@ from collections import Counter
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Final, Self
 
-from hanzoai.pubsub.durations import seconds_of
+from hanzoai.pubsub.durations import positive_seconds, seconds_of, waits_of
 from hanzoai.pubsub.errors import InvalidOption, OperationTimeout
 from hanzoai.pubsub.sp.addresses import Address, parse_address
+from hanzoai.pubsub.sp.arguments import at_least_one, message_bytes, prefix_bytes
 from hanzoai.pubsub.sp.codec import MAX_MESSAGE_SIZE, Framing, Role
 from hanzoai.pubsub.sp.endpoints import Dialer, Listener
 from hanzoai.pubsub.sp.errors import Closed, NotFound, NotSupported
@@ -67,24 +68,11 @@ class Socket:
         reconnect_min: Duration,
         reconnect_max: Duration,
     ) -> None:
-        hello, first, longest = map(seconds_of, (hello_timeout, reconnect_min, reconnect_max))
-        for field, value in (
-            ("max_message_size", max_message_size),
-            ("hello_timeout", hello),
-            ("reconnect_min", first),
-        ):
-            if value <= 0:
-                raise InvalidOption(f"{field} is {value}; it must be positive.", field=field)
-        if longest < first:
-            raise InvalidOption(
-                f"reconnect_max is {longest}; it must be at least reconnect_min.",
-                field="reconnect_max",
-            )
         self.inbox = inbox
-        self.hello_timeout = hello
+        self.hello_timeout = positive_seconds(hello_timeout, "hello_timeout")
         self._queue_size = queue_size
-        self._max_message_size = max_message_size
-        self._reconnect = (first, longest)
+        self._max_message_size = at_least_one("max_message_size", max_message_size)
+        self._reconnect = waits_of(reconnect_min, reconnect_max)
         self._listeners: list[Listener] = []
         self._dialers: list[Dialer] = []
         self._open: set[Pipe] = set()
@@ -148,6 +136,12 @@ class Socket:
         """
         self._check()
         address = parse_address(url)
+        if not address.path and address.port == 0:
+            raise InvalidOption(
+                f"{url!r} has port 0, which only `listen` accepts.",
+                field="url",
+                remedy="Dial the URL that `listen` of the peer returned.",
+            )
         first, longest = self._reconnect
         self._dialers.append(
             Dialer(
@@ -187,7 +181,9 @@ class Socket:
                         self._changed.discard(waiter)
         except TimeoutError:
             raise OperationTimeout(
-                f"{self._peers} of {n} peers were connected within {seconds:g} s.", remedy=""
+                f"{self._peers} of {n} peers were connected within {seconds:g} s."
+                f"{self._problems()}",
+                remedy="",
             ) from None
 
     @property
@@ -214,6 +210,7 @@ class Socket:
             linger: Seconds, or a timedelta, to wait until peers have taken the messages that are
                 queued for them; 0 drops these messages.
         """
+        seconds = seconds_of(linger, "linger")
         if self._closed:
             return
         self._closed = True
@@ -226,7 +223,6 @@ class Socket:
         await asyncio.gather(*(listener.close() for listener in self._listeners))
         await asyncio.sleep(0)  # pending connections report that they are open or closed
         open_ = set(self._open)
-        seconds = seconds_of(linger)
         if seconds > 0 and self.role is Role.PUB:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(seconds):
@@ -287,6 +283,12 @@ class Socket:
             wire = StreamWire(self.role, framing, self._max_message_size)
         return Pipe(self, wire, self._queue_size)
 
+    def _problems(self) -> str:
+        """Why dialed or accepted peers are not connected, as far as it is known."""
+        dialed = [f" {each.url}: {each.problem}." for each in self._dialers if each.problem]
+        refused = ", ".join(f"{reason} ({count})" for reason, count in self._refused.items())
+        return "".join(dialed) + (f" Refused: {refused}." if refused else "")
+
     def _check(self) -> None:
         if self._closed:
             raise Closed
@@ -322,14 +324,9 @@ class PubSocket(Socket):
         reconnect_min: Duration = _RECONNECT_MIN,
         reconnect_max: Duration = _RECONNECT_MAX,
     ) -> None:
-        if send_queue_size < 1:
-            raise InvalidOption(
-                f"send_queue_size is {send_queue_size}; it must be at least 1.",
-                field="send_queue_size",
-            )
         super().__init__(
             inbox=None,
-            queue_size=send_queue_size,
+            queue_size=at_least_one("send_queue_size", send_queue_size),
             max_message_size=MAX_MESSAGE_SIZE,
             hello_timeout=hello_timeout,
             reconnect_min=reconnect_min,
@@ -344,12 +341,13 @@ class PubSocket(Socket):
         dropped.
 
         Raises:
+            InvalidPayload: The body is not bytes.
             Closed: The socket is closed.
         """
         if self._closed:
             raise Closed
         if not isinstance(body, bytes):
-            body = bytes(memoryview(body))
+            body = message_bytes(body)
         self._sent += 1
         for encoding, pipes in self._pipes.items():
             data = b""
@@ -392,11 +390,7 @@ class SubSocket(Socket):
         reconnect_max: Duration = _RECONNECT_MAX,
         inbox: Inbox | None = None,
     ) -> None:
-        if recv_queue_size < 1:
-            raise InvalidOption(
-                f"recv_queue_size is {recv_queue_size}; it must be at least 1.",
-                field="recv_queue_size",
-            )
+        at_least_one("recv_queue_size", recv_queue_size)
         self._inbox = inbox or Inbox(recv_queue_size, drop_oldest=drop_oldest)
         super().__init__(
             inbox=self._inbox,
@@ -414,22 +408,24 @@ class SubSocket(Socket):
         The bytes are copied. Subscribing to the same prefix again has no effect.
 
         Raises:
+            InvalidOption: The prefix is not bytes.
             Closed: The socket is closed.
         """
         self._check()
-        self._prefixes.add(bytes(memoryview(prefix)))
+        self._prefixes.add(prefix_bytes(prefix))
         return _TURN
 
     def unsubscribe(self, prefix: Bytes) -> Turn:
         """Unsubscribe from a prefix, and discard the waiting messages that no other prefix matches.
 
         Raises:
+            InvalidOption: The prefix is not bytes.
             NotFound: The socket is not subscribed to `prefix`.
             Closed: The socket is closed.
         """
         self._check()
         try:
-            self._prefixes.remove(bytes(memoryview(prefix)))
+            self._prefixes.remove(prefix_bytes(prefix))
         except KeyError:
             raise NotFound from None
         self._inbox.purge(self._prefixes.select)

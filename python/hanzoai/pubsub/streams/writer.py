@@ -142,7 +142,7 @@ class StreamWriter:
         self._epoch = epoch
         self._take_over = take_over
         self._meta = meta
-        self._window = round(seconds_of(window) * 1000)
+        self._window = round(seconds_of(window, "window") * 1000)
         self._listen = listen
         self._allow = allow
         self._on_steer = on_steer

@@ -1,0 +1,70 @@
+"""Validates arguments of SP sockets."""
+
+from __future__ import annotations
+
+import ssl
+from typing import TYPE_CHECKING
+
+from hanzoai.pubsub.errors import InvalidOption, InvalidPayload
+
+if TYPE_CHECKING:
+    from hanzoai.pubsub.unparsed import Bytes
+
+
+def at_least_one(field: str, value: object) -> int:
+    """A whole number of at least 1.
+
+    Raises:
+        InvalidOption: It is something else; `field` is its name.
+    """
+    if not isinstance(value, int):
+        raise InvalidOption(f"{field} is {_kind(value)}, not an int.", field=field)
+    if value < 1:
+        raise InvalidOption(f"{field} is {value}; it must be at least 1.", field=field)
+    return value
+
+
+def message_bytes(body: Bytes) -> bytes:
+    """A copy of a message.
+
+    Raises:
+        InvalidPayload: It is not bytes.
+    """
+    try:
+        return bytes(memoryview(body))
+    except TypeError:
+        raise InvalidPayload(
+            f"The message is {_kind(body)}; SP carries bytes.",
+            field="body",
+            remedy="Pass bytes; encode text with str.encode, and objects with json.dumps.",
+        ) from None
+
+
+def prefix_bytes(prefix: Bytes) -> bytes:
+    """A copy of a prefix.
+
+    Raises:
+        InvalidOption: It is not bytes.
+    """
+    try:
+        return bytes(memoryview(prefix))
+    except TypeError:
+        raise InvalidOption(
+            f"The prefix is {_kind(prefix)}, not bytes.",
+            field="prefix",
+            remedy="Pass bytes; encode text with str.encode.",
+        ) from None
+
+
+def check_context(context: object) -> None:
+    """Check the type of a TLS context.
+
+    Raises:
+        InvalidOption: It is neither an `ssl.SSLContext` nor None.
+    """
+    if context is not None and not isinstance(context, ssl.SSLContext):
+        raise InvalidOption(f"ssl is {_kind(context)}, not an ssl.SSLContext.", field="ssl")
+
+
+def _kind(value: object) -> str:
+    return "None" if value is None else type(value).__name__
