@@ -22,6 +22,7 @@ from hanzoai.pubsub import (
     TokenContext,
     UsageError,
 )
+from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.runtime.failures import reason_of
 from hanzoai.pubsub.runtime.listeners import Listeners
 from hanzoai.pubsub.testing import MemoryServer
@@ -172,6 +173,19 @@ async def test_a_publish_that_was_not_sent_in_time_says_what_failed(
     assert not caught.value.outcome_unknown
     assert caught.value.message.startswith("The message could not be sent within ")
     assert caught.value.message.endswith(" Last failure: The cable is cut.")
+    assert caught.value.remedy == CODES["connection_failed"].remedy
+
+
+async def test_a_publish_without_an_accepted_token_has_the_remedy_of_the_token(
+    pubsub_memory: MemoryServer,
+) -> None:
+    ps = pubsub_memory.client(get_token=lambda _: "forged")
+    task = asyncio.create_task(ps.publish("a.b", {"data": 1}, timeout=3))
+    await pubsub_memory.clock.advance(3)
+    with pytest.raises(OperationTimeout) as caught:
+        await task
+    assert "token_invalid" in caught.value.message
+    assert caught.value.remedy == CODES["token_invalid"].remedy
 
 
 @pytest.mark.pubsub_server(publish_rate_user=10)

@@ -791,8 +791,9 @@ async def test_a_redirect_is_not_followed() -> None:
 async def test_a_port_without_a_listener_is_reported() -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        error = await failure(f"ws://127.0.0.1:{taken.getsockname()[1]}/ws")
-    assert "no program uses this port" in error.reason
+        port = taken.getsockname()[1]
+        error = await failure(f"ws://127.0.0.1:{port}/ws")
+    assert error.reason == f"127.0.0.1:{port} refused the connection: no program uses this port."
     assert error.code is None
 
 
@@ -932,7 +933,7 @@ async def test_tls_to_a_plaintext_port_is_reported() -> None:
 
     async with raw_server(plain) as url:
         error = await failure(url.replace("ws:", "wss:"))
-    assert error.reason.startswith("TLS with 127.0.0.1 failed")
+    assert error.reason.startswith("TLS with 127.0.0.1:")
 
 
 # ---------------------------------------------------------------- secrets

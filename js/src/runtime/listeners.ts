@@ -58,9 +58,10 @@ export class Listeners {
       logger.error('A handler threw', error);
       return;
     }
-    const { code, message } = error;
     // A restarting server sends `going_away`; no action is needed.
-    logger[code === 'going_away' ? 'warn' : 'error'](`${code}: ${message}`);
+    logger[error.code === 'going_away' ? 'warn' : 'error'](
+      String(error).replace(error.name, error.code),
+    );
   };
 
   /** End the iterations over state changes. */

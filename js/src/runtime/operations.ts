@@ -131,7 +131,7 @@ export function failed(
         {
           ...outcome,
           message,
-          ...(DEVELOPMENT && outcome.code === 'timeout' && likelyRemedy(client)),
+          ...(DEVELOPMENT && outcome.code === 'timeout' && lastRemedy(client)),
         },
         topic,
         id,
@@ -159,7 +159,7 @@ export function late(
       topic,
       outcomeUnknown: stays,
       remedy: 'Try again, or wait longer; `hanzo-pubsub doctor` finds the first cause.',
-      ...(DEVELOPMENT && likelyRemedy(client)),
+      ...(DEVELOPMENT && lastRemedy(client)),
     },
   );
 }
@@ -168,6 +168,16 @@ export function late(
 function likelyRemedy({ lastFailure }: Client): { readonly remedy?: string } {
   const remedy = remedyOf(lastFailure?.reason);
   return remedy ? { remedy } : {};
+}
+
+/** The remedy of the last failure, if there is one. */
+function lastRemedy(client: Client): { readonly remedy?: string } {
+  const { lastFailure } = client;
+  if (!lastFailure) return {};
+  const { code = 1006 } = lastFailure;
+  const isLost = code === 1006 || code === 'timeout';
+  const known = CODES.get(isLost ? 'connection_failed' : String(code));
+  return { ...(known && { remedy: known.remedy }), ...likelyRemedy(client) };
 }
 
 /** The reason why a client is not connected, in words. */

@@ -1,5 +1,6 @@
 /** Gets tokens from the program, without blocking the reader. */
 
+import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import { PubSubError } from '../errors.js';
 import { untilOpened } from '../prerendering.js';
@@ -81,7 +82,8 @@ export class TokenSource {
         typeof given === 'string' ? { value: given } : Object(given);
       const life = this._life;
       const guess = life === undefined ? life : Math.round(this._clock.wallMs() + life);
-      const token = { value: checkToken(value, 'getToken()'), expiresAt: expiresAt ?? guess };
+      const field = DEVELOPMENT && value !== given && given ? 'getToken().value' : 'getToken()';
+      const token = { value: checkToken(value, field), expiresAt: expiresAt ?? guess };
       if (!abort.signal.aborted) {
         this._fetchedAt = this._clock.now();
         this.last = token;

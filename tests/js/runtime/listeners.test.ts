@@ -8,14 +8,18 @@ import { Listeners } from '../../../js/src/runtime/listeners.js';
 
 test('a restart of the server is logged as a warning, other failures as errors', () => {
   const told: string[] = [];
-  const note = (level: string) => (message: string) => void told.push(`${level} ${message}`);
+  const note = (level: string) => (message: string) =>
+    void told.push(`${level} ${message.replace(/ See https:.*/, '')}`);
   const listeners = new Listeners({ warn: note('warn'), error: note('error') });
+  const failed = new PubSubError('connection_failed', 'Nobody answers.', {
+    remedy: 'Check the network.',
+  });
   listeners.report(new PubSubError('going_away', 'The server is shutting down.'));
-  listeners.report(new PubSubError('connection_failed', 'Nobody answers.'));
+  listeners.report(failed);
   listeners.report(new TypeError('a bug'));
   assert.deepEqual(told, [
-    'warn going_away: The server is shutting down.',
-    'error connection_failed: Nobody answers.',
+    'warn going_away: The server is shutting down. No action is needed: the client reconnects.',
+    'error connection_failed: Nobody answers. Check the network.',
     'error A handler threw',
   ]);
 });

@@ -131,6 +131,36 @@ test('an HTTP request without a token reports what the callback threw', async ()
   await ps.close({ timeout: 0 });
 });
 
+test('a call without a token has the remedy of the callback', async () => {
+  const { ps, clock } = virtualClient({
+    getToken: () => {
+      throw new TypeError();
+    },
+  });
+  const calls = [ps.publish('a.b', { data: 1 }), ps.subscribe('a.b', { onMessage: () => {} })];
+  const late = Promise.all(calls.map(told));
+  await clock.advance(10_001);
+  for (const error of await late) {
+    assert.ok(error instanceof OperationTimeout);
+    assert.match(error.remedy, /^Fix the callback/);
+  }
+  await ps.close({ timeout: 0 });
+});
+
+test('the answer of an endpoint is not a token', async () => {
+  const logged: string[] = [];
+  const { ps, clock } = virtualClient({
+    logger: { warn: () => {}, error: (text: string) => logged.push(text) },
+    getToken: async () => JSON.parse('{"token": "ey.."}'),
+  });
+  const late = told(ps.connect({ timeout: 1_000 }));
+  await clock.advance(1_001);
+  assert.match((await late).message, /: `getToken\(\)\.value` is undefined, not a string \(/);
+  assert.equal(logged.length, 1);
+  assert.match(logged[0] ?? '', /Fix the callback.*errors\/#token_unavailable$/);
+  await ps.close({ timeout: 0 });
+});
+
 test('a missing token is not reported as an exception', async () => {
   const { ps, clock } = virtualClient({ getToken: () => 'two words' });
   const seen: Error[] = [];
@@ -298,6 +328,7 @@ test('a publish that could not be sent in time contains the reason', async () =>
     error.message,
     /^The message could not be sent within 300 ms\. State: \w+, no connection for 30\d ms\. Last failure: l/,
   );
+  assert.match(error.remedy, /^Check the URL/);
   await ps.close({ timeout: 0 });
 });
 

@@ -157,6 +157,12 @@ def test_causes_of_a_failure_are_distinguished() -> None:
 
     assert "cannot be resolved" in why_unreachable(wrapped(socket.gaierror(8, "n")), "h")
     assert "no program uses this port" in why_unreachable(wrapped(ConnectionRefusedError()), "h")
+    assert why_unreachable(ConnectionRefusedError(), "::1", port=8057).startswith(
+        "[::1]:8057 refused"
+    )
+    assert why_unreachable(TimeoutError(), "h", "p", port=1).startswith(
+        "h:1 or the proxy p did not"
+    )
     assert "reset" in why_unreachable(wrapped(ConnectionResetError()), "h")
     assert "in time" in why_unreachable(wrapped(TimeoutError()), "h")
     assert "TLS" in why_unreachable(wrapped(ssl.SSLError(1, "x")), "h")

@@ -137,8 +137,8 @@ class Performer:
         self._clock = clock
         self._random = random
         self._transport = transport
-        self._host = urlsplit(options.http_url).hostname or ""
-        self._netloc = urlsplit(options.http_url).netloc
+        parts = urlsplit(options.http_url)
+        self._host, self._port, self._netloc = parts.hostname or "", parts.port, parts.netloc
         self._made: httpx.AsyncClient | None = None
         self._closed = False
         self._running: dict[asyncio.Timeout, bool] = {}
@@ -331,7 +331,8 @@ class Performer:
             again = not sent or self._is_repeatable(call)
             if sent and call.carries_ids:
                 raise _Failed(_lost(call, error), again=again, unknown=True) from None
-            reason = why_unreachable(error, self._host, host_of(http_proxy(self._options)))
+            proxy = host_of(http_proxy(self._options))
+            reason = why_unreachable(error, self._host, proxy, port=self._port)
             failed = ConnectionFailed(reason, topic=call.topic, cause=error)
             doubt_address(failed, self._options)
             raise _Failed(failed, again=again, unknown=False) from None

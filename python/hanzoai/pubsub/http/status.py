@@ -60,7 +60,12 @@ def retry_after_of(value: str | None, wall: float | None = None) -> float | None
 
 
 def why_unreachable(
-    error: BaseException, host: str, proxy: str | None = None, *, proxy_resolves: bool = True
+    error: BaseException,
+    host: str,
+    proxy: str | None = None,
+    *,
+    port: int | None = None,
+    proxy_resolves: bool = True,
 ) -> str:
     """A sentence with the reason why a host could not be reached.
 
@@ -68,10 +73,13 @@ def why_unreachable(
         error: What was raised.
         host: The host.
         proxy: The host of the proxy, if the connection goes through one.
+        port: The port in the URL, if it has one.
         proxy_resolves: Whether the proxy looks up the host name; otherwise this machine does.
     """
-    dialed = host if proxy is None else f"The proxy {proxy}"
-    either = host if proxy is None else f"{host} or the proxy {proxy}"
+    name = f"[{host}]" if ":" in host else host
+    address = host if port is None else f"{name}:{port}"
+    dialed = address if proxy is None else f"The proxy {proxy}"
+    either = address if proxy is None else f"{address} or the proxy {proxy}"
     for cause in _chain(error):
         match cause:
             case ssl.SSLCertVerificationError():
@@ -83,7 +91,7 @@ def why_unreachable(
                     return f"{host} requires a client certificate: load one into `ssl_context`."
                 if why == "WRONG_VERSION_NUMBER":
                     why = f"the port answers without TLS ({why})"
-                return f"TLS with {host} failed: {why}."
+                return f"TLS with {address} failed: {why}."
             case UnicodeError():
                 return f"The host name {host} cannot be resolved."
             case socket.gaierror():

@@ -131,8 +131,14 @@ class Failures:
         return self._clock.now() - self._disconnected_since[1]
 
     def remedy(self, usual: str | None) -> str | None:
-        """The remedy of the last failure, if it is more specific than that of its code."""
-        return _TOKEN_REMEDY if self.last is not None and self.last.code == _TOKEN else usual
+        """The remedy of the last failure; without a failure, the usual one."""
+        if self.last is None:
+            return usual
+        if self.last.code == _TOKEN:
+            return _TOKEN_REMEDY
+        lost = self.last.code in (None, 1006, "timeout")
+        known = CODES.get("connection_failed" if lost else str(self.last.code))
+        return usual if known is None else known.remedy
 
     def _log_outage(self, change: StateChange) -> None:
         # A failure of a callback is reported as an error.

@@ -130,8 +130,8 @@ class Feed:
         failures, seconds = driver.failures, driver.options.operation_timeout
         if not await driver.until(lambda: inbox.joined or inbox.finished, seconds):
             raise OperationTimeout(
-                f"The server did not answer the subscription within {seconds:g} s; it stays in "
-                f"force and may still be answered. {failures.describe_state()}",
+                f"The server did not answer the subscription within {seconds:g} s; it stays "
+                f"active and may still be answered. {failures.describe_state()}",
                 topic=inbox.topics[0],
                 remedy=failures.remedy(_REMEDY),
                 cause=failures.cause,

@@ -142,8 +142,9 @@ class Attempts:
         self.failures += 1
         if self.failures > self._config.max_retries:
             url = self._config.base_url
-            host, proxy = urlsplit(url).hostname or "", host_of(system_proxy(url))
-            raise ConnectionFailed(why_unreachable(error, host, proxy)) from None
+            parts, proxy = urlsplit(url), host_of(system_proxy(url))
+            reason = why_unreachable(error, parts.hostname or "", proxy, port=parts.port)
+            raise ConnectionFailed(reason) from None
         return backoff(self._config, self.failures)
 
     def answered(self, status: int, error: PubSubError, token: str) -> float | None:

@@ -100,7 +100,7 @@ async def dial(owner: Owner, options: ClientOptions) -> PicowsConnection:
         raise refusal(options, int(answer.status), answer.headers.get("Retry-After")) from error
     except (OSError, ssl.SSLError, TimeoutError, UnicodeError) as error:
         dialed.give_up()
-        raise TransportFailed(None, why_unreachable(error, host)) from error
+        raise TransportFailed(None, why_unreachable(error, host, port=parts.port)) from error
     except (WSError, ValueError, EOFError) as error:
         raise no_websocket(host, error) from error
     except asyncio.CancelledError:

@@ -99,8 +99,8 @@ class SseTransport:
     ) -> None:
         self._options = options
         self._clock = clock
-        self._host = urlsplit(options.http_url).hostname or ""
-        self._netloc = urlsplit(options.http_url).netloc
+        self._address = urlsplit(options.http_url)
+        self._netloc = self._address.netloc
         self._token: str | None = None
         self._rest = Rest(options, self, clock, transport=transport)
         self._publisher = StreamPublisher(self._rest, self._put, self._end)
@@ -275,7 +275,7 @@ class SseTransport:
                 "server, check `rest_url`."
             )
         except LOST as failure:
-            reason = why_unreachable(failure, self._host, host_of(http_proxy(self._options)))
+            reason = self._why_unreachable(failure)
         self._end(TransportClosed(None, reason, None))
         return False
 
@@ -307,12 +307,16 @@ class SseTransport:
         except ProtocolError as strange:
             reason = strange.message
         except LOST as failure:
-            reason = why_unreachable(failure, self._host, host_of(http_proxy(self._options)))
+            reason = self._why_unreachable(failure)
         if self._superseded():
             # The server ends a stream when another one replaces it, which is already opening.
             self._reading = None
         elif asyncio.current_task() in (self._reading, self._opening):
             self._end(TransportClosed(code, reason, retry_after))
+
+    def _why_unreachable(self, error: Exception) -> str:
+        host, port = self._address.hostname or "", self._address.port
+        return why_unreachable(error, host, host_of(http_proxy(self._options)), port=port)
 
     def _superseded(self) -> bool:
         """Whether another stream is opening that replaces the stream of this task."""

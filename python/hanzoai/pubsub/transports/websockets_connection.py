@@ -12,7 +12,7 @@ import asyncio
 import logging
 import ssl
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.exceptions import (
@@ -110,17 +110,18 @@ async def dial(owner: Owner, options: ClientOptions) -> WebsocketsConnection:
             raise no_answer(parts) from error
         raise no_websocket(host, error) from error
     except (OSError, ssl.SSLError, TimeoutError, UnicodeError) as error:
-        raise TransportFailed(None, _why(error, host, proxy)) from error
+        raise TransportFailed(None, _why(error, parts, proxy)) from error
     except (InvalidProxy, ImportError, ValueError) as error:
         raise TransportFailed(None, why_no_proxy(error)) from None
     assert isinstance(dialed, WebsocketsConnection)
     return dialed
 
 
-def _why(error: BaseException, host: str, proxy: str | None) -> str:
+def _why(error: BaseException, url: SplitResult, proxy: str | None) -> str:
     named = None if isinstance(error, UnicodeError) else host_of(proxy)
     resolved = named is not None and not (proxy or "").startswith(_RESOLVED_HERE)
-    return why_unreachable(error, host, named, proxy_resolves=resolved)
+    host, port = url.hostname or "", url.port
+    return why_unreachable(error, host, named, port=port, proxy_resolves=resolved)
 
 
 class _Connect(connect):
