@@ -104,7 +104,7 @@ def test_flask_publishes_and_signs_tokens(
     http = module.app.test_client()
     assert http.post("/orders/8/ship").get_json()["id"].startswith("msg_")
     answer = http.post("/pubsub-token").get_json()
-    assert set(answer) == {"token", "expires_at"}
+    assert set(answer) == {"token", "expiresAt"}  # what `getToken` of typescript.md reads
     assert accepted(answer["token"], module.signer().jwks())["sub"] == "alice"
     module.pubsub().close()
     assert shipped(server) == [{"order": "8"}]
