@@ -292,6 +292,25 @@ async def test_leaving_never_cancels(pubsub_memory: MemoryServer) -> None:
     assert not writer.cancelled
 
 
+async def test_readers_get_the_end_of_an_answer_that_is_too_large_for_their_server() -> None:
+    paragraph = "x" * 500
+
+    async def write(server: MemoryServer) -> None:
+        async with stream_writer(server.client(), TOPIC) as writer:
+            for _ in range(9):
+                await writer.write(paragraph)
+                await server.clock.sleep(1)
+
+    async with MemoryServer(max_payload=2_000) as server:
+        reader = stream_reader(server.client(), TOPIC).open()
+        with pytest.raises(PayloadTooLarge):
+            await within(server, write(server))
+        final = await within(server, reader.final())
+    assert (final.status, final.reason, final.whole) == ("aborted", "payload_too_large", True)
+    assert final.text == paragraph * final.count
+    assert final.count > 2
+
+
 async def test_a_cancel_that_is_not_allowed_ends_nothing(
     pubsub_memory: MemoryServer, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -107,6 +107,8 @@ export class Writing {
   private _fails = 0;
   private _failing: number | undefined;
   private _again: number | undefined;
+  /** Whether the end leaves the answer out, because no frame can carry it. */
+  private _isBare = false;
   private _end: readonly [EndKind, JsonObject] | undefined;
   private _self: string | undefined;
 
@@ -201,7 +203,7 @@ export class Writing {
     const flight = this._flight;
     if (this.ended || !flight) return [];
     this._failing ??= at;
-    if (/^(invalid_payload|payload_too_large)$/.test(code) && flight.data['reason'] !== code)
+    if (/^(invalid_payload|payload_too_large)$/.test(code) && !this._isBare)
       return this._takeBack(flight, code, at);
     if (!retryable || at - this._failing > PATIENCE) return this._fail(code);
     if (code === 'rate_limited') this._window = Math.min(WIDEST, (this._window * 5) >> 1);
@@ -291,7 +293,8 @@ export class Writing {
     if (end) {
       const [kind, fields] = end;
       const type = kind === 'complete' ? 'message.complete' : 'stream.abort';
-      const data = { count: this._index, ...bodyOf(this._published), ...fields };
+      const body = this._isBare ? {} : bodyOf(this._published);
+      const data = { count: this._index, ...body, ...fields };
       return this._say(type, 'end', data, at);
     }
     this.due = pending.length ? Math.min(tokenAt, snapshotAt) : snapshotAt;
@@ -307,7 +310,7 @@ export class Writing {
 
   /**
    * Abort without what no frame can carry, so that readers do not wait for an end. The text before
-   * it stays.
+   * it stays, unless it is too large, too.
    */
   private _takeBack({ type, data }: PublishFrame, code: string, at: number): WriterEffect[] {
     if (type === 'token') {
@@ -316,6 +319,7 @@ export class Writing {
       this._published.splice(Math.max(0, count - 1), Infinity, ...last);
       if (data['content']) grow(this._published, data['content'] as string);
     }
+    this._isBare = type === 'stream.abort';
     this._flight = this._failing = undefined;
     this._pending = [];
     this._end = ['abort', { reason: code }];

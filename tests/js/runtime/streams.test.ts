@@ -470,6 +470,25 @@ test('usage that is not plain JSON ends the stream for its readers', async () =>
   await server.stop();
 });
 
+test('readers get the end of an answer that is too large for their server', async () => {
+  const server = await new MemoryServer({ maxPayload: 2_000 }).start();
+  const reader = readStream(server.client(), TOPIC);
+  const writer = await writeStream(server.client(), TOPIC);
+  const paragraphs = Array.from({ length: 9 }, () => 'x'.repeat(500));
+  const writing = (async () => {
+    for (const paragraph of paragraphs) {
+      await writer.write(paragraph);
+      await new Promise<void>((resolve) => server.clock.callLater(1_000, resolve));
+    }
+  })();
+  await assert.rejects(within(server, writing), { code: 'payload_too_large' });
+  const end = await within(server, reader.final());
+  assert.deepEqual([end.kind, end.stale], ['aborted', false]);
+  assert.equal(end.text, paragraphs.join('').slice(0, 500 * end.count));
+  assert.ok(end.count > 2);
+  await server.stop();
+});
+
 test('a cancel without permission is an error, and does not end the stream', async () => {
   const server = await started();
   const reader = readStream(server.client({ token: server.token('mallory') }), TOPIC);

@@ -174,6 +174,8 @@ class Writing:
         self._fails = 0
         self._failing: int | None = None
         self._again: int | None = None
+        # Whether the end leaves the answer out, because no frame can carry it.
+        self._bare = False
         self._end: tuple[EndKind, dict[str, Any]] | None = None
         self._self: str | None = None
 
@@ -251,7 +253,7 @@ class Writing:
             return []
         if self._failing is None:
             self._failing = at
-        if code in _UNSENDABLE and self._flight["data"].get("reason") != code:
+        if code in _UNSENDABLE and not self._bare:
             return self._take_back(self._flight, code, at)
         if not retryable or at - self._failing > PATIENCE:
             return self._fail(code)
@@ -311,7 +313,7 @@ class Writing:
     def _take_back(self, flight: Publish, code: str, at: int) -> list[WriterEffect]:
         """Abort without what no frame can carry, so that readers do not wait for an end.
 
-        The text before it stays.
+        The text before it stays, unless it is too large, too.
         """
         if flight["type"] == "token":
             self._index -= 1
@@ -319,6 +321,7 @@ class Writing:
             self._sent_parts[max(0, count - 1) :] = last
             if flight["data"]["content"]:
                 grow(self._sent_parts, flight["data"]["content"])
+        self._bare = flight["type"] == "stream.abort"
         self._flight = self._failing = None
         self._pending = []
         self._end = ("abort", {"reason": code})
@@ -366,7 +369,8 @@ class Writing:
         if self._end:
             kind, fields = self._end
             type = "message.complete" if kind == "complete" else "stream.abort"
-            data = {"count": self._index, **body_of(self._sent_parts), **fields}
+            body = {} if self._bare else body_of(self._sent_parts)
+            data = {"count": self._index, **body, **fields}
             return self._say(type, "end", TTL_END, data, at)
         self.due = min(token_at, snapshot_at) if self._pending else snapshot_at
         return []
