@@ -534,6 +534,93 @@ async def test_changes_of_presence_take_turns_in_their_order() -> None:
     assert [each["data"]["status"] for each in changes] == ["one"]
 
 
+async def test_long_lists_of_topics_and_messages_take_turns_in_their_order() -> None:
+    rig = Rig(max_payload=10_000)
+    topics = [f"long.list.{n}" for n in range(1_000)]
+    peers = [await rig.client(f"user{n}") for n in range(20)]
+    for peer in peers:
+        peer.say("subscribe", topics=topics, presence=False)
+        await rig.settle()
+        peer.hear()
+    await asyncio.sleep(0)
+    for peer in peers:
+        peer.say("unsubscribe", topics=topics, ref="1")
+        peer.say("publish", messages=[{"topic": "a", "data": n} for n in range(500)], ref="2")
+        peer.say("ping", ref="3")
+    answered = [[frame["ref"] for frame in peer.hear()] for peer in peers]
+    assert 0 < sum(map(len, answered)) < 15
+    assert peers[-1].sink.holds[-1] is True
+    await rig.settle()
+    for peer, refs in zip(peers, answered, strict=True):
+        assert [*refs, *(frame["ref"] for frame in peer.hear())] == ["1", "2", "3"]
+        assert peer.sink.holds[-1:] in ([], [False])
+    assert len(rig.hub.core.router) == 0
+
+
+async def test_a_batch_that_waits_for_its_turn_is_published_though_its_client_has_closed() -> None:
+    rig = Rig()
+    alice, bob = await rig.client("alice"), await rig.client("bob")
+    alice.subscribe("a", presence=False)
+    rig.hub.core.turns.spend(turns.UNITS)
+    bob.say("publish", messages=[{"topic": "a", "data": "x" * 100}] * 100)
+    bob.close(1000)
+    assert alice.messages() == []
+    await rig.settle()
+    assert len(alice.messages()) == 100
+
+
+async def test_connections_with_many_topics_that_close_together_take_turns() -> None:
+    rig = Rig()
+    topics = [f"t.{n}" for n in range(1_000)]
+    alice = await rig.client("alice")
+    peers = [await rig.client(f"user{n}") for n in range(20)]
+    for number, peer in enumerate(peers):
+        peer.say("subscribe", topics=[*topics[1:], f"own.{number}.*"], presence=False)
+        await rig.settle()
+    await asyncio.sleep(0)
+    for peer in peers:
+        peer.hear()
+        peer.close()
+    router = rig.hub.core.router
+    assert len(topics) + 10 < len(router) < len(topics) + 19
+    assert rig.hub.stats.subscriptions == 0
+    alice.publish("t.7", 1)
+    alice.hear()
+    assert [peer.sink.writes for peer in peers] == [[]] * 20
+    await rig.hub.turn(0)
+    for _ in range(20):
+        await rig.hub.core.turns.next()
+    assert len(router) == 0
+
+
+async def test_members_of_many_topics_leave_in_turns_unless_they_return(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig()
+    topics = [f"room.{n}" for n in range(3 * attendance.LEAVES)]
+    watcher, mallory = await rig.client("watcher"), await rig.client("mallory")
+    watcher.subscribe("room.*")
+    mallory.subscribe(*topics, presence=False)
+    await rig.settle()
+    watcher.hear()
+    rig.hub.core.turns.spend(turns.UNITS)
+    monkeypatch.setattr(turns, "UNITS", attendance.LEAVES)
+    mallory.close(1000)
+    assert watcher.hear() == []
+    again = await rig.client("mallory", client_id=mallory.connection.client_id)
+    assert again.connection.client_id == mallory.connection.client_id
+    rig.hub.attendance.enter(again.connection, topics[7])
+    left = 0
+    async with asyncio.timeout(BOUND):
+        while len(rig.hub.core.presence) > 1:
+            await asyncio.sleep(0)
+            some = len(watcher.presence())
+            assert some <= attendance.LEAVES
+            left += some
+    assert left == len(topics) - 1
+    assert rig.hub.core.presence.topics() == [topics[7]]
+
+
 async def test_replays_do_not_accumulate_for_a_client_that_does_not_read() -> None:
     rig = Rig()
     writer, mallory = await rig.client("writer"), await rig.client("mallory")

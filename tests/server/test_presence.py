@@ -127,7 +127,7 @@ def test_a_lost_client_that_comes_back_keeps_its_place(alone: Presence) -> None:
     update(alone, {"status": "typing"})
     alone.lose("a", 5.0, 40)
     assert alone.join("a", ALICE, "t", 60) is None
-    assert alone.lapse("a") == []
+    assert alone.lapse("a", 10) == []
     assert members(alone)[0].status == "typing"
     assert members(alone)[0].joined_at == 10
 
@@ -136,14 +136,16 @@ def test_a_lost_client_leaves_what_it_did_not_join_again(alone: Presence) -> Non
     alone.join("a", ALICE, "u", 12)
     alone.lose("a", 5.0, 40)
     alone.join("a", ALICE, "u", 60)
-    assert [topic for topic, _ in alone.lapse("a")] == ["t"]
+    assert [topic for topic, _ in alone.lapse("a", 10)] == ["t"]
     assert names(alone, "u") == ["a"]
 
 
 def test_everything_is_left_at_the_end(alone: Presence) -> None:
     alone.join("a", ALICE, "u", 12)
-    assert [topic for topic, _ in alone.leave_all("a")] == ["t", "u"]
-    assert alone.leave_all("a") == []
+    alone.lose("a", 5.0)
+    assert [topic for topic, _ in alone.lapse("a", 1)] == ["t"]
+    assert [topic for topic, _ in alone.lapse("a", 10)] == ["u"]
+    assert alone.lapse("a", 10) == []
     assert alone.topics() == []
 
 

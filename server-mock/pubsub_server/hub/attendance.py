@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING, Final
 
 import orjson
@@ -27,6 +28,10 @@ AT_ONCE: Final = 100
 """Maximum members in snapshots that are sent at once."""
 MEMBER_UNITS: Final = 4
 """Cost of a member in a snapshot; see `turns`."""
+LEAVES: Final = 250
+"""Maximum topics that a client leaves in one turn of the loop."""
+LEAVE_UNITS: Final = 6
+"""Cost of leaving a topic, without that of sending it; see `turns`."""
 
 
 class Attendance:
@@ -57,15 +62,18 @@ class Attendance:
 
     def depart(self, client_id: str) -> None:
         """The client has left permanently."""
-        for topic, member in self._core.presence.leave_all(client_id):
-            self._announce("leave", topic, member)
+        core = self._core
+        client = core.presence.lose(client_id, core.clock())
+        if client is not None:
+            self._leave(client)
 
     def lose(self, connection: Connection, grace: float) -> None:
         """The connection broke. Members are notified after the grace period, unless it returns."""
         core = self._core
         silence = core.clock() - connection.last_heard
         until = core.clock() + grace
-        client = core.presence.lose(connection.client_id, until, core.wall() - int(silence * 1000))
+        last_seen = core.wall() - int(silence * 1000)
+        client = core.presence.lose(connection.client_id, until, last_seen)
         if client is not None:
             core.wheel.add(_Lost(self, client), until)
 
@@ -75,9 +83,24 @@ class Attendance:
             return None
         if client.lost_until > now:
             return client.lost_until
-        for topic, member in self._core.presence.lapse(client.client_id):
-            self._announce("leave", topic, member)
+        self._leave(client)
         return None
+
+    def _leave(self, client: Client) -> None:
+        """Leave the topics that a client has not joined again, in turns if they are many."""
+        client.lost_until = None
+        few = min(LEAVES, len(client.topics))
+        self._core.turns.do(functools.partial(self._leave_some, client), LEAVE_UNITS * few)
+
+    def _leave_some(self, client: Client) -> None:
+        presence = self._core.presence
+        if client.lost_until is not None or presence.client(client.client_id) is not client:
+            return
+        left = presence.lapse(client.client_id, LEAVES)
+        for topic, member in left:
+            self._announce("leave", topic, member)
+        if len(left) == LEAVES:
+            self._leave(client)
 
     async def members(self, topic: str) -> list[Member]:
         """All members of a topic.

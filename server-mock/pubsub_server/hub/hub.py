@@ -40,7 +40,7 @@ from pubsub_server.shared.wheel import Wheel
 from pubsub_server.tasks import Tasks
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Sequence
+    from collections.abc import Awaitable, Callable, Iterable, Sequence
 
     from pubsub_server.backplane import Backplane, Entry, Page, Published, TopicReport
     from pubsub_server.instruments import Instrument
@@ -73,6 +73,10 @@ logger = logging.getLogger(__name__)
 EXPIRE_EVERY: Final = 5.0
 BATCH_BYTES_PER_UNIT: Final = 15
 """Bytes of a batch of small messages that cost one unit of `turns`."""
+FEW: Final = 50
+"""Maximum subscriptions of a connection that are removed as soon as it ends."""
+SUBSCRIPTION_UNITS: Final = 4
+"""Cost of removing a subscription; see `turns`."""
 AUTH_ERRORS: Final = frozenset(
     {"auth_timeout", "token_expired", "token_invalid", "connection_limit", "unauthenticated"}
 )
@@ -261,10 +265,20 @@ class Hub:
         core.delivery.settle()
         core.delivery.forget(connection)
         core.floors.forget(connection)
-        for pattern in connection.patterns:
+        patterns, connection.patterns = connection.patterns, ()
+        core.stats.subscriptions -= len(patterns)
+        # Until its turn, the connection is in routes, but receives nothing.
+        discard = functools.partial(self._discard, connection, patterns)
+        if len(patterns) > FEW:
+            core.turns.do(discard, SUBSCRIPTION_UNITS * len(patterns))
+        else:
+            discard()
+
+    def _discard(self, connection: Connection, patterns: Iterable[str]) -> None:
+        core = self.core
+        core.delivery.settle()
+        for pattern in patterns:
             core.router.discard(connection, pattern)
-        core.stats.subscriptions -= len(connection.patterns)
-        connection.patterns = ()
 
     def closed(self, connection: Connection, code: int | None = None) -> None:
         """See `service.Service`."""

@@ -25,7 +25,7 @@ from pubsub_server.shared.requests import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Coroutine
+    from collections.abc import Awaitable, Callable, Coroutine, Mapping
 
     from pubsub_server.hub.admission import Admission
     from pubsub_server.hub.attendance import Attendance
@@ -42,6 +42,10 @@ WAITING_FRAMES: Final = 256
 """Inbound frames kept while the first ``auth`` is being checked."""
 WAITING_BYTES: Final = 1_048_576
 """Maximum bytes of these frames of one connection."""
+HEAVY: Final = 4_096
+"""Bytes of a frame with a list of topics or messages above which it waits for its turn."""
+BYTES_PER_UNIT: Final = 5
+"""Bytes of such a frame that cost one unit of `turns`."""
 
 
 class End(Protocol):
@@ -200,13 +204,18 @@ class Inbound:
         if not waiting:
             connection.waiting = None
 
-    def _take(self, connection: Connection, data: str | bytes) -> None:
+    def _take(self, connection: Connection, data: str | bytes, *, in_turn: bool = False) -> None:
         if self.stopped:
             return
         core = self._core
         frame: dict[str, Any] = {}
         try:
             frame = parse(data)
+            if len(data) > HEAVY and connection.identity is not None and _has_list(frame):
+                if not (in_turn or core.turns.free):
+                    self._begin(connection, self._take_later(connection, data))
+                    return
+                core.turns.spend(len(data) // BYTES_PER_UNIT)
             request = decode_object(frame, max_payload=core.settings.max_payload)
         except ServiceError as error:
             ref = ref_of(frame)
@@ -231,12 +240,24 @@ class Inbound:
         try:
             if identity is not None and isinstance(request, PublishRequest):
                 self._publishes.perform(connection, identity, request)
-            else:
+            elif not connection.closed:
                 self._perform(connection, request)
         except ServiceError as error:
             core.refuse(connection, error, request.ref)
         except Exception as error:
             self._failed(connection, request.ref, error)
+
+    async def _take_later(self, connection: Connection, data: str | bytes) -> None:
+        """Handle a frame with a long list in its turn."""
+        core = self._core
+        await core.turns.wait(0)
+        # The server stops reading from the client in the meantime.
+        connection.last_heard = connection.last_spoke = core.clock()
+        connection.busy = False
+        # Also after its end: its client may have published and closed.
+        self._take(connection, data, in_turn=True)
+        if not connection.busy:
+            self._resume(connection)
 
     def _failed(self, connection: Connection, ref: Ref, error: Exception) -> None:
         logger.error("cannot handle a frame", exc_info=error, extra=about(connection))
@@ -369,6 +390,11 @@ class Inbound:
         if request.ref is not None:
             frame["ref"] = request.ref
         self._core.send(connection, frame)
+
+
+def _has_list(frame: Mapping[str, Any]) -> bool:
+    """Whether a frame can contain a thousand topics or messages."""
+    return frame.get("type") in ("subscribe", "unsubscribe") or "messages" in frame
 
 
 def _wait(connection: Connection, frame: str | bytes | SubscribeRequest) -> None:

@@ -6,6 +6,7 @@ Pure state: the caller passes times, methods return changes, and the hub sends t
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from pubsub_server.errors import ServiceError
@@ -162,16 +163,13 @@ class Presence:
             del self._clients[client_id]
         return place.member()
 
-    def leave_all(self, client_id: str) -> list[tuple[str, Member]]:
-        """Leave every topic."""
-        client = self._clients.get(client_id)
-        if client is None:
-            return []
-        gone = [(topic, self.leave(client_id, topic)) for topic in tuple(client.topics)]
-        return [(topic, member) for topic, member in gone if member is not None]
-
-    def lose(self, client_id: str, until: float, last_seen: int) -> Client | None:
+    def lose(self, client_id: str, until: float, last_seen: int | None = None) -> Client | None:
         """The connection was lost: its memberships are kept until this time.
+
+        Args:
+            client_id: The client.
+            until: Monotonic seconds.
+            last_seen: Unix ms; None to keep the known time.
 
         Returns:
             The client, to be checked again then; None if it was not a member of any topic.
@@ -179,18 +177,24 @@ class Presence:
         client = self._clients.get(client_id)
         if client is not None:
             client.lost_until = until
-            client.last_seen = last_seen
+            if last_seen is not None:
+                client.last_seen = last_seen
             for topic in client.topics:
                 self._topics[topic][client_id].kept = False
         return client
 
-    def lapse(self, client_id: str) -> list[tuple[str, Member]]:
-        """The grace period is over: leave the topics that the client has not joined again."""
+    def lapse(self, client_id: str, limit: int) -> list[tuple[str, Member]]:
+        """The grace period is over: leave topics that the client has not joined again.
+
+        Args:
+            client_id: The client.
+            limit: Maximum topics to leave now.
+        """
         client = self._clients.get(client_id)
         if client is None:
             return []
-        client.lost_until = None
-        left = [t for t in tuple(client.topics) if not self._topics[t][client_id].kept]
+        lost = (t for t in tuple(client.topics) if not self._topics[t][client_id].kept)
+        left = list(itertools.islice(lost, limit))
         gone = [(topic, self.leave(client_id, topic)) for topic in left]
         return [(topic, member) for topic, member in gone if member is not None]
 

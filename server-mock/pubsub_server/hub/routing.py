@@ -217,15 +217,16 @@ class Router:
         route = self._routes.get(topic)
         if route is None:
             route = self._work_out(topic)
+            size = len(route)
             cached = len(self._cached) + len(self._long)
-            if cached >= ROUTES_MAX or self._places + len(route) > PLACES_MAX:
+            if cached >= ROUTES_MAX or self._places + size > PLACES_MAX:
                 self._forget_routes()
             if topic.count(".") < SEGMENTS_MAX:
-                self._cached.add(topic, STEPS + len(route) // 2)
+                self._cached.add(topic, STEPS + size // 2)
             else:
                 self._long[topic] = None
             self._routes[topic] = route
-            self._places += len(route)
+            self._places += size
         return route
 
     def _forget_routes(self) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
 UNITS: Final = 20_000
 """Units of one turn of the loop."""
@@ -27,7 +28,7 @@ class Turns:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._left = UNITS
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._waiting: deque[asyncio.Future[None] | tuple[Callable[[], None], int]] = deque()
         self._scheduled = False
 
     @property
@@ -50,6 +51,15 @@ class Turns:
         await self.next()
         self.spend(units)
 
+    def do(self, work: Callable[[], None], units: int) -> None:
+        """Do work immediately or in its turn, and spend these units of the turn."""
+        if self.free:
+            self.spend(units)
+            work()
+        else:
+            self._waiting.append((work, units))
+            self._schedule()
+
     def next(self) -> asyncio.Future[None]:
         """A future that is done in the next turn that no earlier work waits for."""
         turn: asyncio.Future[None] = self._loop.create_future()
@@ -65,10 +75,16 @@ class Turns:
     def _next(self) -> None:
         self._scheduled = False
         self._left = UNITS
-        while self._waiting:
-            turn = self._waiting.popleft()
-            if not turn.done():
-                turn.set_result(None)
-                break
-        if self._waiting:
-            self._schedule()
+        try:
+            while self._waiting and self._left > 0:
+                turn = self._waiting.popleft()
+                if isinstance(turn, tuple):
+                    work, units = turn
+                    self.spend(units)
+                    work()
+                elif not turn.done():
+                    turn.set_result(None)
+                    break
+        finally:
+            if self._waiting:
+                self._schedule()
