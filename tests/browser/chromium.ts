@@ -63,7 +63,7 @@ export function findChromium(names: readonly string[] = NAMES): string {
       }
     }
   }
-  throw new Error(`No Chromium on PATH (${NAMES.join(', ')}): run \`make chromium\`.`);
+  throw new Error(`No Chromium on PATH (${NAMES.join(', ')}): run \`make setup\`.`);
 }
 
 /** A folder for the profile, and environment variables that keep caches and crash reports in it. */

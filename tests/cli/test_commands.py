@@ -500,6 +500,7 @@ async def test_stream_writes_standard_input_and_prints_it_with_one_line_break_at
     assert (written.code, written.out, written.err) == (Exit.OK, "", "")
     raw = await run("stream", "demo.answer", "--raw")
     assert (raw.code, raw.out) == (Exit.OK, f"{text.removesuffix(end)}\n")
+    assert raw.note("subscribed")["topics"] == ["demo.answer"]
     events = (await run("stream", "demo.answer", "--id", "r1")).records
     assert [event["event"] for event in events] == ["started", "delta", "done"]
     assert events[-1]["text"] == text

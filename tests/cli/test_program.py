@@ -84,6 +84,7 @@ def test_help_of_a_command_is_the_help_that_the_command_prints(
         (["publish"], "TOPIC"),
         (["publish", "a.b", "--data", "{"], "JSON"),
         (["publish", "a.b", "--dat", "1"], "Did you mean `--data`?"),
+        (["request", "a.b", "--data", "1"], "Write DATA without `--data`"),
         (["publish", "a.b", "--json=yes"], "argument --json: takes no value"),
         (["history", "a.b", "--nothing-like-it"], "See `hanzo-pubsub history --help`"),
         (["publish", "a.b", "--data", "9" * 4301], "an integer of more than 4,300 digits"),

@@ -197,9 +197,7 @@ class Publishing:
         if draft.type.startswith("presence."):
             return self._presence(identity, draft, connection)
         if not self._core.policy.may_publish(identity, draft.topic):
-            return ServiceError(
-                "forbidden", "the access rules do not allow this publish", topic=draft.topic
-            )
+            return self._core.denial("the access rules do not allow this publish", draft.topic)
         for inspector in self._core.inspectors:
             try:
                 inspector.inspect(draft)
@@ -216,9 +214,7 @@ class Publishing:
                 topic=topic,
             )
         if not self._core.policy.may_subscribe(identity, topic):
-            return ServiceError(
-                "forbidden", "the access rules do not allow this topic", topic=topic
-            )
+            return self._core.denial("the access rules do not allow this topic", topic)
         if connection is None:
             return ServiceError(
                 "unsupported",

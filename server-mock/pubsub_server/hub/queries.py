@@ -112,6 +112,4 @@ class Queries:
         except InvalidTopic as error:
             raise ServiceError("invalid_topic", error.message, topic=topic, field="topic") from None
         if not self._core.policy.may_subscribe(identity, topic):
-            raise ServiceError(
-                "forbidden", "the access rules do not allow reading this topic", topic=topic
-            )
+            raise self._core.denial("the access rules do not allow reading this topic", topic)

@@ -235,9 +235,7 @@ class Subscriptions:
         held = pattern in connection.patterns
         if not self.admission.may_hold(identity, pattern):
             core.note("subscribe", identity, pattern, connection, refused="forbidden")
-            return ServiceError(
-                "forbidden", "the access rules do not allow this subscription", topic=pattern
-            )
+            return core.denial("the access rules do not allow this subscription", pattern)
         if not held and len(connection.patterns) >= core.settings.max_subscriptions:
             return ServiceError(
                 "subscription_limit",

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pytest
+
 from tests.server.hub_rig import START_MS, Rig
 
 
@@ -95,6 +97,17 @@ async def test_a_batch_is_answered_item_by_item() -> None:
     assert results[3]["id"] == "m4"
     assert answer["ref"] == "b"
     assert [f["message"]["data"] for f in frames if f["type"] == "message"] == [1, 4]
+
+
+@pytest.mark.parametrize("dev", [True, False])
+async def test_a_development_server_names_the_topics_that_every_user_may_use(*, dev: bool) -> None:
+    rig = Rig(dev=dev)
+    rig.rules.unwritable = rig.rules.unreadable = lambda identity, topic: True
+    alice = await rig.client("alice")
+    alice.publish("a", 1)
+    assert ("`demo.`" in alice.hear_one("error")["message"]) is dev
+    (denied,) = alice.subscribe("a")["denied"]
+    assert ("`demo.`" in denied["message"]) is dev
 
 
 async def test_publishing_is_checked_against_the_rules() -> None:

@@ -42,6 +42,9 @@ class Parser(argparse.ArgumentParser):
         unknown = re.match(r"unrecognized arguments: (--[\w-]+)", message)
         near = unknown and difflib.get_close_matches(unknown[1], self._option_string_actions, 1)
         meant = f"Did you mean `{near[0]}`? " if near else ""
+        for action in self._get_positional_actions():
+            if unknown and unknown[1] == f"--{action.dest}":
+                meant = f"Write {action.metavar} without `{unknown[1]}`. "
         usage_error(message, remedy=f"{meant}See `{self.prog} --help`.")
 
 

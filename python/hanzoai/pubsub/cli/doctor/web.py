@@ -28,6 +28,10 @@ _LET_STREAM: Final = (
     "Disable buffering for this path (nginx: proxy_buffering off; or the header X-Accel-Buffering: "
     "no), compression and response inspection."
 )
+_DENIED: Final = (
+    "Ask for access, use the token of a user who has it, or change the access rules: "
+    "https://pubsub.hanzo.ai/docs/operate/access/."
+)
 _GATEWAY: Final = frozenset({502, 504})
 
 
@@ -271,7 +275,7 @@ class Web:
                 "access",
                 "forbidden",
                 f"{topic}: neither subscribe nor publish is allowed. {reason}".rstrip(),
-                "Ask for access, or use the token of a user who has it.",
+                _DENIED,
             )
         allowed = f"{topic}: may {' and '.join(rights)}"
         if "subscribe" not in rights:
@@ -301,7 +305,7 @@ class Web:
                 "access",
                 "forbidden",
                 f"{topic}: subscribe is not allowed.",
-                "Ask for access, or use the token of a user who has it.",
+                _DENIED,
             )
         return ok(
             "access", f"{topic}: may subscribe; this server does not report publish permissions"
