@@ -9,6 +9,7 @@ import socket
 import ssl
 import sys
 import traceback
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -264,3 +265,36 @@ async def test_damaged_tls_ends_an_event_stream_with_its_reason(
         assert "TLS" in closed.reason
         await transport.close()
     assert not caplog.records
+
+
+@pytest.mark.parametrize("patched", [False, True])
+async def test_no_connection_stays_idle_if_gevent_has_patched_select(
+    monkeypatch: pytest.MonkeyPatch, *, patched: bool
+) -> None:
+    """The check of an idle connection runs other green threads, which would find the loop."""
+
+    def is_module_patched(name: str) -> bool:
+        return patched and name == "select"
+
+    gevent: Any = ModuleType("gevent.monkey")
+    gevent.is_module_patched = is_module_patched
+    monkeypatch.setitem(sys.modules, "gevent.monkey", gevent)
+    connections = requests = 0
+
+    async def positions(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal connections, requests
+        connections += 1
+        lasts = True
+        while lasts and requests < 2:
+            request = await reader.readuntil(b"\r\n\r\n")
+            requests += 1
+            lasts = b"connection: close" not in request.lower()
+            writer.write(answer(b'{"positions": [], "timestamp": 7}'))
+            await writer.drain()
+
+    async with listening(positions) as url:
+        rest = Rest(options_for(url), Tokens(), SystemClock())
+        for _ in range(2):
+            await rest.positions(["a.b"])
+        await rest.close()
+    assert connections == (2 if patched else 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import sys
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
@@ -53,6 +54,7 @@ def make_client(
             "User-Agent": USER_AGENT,
             "Accept": "application/json",
             "Accept-Encoding": ACCEPTED,
+            **_without_idle_connections(),
         },
         timeout=httpx.Timeout(options.operation_timeout, read=None),
         verify=verify,
@@ -61,6 +63,17 @@ def make_client(
         transport=transport,
         follow_redirects=False,
     )
+
+
+def _without_idle_connections() -> dict[str, str]:
+    """A header that makes the client close each connection, if gevent has patched `select`.
+
+    The client polls an idle connection before it uses it again. With gevent, other green threads
+    run meanwhile, and would find the running event loop: see `runtime.green_threads`.
+    """
+    gevent = sys.modules.get("gevent.monkey")
+    patched = gevent is not None and gevent.is_module_patched("select")
+    return {"Connection": "close"} if patched else {}
 
 
 async def body_of(response: httpx.Response) -> AsyncGenerator[bytes]:
