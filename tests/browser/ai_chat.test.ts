@@ -31,7 +31,13 @@ function route(t: TestContext, server: Server) {
   };
   const open = (user: string): Promise<Page> => {
     const options = { ...addresses(server), token: server.token('--user', user) };
-    return openPage(t, { entry: 'pages/ai_chat.tsx', given: { options }, functions: { begin } });
+    return openPage(t, {
+      entry: 'pages/ai_chat.tsx',
+      given: { options },
+      functions: { begin },
+      // As while a program is written: StrictMode then resumes the chat twice.
+      development: true,
+    });
   };
   return { open, writers, asked, written };
 }

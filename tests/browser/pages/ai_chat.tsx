@@ -2,7 +2,7 @@
 
 import { PubSub } from '@hanzoai/pubsub';
 import { HanzoChatTransport } from '@hanzoai/pubsub/ai-sdk';
-import { useState } from 'react';
+import { StrictMode, useState } from 'react';
 import { createRoot } from 'react-dom/client';
 
 /** The part of `useChat` that the page uses. */
@@ -64,4 +64,8 @@ function ChatPage() {
   );
 }
 
-createRoot(document.body.appendChild(document.createElement('div'))).render(<ChatPage />);
+createRoot(document.body.appendChild(document.createElement('div'))).render(
+  <StrictMode>
+    <ChatPage />
+  </StrictMode>,
+);
