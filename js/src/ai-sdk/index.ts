@@ -7,6 +7,7 @@ export type { ModelSource } from '../models/source.js';
 export type { ChatChunk } from './chunks.js';
 export { fromAISDK } from './source.js';
 export {
+  type ChatMessages,
   type ChatRequest,
   HanzoChatTransport,
   type HanzoChatTransportOptions,

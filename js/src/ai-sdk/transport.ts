@@ -2,6 +2,7 @@
 
 import type { PubSub } from '../client.js';
 import { PubSubError, UsageError } from '../errors.js';
+import { within } from '../runtime/waiting.js';
 import { driverOf, readStream, type StreamEvent, type StreamReader } from '../streams/reader.js';
 import { Reading } from '../streams/reading.js';
 import { type ChatChunk, Chunks } from './chunks.js';
@@ -43,6 +44,13 @@ export interface ChatRequest {
   readonly metadata?: unknown;
 }
 
+/** A request for an answer, as the AI SDK makes it. */
+export interface ChatMessages extends ChatRequest {
+  readonly messages: readonly unknown[];
+  readonly trigger: string;
+  readonly messageId: string | undefined;
+}
+
 /**
  * A transport for `useChat` and `Chat` of the AI SDK.
  *
@@ -62,19 +70,28 @@ export class HanzoChatTransport {
    *
    * @throws PubSubError The route rejected the request, or returned no stream.
    */
-  async sendMessages({
+  async sendMessages(asked: ChatMessages): Promise<ReadableStream<ChatChunk>> {
+    const { chatId, abortSignal } = asked;
+    const answered = this._ask(asked);
+    const read = (stream: string): ReadableStream<ChatChunk> =>
+      this._read(chatId, stream, abortSignal);
+    try {
+      return read((await within(answered, abortSignal)) as string);
+    } catch (error) {
+      // An aborted request would not tell which answer to end.
+      if (abortSignal?.aborted) answered.then((stream) => read(stream).cancel()).catch(() => {});
+      throw error;
+    }
+  }
+
+  private async _ask({
     chatId,
     messages,
     trigger,
     messageId,
-    abortSignal,
     headers,
     body,
-  }: ChatRequest & {
-    readonly messages: readonly unknown[];
-    readonly trigger: string;
-    readonly messageId: string | undefined;
-  }): Promise<ReadableStream<ChatChunk>> {
+  }: ChatMessages): Promise<string> {
     const { api = '/api/chat', headers: own, fetch = globalThis.fetch } = this._options;
     const sent = new Headers(typeof own === 'function' ? await own() : own);
     for (const [name, value] of new Headers(headers)) sent.set(name, value);
@@ -83,7 +100,6 @@ export class HanzoChatTransport {
       method: 'POST',
       headers: sent,
       body: JSON.stringify({ ...body, id: chatId, messages, trigger, messageId }),
-      signal: abortSignal ?? null,
     });
     const answer: unknown = response.ok ? await response.json().catch(() => {}) : undefined;
     const { stream } = Object(answer);
@@ -93,7 +109,7 @@ export class HanzoChatTransport {
         `${api} answered ${response.status} and named no stream.`,
         { remedy: 'Answer {"stream": writer.id} with the status 200.' },
       );
-    return this._read(chatId, stream, abortSignal);
+    return stream;
   }
 
   /** Follow the running answer; null if there is none. */

@@ -52,7 +52,11 @@ function chat(
     topic,
     fetch: async (_, init) => {
       asked.push(JSON.parse(String(init?.body)));
-      return Response.json({ stream: (await begin()).id });
+      const { signal } = init ?? {};
+      const aborted = new Promise<never>((_, reject) =>
+        signal?.addEventListener('abort', () => reject(signal.reason)),
+      );
+      return Response.json({ stream: (await Promise.race([begin(), aborted])).id });
     },
   });
   const Chat: new (init: object) => unknown = class extends ai.AbstractChat {};
@@ -145,6 +149,28 @@ test('stop() before the first frame ends an answer that begins later', async () 
   await until(server, () => one.state.status === 'ready');
   const writer = await writeStream(server.client(), topic('e'), { id: 'r1' });
   await until(server, () => writer.signal.aborted);
+  await server.stop();
+});
+
+test('stop() before the route has answered ends the answer', async () => {
+  const server = await new MemoryServer().start();
+  let answer = (_: StreamWriter): void => {};
+  const one = chat(
+    server,
+    'i',
+    () =>
+      new Promise((resolve) => {
+        answer = resolve;
+      }),
+  );
+  void one.made.sendMessage({ text: 'Hi' });
+  await server.clock.advance(100);
+  void one.made.stop();
+  await until(server, () => one.state.status === 'ready');
+  const writer = await writeStream(server.client(), topic('i'));
+  answer(writer);
+  await until(server, () => writer.signal.aborted);
+  assert.deepEqual([one.state.status, one.state.error], ['ready', undefined]);
   await server.stop();
 });
 
