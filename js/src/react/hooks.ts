@@ -49,7 +49,7 @@ export interface TopicView<Data = AnyPayload> extends Omit<TopicState<Data>, 'me
 /** Options of `useTopic` that apply to one component. */
 export interface TopicHandlers<Value, Data = AnyPayload> {
   /**
-   * Called once with each message, in order, while the component is mounted, also if several
+   * Called once with each message, in order, while the component is mounted, even if several
    * messages arrive between two frames.
    */
   readonly onMessage?: ((message: Message<Data>) => void) | undefined;

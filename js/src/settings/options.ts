@@ -172,7 +172,7 @@ export interface PubSubOptions extends Partial<Settings> {
   readonly recover?: boolean | string | undefined;
   /** Bounds of the messages that wait to be sent or acknowledged. */
   readonly sendQueue?: Partial<SendQueue> | undefined;
-  /** Bounds of a subscription that has no `queue` of its own. */
+  /** Bounds of a subscription without its own `queue`. */
   readonly receiveQueue?: Partial<ReceiveQueue> | undefined;
   /** Delays before the client reconnects. */
   readonly retry?: Partial<RetryOptions> | undefined;

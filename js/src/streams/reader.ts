@@ -100,7 +100,7 @@ export interface ReadStreamOptions {
   readonly id?: string | undefined;
   /** Accept only frames of this sender; default: the sender of the first frame. */
   readonly sender?: string | undefined;
-  /** Called instead of publishing `stream.cancel`, for a cancel route of your own. */
+  /** Called instead of publishing `stream.cancel`, for your own cancel route. */
   readonly onCancel?: ((stream: string, reason: string) => unknown) | undefined;
   /** Closes the reader when it is aborted, as `close()` does. */
   readonly signal?: AbortSignal | undefined;

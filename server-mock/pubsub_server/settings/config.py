@@ -322,7 +322,7 @@ class Settings(BaseModel):
     )
     jwks_min_interval: Wait = Field(
         default=10_000,
-        description="Minimum time between two fetches of the keys of IAM, also if tokens name "
+        description="Minimum time between two fetches of the keys of IAM, even if tokens name "
         "unknown keys. 0 sets no minimum.",
     )
     jwks_timeout: Milliseconds = Field(

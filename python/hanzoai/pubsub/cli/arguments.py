@@ -96,7 +96,7 @@ def connection_arguments(parser: argparse.ArgumentParser, *, timeout: str) -> No
     )
     group.add_argument("--timeout", type=duration, metavar="TIME", help=timeout)
     general = parser.add_argument_group("output")
-    general.add_argument("--json", action="store_true", help="print JSON, also on a terminal")
+    general.add_argument("--json", action="store_true", help="print JSON, even on a terminal")
     general.add_argument(
         "-v", "--verbose", action="count", default=0, help="log to standard error; -vv logs more"
     )

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def subscribe(args: Namespace) -> int:
-    """Print events: one object with `--count`, else one JSON per line."""
+    """Print events: one object with `--count`, else one JSON value per line."""
     _refuse(args, ("since", "history", "after", "presence", "raw", "fail_on_gap"))
     if len(args.topics) != 1:
         usage_error(

@@ -181,7 +181,7 @@ class Settings(TypedDict, total=False):
     remembered_topics: int
     """Topics per subscription whose position the client tracks; default 20,000."""
     receive_queue: ReceiveQueue
-    """Bounds of a subscription that has no `queue` of its own."""
+    """Bounds of a subscription without its own `queue`."""
     held_messages: int
     """Live messages per subscription that may wait for its replay; default 10,000."""
     max_frame: int
@@ -221,7 +221,7 @@ class ClientOptions:
         name: Name of the program, which the client sends to the server; at most 128 characters.
         echo: Whether subscriptions receive the messages that this client publishes.
         send_queue: Bounds of the messages that wait to be sent or acknowledged.
-        receive_queue: Bounds of a subscription that has no `queue` of its own.
+        receive_queue: Bounds of a subscription without its own `queue`.
         fetch_timeout: Timeout of the token callback, in seconds; default 10.
         open_timeout: Timeout to connect and authenticate, in seconds; default 5.
         operation_timeout: Timeout of publish, subscribe, history and presence, in seconds; default

@@ -98,7 +98,7 @@ class PubSubProgress:
         """Start to report. `with` calls this.
 
         Raises:
-            UsageError: It has already stopped: each run has an id of its own.
+            UsageError: It has already stopped: each run has its own id.
         """
         if self._ended.is_set():
             raise UsageError(
