@@ -593,6 +593,19 @@ async def test_a_request_during_a_takeover_reaches_the_new_writer(
     assert (end.text, end.reason, end.by) == ("one ", "enough", "u1")
 
 
+async def test_a_writer_without_a_block_leaves_the_topic_after_an_error(
+    pubsub_memory: MemoryServer,
+) -> None:
+    writer = await stream_writer(pubsub_memory.client(), TOPIC).open()
+    with pytest.raises(InvalidPayload):
+        await writer.write("\ude00")
+    await within(pubsub_memory, writer.abort())
+    assert writer._subscription is not None
+    assert not writer._subscription.active
+    final = await within(pubsub_memory, stream_reader(pubsub_memory.client(), TOPIC).final())
+    assert (final.status, final.reason) == ("aborted", "invalid_payload")
+
+
 async def test_a_writer_that_cannot_take_over_leaves_the_topic(pubsub_memory: MemoryServer) -> None:
     ps, other = pubsub_memory.client(), pubsub_memory.client()
     async with stream_writer(ps, TOPIC, id="r1", listen=False):

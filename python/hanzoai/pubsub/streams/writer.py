@@ -320,7 +320,10 @@ class StreamWriter:
         Args:
             reason: Text for the readers.
         """
-        if self._finished or self._core is None:
+        if self._core is None:
+            return
+        if self._finished or self._error is not None:
+            await self._drain()
             return
         with contextlib.suppress(PubSubError):
             await self._finish("abort", {"reason": reason})
