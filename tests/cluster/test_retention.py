@@ -231,6 +231,62 @@ async def test_a_page_ends_at_a_number_of_bytes(
         assert await page(numbers[2]) == (numbers[3:], False, False)
 
 
+async def test_a_page_reads_little_more_than_it_has(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay_bounds, "PAGE_BYTES", 2_500)
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        row = b'"%b"' % (b"x" * 900)
+        drafts = [Draft("demo.x", "row", row, None, None, None) for _ in range(60)]
+        sent = [each for each in await send(node, drafts) if isinstance(each, Published)]
+        numbers, logs = [each.seq for each in sent], node.hub.core.backplane.logs
+        link: Any = logs._reader._link  # type: ignore[attr-defined]
+        read, lengths = link.read, list[int]()
+
+        async def noted(*given: Any) -> list[Any]:
+            answer: list[Any] = await read(*given)
+            lengths.append(len(answer[4]))
+            return answer
+
+        monkeypatch.setattr(link, "read", noted)
+
+        async def page(**start: Any) -> list[int]:
+            begin = {"since": None, "before": None, "after": None, **start}
+            found = await logs.page("demo.x", **begin, limit=50)
+            assert found.has_more
+            return [json.loads(body)["seq"] for body in found.messages]
+
+        assert await page() == numbers[-2:]
+        assert await page(since=1) == numbers[-2:]
+        assert await page(after=numbers[9]) == numbers[10:12]
+        assert await page(before=sent[40].id) == numbers[38:40]
+        assert max(lengths) < 10
+
+
+async def test_pages_before_a_message_end_at_the_beginning_of_the_log(store: Store) -> None:
+    async with asyncio.timeout(BOUND), running_server(redis_url=store.url) as node:
+        drafts = [Draft("demo.x", "row", b"%d" % n, None, None, None) for n in range(60)]
+        drafts[57:57] = [Draft("demo.x", "row", b"0", 1, "gone", None)]
+        sent = [each for each in await send(node, drafts) if isinstance(each, Published)]
+
+        async def page(before: str, limit: int, since: int | None = None) -> tuple[list[int], bool]:
+            found = await node.hub.core.backplane.logs.page(
+                "demo.x", since=since, before=before, after=None, limit=limit
+            )
+            assert not found.truncated
+            return [json.loads(body)["seq"] for body in found.messages], found.has_more
+
+        numbers = [each.seq for each in sent]
+        assert await page(sent[55].id, 20) == (numbers[35:55], True)
+        assert await page(sent[20].id, 20) == (numbers[:20], False)
+        assert await page(sent[20].id, 20, since=sent[0].timestamp - 1) == (numbers[:20], False)
+        assert await page(sent[20].id, 20, since=sent[-1].timestamp) == ([], False)
+        assert await page(sent[0].id, 20) == ([], False)
+        assert await page("unknown", 20) == ([], False)
+        # It is expired, so its place is not known.
+        await until(lambda: page("gone", 20), ([], False))
+
+
 async def test_ids_are_forgotten_when_their_time_is_over(store: Store) -> None:
     settings: dict[str, object] = {
         "redis_url": store.url,

@@ -315,13 +315,20 @@ class Log:
         some = [each for each in self.entries if each.expires > now and (each.seq or 0) > mark]
         return some, len(some) < self.last - mark, anew
 
-    def newer(self, since: int, now: int) -> tuple[list[Entry], bool]:
-        """The messages newer than this, Unix ms; and whether some of them are gone."""
+    def newer(self, since: int, now: int, *, to_end: bool = True) -> tuple[list[Entry], bool]:
+        """The messages newer than this, Unix ms; and whether some of them are gone.
+
+        Args:
+            since: The time.
+            now: Redis time, Unix ms.
+            to_end: Whether the newest messages of the log were requested.
+        """
         some = [each for each in self.entries if each.timestamp > since]
         alive = [each for each in some if each.expires > now]
-        whole = not some or some[-1].seq == self.last
         gone = len(alive) < len(some) or self.lost > since
-        return alive, gone or not whole or (not some and self.latest > since)
+        if to_end:
+            gone = gone or (some[-1].seq != self.last if some else self.latest > since)
+        return alive, gone
 
 
 def read_log(state: bytes, size: int, rows: Sequence[tuple[bytes, Sequence[bytes]]]) -> Log | None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import nsmallest
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from pubsub_server.backplane import Entry, Page, Replay, TopicReport
+from pubsub_server.backplanes import replay_bounds
 from pubsub_server.backplanes.redis.layout import Log, read_log
 from pubsub_server.backplanes.replay_bounds import REPLAY_MESSAGES, bounded, first_of, last_of
 from pubsub_server.tasks import run_all
@@ -27,7 +28,23 @@ LEAP: Final = 1_000
 STARTS: Final = 100_000
 """Maximum topics without a log, on all shards, whose first position is remembered."""
 
-Mode = Literal["after", "since", "newest", "nothing"]
+Mode = Literal["after", "before", "since", "newest", "nothing"]
+
+
+class Part(NamedTuple):
+    """The part of a log to read.
+
+    Attributes:
+        mode: From which end, and to where; see `read.lua`.
+        mark: A position, a time or an id.
+        limit: Maximum messages; 0 for all.
+        size: Bytes after which no more messages are added; 0 for no limit.
+    """
+
+    mode: Mode
+    mark: int | str = 0
+    limit: int = 0
+    size: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,16 +55,16 @@ class Wanted:
     after: Mapping[str, int]
     newest: int | None
 
-    def of(self, topic: str) -> tuple[Mode, int, int]:
-        """Mode, mark and limit of `read.lua`."""
+    def of(self, topic: str) -> Part:
+        """What to read of a log."""
         if (mark := self.after.get(topic)) is not None:
-            return "after", mark, REPLAY_MESSAGES + 1
+            return Part("after", mark, REPLAY_MESSAGES + 1)
         limit = REPLAY_MESSAGES if self.newest is None else min(self.newest, REPLAY_MESSAGES)
         if self.since is not None:
-            return "since", self.since, limit + 1
+            return Part("since", self.since, limit + 1)
         if self.newest is not None:
-            return ("newest", 0, limit) if limit else ("nothing", 0, 0)
-        return "nothing", 0, 0
+            return Part("newest", 0, limit) if limit else Part("nothing")
+        return Part("nothing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +126,7 @@ class Reader:
 
     async def one(self, topic: str, mode: Mode, mark: int = 0, limit: int = 0) -> Log | None:
         """Read one log."""
-        return (await self._read({topic: (mode, mark, limit)})).logs[topic]
+        return (await self._read({topic: Part(mode, mark, limit)})).logs[topic]
 
     async def replay(self, topics: Sequence[str], wanted: Wanted) -> Snapshot:
         """Read the logs with the missing messages.
@@ -119,14 +136,14 @@ class Reader:
         """
         remembered = max(1, STARTS // len(self._layout.bases))
         found = await self._read({topic: wanted.of(topic) for topic in topics}, remembered)
-        again: dict[str, tuple[Mode, int, int]] = {}
+        again: dict[str, Part] = {}
         for topic, mark in wanted.after.items():
             log = found.logs.get(topic)
             if log is None:
                 continue
             elsewhere = mark < log.start - 1 or mark > log.last
             if elsewhere or len(log.entries) > REPLAY_MESSAGES:
-                again[topic] = ("newest", 0, REPLAY_MESSAGES)
+                again[topic] = Part("newest", 0, REPLAY_MESSAGES)
         return found | await self._read(again) if again else found
 
     async def topics(self, since: int, wanted: Callable[[str], bool]) -> list[str]:
@@ -183,20 +200,19 @@ class Reader:
     ) -> Page:
         """See `backplane.Backplane`."""
         if after is not None:
-            wanted: tuple[Mode, int, int] = ("after", after, limit + 1)
+            now, log = await self._page(topic, "after", after, limit)
         elif before is not None:
-            wanted = ("newest", 0, 0)
+            now, log = await self._page(topic, "before", before, limit)
         elif since is not None:
-            wanted = ("since", since, limit + 1)
+            now, log = await self._page(topic, "since", since, limit)
         else:
-            wanted = ("newest", 0, limit + 1)
-        now, log = await self._page(topic, wanted, limit)
+            now, log = await self._page(topic, "newest", 0, limit)
         if log is None:
             return Page((), False, None, False, False)
         if after is not None:
             # 0 is before all messages, and not a position of another log.
             if after < log.start - 1 or after > log.last:
-                now, first = await self._page(topic, ("after", log.start - 1, limit + 1), limit)
+                now, first = await self._page(topic, "after", log.start - 1, limit)
                 log = first or log
             entries, _, anew = log.behind(after, now)
             mark = log.start - 1 if anew else after
@@ -209,10 +225,7 @@ class Reader:
                 len(chosen) < last - mark,
                 anew and after != 0,
             )
-        entries, short = log.newer(since or 0, now)
-        if before is not None:
-            place = next((i for i, entry in enumerate(entries) if entry.id == before), None)
-            entries = [] if place is None else entries[:place]
+        entries, short = log.newer(since or 0, now, to_end=before is None)
         chosen = last_of(entries, limit)
         return Page(
             [entry.body for entry in chosen],
@@ -223,15 +236,17 @@ class Reader:
         )
 
     async def _page(
-        self, topic: str, wanted: tuple[Mode, int, int], limit: int
+        self, topic: str, mode: Mode, mark: int | str, limit: int
     ) -> tuple[int, Log | None]:
-        """Redis time, and a log with more than ``limit`` messages, if it has as many."""
-        mode, mark, most = wanted
+        """Redis time, and a log with more messages than the page has, if there are as many."""
+        most = limit + 1
+        # A record is at most twice as large as its message.
+        size = 2 * replay_bounds.PAGE_BYTES
         while True:
-            found = await self._read({topic: (mode, mark, most)})
+            found = await self._read({topic: Part(mode, mark, most, size)})
             now, log = found.now, found.logs[topic]
             alive = 0 if log is None else sum(each.expires > now for each in log.entries)
-            if log is None or not most or len(log.entries) < most or alive > limit:
+            if log is None or len(log.entries) < most or alive > limit:
                 return now, log
             # Expired messages are among the others, so read more.
             most *= 4
@@ -239,7 +254,7 @@ class Reader:
     async def reports(self, prefix: str, limit: int) -> list[TopicReport]:
         """See `backplane.Backplane`."""
         names = nsmallest(limit, await self.topics(0, lambda topic: topic.startswith(prefix)))
-        logs = (await self._read(dict.fromkeys(names, ("nothing", 0, 0)))).logs
+        logs = (await self._read(dict.fromkeys(names, Part("nothing")))).logs
         return [
             TopicReport(name, 0, log.size, log.last, log.latest)
             for name in names
@@ -260,9 +275,7 @@ class Reader:
             for shard in range(len(self._layout.bases)):
                 await self._link.delete([self._layout.starts(shard)])
 
-    async def _read(
-        self, wanted: Mapping[str, tuple[Mode, int, int]], remembered: int = 0
-    ) -> Snapshot:
+    async def _read(self, wanted: Mapping[str, Part], remembered: int = 0) -> Snapshot:
         logs: dict[str, Log | None] = {}
         unbroken: dict[str, int] = {}
         now = 0

@@ -2,8 +2,9 @@
 --
 -- KEYS: one prefix with the hash tag of a shard
 -- ARGV: maximum topics without a log whose first position is remembered (0: don't assign one); then
---   four for each topic: the topic; the mode (`after` a position, `since` a time, `newest`, or
---   `nothing`); that position or time; maximum messages (0: all)
+--   five for each topic: the topic; the mode (`after` a position, `before` an id, `since` a time,
+--   `newest`, or `nothing`); that position, id or time; maximum messages (0: all); bytes after which
+--   no more messages are added (0: no limit)
 -- Returns the time in ms and the time since which nothing was lost; then three for each topic:
 --   `START LAST LATEST LOST` ('' without a log), the number of retained messages, and the entries as
 --   in XRANGE, oldest first. The maximum counts from the oldest entry for `after`, otherwise from the
@@ -66,31 +67,60 @@ local function marked(topic, log, state, mode, mark)
   return whole(start) .. ' ' .. whole(last) .. ' ' .. whole(latest) .. ' ' .. whole(lost)
 end
 
+-- Entries from one end of a log, some at a time, until one is not wanted or a limit is reached.
+-- Expired ones have no size, because they are no part of an answer.
+local function take(command, log, from, to, count, most, wanted)
+  local taken, size, some = {}, 0, most > 0 and 16 or 200
+  while from do
+    local entries = redis.call(command, log, from, to, 'COUNT', some)
+    from = #entries == some and '(' .. entries[some][1] or nil
+    for _, entry in ipairs(entries) do
+      local time, expiry = times_of(entry)
+      if #taken >= count or (most > 0 and size > most) or (wanted and not wanted(time)) then
+        return taken
+      end
+      taken[#taken + 1] = entry
+      if expiry > now then size = size + #entry[2][2] end
+    end
+  end
+  return taken
+end
+
+-- The position of the message with an id; nil if there is none, or if it has expired.
+local function place_of(log, id)
+  local from = '+'
+  while from do
+    local entries = redis.call('XREVRANGE', log, from, '-', 'COUNT', 50)
+    for _, entry in ipairs(entries) do
+      local _, expiry = times_of(entry)
+      if message_of(entry) == id then return expiry > now and entry[1] or nil end
+    end
+    from = #entries == 50 and '(' .. entries[50][1] or nil
+  end
+end
+
 local answers = { whole(now), whole(unbroken) }
-for at = 2, #ARGV, 4 do
-  local topic, mode, mark, limit = ARGV[at], ARGV[at + 1], ARGV[at + 2], tonumber(ARGV[at + 3])
+for at = 2, #ARGV, 5 do
+  local topic, mode, mark = ARGV[at], ARGV[at + 1], ARGV[at + 2]
+  local limit, most = tonumber(ARGV[at + 3]), tonumber(ARGV[at + 4])
   local log = base .. ':l:' .. topic
   local entries = {}
   local count = limit > 0 and limit or 1000000
-  if mode == 'after' then
+  if mode == 'after' and most > 0 then
+    entries = take('XRANGE', log, '(' .. mark, '+', count, most)
+  elseif mode == 'after' then
     entries = redis.call('XRANGE', log, '(' .. mark, '+', 'COUNT', count)
+  elseif mode == 'newest' and most > 0 then
+    entries = reversed(take('XREVRANGE', log, '+', '-', count, most))
   elseif mode == 'newest' then
     entries = reversed(redis.call('XREVRANGE', log, '+', '-', 'COUNT', count))
+  elseif mode == 'before' then
+    local place = place_of(log, mark)
+    if place then entries = reversed(take('XREVRANGE', log, '(' .. place, '-', count, most)) end
   elseif mode == 'since' then
-    local floor, from, taken = tonumber(mark), '+', {}
-    repeat
-      local some = redis.call('XREVRANGE', log, from, '-', 'COUNT', 200)
-      local more = #some == 200
-      for _, entry in ipairs(some) do
-        if times_of(entry) <= floor or #taken >= count then
-          more = false
-          break
-        end
-        taken[#taken + 1] = entry
-      end
-      from = more and '(' .. some[#some][1] or nil
-    until not from
-    entries = reversed(taken)
+    local floor = tonumber(mark)
+    local function newer(time) return time > floor end
+    entries = reversed(take('XREVRANGE', log, '+', '-', count, most, newer))
   end
   answers[#answers + 1] = marked(topic, log, redis.call('GET', base .. ':s:' .. topic), mode, mark)
   answers[#answers + 1] = redis.call('XLEN', log)
