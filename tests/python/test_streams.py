@@ -952,6 +952,24 @@ async def test_a_writer_without_permission_to_publish_gets_an_error(tmp_path: Pa
             await writer.write("x")
 
 
+async def test_repeated_calls_do_not_lengthen_the_traceback_of_an_error(tmp_path: Path) -> None:
+    file = tmp_path / "rules.yaml"
+    file.write_text('rules: [{pattern: "other", require: {admin: true}}]')
+    async with MemoryServer(rules=str(file)) as server:
+        ps = server.client(server.token())
+        writer = await stream_writer(ps, TOPIC).open()
+        reader = stream_reader(ps, TOPIC).open()
+        await clock_of(server).advance(1)
+        calls = (lambda: writer.write("x"), reader.final, lambda: anext(reader))
+        for call in calls:
+            frames: list[int] = []
+            for _ in range(3):
+                with pytest.raises(PermissionDenied) as caught:
+                    await call()
+                frames.append(len(caught.traceback))
+            assert frames[0] == frames[2]
+
+
 async def test_a_writer_gives_up_after_a_minute_without_a_server(
     pubsub_memory: MemoryServer,
 ) -> None:

@@ -122,7 +122,9 @@ class StreamReader:
         self.open()
         while self._end is None:
             if self._over:
-                raise self._error or ClosedError("The reader was closed before the stream ended.")
+                if self._error is None:
+                    raise ClosedError("The reader was closed before the stream ended.")
+                raise self._error.with_traceback(None)
             await self._wait()
         return self._end
 
@@ -174,7 +176,9 @@ class StreamReader:
     async def __anext__(self) -> StreamEvent:
         while not self._events:
             if self._over or self._end is not None:
-                raise self._error or StopAsyncIteration
+                if self._error is None:
+                    raise StopAsyncIteration
+                raise self._error.with_traceback(None)
             await self._wait()
         return self._events.popleft()
 

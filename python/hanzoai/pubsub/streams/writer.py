@@ -259,7 +259,7 @@ class StreamWriter:
         while core.full and self._error is None:
             await self._wait()
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
 
     async def pipe(
         self, source: AsyncIterable[Piece] | Iterable[Piece], *, finish_reason: str = "stop"
@@ -381,7 +381,7 @@ class StreamWriter:
 
     def _writable(self) -> Writing:
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
         if self._core is None or self._finished:
             word = "is not open" if self._core is None else "has ended"
             raise UsageError(f"The stream {word}.", remedy="Write inside `async with`.")
@@ -414,7 +414,7 @@ class StreamWriter:
         self._perform(core.finish(kind, fields, self._now()))
         await self._drain()
         if self._error is not None:
-            raise self._error
+            raise self._error.with_traceback(None)
 
     async def _drain(self) -> None:
         """Wait until the end is published or the writer has given up; then leave the topic."""
