@@ -506,6 +506,14 @@ async def test_stream_writes_standard_input_and_prints_it_with_one_line_break_at
     assert events[-1]["text"] == text
 
 
+async def test_a_stream_of_a_denied_topic_is_not_reported_as_subscribed(
+    server: RunningServer, run: Callable[..., Awaitable[Outcome]]
+) -> None:
+    outcome = await run("stream", "user.bob.x")
+    assert outcome.code == Exit.FORBIDDEN
+    assert [note["event"] for note in outcome.notes] == ["error"]
+
+
 async def test_a_stream_that_is_cancelled_ends_both_commands(
     server: RunningServer, run: Callable[..., Awaitable[Outcome]], ps: PubSubClient
 ) -> None:

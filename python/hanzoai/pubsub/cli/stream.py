@@ -95,7 +95,8 @@ async def _read(ps: PubSubClient, args: Namespace, output: Output) -> int:
     bare = args.raw or output.pretty
     shown = ""
     async with stream_reader(ps, args.topic, id=args.id or "latest") as reader:
-        output.note("subscribed", args.topic, topics=[args.topic])
+        if await reader._wait_joined():  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+            output.note("subscribed", args.topic, topics=[args.topic])
         async for event in reader:
             if not bare:
                 await out.write(encode(_json(event)) + "\n")

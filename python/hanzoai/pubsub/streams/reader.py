@@ -73,6 +73,7 @@ class StreamReader:
         self._pump: asyncio.Task[None] | None = None
         self._heal: asyncio.Task[None] | None = None
         self._error: BaseException | None = None
+        self._joined = False
         self._over = False
         self._end: Final | None = None
 
@@ -210,6 +211,7 @@ class StreamReader:
             subscription = self._client.subscribe(self._topic, history=RETAINED)
             try:
                 await answered(subscription)
+                self._joined = True
                 batch: list[Any] = []
                 while (message := subscription.take_nowait()) is not None:
                     batch.append(incoming(message))
@@ -226,6 +228,12 @@ class StreamReader:
             self._error = error
         finally:
             self._stop()
+
+    async def _wait_joined(self) -> bool:
+        """Wait for the server's answer; whether it grants the topic."""
+        while not (self._joined or self._over):
+            await self._wait()
+        return self._joined
 
     async def _fetch(self) -> None:
         messages: list[Any] = []
