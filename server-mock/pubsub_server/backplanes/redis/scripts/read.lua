@@ -70,15 +70,14 @@ end
 -- Entries from one end of a log, some at a time, until one is not wanted or a limit is reached.
 -- Expired ones have no size, because they are no part of an answer.
 local function take(command, log, from, to, count, most, wanted)
-  local taken, size, some = {}, 0, most > 0 and 16 or 200
-  while from do
+  local taken, size = {}, 0
+  while from and #taken < count do
+    local some = math.min(count - #taken, size * 4 < most and 64 or most > 0 and 16 or 200)
     local entries = redis.call(command, log, from, to, 'COUNT', some)
     from = #entries == some and '(' .. entries[some][1] or nil
     for _, entry in ipairs(entries) do
       local time, expiry = times_of(entry)
-      if #taken >= count or (most > 0 and size > most) or (wanted and not wanted(time)) then
-        return taken
-      end
+      if (most > 0 and size > most) or (wanted and not wanted(time)) then return taken end
       taken[#taken + 1] = entry
       if expiry > now then size = size + #entry[2][2] end
     end
