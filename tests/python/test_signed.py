@@ -409,6 +409,8 @@ async def _no_signer(_: bytes) -> bytes:
         ({"topic": TOPIC}, "id"),
         ({"topic": "my-topic", "id": ID}, "topic"),
         ({"topic": bytes(31), "id": ID}, "topic"),
+        ({"topic": 5, "id": ID}, "topic"),
+        ({"id": 5, "key": KEY}, "id"),
     ],
 )
 def test_arguments_that_make_no_sense_are_named(arguments: dict[str, Any], field: str) -> None:
@@ -416,6 +418,14 @@ def test_arguments_that_make_no_sense_are_named(arguments: dict[str, Any], field
     with pytest.raises(InvalidOption) as caught:
         SignedTopic(url, **arguments)
     assert caught.value.field == field
+
+
+@pytest.mark.parametrize("field", ["owner", "key"])
+def test_hex_digits_are_no_bytes(field: str) -> None:
+    arguments: dict[str, Any] = {field: "0x" + "11" * 20}
+    with pytest.raises(InvalidPayload, match=f"`{field}` is str, not bytes") as caught:
+        SignedTopic("ws://127.0.0.1:1", id=ID, **arguments)
+    assert (caught.value.field, "bytes.fromhex" in caught.value.remedy) == (field, True)
 
 
 def test_a_url_that_is_not_a_websocket_url_is_rejected() -> None:

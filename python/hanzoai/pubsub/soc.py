@@ -330,7 +330,14 @@ def _span(payload: bytes) -> bytes:
     return len(payload).to_bytes(SPAN_BYTES, "little")
 
 
-def _check(value: bytes, field: str, length: int) -> bytes:
+def _check(value: object, field: str, length: int) -> bytes:
+    if not isinstance(value, bytes | bytearray | memoryview):
+        kind = "None" if value is None else type(value).__name__
+        raise InvalidPayload(
+            f"`{field}` is {kind}, not bytes.",
+            field=field,
+            remedy=f"Pass {length} bytes; bytes.fromhex reads hex digits without 0x.",
+        )
     if len(value) != length:
         raise InvalidPayload(
             f"`{field}` has {len(value)} bytes, not {length}.",
