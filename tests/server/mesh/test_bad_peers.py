@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from hanzoai.pubsub import Gap
+from hanzoai.pubsub import Gap, Message
 from tests.ports import free_port
 from tests.server.mesh.proxies import Relay
 from tests.server.mesh.rig import MeshNode, joined, node, nodes
@@ -82,6 +82,33 @@ async def test_a_broken_frame_ends_its_connection_and_no_other(frame: bytes, why
         async with asyncio.timeout(BOUND):
             assert (await anext(aiter(subscription))).data == 1, why
         assert one.mesh.peers == two.mesh.peers == 1
+
+
+async def test_a_message_above_the_limit_of_another_node_is_a_gap_and_names_the_setting(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with (
+        node() as one,
+        node(one, max_payload=1_000) as two,
+        one.client() as a,
+        two.client() as b,
+    ):
+        await until(lambda: one.mesh.peers == two.mesh.peers == 1)
+        events = aiter((await b.subscribe("demo.a")).events())
+        async with asyncio.timeout(BOUND):
+            await a.publish("demo.a", {"data": 1})
+            first = await anext(events)
+            await a.publish("demo.a", {"data": "x" * 100_000})
+            gap = await anext(events)
+            await until(lambda: one.wanting("demo.a") == {two.id})
+            await a.publish("demo.a", {"data": 2})
+            last = await anext(events)
+            while isinstance(last, Gap):  # the other node also says that messages are missing
+                last = await anext(events)
+    assert isinstance(first, Message)
+    assert isinstance(last, Message)
+    assert (first.data, type(gap), last.data) == (1, Gap, 2)
+    assert "Give max_payload the same value on all nodes" in caplog.text
 
 
 @pytest.mark.parametrize("opcode", [7, 10, 11])

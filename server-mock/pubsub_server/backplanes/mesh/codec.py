@@ -323,6 +323,8 @@ class FrameDecoder:
         most = self._most.get(opcode, MAX_SMALL) if self.trusted else MAX_SMALL
         if size > most:
             detail = f"Opcode {opcode} with a body of {size} bytes exceeds {most}."
+            if self.trusted and opcode in {FORWARD, ENVELOPE}:
+                detail += " Give max_payload the same value on all nodes."
             raise FrameError("oversize", detail)
         if not unparsed.gather(_HEAD.size + size):
             return None
