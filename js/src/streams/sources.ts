@@ -40,8 +40,30 @@ export function refusal(code: string, piece: unknown, topic: string): PubSubErro
   } catch (error) {
     return error as PubSubError;
   }
-  return new InvalidPayload(
-    'A stream takes text of whole characters, parts with a `type`, and {text}.',
-    { topic, remedy: 'Decode bytes incrementally, so that no character is cut.', field: 'piece' },
-  );
+  const [text, remedy] = DEVELOPMENT ? explain(piece) : ['This piece cannot be sent.'];
+  return new InvalidPayload(text, { topic, remedy, field: 'piece' });
+}
+
+/** What is wrong with a piece, and what to do about it. */
+function explain(piece: unknown): [problem: string, remedy: string] {
+  const problem = `The piece is ${kind(piece)}, not text or a part.`;
+  const { type, text } = isObject(piece) ? piece : { text: piece };
+  if (typeof (type ?? text) === 'string')
+    return [
+      'The text has half of a surrogate pair.',
+      'Decode bytes incrementally, so that no character is cut.',
+    ];
+  if (ArrayBuffer.isView(piece))
+    return [problem, 'Decode it incrementally, for example with `TextDecoderStream`.'];
+  if (isObject(piece))
+    return [
+      'The part has neither a `type` nor a `text`, or one of them is not text.',
+      'Write a new part as {type}, or {text} to continue the last one. Pass the stream of a model to `pipe` with `fromOpenAI` or similar.',
+    ];
+  return [
+    problem,
+    piece == null
+      ? 'Skip it: models send chunks without text. `pipe(fromOpenAI(stream))` does so.'
+      : 'Write its text, or pass the stream of the model to `pipe` with `fromOpenAI` or similar.',
+  ];
 }

@@ -13,6 +13,7 @@ import {
   type StreamReader,
   writeStream,
 } from '../../../js/src/streams/index.js';
+import { refusal } from '../../../js/src/streams/sources.js';
 import { MemoryServer } from '../../../js/src/testing/index.js';
 
 const TOPIC = 'chat.session.abc';
@@ -455,6 +456,25 @@ for (const [name, bad, code] of [
     await server.stop();
   });
 }
+
+test('the error of a piece says what it is and how to send it', () => {
+  const pieces: readonly [piece: unknown, problem: RegExp, remedy: RegExp][] = [
+    [null, /is null,/, /Skip it.*fromOpenAI/],
+    [undefined, /is undefined,/, /Skip it.*fromOpenAI/],
+    [5, /is a number,/, /Write its text/],
+    [['a'], /is an array,/, /Write its text/],
+    [new Uint8Array(2), /is an object,/, /TextDecoderStream/],
+    [{ choices: [{ delta: { content: 'a' } }] }, /neither a `type` nor a `text`/, /fromOpenAI/],
+    ['\ude00', /half of a surrogate pair/, /Decode bytes/],
+    [{ text: '\ude00' }, /half of a surrogate pair/, /Decode bytes/],
+  ];
+  for (const [piece, problem, remedy] of pieces) {
+    const error = refusal('invalid_payload', piece, TOPIC);
+    assert.match(error.message, problem);
+    assert.match(error.remedy, remedy);
+    assert.equal(error.field, 'piece');
+  }
+});
 
 test('usage that is not plain JSON ends the stream for its readers', async () => {
   const server = await started();
