@@ -1,4 +1,4 @@
-"""Calculates how many token streams one service can publish at the same time.
+"""Calculates how many token streams one client of a service can publish at the same time.
 
 The rates are those of the SDK's writers: one token per window, and a snapshot of the whole text
 every 1.5 seconds, less often with a wide window.
@@ -25,11 +25,11 @@ def streams_at_once(rate: float, window: int) -> int:
 
 
 def describe(settings: Settings) -> str:
-    """The streaming capacity of a service, in one line."""
+    """The streaming capacity of a client of a service, in one line."""
     rate = settings.publish_rate_service
     counts = [(streams_at_once(rate, window), window) for window in WINDOWS]
     fits = [f"{count} every {window} ms" for count, window in counts if count]
-    line = f"token streams: at {rate:g} publishes per second (publish_rate_service), one service "
+    line = f"token streams: at {rate:g} publishes per second (publish_rate_service), one client "
     if fits:
         most = ", or ".join(fits).replace(" every", " answers at once with new text every", 1)
         line += f"can stream {most}"

@@ -9,13 +9,13 @@ from pubsub_server.stream_capacity import describe, streams_at_once
 
 
 @pytest.mark.parametrize(("window", "count"), [(40, 3), (100, 9), (250, 23), (500, 45)])
-def test_the_streams_of_a_token_are_those_of_the_docs(window: int, count: int) -> None:
+def test_the_streams_of_a_client_are_those_of_the_docs(window: int, count: int) -> None:
     assert streams_at_once(100, window) == count
 
 
-def test_a_server_states_how_many_streams_a_service_can_write() -> None:
+def test_a_server_states_how_many_streams_a_client_can_write() -> None:
     assert describe(Settings()) == (
-        "token streams: at 100 publishes per second (publish_rate_service), one service can stream"
+        "token streams: at 100 publishes per second (publish_rate_service), one client can stream"
         " 3 answers at once with new text every 40 ms, or 9 every 100 ms, or 45 every 500 ms"
     )
 
