@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import gc
 import json
 import logging
 import os
@@ -168,11 +167,9 @@ def _supervise(settings: Settings, argv: Sequence[str]) -> None:
 
 def _run(settings: Settings, worker: tuple[Path, int] | None = None) -> None:
     # `--check-config` and `token` do not need these imports.
-    from pubsub_server.process import new_event_loop, run
+    from pubsub_server.process import new_event_loop, run, tune_collector
 
-    # Freeze imported objects: a full collection of them would delay every delivery by 50 ms.
-    gc.collect()
-    gc.freeze()
+    tune_collector()
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         runner.run(run(settings, worker=worker))
 

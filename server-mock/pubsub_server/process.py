@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import os
@@ -22,6 +23,9 @@ if TYPE_CHECKING:
     from typing import TextIO
 
     from pubsub_server.settings.config import Settings
+
+FULL_COLLECTION_AFTER: Final = 100
+"""Collections of the middle generation before a full one: 700,000 more objects, about 70 MB."""
 
 _LOG: Final = logging.getLogger("pubsub_server")
 
@@ -102,6 +106,20 @@ def ready_line(server: Server) -> str:
         "version": server_version(),
     }
     return json.dumps(fields)
+
+
+def tune_collector() -> None:
+    """Let the garbage collector delay deliveries less; call it when all imports are done.
+
+    A full collection takes a tenth of a second per million objects. By default, a growing server
+    runs one for each quarter of objects that it adds, so a client with many subscriptions would
+    cause dozens. Nearly all objects of a server are freed without the collector.
+    """
+    gc.collect()
+    # Imported objects are never garbage: skip them in each collection.
+    gc.freeze()
+    young, middle, _ = gc.get_threshold()
+    gc.set_threshold(young, middle, FULL_COLLECTION_AFTER)
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import signal
@@ -27,6 +28,7 @@ from hanzoai.pubsub import PubSubClient
 from pubsub_server import commands
 from pubsub_server.access.setup import StartError
 from pubsub_server.auth.api_keys import generate, hash_key
+from pubsub_server.process import tune_collector
 from pubsub_server.testing import running_server
 
 if TYPE_CHECKING:
@@ -679,3 +681,22 @@ def test_a_server_loads_only_the_clients_that_its_settings_name() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_growing_server_seldom_collects_everything() -> None:
+    full = 0
+
+    def count(phase: str, info: dict[str, int]) -> None:
+        nonlocal full
+        full += phase == "start" and info["generation"] == 2
+
+    before = gc.get_threshold()
+    gc.set_threshold(100, 10, before[2])
+    try:
+        tune_collector()
+        gc.callbacks.append(count)
+        grown = [[n] for n in range(90_000)]
+    finally:
+        gc.callbacks.remove(count)
+        gc.set_threshold(*before)
+    assert (len(grown), full) == (90_000, 0)
