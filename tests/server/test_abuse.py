@@ -31,9 +31,9 @@ from tests.server.hub_rig import START_MS, STREAM, Peer, Rig
 from tests.server.websocket_rig import BOUND, close_code, raw, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
-    from pubsub_server.backplane import Entry
+    from pubsub_server.backplane import Entry, Replay
 
 
 @pytest.mark.parametrize("speed", ["on", "off"])
@@ -555,6 +555,40 @@ async def test_long_lists_of_topics_and_messages_take_turns_in_their_order() -> 
         assert [*refs, *(frame["ref"] for frame in peer.hear())] == ["1", "2", "3"]
         assert peer.sink.holds[-1:] in ([], [False])
     assert len(rig.hub.core.router) == 0
+
+
+async def test_large_subscriptions_wait_for_others_that_the_store_has_not_answered() -> None:
+    rig = Rig()
+    store = rig.hub.core.backplane
+    answer, asked = asyncio.Event(), 0
+
+    async def late(found: Replay) -> Replay:
+        await answer.wait()
+        return found
+
+    def replay(topics: Sequence[str], *given: Any, **options: Any) -> Any:
+        nonlocal asked
+        asked += 1
+        found = MemoryBackplane.replay(store, topics, *given, **options)  # type: ignore[arg-type]
+        return late(found)
+
+    store.replay = replay  # type: ignore[method-assign]
+    peers = [await rig.client(f"user{n}") for n in range(10)]
+    topics = [f"t.{n}" for n in range(inbound.MANY + 1)]
+    for peer in peers:
+        peer.say("subscribe", topics=topics, presence=False, ref="1")
+        await rig.hub.core.turns.next()
+    alice = await rig.client("alice")
+    alice.say("subscribe", topics=["small"], presence=False, ref="1")
+    await rig.hub.core.turns.next()
+    await asyncio.sleep(0)
+    assert asked == inbound.MANY_AT_ONCE + 1
+    # The server does not read in the meantime, so it cannot hear from its clients.
+    rig.advance(100)
+    answer.set()
+    await rig.settle()
+    assert [peer.hear()[-1]["ref"] for peer in (*peers, alice)] == ["1"] * 11
+    assert asked == 11
 
 
 async def test_a_batch_that_waits_for_its_turn_is_published_though_its_client_has_closed() -> None:

@@ -337,6 +337,9 @@ class Admission:
             return True
         if liveness is Liveness.NONE:
             return True
+        if connection.busy and not self._core.delivery.crowded(connection):
+            # The server does not read from it until its request is done.
+            connection.last_heard = connection.last_spoke = now
         silence = now - connection.last_heard
         if silence >= self._timeout:
             reason = "the client sent nothing for too long"

@@ -42,6 +42,10 @@ WAITING_FRAMES: Final = 256
 """Inbound frames kept while the first ``auth`` is being checked."""
 WAITING_BYTES: Final = 1_048_576
 """Maximum bytes of these frames of one connection."""
+MANY: Final = 100
+"""Maximum topics of a subscription that does not wait for others."""
+MANY_AT_ONCE: Final = 4
+"""Subscriptions to more topics that wait for the backplane at the same time."""
 HEAVY: Final = 4_096
 """Bytes of a frame with a list of topics or messages above which it waits for its turn."""
 BYTES_PER_UNIT: Final = 5
@@ -90,6 +94,7 @@ class Inbound:
         self._end = end
         self._spawn = spawn
         self._surveying = asyncio.Lock()
+        self._subscribing = asyncio.Semaphore(MANY_AT_ONCE)
         self.stopped = False
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
@@ -119,10 +124,17 @@ class Inbound:
             _wait(connection, request)
             return
         groundwork = self._subscriptions.groundwork(connection, request)
-        if groundwork is None and core.turns.free and not core.delivery.crowded(connection):
+        many = len(request.topics) > MANY
+        if (
+            groundwork is None
+            and core.turns.free
+            and not core.delivery.crowded(connection)
+            and not (many and self._subscribing.locked())
+        ):
             rest = self._subscriptions.subscribe(connection, request)
             if rest is not None:
-                self._begin(connection, self._finish(connection, request, rest))
+                work = self._with_few_others(rest) if many else rest
+                self._begin(connection, self._finish(connection, request, work))
             return
         self._begin(
             connection,
@@ -162,6 +174,8 @@ class Inbound:
     def _resume(self, connection: Connection) -> None:
         """Handle the frames that arrived during a slow request."""
         connection.busy = False
+        # The client could not be heard in the meantime.
+        connection.last_heard = connection.last_spoke = self._core.clock()
         self._go_on(connection)
         if not connection.busy:
             connection.sink.hold(False)
@@ -173,24 +187,34 @@ class Inbound:
 
         async def turn(units: int) -> None:
             await core.turns.wait(units)
-            # The server stops reading from the client in the meantime.
-            connection.last_heard = connection.last_spoke = core.clock()
             if connection.closed:
                 raise ServiceError("unauthenticated", "the connection has ended")
 
         rest: Awaitable[None] | None
         with groundwork or contextlib.nullcontext():
             await core.delivery.room(connection)
-            if groundwork is None:
-                await turn(0)
-                rest = self._subscriptions.subscribe(connection, request)
-            else:
+            if groundwork is not None:
                 # Only one at a time: each holds the names of all topics in memory.
                 async with self._surveying:
                     await groundwork.run(turn)
                     rest = self._subscriptions.subscribe(connection, request, groundwork)
+            elif len(request.topics) > MANY:
+                async with self._subscribing:
+                    await turn(0)
+                    rest = self._subscriptions.subscribe(connection, request)
+                    if rest is not None:
+                        await rest
+                return
+            else:
+                await turn(0)
+                rest = self._subscriptions.subscribe(connection, request)
         if rest is not None:
             await rest
+
+    async def _with_few_others(self, work: Awaitable[None]) -> None:
+        """Await a subscription to many topics: with dozens of them, each would time out."""
+        async with self._subscribing:
+            await work
 
     def _go_on(self, connection: Connection) -> None:
         """Handle waiting frames, until one of them is slow again."""
@@ -251,8 +275,6 @@ class Inbound:
         """Handle a frame with a long list in its turn."""
         core = self._core
         await core.turns.wait(0)
-        # The server stops reading from the client in the meantime.
-        connection.last_heard = connection.last_spoke = core.clock()
         connection.busy = False
         # Also after its end: its client may have published and closed.
         self._take(connection, data, in_turn=True)
@@ -366,8 +388,6 @@ class Inbound:
             await core.turns.wait(0)
             if many:
                 await self._room()
-            # The server stops reading from the client in the meantime.
-            connection.last_heard = connection.last_spoke = core.clock()
             if not connection.closed:
                 self._presence(connection, request)
         except ServiceError as error:
