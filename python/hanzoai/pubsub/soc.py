@@ -330,11 +330,15 @@ def _span(payload: bytes) -> bytes:
     return len(payload).to_bytes(SPAN_BYTES, "little")
 
 
-def _check(value: object, field: str, length: int) -> bytes:
-    if not isinstance(value, bytes | bytearray | memoryview):
-        kind = "None" if value is None else type(value).__name__
+def is_bytes(value: object) -> bool:
+    """Whether a value is bytes, and not their hex digits, for example."""
+    return isinstance(value, bytes | bytearray | memoryview)
+
+
+def _check(value: bytes, field: str, length: int) -> bytes:
+    if not is_bytes(value):
         raise InvalidPayload(
-            f"`{field}` is {kind}, not bytes.",
+            f"`{field}` is {type(value).__name__}, not bytes.",
             field=field,
             remedy=f"Pass {length} bytes; bytes.fromhex reads hex digits without 0x.",
         )

@@ -249,26 +249,26 @@ class SignedTopic:
         return f"<SignedTopic {self.name}>"
 
 
-def _id(id: object) -> bytes:
+def _id(id: bytes | str) -> bytes:
     if isinstance(id, str):
         try:
             return bytes.fromhex(id) if _HEX.fullmatch(id) else soc.keccak256(id.encode())
         except UnicodeEncodeError:
             raise _wrong("id", "`id` has half a character.") from None
-    if not isinstance(id, bytes | bytearray | memoryview):
+    if not soc.is_bytes(id):
         raise _wrong("id", f"`id` is {type(id).__name__}, not bytes or a string.")
     if len(id) != soc.ID_BYTES:
         raise _wrong("id", f"`id` has {len(id)} bytes, not {soc.ID_BYTES}.")
     return bytes(id)
 
 
-def _address(topic: object) -> bytes:
+def _address(topic: bytes | str) -> bytes:
     if isinstance(topic, str):
         digits = topic.removeprefix("signed.")
         if not _HEX.fullmatch(digits):
             raise _wrong("topic", "`topic` is not 64 hex digits.")
         return bytes.fromhex(digits)
-    if not isinstance(topic, bytes | bytearray | memoryview):
+    if not soc.is_bytes(topic):
         raise _wrong("topic", f"`topic` is {type(topic).__name__}, not bytes or a string.")
     if len(topic) != soc.ID_BYTES:
         raise _wrong("topic", f"`topic` has {len(topic)} bytes, not {soc.ID_BYTES}.")
