@@ -179,7 +179,10 @@ async def test_a_publish_that_was_not_sent_in_time_says_what_failed(
 async def test_a_publish_without_an_accepted_token_has_the_remedy_of_the_token(
     pubsub_memory: MemoryServer,
 ) -> None:
-    ps = pubsub_memory.client(get_token=lambda _: "forged")
+    def forged(reason: str) -> str:
+        return "forged"
+
+    ps = pubsub_memory.client(get_token=forged)
     task = asyncio.create_task(ps.publish("a.b", {"data": 1}, timeout=3))
     await pubsub_memory.clock.advance(3)
     with pytest.raises(OperationTimeout) as caught:

@@ -123,7 +123,11 @@ async def test_all_messages_of_nng_are_received_in_order(
         sub.subscribe(b"t")
         # NNG drops what is sent before this callback; `theirs.pipes` is not empty a moment earlier.
         loop, ready = asyncio.get_running_loop(), asyncio.Event()
-        theirs.add_post_pipe_connect_cb(lambda _: loop.call_soon_threadsafe(ready.set))
+
+        def connected(_: Any) -> None:
+            loop.call_soon_threadsafe(ready.set)
+
+        theirs.add_post_pipe_connect_cb(connected)
         await join(sub, theirs, tls, url(scheme, tmp_path), we_listen=we_listen)
         async with asyncio.timeout(60):
             await ready.wait()
