@@ -102,7 +102,7 @@ def test_help_of_a_command_is_the_help_that_the_command_prints(
         (["subscribe", "a..b", "--after", "a=5"], "'a..b' has an empty segment"),
         (["history", "a.b", "--limit", "0"], "--limit"),
         (["doctor", "--url", "ftp://x"], "url"),
-        (["history", "a", "--url", "ws://x", "--token", "x", "--token-file", "y"], "exclude"),
+        (["history", "a", "--url", "ws://x", "--token", "x", "--token-file", "y"], "used together"),
     ],
 )
 def test_wrong_arguments_are_2_with_a_remedy(

@@ -121,6 +121,9 @@ class Stalling:
     async def __aexit__(self, *_: object) -> None:
         pass
 
+    async def _wait_joined(self) -> bool:
+        return True
+
     def __aiter__(self) -> Self:
         return self
 

@@ -64,7 +64,7 @@ def test_a_time_is_milliseconds_or_iso_8601_in_utc(text: str, when: datetime) ->
         ({"maxOffsetPerTrigger": "1"}, "Did you mean `maxOffsetsPerTrigger`"),
         ({"token": "s3cret"}, "tokenFile"),
         ({"path": "/x"}, "load() without a path"),
-        ({"topicsPattern": "jobs.*"}, "exclude each other"),
+        ({"topicsPattern": "jobs.*"}, "cannot be used together"),
         ({"topics": " , "}, "`topics` is empty"),
         ({"startingOffsets": "newest"}, "`startingOffsets` is not a valid offset"),
         ({"startingOffsets": "{oops"}, "`startingOffsets` is not JSON"),

@@ -112,7 +112,7 @@ export function usePubSub(): PubSub {
 export function usePlace(): Given {
   const place = useContext(Place);
   if (place) return place;
-  throw new UsageError('This component is in no PubSubProvider.', {
-    remedy: 'Render it inside of <PubSubProvider>.',
+  throw new UsageError('This component is not in a PubSubProvider.', {
+    remedy: 'Render it inside <PubSubProvider>.',
   });
 }

@@ -197,7 +197,7 @@ export class Hub {
       throw new Problem('invalid_option', detail, { field: 'limit' });
     }
     if (query.after !== undefined && query.before !== undefined) {
-      const detail = '`after` and `before` exclude each other';
+      const detail = '`after` and `before` cannot be used together';
       throw new Problem('invalid_option', detail, { field: 'after' });
     }
     return this.core.store.page(topic, query, count, this.core.wall());

@@ -56,7 +56,7 @@ class Queries:
             )
         if after is not None and before is not None:
             raise ServiceError(
-                "invalid_option", "`after` and `before` exclude each other", field="after"
+                "invalid_option", "`after` and `before` cannot be used together", field="after"
             )
         turns = self._core.turns
         if not turns.free:

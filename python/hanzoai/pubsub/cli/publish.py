@@ -52,7 +52,9 @@ def main(argv: Sequence[str]) -> int:
         return events.publish(args)
     if args.data == "-":
         if args.id is not None:
-            usage_error("--id names one message.", remedy='With --data - put "id" into each line.')
+            usage_error(
+                "--id applies to one message.", remedy='With --data - put "id" into each line.'
+            )
         return run(output, args, lambda: _publish_lines(args, output))
     message = _single(args)
     return run(output, args, lambda: _publish_one(args, output, message))

@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
         usage_error("The request has no data.", remedy="Pass JSON, @FILE or - after the topic.")
     if args.data == "-":
         if args.id is not None:
-            usage_error("--id names one request.", remedy="Pass DATA instead of -.")
+            usage_error("--id applies to one request.", remedy="Pass DATA instead of -.")
         return run(output, args, lambda: _Asker(args, output).ask_lines())
     data = json_argument(args.data, "DATA")
     return run(output, args, lambda: _Asker(args, output).ask_once(data))

@@ -96,7 +96,7 @@ def _command(text: str) -> Callable[[Message], Awaitable[Any]]:
     except ValueError as error:
         usage_error(f"--exec is not a command: {error}.", remedy="Check its quotes.")
     if not words:
-        usage_error("--exec names no command.", remedy="Write --exec 'jq .name'.")
+        usage_error("--exec contains no command.", remedy="Write --exec 'jq .name'.")
     return Command(words).answer
 
 

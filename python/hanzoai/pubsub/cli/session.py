@@ -44,7 +44,7 @@ def server_urls(args: Namespace) -> tuple[str, str | None]:
     url: str | None = args.url or os.environ.get("HANZO_PUBSUB_URL")
     if not url:
         usage_error(
-            "No URL is given.",
+            "No URL was given.",
             remedy="Pass --url or set HANZO_PUBSUB_URL; `hanzo-pubsub serve --dev` runs a server.",
         )
     return url, rest_url
@@ -57,7 +57,7 @@ def token_source(args: Namespace, output: Output) -> Callable[[], str | None]:
         AuthRefused: The returned function raises it if the file cannot be read or is empty.
     """
     if args.token and args.token_file:
-        usage_error("--token and --token-file exclude each other.", remedy="Pass one of them.")
+        usage_error("--token and --token-file cannot be used together.", remedy="Pass one of them.")
     if args.token:
         output.note(
             "warning",

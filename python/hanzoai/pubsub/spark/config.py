@@ -166,7 +166,7 @@ class PubSubConfig:
         ]
         if len(given) > 1:
             raise InvalidOption(
-                f"`{given[0]}` and `{given[1]}` exclude each other.",
+                f"`{given[0]}` and `{given[1]}` cannot be used together.",
                 remedy="Set only one of them.",
                 field=given[1],
             )

@@ -243,7 +243,7 @@ def source_config(options: Mapping[str, str]) -> SourceConfig:
     if ("topics" in given) == (patterns is not None):
         raise invalid(
             "topics",
-            "is missing" if patterns is None else "and `topicsPattern` exclude each other",
+            "is missing" if patterns is None else "and `topicsPattern` cannot be used together",
             "Give `topics` (names, separated by commas) or `topicsPattern` (with `*` and `**`).",
         )
     if patterns is not None:
