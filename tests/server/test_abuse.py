@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import httpx
 import orjson
@@ -31,7 +31,7 @@ from tests.server.hub_rig import START_MS, STREAM, Peer, Rig
 from tests.server.websocket_rig import BOUND, close_code, raw, serving
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
     from pubsub_server.backplane import Entry, Replay
 
@@ -557,22 +557,35 @@ async def test_long_lists_of_topics_and_messages_take_turns_in_their_order() -> 
     assert len(rig.hub.core.router) == 0
 
 
+class LateStore:
+    """Lets replays of a rig wait.
+
+    Attributes:
+        asked: Number of requested replays.
+        waiting: Number of those that are awaited.
+        answer: Set to answer them.
+    """
+
+    def __init__(self, rig: Rig) -> None:
+        self.asked = self.waiting = 0
+        self.answer = asyncio.Event()
+        self._store = rig.hub.core.backplane
+        self._store.replay = self._replay  # type: ignore[method-assign]
+
+    def _replay(self, topics: Sequence[str], *given: Any, **options: Any) -> Any:
+        self.asked += 1
+        store: Any = self._store
+        return self._late(MemoryBackplane.replay(store, topics, *given, **options))
+
+    async def _late(self, found: Replay | Awaitable[Replay]) -> Replay:
+        self.waiting += 1
+        await self.answer.wait()
+        return cast("Replay", found)
+
+
 async def test_large_subscriptions_wait_for_others_that_the_store_has_not_answered() -> None:
     rig = Rig()
-    store = rig.hub.core.backplane
-    answer, asked = asyncio.Event(), 0
-
-    async def late(found: Replay) -> Replay:
-        await answer.wait()
-        return found
-
-    def replay(topics: Sequence[str], *given: Any, **options: Any) -> Any:
-        nonlocal asked
-        asked += 1
-        found = MemoryBackplane.replay(store, topics, *given, **options)  # type: ignore[arg-type]
-        return late(found)
-
-    store.replay = replay  # type: ignore[method-assign]
+    store = LateStore(rig)
     peers = [await rig.client(f"user{n}") for n in range(10)]
     topics = [f"t.{n}" for n in range(inbound.MANY + 1)]
     for peer in peers:
@@ -582,13 +595,27 @@ async def test_large_subscriptions_wait_for_others_that_the_store_has_not_answer
     alice.say("subscribe", topics=["small"], presence=False, ref="1")
     await rig.hub.core.turns.next()
     await asyncio.sleep(0)
-    assert asked == inbound.MANY_AT_ONCE + 1
+    assert store.asked == inbound.MANY_AT_ONCE + 1
     # The server does not read in the meantime, so it cannot hear from its clients.
     rig.advance(100)
-    answer.set()
+    store.answer.set()
     await rig.settle()
     assert [peer.hear()[-1]["ref"] for peer in (*peers, alice)] == ["1"] * 11
-    assert asked == 11
+    assert store.asked == 11
+
+
+async def test_large_subscriptions_of_one_turn_ask_the_store_only_if_they_wait_for_it() -> None:
+    rig = Rig()
+    store = LateStore(rig)
+    peers = [await rig.client(f"user{n}") for n in range(10)]
+    for peer in peers:
+        peer.say("subscribe", topics=[f"t.{n}" for n in range(inbound.MANY + 1)], ref="1")
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert store.asked == store.waiting == inbound.MANY_AT_ONCE
+    store.answer.set()
+    await rig.settle()
+    assert store.waiting == 10
 
 
 async def test_a_batch_that_waits_for_its_turn_is_published_though_its_client_has_closed() -> None:

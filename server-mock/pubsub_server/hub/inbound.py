@@ -94,7 +94,9 @@ class Inbound:
         self._end = end
         self._spawn = spawn
         self._surveying = asyncio.Lock()
-        self._subscribing = asyncio.Semaphore(MANY_AT_ONCE)
+        # Subscriptions to many topics that wait for the backplane.
+        self._large = 0
+        self._fewer = asyncio.Event()
         self.stopped = False
 
     def receive(self, connection: Connection, data: str | bytes) -> None:
@@ -129,11 +131,12 @@ class Inbound:
             groundwork is None
             and core.turns.free
             and not core.delivery.crowded(connection)
-            and not (many and self._subscribing.locked())
+            and not (many and self._large >= MANY_AT_ONCE)
         ):
             rest = self._subscriptions.subscribe(connection, request)
             if rest is not None:
-                work = self._with_few_others(rest) if many else rest
+                self._large += many
+                work = self._counted(rest) if many else rest
                 self._begin(connection, self._finish(connection, request, work))
             return
         self._begin(
@@ -199,22 +202,36 @@ class Inbound:
                     await groundwork.run(turn)
                     rest = self._subscriptions.subscribe(connection, request, groundwork)
             elif len(request.topics) > MANY:
-                async with self._subscribing:
-                    await turn(0)
-                    rest = self._subscriptions.subscribe(connection, request)
-                    if rest is not None:
-                        await rest
+                # With dozens of them, each would time out.
+                while self._large >= MANY_AT_ONCE:
+                    self._fewer.clear()
+                    await self._fewer.wait()
+                self._large += 1
+                await self._counted(self._subscribe_in_turn(connection, request, turn))
                 return
             else:
-                await turn(0)
-                rest = self._subscriptions.subscribe(connection, request)
+                rest = self._subscribe_in_turn(connection, request, turn)
         if rest is not None:
             await rest
 
-    async def _with_few_others(self, work: Awaitable[None]) -> None:
-        """Await a subscription to many topics: with dozens of them, each would time out."""
-        async with self._subscribing:
+    async def _subscribe_in_turn(
+        self,
+        connection: Connection,
+        request: SubscribeRequest,
+        turn: Callable[[int], Awaitable[None]],
+    ) -> None:
+        await turn(0)
+        rest = self._subscriptions.subscribe(connection, request)
+        if rest is not None:
+            await rest
+
+    async def _counted(self, work: Awaitable[None]) -> None:
+        """Await one of the large subscriptions."""
+        try:
             await work
+        finally:
+            self._large -= 1
+            self._fewer.set()
 
     def _go_on(self, connection: Connection) -> None:
         """Handle waiting frames, until one of them is slow again."""
