@@ -91,6 +91,15 @@ test('modules have no static blocks, which the default settings of React Native 
   }
 });
 
+test('every entry has the builds of the first one under the same conditions', () => {
+  const builds = entries.map((entry) => {
+    const conditions = manifest.exports[entry];
+    const [, name] = conditions.import.default.match(/^\.\/dist\/production\/(.*)\.js$/);
+    return JSON.stringify(conditions).replaceAll(`/${name}.`, '/NAME.');
+  });
+  assert.deepEqual([...new Set(builds)], builds.slice(0, 1));
+});
+
 test('both forms of an entry export the same names', async () => {
   for (const entry of entries.filter((name) => !(name in PEERS))) {
     const name = join('@hanzoai/pubsub', entry);
