@@ -175,8 +175,8 @@ def _numbers() -> list[tuple[str, str]]:
     seconds = {name: f"{value // 1000}" for name, value in asdict(CLIENT).items()}
     limits = asdict(LIMITS)
     limit = {name: f"{value // 1000}" for name, value in limits.items()}
-    rate = f"{limits['publish_rate_user']} publishes per second for a user"
-    service = f"{limits['publish_rate_service']} for a service"
+    rate = f"{limits['publish_rate_user']} publishes per second on each connection of a user"
+    service = limits["publish_rate_service"]
     return [
         ("README.md", f"{limits['max_payload'] // 1024} KB per message, {rate} and {service}"),
         ("README.md", f"{limits['connections_per_user']} connections per user"),
@@ -188,7 +188,7 @@ def _numbers() -> list[tuple[str, str]]:
         ("docs/protocol.md", f"remembers {CLIENT.remembered_ids:,} ids"),
         ("docs/publish.md", f"up to {limits['max_payload']:,} bytes"),
         ("docs/publish.md", f"`operation_timeout` ({seconds['operation_timeout']} s)"),
-        ("docs/publish.md", f"{rate} and {service}"),
+        ("docs/publish.md", f"{rate}, and {service} on each connection of a service"),
         ("docs/publish.md", f"A batch of over {limits['max_batch']:,} messages"),
         ("docs/subscribe.md", f"after {CLIENT.fallback_failures} failed openings"),
         ("docs/subscribe.md", f"after {seconds['fallback_after']} s without an open WebSocket"),

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
 from hanzoai.pubsub.errors import InvalidPayload, MissingPackage
 from hanzoai.pubsub.payload_bytes import BASE64, bytes_of, value_of
+from hanzoai.pubsub.unparsed import is_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -328,11 +329,6 @@ def _address(public: bytes) -> bytes:
 
 def _span(payload: bytes) -> bytes:
     return len(payload).to_bytes(SPAN_BYTES, "little")
-
-
-def is_bytes(value: object) -> bool:
-    """Whether a value is bytes, and not their hex digits, for example."""
-    return isinstance(value, bytes | bytearray | memoryview)
 
 
 def _check(value: bytes, field: str, length: int) -> bytes:

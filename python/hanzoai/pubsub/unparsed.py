@@ -8,6 +8,11 @@ Bytes: TypeAlias = bytes | bytearray | memoryview
 """What decoders accept as input."""
 
 
+def is_bytes(value: object) -> bool:
+    """Whether a value is bytes, and not their hex digits, for example."""
+    return isinstance(value, Bytes)
+
+
 class FrameError(ValueError):
     """The bytes of the peer break the protocol. Close the connection: it cannot go on.
 

@@ -13,6 +13,7 @@ from hanzoai.pubsub.errors import InvalidOption, InvalidPayload, UsageError
 from hanzoai.pubsub.payload_bytes import bytes_of
 from hanzoai.pubsub.signed.carriers import Carrier, SocketCarrier, TopicCarrier, closed
 from hanzoai.pubsub.signed.messages import Forged, SignedEvent, SignedMessage
+from hanzoai.pubsub.unparsed import is_bytes
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -255,7 +256,7 @@ def _id(id: bytes | str) -> bytes:
             return bytes.fromhex(id) if _HEX.fullmatch(id) else soc.keccak256(id.encode())
         except UnicodeEncodeError:
             raise _wrong("id", "`id` has half a character.") from None
-    if not soc.is_bytes(id):
+    if not is_bytes(id):
         raise _wrong("id", f"`id` is {type(id).__name__}, not bytes or a string.")
     if len(id) != soc.ID_BYTES:
         raise _wrong("id", f"`id` has {len(id)} bytes, not {soc.ID_BYTES}.")
@@ -268,7 +269,7 @@ def _address(topic: bytes | str) -> bytes:
         if not _HEX.fullmatch(digits):
             raise _wrong("topic", "`topic` is not 64 hex digits.")
         return bytes.fromhex(digits)
-    if not soc.is_bytes(topic):
+    if not is_bytes(topic):
         raise _wrong("topic", f"`topic` is {type(topic).__name__}, not bytes or a string.")
     if len(topic) != soc.ID_BYTES:
         raise _wrong("topic", f"`topic` has {len(topic)} bytes, not {soc.ID_BYTES}.")
