@@ -181,7 +181,7 @@ const words: Readonly<Record<Code, readonly [remedy: string, meaning?: string]>>
     'Read faster, subscribe to fewer topics, or move work out of the reader. The server replays missed messages from history.',
   ],
   connection_failed: [
-    'Check the URL and the network. `hanzo-pubsub doctor` finds the first cause.',
+    'Check the URL and the network, and that the server is running. `hanzo-pubsub doctor` finds the first cause.',
   ],
   idle_timeout: [
     'Let the client send its pings. Look for a program that hangs, or for a suspended process or machine.',

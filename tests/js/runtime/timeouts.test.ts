@@ -258,7 +258,7 @@ test('a subscription that times out without a connection contains the reason', a
       error.message,
       /State: reconnecting, no connection for 300 ms\. Last failure: localhost cannot be reached\.$/,
     );
-    assert.match(error.remedy, /^Check the URL and the network\./);
+    assert.match(error.remedy, /^Check the URL and the network, /);
     return error.code === 'timeout' && !error.outcomeUnknown;
   });
   await clock.advance(301);

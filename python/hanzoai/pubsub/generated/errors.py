@@ -359,7 +359,7 @@ CODES: Final[dict[str, ErrorRecord]] = {
     "connection_failed": ErrorRecord(
         code="connection_failed",
         meaning="The client could not reach the server.",
-        remedy="Check the URL and the network. `hanzo-pubsub doctor` finds the first cause.",
+        remedy="Check the URL and the network, and that the server is running. `hanzo-pubsub doctor` finds the first cause.",
         retryable=True,
         action="retry",
         status=None,
