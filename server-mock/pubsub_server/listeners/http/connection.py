@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from io import BytesIO
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from aiohttp import HttpVersion10, HttpVersion11, web
 from aiohttp.http_exceptions import BadHttpMessage, LineTooLong
@@ -39,6 +39,12 @@ MAX_FIELD: Final = 32_768
 SERVER: Final = "hanzo-pubsub"
 """Header `Server`, instead of the versions of Python and aiohttp."""
 
+PIECE: Final = 16_384
+"""Maximum bytes that are parsed at once: a few milliseconds, if each is a chunk of its own."""
+
+FRAMING: Final = 65_536
+"""Bytes that a body may have in addition to twice its size: those of the sizes of its chunks."""
+
 SMALL: Final = 65_536
 """Maximum bytes of a response that does not count among those of its user."""
 
@@ -71,12 +77,15 @@ class HttpConnection(web.RequestHandler):
         "_ending",
         "_gone",
         "_head_timer",
+        "_ignoring",
+        "_parsed",
         "_proxied",
         "_settings",
         "_share",
         "_shared",
         "_slot",
         "_stream",
+        "_unparsed",
         "_unversioned",
         "_wire",
         "turned_away",
@@ -119,6 +128,10 @@ class HttpConnection(web.RequestHandler):
         # its own slot.
         self._slot: PreAuthSlot | None = None
         self._proxied = False
+        # Received bytes that wait for their turn; the number of parsed ones since the last request.
+        self._unparsed = b""
+        self._parsed = 0
+        self._ignoring = False
         # The share of the user whose token was accepted last.
         self._share: UserShare | None = None
 
@@ -149,7 +162,49 @@ class HttpConnection(web.RequestHandler):
         if self._slot is not None and not self._slot.add(len(data)):
             self._turn_away(_LIMITED)
             return
-        super().data_received(data)
+        turns = self._shared.parse_turns
+        if self._ignoring:
+            return
+        if self._unparsed:
+            self._wait_to_parse(self._unparsed + data)
+        elif not data:
+            # aiohttp continues after it has paused.
+            turns.parse(super().data_received, data)
+        elif turns.free:
+            self._parse(data)
+        else:
+            self._wait_to_parse(data)
+            turns.enqueue(self._parse_in_turn)
+
+    def _parse(self, data: bytes) -> None:
+        """Parse bytes in pieces until the time of the turn is used up; the rest waits."""
+        turns, feed = self._shared.parse_turns, super().data_received
+        for start in range(0, len(data), PIECE):
+            if start and turns.over:
+                self._wait_to_parse(data[start:])
+                turns.enqueue(self._parse_in_turn)
+                return
+            piece = data[start : start + PIECE]
+            self._parsed += len(piece)
+            turns.parse(feed, piece)
+
+    def _parse_in_turn(self) -> None:
+        data, self._unparsed = self._unparsed, b""
+        wire = self._wire
+        if wire is None:
+            return
+        self._parse(data)
+        if not (self._unparsed or wire.is_closing() or self._aiohttp_waits):
+            wire.resume_reading()
+
+    @property
+    def _aiohttp_waits(self) -> bool:
+        return self._reading_paused or getattr(self, "_buffer_paused", False)
+
+    def _wait_to_parse(self, data: bytes) -> None:
+        self._unparsed = data
+        if self._wire is not None and not self._wire.is_closing():
+            self._wire.pause_reading()
 
     def _versioned(
         self,
@@ -166,6 +221,7 @@ class HttpConnection(web.RequestHandler):
 
     def begin_request(self, address: str | None) -> bool:
         """The head of a request has arrived; False if this client has too many."""
+        self._parsed = 0
         if self._proxied:
             self._slot = self._shared.pre_auth.enter(address)
             return self._slot is not None
@@ -203,8 +259,12 @@ class HttpConnection(web.RequestHandler):
         """So many bytes of a body have arrived.
 
         Raises:
-            ServiceError: `connection_limit`, if its user has too many bytes in transit.
+            ServiceError: `connection_limit`, if its user has too many bytes in transit;
+                `invalid_frame`, if it arrives in tiny chunks, each of which costs a microsecond.
         """
+        if self._parsed > 2 * size + FRAMING and size:
+            self._ignoring = True
+            raise ServiceError("invalid_frame", "the body is sent in chunks of a few bytes")
         if self._share is not None and not self._share.hold(size):
             raise _too_much()
 
@@ -258,6 +318,7 @@ class HttpConnection(web.RequestHandler):
         self._leave_share()
         self.head_received()
         self._wire = None
+        self._unparsed = b""
         self._cancel_end()
         if self._gone is not None:
             self._gone.set_result(None)
@@ -353,6 +414,11 @@ class HttpConnection(web.RequestHandler):
         if self._end_timer is not None:
             self._end_timer.cancel()
             self._end_timer = None
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Logs a failure, except that the client has disconnected while its body was ignored."""
+        if self._wire is not None:
+            super().log_exception(*args, **kw)
 
     def handle_error(
         self,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pubsub_server.listeners.callers import Callers
+from pubsub_server.listeners.http.parse_turns import ParseTurns
 from pubsub_server.listeners.http.user_shares import user_shares
 from pubsub_server.listeners.pre_auth import pre_auth_limiter
 
@@ -28,5 +29,6 @@ class HttpConnections:
         self.callers = Callers(settings.trusted_proxies)
         self.pre_auth = pre_auth_limiter(settings)
         self.users = user_shares(settings)
+        self.parse_turns = ParseTurns()
         self.open = 0
         self.stopped = False

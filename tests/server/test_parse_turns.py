@@ -1,0 +1,113 @@
+"""Bodies that are expensive to parse, and what they leave to the other connections."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from functools import partial
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import httpx
+import pytest
+
+from pubsub_server.listeners.http import connection as http_connection
+from pubsub_server.listeners.http import parse_turns
+from pubsub_server.listeners.http.parse_turns import ParseTurns
+from pubsub_server.testing import running_server
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
+    from pubsub_server.testing import RunningServer
+
+BOUND = 60.0
+BATCH = {"messages": [{"topic": "demo.a", "data": "x" * 10_000}] * 10}
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[RunningServer]:
+    async with running_server(publish_rate_user=1e6) as running:
+        yield running
+
+
+def chunked(server: RunningServer, body: bytes, size: int) -> bytes:
+    lines = (
+        "POST /v1/messages:batch HTTP/1.1",
+        "Host: x",
+        f"Authorization: Bearer {server.token()}",
+        "Content-Type: application/json",
+        "Transfer-Encoding: chunked",
+        "Connection: close",
+    )
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    return "\r\n".join([*lines, "", ""]).encode() + chunks + b"0\r\n\r\n"
+
+
+async def post(server: RunningServer, data: bytes) -> bytes:
+    url = urlsplit(server.http)
+    reader, writer = await asyncio.open_connection(url.hostname, url.port)
+    try:
+        async with asyncio.timeout(BOUND):
+            writer.write(data)
+            return await reader.read()
+    finally:
+        writer.transport.abort()
+
+
+async def test_connections_parse_in_order_until_the_time_of_a_turn_is_used_up() -> None:
+    now = 0.0
+    done: list[bytes] = []
+    turns = ParseTurns(lambda: now)
+
+    def parse(data: bytes) -> None:
+        nonlocal now
+        now += 0.6 * parse_turns.SECONDS
+        done.append(data)
+
+    def free() -> bool:
+        return turns.free
+
+    turns.parse(parse, b"1")
+    assert free()
+    turns.parse(parse, b"2")
+    for each in (b"3", b"4", b"5"):
+        turns.enqueue(partial(turns.parse, parse, each))
+    assert not free()
+    assert done == [b"1", b"2"]
+    await asyncio.sleep(0)
+    assert done == [b"1", b"2", b"3", b"4"]
+    assert not free()
+    await asyncio.sleep(0)
+    assert done[-1] == b"5"
+    await asyncio.sleep(0)
+    assert free()
+
+
+async def test_bodies_arrive_whole_though_each_piece_waits_for_its_turn(
+    server: RunningServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parse_turns, "SECONDS", 1e-9)
+    monkeypatch.setattr(http_connection, "PIECE", 1_000)
+    headers = {"Authorization": f"Bearer {server.token()}"}
+    async with httpx.AsyncClient(base_url=server.http, headers=headers) as client:
+        posts = [client.post("/v1/messages:batch", json=BATCH) for _ in range(10)]
+        async with asyncio.timeout(BOUND):
+            answers = await asyncio.gather(*posts)
+    assert [answer.status_code for answer in answers] == [200] * 10
+    answer = await post(server, chunked(server, json.dumps(BATCH).encode(), 100))
+    assert answer.startswith(b"HTTP/1.1 200 ")
+    assert server.stats.published == 110
+
+
+async def test_a_body_in_chunks_of_one_byte_is_refused_before_it_is_parsed(
+    server: RunningServer,
+) -> None:
+    body = json.dumps(BATCH).encode()
+    answer = await post(server, chunked(server, body, 1))
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert b"chunks of a few bytes" in answer
+    assert (await post(server, chunked(server, body, 8))).startswith(b"HTTP/1.1 200 ")
+    few = json.dumps({"messages": [{"topic": "demo.a", "data": "x" * 5_000}]}).encode()
+    assert (await post(server, chunked(server, few, 1))).startswith(b"HTTP/1.1 200 ")
