@@ -125,6 +125,16 @@ async def test_text_that_is_not_utf_8_is_refused(opcode: int) -> None:
         await until(lambda: one.mesh.counts.refused == 1)
 
 
+async def test_a_heartbeat_in_the_middle_of_the_greeting_is_ignored() -> None:
+    async with node() as one, seed_peer(one.url) as peer:
+        peer.write(7, hello(one, node="0" * 16))
+        peer.write(1, b"ping")
+        peer.write(9, b"\x00")
+        while (await peer.raw())[0] != 9:
+            pass
+        await until(lambda: one.mesh.peers == 1)
+
+
 async def test_an_unknown_opcode_is_skipped_by_its_length() -> None:
     async with node() as one, seed_peer(one.url) as peer:
         for opcode in (0, 17, 99, 255):

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from hanzoai.pubsub import Gap
+from hanzoai.pubsub import Gap, Message
 from tests.server.mesh.rig import joined, node, nodes
 from tests.server.mesh.seed_peer import names, seed_listener, seed_peer
 from tests.server.protocols.peers import BOUND, hub, until
@@ -159,16 +159,38 @@ async def test_heartbeats_go_both_ways_and_a_silent_peer_is_dead_after_three() -
         assert (one.mesh.counts.lost, one.mesh.counts.refused) == (1, 0)
 
 
-async def test_a_peer_that_is_silent_at_first_is_taken_for_a_plain_one_and_dialed_again() -> None:
-    async with seed_listener() as (address, peers), node(address) as one:
+async def test_a_peer_that_is_silent_at_first_is_asked_and_dialed_again() -> None:
+    async with seed_listener() as (address, peers), node(address, mesh_ack_timeout=50) as one:
         async with asyncio.timeout(BOUND):
             peer = await peers.get()
+            while await peer.raw() != (1, b"ping"):
+                pass
+        assert one.mesh.peers == 0
+        peer.write(1, b"pong")
         await until(lambda: one.mesh.peers == 1)
         peer.subscribe(b"demo.a")
         assert await peer.expect(3) == b"\x01"
         await peer.close()
         async with asyncio.timeout(BOUND):
             await (await peers.get()).close()
+
+
+async def test_a_node_that_hangs_interrupts_no_subscription() -> None:
+    """The system still accepts connections to it."""
+    async with (
+        seed_listener() as (address, peers),
+        node(address, mesh_ack_timeout=20) as one,
+        one.client() as client,
+    ):
+        events = aiter((await client.subscribe("demo.a")).events())
+        async with asyncio.timeout(BOUND):
+            await client.publish("demo.a", {"data": 1})
+            assert isinstance(await anext(events), Message)
+            for _ in range(2):
+                await peers.get()
+            await client.publish("demo.a", {"data": 2})
+            assert isinstance(await anext(events), Message)
+        assert (one.mesh.had_peers, one.mesh.counts.lost) == (False, 0)
 
 
 @pytest.mark.statement("Z-01", "Z-25")

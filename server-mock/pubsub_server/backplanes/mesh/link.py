@@ -109,8 +109,7 @@ class Link(asyncio.Protocol):
     def tick(self) -> None:
         """Send what is due, and close the connection if the peer is dead."""
         try:
-            for event in self.peering.tick(self._loop.time()):
-                self._owner.on_event(self, event)
+            self.peering.tick(self._loop.time())
         except FrameError as error:
             self.cut(error.reason, str(error))
             return

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DEAD_AFTER: Final = 3
 """Missed heartbeats after which a peer is dead (Z-28)."""
 GREETING: Final = 4
-"""Number of acknowledgement windows after which a peer without a hello counts as a plain peer."""
+"""Number of acknowledgement windows for a hello, and then for the answer of a peer without one."""
 _ACKS: Final = {
     codec.SUBSCRIBE: codec.SUBSCRIBE_ACK,
     codec.UNSUBSCRIBE: codec.UNSUBSCRIBE_ACK,
@@ -184,6 +184,8 @@ class Peering:
         self.pings = 0
         self.pongs = 0
         self._began = now
+        # When a peer that had sent nothing was asked to answer.
+        self._asked: float | None = None
         self._heard = now
         self._ping_at = now + terms.heartbeat
         self._unanswered = 0
@@ -210,7 +212,7 @@ class Peering:
             self._unanswered = 0
             yield from self._frame(each)
 
-    def tick(self, now: float) -> Iterable[Event]:
+    def tick(self, now: float) -> None:
         """Send the heartbeats and requests that are due, and detect a dead peer.
 
         Raises:
@@ -219,10 +221,7 @@ class Peering:
         """
         terms = self._terms
         if not self.ready:
-            if now - self._began >= GREETING * terms.window:
-                if self.hello is not None or terms.key is not None:
-                    raise MeshError("no_greeting", "The peer has not completed the greeting.")
-                yield self._as_plain()
+            self._await_greeting(now)
             return
         if now >= self._ping_at:
             # Count pings, not seconds, so that a node that was suspended gives its peers time to
@@ -286,10 +285,29 @@ class Peering:
             yield from self._prove(body)
         elif opcode == codec.WELCOME:
             yield from self._welcome(body)
+        elif opcode == codec.HEARTBEAT and not self.ready:
+            # A node that was suspended finds the question whether it is a plain peer.
+            return
         elif not self.ready or (self.plain and opcode not in _PLAIN):
             raise MeshError("bad_order", f"Opcode {opcode} arrived before the greeting.")
         else:
             yield from self._served(opcode, body)
+
+    def _await_greeting(self, now: float) -> None:
+        """Ask a peer that has sent nothing whether it is a plain peer.
+
+        Close a peer that does not answer: it is a node that hangs, whose system still accepts
+        connections, or a program that checks the port.
+        """
+        patience = GREETING * self._terms.window
+        if now - (self._began if self._asked is None else self._asked) < patience:
+            return
+        if self.hello is not None or self._terms.key is not None:
+            raise MeshError("no_greeting", "The peer has not completed the greeting.")
+        if self._asked is not None:
+            raise MeshError("no_greeting", "The peer sends nothing.")
+        self._asked = now
+        self._out.append(codec.frame(codec.HEARTBEAT, codec.PING))
 
     def _as_plain(self) -> Event:
         self.ready = self.plain = True
