@@ -30,7 +30,7 @@ export interface PublishRequest {
   /** Retention in history, seconds; 0 stores nothing. */
   readonly ttl?: number;
   readonly id?: MessageId;
-  /** Passed through untouched. */
+  /** Passed on unchanged. */
   readonly meta?: JsonObject;
 }
 
@@ -163,7 +163,7 @@ export interface ConnectionInfo {
   readonly name?: string;
   /** Protocol of the connection, as in the label `transport` of the metrics: `socket`, `event_stream`, `signed`, `sp`, `events` or `hub`. */
   readonly transport: string;
-  /** IP address of the client. Absent where the server does not know it. */
+  /** IP address of the client. Absent if the server does not know it. */
   readonly address?: string;
   /** When the client authenticated first on this connection. */
   readonly connected_at: Timestamp;
@@ -301,7 +301,7 @@ export interface SessionInfo {
   readonly expires_at?: Timestamp;
   readonly server_time?: Timestamp;
   readonly limits?: Limits;
-  /** The node whose positions these are. Positions of another node mean nothing here: a client that comes from one reports a gap of unknown size. Absent where positions hold on every node. */
+  /** Id of the node that assigned the positions. They are not valid on other nodes: a client that changes the node reports a gap of unknown size. Absent if positions are valid on every node. */
   readonly node?: string;
 }
 

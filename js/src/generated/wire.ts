@@ -92,7 +92,7 @@ export interface Envelope {
   readonly ttl?: number;
   /** Position in the log of its topic: +1 per message. Messages with `ttl` 0 have none. */
   readonly seq?: Seq;
-  /** Passed through untouched, for example a W3C `traceparent`. */
+  /** Passed on unchanged, for example a W3C `traceparent`. */
   readonly meta?: JsonObject;
 }
 
@@ -125,7 +125,7 @@ export interface Publication {
   readonly ttl?: number;
   /** Id, at most 128 characters; the server publishes an id once. Default: `msg_` and a ULID. */
   readonly id?: MessageId;
-  /** Passed through untouched. */
+  /** Passed on unchanged. */
   readonly meta?: JsonObject;
 }
 
@@ -212,7 +212,7 @@ export interface ErrorInfo {
   readonly message: string;
   /** How to fix it. */
   readonly remedy?: string;
-  /** Parameter or member of the payload at fault, as a path such as `data.items[0].sku`. */
+  /** Invalid parameter, or invalid member of the payload, as a path such as `data.items[0].sku`. */
   readonly field?: string;
   /** Earliest time to try again, milliseconds. */
   readonly retry_after_ms?: number;
@@ -342,7 +342,7 @@ export interface AuthOkFrame {
   readonly expires_at?: Timestamp;
   readonly server_time?: Timestamp;
   readonly limits?: Limits;
-  /** The node whose positions these are. Positions of another node mean nothing here: a client that comes from one reports a gap of unknown size. Absent where positions hold on every node. */
+  /** Id of the node that assigned the positions. They are not valid on other nodes: a client that changes the node reports a gap of unknown size. Absent if positions are valid on every node. */
   readonly node?: string;
   /** Chosen by the client, echoed in the answer to this frame. */
   readonly ref?: string;
@@ -427,7 +427,7 @@ export interface PublishedFrame {
 export interface PresenceSnapshotFrame {
   readonly type: 'presence.snapshot';
   readonly topic: Topic;
-  /** All members, the receiver included. */
+  /** All members, including the receiver. */
   readonly members: readonly PresenceMember[];
 }
 
@@ -449,7 +449,7 @@ export interface ErrorFrame {
   readonly remedy?: string;
   /** The topic it concerns. */
   readonly topic?: string;
-  /** Parameter or member of the payload at fault, as a path such as `data.items[0].sku`. */
+  /** Invalid parameter, or invalid member of the payload, as a path such as `data.items[0].sku`. */
   readonly field?: string;
   /** Earliest time to try again, milliseconds. */
   readonly retry_after_ms?: number;

@@ -105,7 +105,7 @@ class Message(Payload, Generic[Data]):
     seq: Seq | None = None
     """Position in the log of its topic: +1 per message. Messages with `ttl` 0 have none."""
     meta: dict[str, Any] | None = None
-    """Passed through untouched, for example a W3C `traceparent`."""
+    """Passed on unchanged, for example a W3C `traceparent`."""
 
 
 class Publication(Payload):
@@ -122,7 +122,7 @@ class Publication(Payload):
     id: MessageId | None = None
     """Id, at most 128 characters; the server publishes an id once. Default: `msg_` and a ULID."""
     meta: dict[str, Any] | None = None
-    """Passed through untouched."""
+    """Passed on unchanged."""
 
 
 class PresenceMember(Model):
@@ -193,7 +193,7 @@ class ErrorInfo(Model):
     remedy: str | None = None
     """How to fix it."""
     field: str | None = None
-    """Parameter or member of the payload at fault, as a path such as `data.items[0].sku`."""
+    """Invalid parameter, or invalid member of the payload, as a path such as `data.items[0].sku`."""
     retry_after_ms: Annotated[int | None, Field(ge=0)] = None
     """Earliest time to try again, milliseconds."""
     topic: str | None = None
@@ -326,7 +326,7 @@ class AuthOkFrame(Model):
     server_time: Timestamp | None = None
     limits: Limits | None = None
     node: Annotated[str | None, Field(max_length=64, min_length=1)] = None
-    """The node whose positions these are. Positions of another node mean nothing here: a client that comes from one reports a gap of unknown size. Absent where positions hold on every node."""
+    """Id of the node that assigned the positions. They are not valid on other nodes: a client that changes the node reports a gap of unknown size. Absent if positions are valid on every node."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
     """Chosen by the client, echoed in the answer to this frame."""
 
@@ -418,7 +418,7 @@ class PresenceSnapshotFrame(Model):
     type: Literal["presence.snapshot"] = "presence.snapshot"
     topic: Topic
     members: list[PresenceMember]
-    """All members, the receiver included."""
+    """All members, including the receiver."""
 
 
 class PongFrame(Model):
@@ -442,7 +442,7 @@ class ErrorFrame(Model):
     topic: str | None = None
     """The topic it concerns."""
     field: str | None = None
-    """Parameter or member of the payload at fault, as a path such as `data.items[0].sku`."""
+    """Invalid parameter, or invalid member of the payload, as a path such as `data.items[0].sku`."""
     retry_after_ms: Annotated[int | None, Field(ge=0)] = None
     """Earliest time to try again, milliseconds."""
     ref: Annotated[str | None, Field(max_length=64, min_length=1)] = None
@@ -479,7 +479,7 @@ class PublishRequest(Payload):
     """Retention in history, seconds; 0 stores nothing."""
     id: MessageId | None = None
     meta: dict[str, Any] | None = None
-    """Passed through untouched."""
+    """Passed on unchanged."""
 
 
 class PublishResponse(Model):
@@ -574,7 +574,7 @@ class ConnectionInfo(Model):
     transport: str
     """Protocol of the connection, as in the label `transport` of the metrics: `socket`, `event_stream`, `signed`, `sp`, `events` or `hub`."""
     address: str | None = None
-    """IP address of the client. Absent where the server does not know it."""
+    """IP address of the client. Absent if the server does not know it."""
     connected_at: Timestamp
     """When the client authenticated first on this connection."""
     patterns: list[str]
@@ -665,7 +665,7 @@ class SessionInfo(Model):
     server_time: Timestamp | None = None
     limits: Limits | None = None
     node: Annotated[str | None, Field(max_length=64, min_length=1)] = None
-    """The node whose positions these are. Positions of another node mean nothing here: a client that comes from one reports a gap of unknown size. Absent where positions hold on every node."""
+    """Id of the node that assigned the positions. They are not valid on other nodes: a client that changes the node reports a gap of unknown size. Absent if positions are valid on every node."""
 
 
 class AccessInfo(Model):
