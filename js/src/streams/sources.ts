@@ -5,6 +5,7 @@ import { fromCode, InvalidPayload, type PubSubError } from '../errors.js';
 import { invalid, kind } from '../settings/checks.js';
 import { isObject } from '../wire/guard.js';
 import { checkData } from '../wire/payloads.js';
+import { isPiece } from './pieces.js';
 
 /**
  * @internal Reject what cannot be read piece by piece, for example a whole answer.
@@ -47,8 +48,7 @@ export function refusal(code: string, piece: unknown, topic: string): PubSubErro
 /** What is wrong with a piece, and what to do about it. */
 function explain(piece: unknown): [problem: string, remedy: string] {
   const problem = `The piece is ${kind(piece)}, not text or a part.`;
-  const { type, text } = isObject(piece) ? piece : { text: piece };
-  if (typeof (type ?? text) === 'string')
+  if (isPiece(piece))
     return [
       'The text has half of a surrogate pair.',
       'Decode bytes incrementally, so that no character is cut.',

@@ -465,6 +465,7 @@ test('the error of a piece says what it is and how to send it', () => {
     [['a'], /is an array,/, /Write its text/],
     [new Uint8Array(2), /is an object,/, /TextDecoderStream/],
     [{ choices: [{ delta: { content: 'a' } }] }, /neither a `type` nor a `text`/, /fromOpenAI/],
+    [{ type: 'a', text: 5 }, /one of them is not text/, /\{text\}/],
     ['\ude00', /half of a surrogate pair/, /Decode bytes/],
     [{ text: '\ude00' }, /half of a surrogate pair/, /Decode bytes/],
   ];
