@@ -264,7 +264,9 @@ async def test_a_redirect_is_not_followed_and_a_refusal_is_final(
     assert hooks.dropped == 1
 
 
-async def test_a_full_queue_drops_and_counts(receiver: Receiver) -> None:
+async def test_a_full_queue_drops_counts_and_says_so_once(
+    receiver: Receiver, caplog: pytest.LogCaptureFixture
+) -> None:
     receiver.gate = asyncio.Event()
     hooks = sender(receiver, webhook_queue=3)
     hooks.start()
@@ -273,6 +275,8 @@ async def test_a_full_queue_drops_and_counts(receiver: Receiver) -> None:
     for number in range(1, 9):
         hooks.notify("publish", "a", b"%d" % number)
     assert hooks.dropped == 5
+    warnings = [each.message for each in caplog.records if "queue is full" in each.message]
+    assert len(warnings) == 1
     receiver.gate.set()
     await hooks.close(PATIENCE)
     assert [event["data"] for event in receiver.events()] == [0, 1, 2, 3]

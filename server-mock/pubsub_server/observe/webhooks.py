@@ -90,6 +90,8 @@ class Receiver:
         self._rejected = 0.0
         # Events of the current request.
         self._posting = 0
+        # Whether events were dropped since the last request; logged once.
+        self._full = False
         self._wake = asyncio.Event()
         self._closing = False
 
@@ -102,6 +104,9 @@ class Receiver:
         size = self._size + len(event)
         if len(self._queue) >= self._settings.webhook_queue or size > QUEUE_BYTES:
             self.dropped += 1
+            if not self._full:
+                self._full = True
+                _LOG.warning("the webhook %s: its queue is full; events are dropped", self._place)
             return
         self._queue.append(event)
         self._size = size
@@ -164,6 +169,7 @@ class Receiver:
                 break
             events.append(self._queue.popleft())
         self._size -= sum(map(len, events))
+        self._full = False
         return events
 
     async def _deliver(self, session: aiohttp.ClientSession, body: bytes) -> str | None:
