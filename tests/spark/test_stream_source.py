@@ -174,6 +174,31 @@ def test_without_arguments_a_batch_starts_at_the_end_of_the_previous_one(service
     assert rows(reader, end, following) == [("a.y", 3, 6)]
 
 
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_without_arguments_the_batch_after_the_first_one_reads_only_newer_rows(
+    service: Service, start: str
+) -> None:
+    service.standings = {"a.x": Standing(1, 9)}
+    reader = stream(startingOffsets=start)
+    # Spark before 4.2 requests the end of the first batch before its start.
+    end = reader.latestOffset()
+    reader.initialOffset()
+    assert rows(reader, end, reader.latestOffset()) == []
+    # The rows of the first batch were read before they were trimmed.
+    service.news = [{"a.x": Standing(8, 12)}]
+    assert rows(reader, end, reader.latestOffset()) == [("a.x", 9, 12)]
+
+
+@pytest.mark.parametrize("start", ["earliest", "latest"])
+def test_without_arguments_rows_after_a_repeated_first_batch_are_read_once(
+    service: Service, start: str
+) -> None:
+    service.standings = {"a.x": Standing(1, 12)}
+    reader = stream(startingOffsets=start)
+    reader.initialOffset()
+    assert rows(reader, offset({"a.x": 9}), reader.latestOffset()) == [("a.x", 9, 12)]
+
+
 def test_without_arguments_after_a_restart_nothing_is_read_again(service: Service) -> None:
     service.standings = {"a.x": Standing(1, 9), "a.none": Standing(1, 0)}
     reader = stream()

@@ -184,8 +184,7 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
             begin = places_at(standings)
         else:
             begin = beginnings(config.starting or "latest", standings)
-        self._end = Offset(begin, begin)
-        return self._end.as_json()
+        return Offset(begin, begin).as_json()
 
     @brief()
     def getDefaultReadLimit(self) -> Any:
@@ -205,7 +204,8 @@ class StreamSource(datasource.DataSourceStreamReader, _AVAILABLE_NOW):  # type: 
     ) -> dict[str, Any]:
         """See `DataSourceStreamReader`. Spark before 4.2 passes no arguments."""
         if start is None and self._end is None:
-            # After a restart, the end of the previous batch is unknown.
+            # The end of the previous batch is unknown. It is not the initial offset, which Spark
+            # before 4.2 requests after this one, or for a batch that it repeats.
             self._look(0.0)
             self._end = self._newest()
             return self._end.as_json()
