@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import json
 import logging
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pyspark.sql import datasource
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     DoubleType,
     IntegerType,
@@ -18,12 +20,13 @@ from pyspark.sql.types import (
     MapType,
     StringType,
     StructType,
+    TimestampType,
     VariantType,
     YearMonthIntervalType,
 )
 
 from hanzoai.pubsub.errors import InvalidOption
-from hanzoai.pubsub.spark import PubSubConfig
+from hanzoai.pubsub.spark import PubSubConfig, sink
 from hanzoai.pubsub.spark.sink import BatchSink, Published, StreamSink, check_schema, planned
 from hanzoai.pubsub.spark.stats import PublishStats
 from hanzoai.pubsub.testing import ThreadedServer
@@ -83,7 +86,11 @@ def test_columns_that_can_be_published_are_accepted(data: DataType) -> None:
         (columns(topic=IntegerType(), data=TEXT), "topic", "INT, not STRING", "Cast it to STRING."),
         (columns(topic=TEXT, data=TEXT, ttl=TEXT), "ttl", "STRING, not INT", "Cast it to INT."),
         (columns(topic=TEXT, data=DoubleType()), "data", "DOUBLE, not STRING", "Cast it to"),
-        (columns(topic=TEXT, data=BinaryType()), "data", "BINARY, not STRING", "base64()"),
+        (columns(topic=BinaryType(), data=TEXT), "topic", "BINARY, not STRING", "Cast it to"),
+        (columns(id=BinaryType(), data=TEXT), "id", "BINARY, not STRING", "base64()"),
+        (columns(topic=TEXT, data=BinaryType()), "data", "BINARY, not", "'value', base64(data))"),
+        (columns(topic=TEXT, data=TimestampType()), "data", "TIMESTAMP, not", "'value', data)"),
+        (columns(topic=TEXT, data=BooleanType()), "data", "BOOLEAN, not STRING", "Cast it to"),
         (columns(topic=TEXT, data=columns(a=BinaryType())), "data", "BINARY, which", "base64()"),
         (columns(topic=TEXT, data=ArrayType(BinaryType())), "data", "BINARY, which", "base64()"),
         (
@@ -142,10 +149,21 @@ def batch(count: int) -> Any:
     )
 
 
-@pytest.mark.parametrize("sink", [BatchSink, StreamSink])
-def test_a_task_reports_how_many_rows_it_published(server: ThreadedServer, sink: Any) -> None:
-    report = sink(config(url=server.http)).write(iter([batch(3), batch(2)]))
+@pytest.mark.parametrize("kind", [BatchSink, StreamSink])
+def test_a_task_reports_how_many_rows_it_published(server: ThreadedServer, kind: Any) -> None:
+    report = kind(config(url=server.http)).write(iter([batch(3), batch(2)]))
     assert report.stats.rows == 5
+
+
+def test_a_stream_gets_arrow_batches_in_spark_4_0_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(datasource, "DataSourceStreamArrowWriter")
+    spec = importlib.util.find_spec(sink.__name__)
+    assert spec is not None
+    assert spec.loader is not None
+    older = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(older)
+    assert issubclass(older.StreamSink, datasource.DataSourceStreamWriter)
+    assert issubclass(older.StreamSink, datasource.DataSourceArrowWriter)
 
 
 def stats(rows: int) -> Published:

@@ -10,10 +10,12 @@ from pyspark.sql import datasource
 from pyspark.sql.types import (
     ArrayType,
     BinaryType,
+    BooleanType,
     DataType,
     IntegerType,
     LongType,
     MapType,
+    NumericType,
     ShortType,
     StringType,
     StructType,
@@ -35,12 +37,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("hanzoai.pubsub.spark")
 
-_STREAM_WRITER: Any = getattr(
-    # Since Spark 4.1; earlier versions pass rows one by one.
-    datasource,
-    "DataSourceStreamArrowWriter",
-    datasource.DataSourceStreamWriter,
-)
+
+def _stream_writer() -> Any:
+    since = getattr(datasource, "DataSourceStreamArrowWriter", None)
+    if since is not None:  # since Spark 4.1
+        return since
+    # Spark 4.0 passes rows to a writer of streams, in which times have no time zone. To a writer
+    # of Arrow, it passes batches, also in a stream.
+    return type(
+        "StreamArrowWriter",
+        (datasource.DataSourceStreamWriter, datasource.DataSourceArrowWriter),
+        {},
+    )
+
+
+_STREAM_WRITER: Any = _stream_writer()
 
 
 @dataclass
@@ -135,12 +146,21 @@ def _check_data(kind: DataType) -> None:
 
 
 def _ill_typed(name: str, kind: DataType, wanted: str) -> InvalidOption:
-    base64 = isinstance(kind, BinaryType)
     return InvalidOption(
         f"Column `{name}` is {kind.simpleString().upper()[:80]}, not {wanted}.",
-        remedy="Encode it with base64()." if base64 else f"Cast it to {wanted.split()[0]}.",
+        remedy=_remedy(name, kind, wanted),
         field=name,
     )
+
+
+def _remedy(name: str, kind: DataType, wanted: str) -> str:
+    if name == "data" and not isinstance(kind, NumericType | BooleanType):
+        # Cast to STRING, a time is not JSON, and some base64 is a number.
+        value = "base64(data)" if isinstance(kind, BinaryType) else "data"
+        return f"Put it into a STRUCT, such as named_struct('value', {value})."
+    if name == "id" and isinstance(kind, BinaryType):
+        return "Encode it with base64()."
+    return f"Cast it to {wanted.split()[0]}."
 
 
 @brief()
