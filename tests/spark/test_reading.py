@@ -23,7 +23,7 @@ from hanzoai.pubsub.errors import (
 )
 from hanzoai.pubsub.spark import PubSubConfig
 from hanzoai.pubsub.spark.fetch import Fetcher, Page
-from hanzoai.pubsub.spark.losses import DataLossError
+from hanzoai.pubsub.spark.losses import DataLossError, Loss
 from hanzoai.pubsub.spark.planning import UNKNOWN, Range, Standing
 from hanzoai.pubsub.spark.reading import read_ranges
 from hanzoai.pubsub.spark.rows import SOURCE_SCHEMA
@@ -338,3 +338,18 @@ def test_a_task_that_has_ended_asks_no_more() -> None:
     stop.set()
     with pytest.raises(ClosedError):
         Peer().fetcher().page("a", 0, 1, stop)
+
+
+@pytest.mark.parametrize(
+    ("loss", "said"),
+    [
+        (Loss("a.x", 11, 49), "Retain more"),
+        (Loss("a.x", 11, 49, restarted=True), "Keep the history in Redis"),
+        (Loss("a.x", 11, 5), "Keep the history in Redis"),
+    ],
+)
+def test_the_remedy_of_a_loss_depends_on_its_cause(loss: Loss, said: str) -> None:
+    error = DataLossError(loss)
+    assert error.remedy.startswith(said)
+    assert "failOnDataLoss=false" in error.remedy
+    assert str(error).endswith("docs/spark/#guarantees-for-readers")

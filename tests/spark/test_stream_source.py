@@ -236,6 +236,7 @@ def test_a_loss_reports_whether_the_log_started_again(service: Service) -> None:
     with pytest.raises(DataLossError, match="restarted at position 50") as caught:
         stream().latestOffset({"a.x": 10}, LIMIT)
     assert (caught.value.first, caught.value.last) == (11, 49)
+    assert "Redis" in caught.value.remedy
     reader = stream(failOnDataLoss="false")
     end = reader.latestOffset({"a.x": 10}, LIMIT)
     assert rows(reader, {"a.x": 10}, end) == [("a.x", 49, 60)]

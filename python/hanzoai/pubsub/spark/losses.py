@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from hanzoai.pubsub.errors import PubSubError
 
@@ -15,13 +15,18 @@ class Loss(NamedTuple):
         first: First lost position.
         last: Last lost position.
         restarted: Whether the log was lost and started again; the number of lost rows is then
-        unknown.
+            unknown.
     """
 
     topic: str
     first: int
     last: int
     restarted: bool = False
+
+    @property
+    def of_log(self) -> bool:
+        """Whether the log itself was lost."""
+        return self.restarted or self.last < self.first
 
     def __str__(self) -> str:
         if self.last < self.first:
@@ -38,6 +43,10 @@ class Loss(NamedTuple):
             f"Rows of {self.topic!a} are no longer retained: positions {self.first} to {self.last}"
             f" ({self.last - self.first + 1:,} rows)"
         )
+
+
+_KEEP: Final = "Keep the history in Redis, which a restart of the server does not affect."
+_RETAIN: Final = "Retain more (history_max_messages, history_max_age, ttl) or read more often."
 
 
 class DataLossError(PubSubError):
@@ -57,11 +66,15 @@ class DataLossError(PubSubError):
             "data_loss",
             f"{loss}.",
             remedy=(
-                "Retain more (history_max_messages, history_max_age, ttl) or read more often."
-                " Option failOnDataLoss=false continues at the first retained row, and logs"
-                " what is missing."
+                f"{_KEEP if loss.of_log else _RETAIN} Option failOnDataLoss=false continues at the"
+                " first retained row, and logs what is missing."
             ),
             topic=loss.topic,
         )
         self.first = loss.first
         self.last = loss.last
+
+    @property
+    def docs(self) -> str:
+        """Address of the description of losses."""
+        return "https://pubsub.hanzo.ai/docs/spark/#guarantees-for-readers"
