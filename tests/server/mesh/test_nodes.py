@@ -135,6 +135,26 @@ async def test_a_configured_address_without_a_node_is_logged_once(
     ]
 
 
+async def test_an_address_that_closes_each_connection_is_logged_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """A node with TLS does this to a node without."""
+    closed = 0
+
+    def close(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        nonlocal closed
+        closed += 1
+        writer.close()
+
+    async with await asyncio.start_server(close, "127.0.0.1", 0) as server:
+        address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        async with node(address):
+            await until(lambda: closed >= 3)
+    warnings = [each.getMessage() for each in caplog.records if address in each.getMessage()]
+    assert len(warnings) == 1
+    assert "closes connections before the greeting" in warnings[0]
+
+
 async def test_a_node_that_stops_is_logged_by_the_others(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "pubsub_server.backplanes.mesh")
     async with node() as one:

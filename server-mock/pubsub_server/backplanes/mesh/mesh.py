@@ -129,6 +129,8 @@ class Mesh:
         self._tick_at: asyncio.TimerHandle | None = None
         self._every = max(0.01, min(terms.heartbeat, terms.window) / 5)
         self._settling = Settling(self._loop)
+        # Addresses that close connections before the greeting, and are in the log.
+        self._reported: set[str] = set()
         self._announcing = False
         self._sending_members = False
         self._plain_lost = False
@@ -339,6 +341,8 @@ class Mesh:
             self._members.dialed(link.address, None, now)
             if reason == "myself":
                 self._members.mine(link.address)
+            elif reason == "closed" and link.peering.hello is None:
+                self._report_closed(link.address)
         if reason == "stalled":
             counts.stalled += 1
         elif reason not in EXPECTED and reason != "dead":
@@ -373,6 +377,17 @@ class Mesh:
             now = self._loop.time()
             silent = max(strangers, key=lambda each: each.peering.silence(now))
             silent.cut("greeting_limit", "too many connections have not completed the greeting")
+
+    def _report_closed(self, address: str) -> None:
+        """Log the first connection in a row that ended without a hello."""
+        if self._ending or address in self._reported or not self._members.configured(address):
+            return
+        self._reported.add(address)
+        logger.warning(
+            "mesh: %s closes connections before the greeting; check that this node and that one"
+            " both use mesh_tls_cert, or neither; trying again",
+            address,
+        )
 
     def _link(self, address: str | None) -> Link:
         peering = Peering(
@@ -440,6 +455,8 @@ class Mesh:
 
     def _connect(self, link: Link, remote: Remote) -> None:
         self._remote_of[link] = remote
+        if link.address is not None:
+            self._reported.discard(link.address)
         self._remotes.connect(remote, link, self._stale_until())
         self.had_peers = True
 
