@@ -54,8 +54,9 @@ export interface ChatMessages extends ChatRequest {
 /**
  * A transport for `useChat` and `Chat` of the AI SDK.
  *
- * `stop()` asks the writer to end the answer, also in a tab that has resumed it. If it may not, the
- * client reports the error to `ps.on('error')`. Leaving the page does not end the answer. With `resume: true`, a chat shows a running answer from its beginning.
+ * `stop()` asks the writer to end the answer, also in a tab that has resumed it. If the user has no
+ * permission to do so, the client reports the error to `ps.on('error')`. Leaving the page does not
+ * end the answer. With `resume: true`, a chat shows a running answer from its beginning.
  */
 export class HanzoChatTransport {
   /** An answer that is resumed comes from its beginning. */
