@@ -298,6 +298,10 @@ def test_self_is_the_node_of_this_machine(monkeypatch: pytest.MonkeyPatch) -> No
     ):
         monkeypatch.setenv("HANZO_PUBSUB_EVENT_STREAM", address)
         assert EventStreamClient().target == target
+    for address in ("abc", "0", "unix:"):
+        monkeypatch.setenv("HANZO_PUBSUB_EVENT_STREAM", address)
+        with pytest.raises(InvalidOption, match=f"HANZO_PUBSUB_EVENT_STREAM is '{address}'"):
+            EventStreamClient()
 
 
 @pytest.mark.parametrize(

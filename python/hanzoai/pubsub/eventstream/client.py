@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from hanzoai.pubsub.durations import seconds_of
-from hanzoai.pubsub.errors import InvalidTopic, PayloadTooLarge
+from hanzoai.pubsub.errors import InvalidOption, InvalidTopic, PayloadTooLarge
 from hanzoai.pubsub.eventstream.codec import (
     ALL_TOPICS,
     MAX_PAYLOAD,
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 PORT: Final = 1002
 """Default port."""
+_VARIABLE: Final = "HANZO_PUBSUB_EVENT_STREAM"
 _NO_WILDCARD: Final = b"**"
 """The topic to which a publishing connection subscribes instead of `*`, which is all topics."""
 
@@ -172,13 +173,22 @@ class EventSubscription(LinkSubscription[Event]):
 
 def _target(url: str) -> Target:
     check_url(url)
-    if url.rstrip("/") == "events://self":
-        address = os.environ.get("HANZO_PUBSUB_EVENT_STREAM", "")
-        if address.startswith("unix:"):
-            return Target(path=address.removeprefix("unix:"))
+    if url.rstrip("/") != "events://self":
+        return parse_target(url, "events", PORT)
+    address = os.environ.get(_VARIABLE, "")
+    if address.startswith("unix:"):
+        url = f"events+{address}"
+    else:
         host, _, port = address.rpartition(":")
-        return parse_target(f"events://{host or '127.0.0.1'}:{port or PORT}", "events", PORT)
-    return parse_target(url, "events", PORT)
+        url = f"events://{host or '127.0.0.1'}:{port or PORT}"
+    try:
+        return parse_target(url, "events", PORT)
+    except InvalidOption:
+        raise InvalidOption(
+            f"{_VARIABLE} is {address!r}, which is not an address.",
+            field="url",
+            remedy="Set it to a port, HOST:PORT or unix:PATH.",
+        ) from None
 
 
 def _encode(topic: str | bytes, body: bytes) -> bytes:
