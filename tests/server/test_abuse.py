@@ -618,6 +618,20 @@ async def test_large_subscriptions_of_one_turn_ask_the_store_only_if_they_wait_f
     assert store.waiting == 10
 
 
+async def test_batches_that_fit_into_one_turn_share_it() -> None:
+    rig = Rig()
+    peers = [await rig.client(f"user{n}") for n in range(10)]
+    messages = [{"topic": "t", "data": "x" * 80}] * 50
+    rig.hub.core.turns.spend(turns.UNITS)
+    for peer in peers:
+        peer.say("publish", messages=messages)
+    assert rig.hub.stats.published == 0
+    for _ in range(3):
+        await asyncio.sleep(0)
+    assert rig.hub.stats.published == 500
+    await rig.settle()
+
+
 async def test_a_batch_that_waits_for_its_turn_is_published_though_its_client_has_closed() -> None:
     rig = Rig()
     alice, bob = await rig.client("alice"), await rig.client("bob")

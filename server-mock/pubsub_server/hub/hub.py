@@ -416,10 +416,11 @@ class Hub:
 
     async def turn(self, size: int) -> None:
         """See `service.Service`."""
-        turns = self.core.turns
-        if not turns.free:
-            await turns.wait(0)
-        turns.spend(size // BATCH_BYTES_PER_UNIT)
+        turns, units = self.core.turns, max(1, size // BATCH_BYTES_PER_UNIT)
+        if turns.free:
+            turns.spend(units)
+        else:
+            await turns.wait(units)
 
     def budget(self, connection: Connection, count: int) -> tuple[int, int]:
         """See `service.Service`."""

@@ -253,10 +253,12 @@ class Inbound:
         try:
             frame = parse(data)
             if len(data) > HEAVY and connection.identity is not None and _has_list(frame):
+                units = len(data) // BYTES_PER_UNIT
                 if not (in_turn or core.turns.free):
-                    self._begin(connection, self._take_later(connection, data))
+                    self._begin(connection, self._take_later(connection, data, units))
                     return
-                core.turns.spend(len(data) // BYTES_PER_UNIT)
+                if not in_turn:
+                    core.turns.spend(units)
             request = decode_object(frame, max_payload=core.settings.max_payload)
         except ServiceError as error:
             ref = ref_of(frame)
@@ -288,10 +290,9 @@ class Inbound:
         except Exception as error:
             self._failed(connection, request.ref, error)
 
-    async def _take_later(self, connection: Connection, data: str | bytes) -> None:
+    async def _take_later(self, connection: Connection, data: str | bytes, units: int) -> None:
         """Handle a frame with a long list in its turn."""
-        core = self._core
-        await core.turns.wait(0)
+        await self._core.turns.wait(units)
         connection.busy = False
         # Also after its end: its client may have published and closed.
         self._take(connection, data, in_turn=True)

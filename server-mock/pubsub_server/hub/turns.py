@@ -28,7 +28,8 @@ class Turns:
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._left = UNITS
-        self._waiting: deque[asyncio.Future[None] | tuple[Callable[[], None], int]] = deque()
+        # Work, and its cost; 0 if that is not known yet.
+        self._waiting: deque[tuple[asyncio.Future[None] | Callable[[], None], int]] = deque()
         self._scheduled = False
 
     @property
@@ -47,9 +48,8 @@ class Turns:
         self._schedule()
 
     async def wait(self, units: int) -> None:
-        """Wait for a turn, and spend these units of it."""
-        await self.next()
-        self.spend(units)
+        """Wait for a turn, and spend these units of it; with 0 units, for a turn of its own."""
+        await self.next(units)
 
     def do(self, work: Callable[[], None], units: int) -> None:
         """Do work immediately or in its turn, and spend these units of the turn."""
@@ -60,10 +60,10 @@ class Turns:
             self._waiting.append((work, units))
             self._schedule()
 
-    def next(self) -> asyncio.Future[None]:
-        """A future that is done in the next turn that no earlier work waits for."""
+    def next(self, units: int = 0) -> asyncio.Future[None]:
+        """A future that is done in the next turn that no earlier work waits for; see `wait`."""
         turn: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append(turn)
+        self._waiting.append((turn, units))
         self._schedule()
         return turn
 
@@ -77,14 +77,16 @@ class Turns:
         self._left = UNITS
         try:
             while self._waiting and self._left > 0:
-                turn = self._waiting.popleft()
-                if isinstance(turn, tuple):
-                    work, units = turn
+                turn, units = self._waiting.popleft()
+                if callable(turn):
                     self.spend(units)
-                    work()
+                    turn()
                 elif not turn.done():
                     turn.set_result(None)
-                    break
+                    if not units:
+                        break
+                    # Small work shares a turn: messages of one turn are written together.
+                    self.spend(units)
         finally:
             if self._waiting:
                 self._schedule()
