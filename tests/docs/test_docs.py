@@ -17,6 +17,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
 from hanzoai.pubsub.generated.defaults import CLIENT, LIMITS
+from hanzoai.pubsub.generated.errors import CODES
 from hanzoai.pubsub.testing import ThreadedServer
 from tests.docs.blocks import PACKAGE_PAGE, PAGES, ROOT, WHOLE, anchors, blocks, links
 from tests.docs.model import model_api
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NOT_RUN_AT_MOST = 18
+_ADDRESS = re.compile(r"https://pubsub\.hanzo\.ai/docs/([\w/-]+)/(?:#([\w-]+))?")
 
 
 def _name(page: Path) -> str:
@@ -148,6 +150,20 @@ def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
         assert file.is_relative_to(ROOT), link
         if anchor and file.suffix == ".md":
             assert anchor in anchors(file), link
+
+
+def test_addresses_in_errors_lead_to_pages_and_headings_that_exist() -> None:
+    named: set[tuple[str, str]] = {("errors", code) for code in CODES}
+    for folder in ("python/hanzoai", "server-mock/pubsub_server", "js/src"):
+        for file in (ROOT / folder).rglob("*.[pt][sy]*"):
+            if file.suffix in {".py", ".ts", ".tsx"}:
+                named.update(_ADDRESS.findall(file.read_text(encoding="utf-8")))
+    assert {("wire", ""), ("typescript", "client-certificates")} <= named
+    for page, anchor in sorted(named):
+        file = ROOT / "docs" / f"{page}.md"
+        assert file.exists(), page
+        ids = re.findall(r'<a id="(\w+)">', file.read_text(encoding="utf-8"))
+        assert not anchor or anchor in {*anchors(file), *ids}, (page, anchor)
 
 
 def test_pages_of_packages_link_only_to_the_web() -> None:
