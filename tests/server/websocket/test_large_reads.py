@@ -13,7 +13,8 @@ import orjson
 import pytest
 from websockets.frames import Frame, Opcode
 
-from pubsub_server.listeners.large_reads import LARGE, WAITING, LargeReads
+from pubsub_server.listeners import large_reads
+from pubsub_server.listeners.large_reads import LARGE, MEDIUM, WAITING, LargeReads
 from pubsub_server.listeners.websocket.protocol import SocketProtocol
 from tests.cluster.waiting import until
 from tests.server.websocket.test_any_bytes import UPGRADE, Wire, plugged
@@ -70,6 +71,45 @@ async def test_in_each_turn_one_connection_handles_what_it_has_read(server: Serv
         await asyncio.sleep(0)
     for protocol, _ in plugs:
         protocol.connection_lost(None)
+
+
+async def test_reads_of_many_small_frames_wait_when_the_time_of_a_turn_is_used_up(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(large_reads, "SECONDS", 1e-9)
+    plugs = await opened(server, 4)
+    many = MEDIUM // len(SMALL_PING) + 1
+    *busy, (other, heard) = plugs
+    for protocol, _ in busy:
+        protocol.data_received(SMALL_PING * many)
+    other.data_received(SMALL_PING)
+    for turn in range(1, 4):
+        server.hub.core.delivery.flush()
+        assert [pongs(wire) for _, wire in busy] == [many] * turn + [0] * (3 - turn)
+        assert [is_read(wire) for _, wire in busy] == [True] * turn + [False] * (3 - turn)
+        assert pongs(heard) == 1
+        await asyncio.sleep(0)
+    for protocol, _ in plugs:
+        protocol.connection_lost(None)
+
+
+async def test_several_reads_that_take_little_time_share_a_turn() -> None:
+    now, done = 0.0, 0
+    reads = LargeReads(lambda: now)
+
+    def read() -> None:
+        nonlocal now, done
+        now += 0.4 * large_reads.SECONDS
+        done += 1
+
+    for _ in range(4):
+        reads.enqueue(read, large=False)
+    reads.enqueue(read)
+    for expected in (3, 5):
+        await asyncio.sleep(0)
+        assert done == expected
+    await asyncio.sleep(0)
+    assert reads.free
 
 
 async def test_a_small_read_does_not_wait_for_large_ones(server: Server) -> None:

@@ -9,6 +9,7 @@ between two frames share one parser; a connection has its own only while a frame
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from websockets.exceptions import PayloadTooBig
@@ -21,7 +22,7 @@ from pubsub_server.errors import ServiceError
 from pubsub_server.interfaces import Caller
 from pubsub_server.listeners.callers import FORWARDED, peer
 from pubsub_server.listeners.endpoints import RefusedError, Visit
-from pubsub_server.listeners.large_reads import LARGE
+from pubsub_server.listeners.large_reads import LARGE, MEDIUM
 from pubsub_server.listeners.pre_auth import RETRY_SECONDS, TOO_MANY, TOO_MUCH
 from pubsub_server.listeners.websocket.connections import QUIET
 from pubsub_server.listeners.websocket.encoder import SOCKET
@@ -128,8 +129,11 @@ class SocketProtocol(asyncio.Protocol):
         if self._head is not None:
             self._shake_hands(data)
         elif (connection := self._connection) is not None:
-            if len(data) < LARGE:
+            size = len(data)
+            if size < MEDIUM:
                 self._read(connection, data)
+            elif size < LARGE and self._shared.large_reads.free:
+                self._shared.large_reads.run(partial(self._read, connection, data))
             else:
                 self._read_later(connection, data)
         if self._slot is not None:
@@ -142,7 +146,7 @@ class SocketProtocol(asyncio.Protocol):
             self._read(connection, data)
         else:
             self._queued = data
-        large_reads.enqueue(self._go_on)
+        large_reads.enqueue(self._go_on, large=len(data) >= LARGE)
 
     def _go_on(self) -> None:
         data, self._queued = self._queued, b""
