@@ -71,7 +71,7 @@ class PubSubError(Exception):
         field: The invalid option, parameter or member of the payload.
         retry_after: Earliest time to try again, in seconds from when it was raised.
 
-    ``str(error)`` is the message, the remedy, and the path of the page that describes the code.
+    ``str(error)`` is the message, the remedy, and the address of the page that describes the code.
     """
 
     code: str
