@@ -47,5 +47,5 @@ async def serve(rate: float | None) -> None:
     async with start() as server, sites.serve(server, rate=rate) as site:
         await site.writer.ready()
         print(f"chat: {site.url}", flush=True)
-        print("Open it in two tabs. Ctrl-C ends it.", flush=True)
+        print("Open it in two tabs. Press Ctrl-C to stop.", flush=True)
         await asyncio.Event().wait()
