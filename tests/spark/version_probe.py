@@ -34,7 +34,7 @@ COUNT = 400
 PATIENCE = 120
 SLOW = 3.0
 """Seconds of a job: a Spark Connect server reports progress every two seconds."""
-NUMBER = "cast(get_json_object(data, '$.n') AS INT) n"
+NUMBER = "cast(get_json_object(data, '$.n') AS INT)"
 
 
 def slowly(seconds: float, batches: Iterable[Any]) -> Iterable[Any]:
@@ -134,7 +134,7 @@ class Probe:
     def source(self) -> None:
         self.rows("demo.v.read").foreachPartition(foreach_partition(self.config))
         found = self.spark.read.format(FORMAT).options(**self.options, topics="demo.v.read").load()
-        self.counted([row["n"] for row in found.selectExpr(NUMBER).collect()])
+        self.counted([row["n"] for row in found.selectExpr(f"{NUMBER} n").collect()])
 
     def stream_source(self) -> None:
         self.rows("demo.v.from").foreachPartition(foreach_partition(self.config))
@@ -151,6 +151,38 @@ class Probe:
         if not query.awaitTermination(PATIENCE):
             raise AssertionError("the query did not end")
         self.holds("v.to")
+
+    def stream_of_batches(self) -> None:
+        rows = self.rows("demo.v.parts")
+        reader = self.spark.readStream.format(FORMAT).options(**self.options, topics="demo.v.parts")
+        query = (
+            reader.option("startingOffsets", "earliest")
+            .load()
+            .selectExpr(
+                "'v.parts' topic", "data"
+            )  # by content: a repeated batch is published again
+            .writeStream.format(FORMAT)
+            .options(**self.options, checkpointLocation=str(self.folder / "parts"))
+            .trigger(processingTime="0 seconds")
+        )
+        begin = 0
+        running = None
+        for end in (COUNT // 2, COUNT):
+            part = rows.where(f"{NUMBER} >= {begin} AND {NUMBER} < {end}")
+            part.foreachPartition(foreach_partition(self.config))
+            running = running or query.start()
+            self.until(lambda end=end: len(self.stored("v.parts")) >= end)
+            begin = end
+        time.sleep(SLOW)
+        running.stop()
+        self.holds("v.parts")
+
+    def until(self, happened: Callable[[], bool]) -> None:
+        end = time.monotonic() + PATIENCE
+        while not happened():
+            if time.monotonic() > end:
+                raise AssertionError("it did not happen in time")
+            time.sleep(0.2)
 
     def progress(self) -> None:
         with PubSubProgress(self.spark, "v.progress", self.config):
@@ -173,6 +205,7 @@ USES: dict[str, Callable[[Probe], None]] = {
     "publish_arrow": Probe.arrow,
     "source": Probe.source,
     "source, stream": Probe.stream_source,
+    "source, several batches": Probe.stream_of_batches,
     "PubSubProgress": Probe.progress,
 }
 
