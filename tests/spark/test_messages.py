@@ -148,6 +148,16 @@ def test_content_ids_do_not_depend_on_the_order_of_rows() -> None:
     assert by_row.keys() == dict(zip(shuffled, ids(shuffled), strict=True)).keys()
 
 
+@pytest.mark.parametrize("strategy", ["content", "position"])
+def test_rows_that_are_numbered_together_have_the_ids_of_single_rows(
+    strategy: IdStrategy,
+) -> None:
+    parts = [["a", "b"], ["c"], ["d", "d"], ["e", "a"], ["f", "g"], []]
+    together = numbering(strategy, "job", 0)
+    rows = [row for part in parts for row in part]
+    assert [id for part in parts for id in together.each(part)] == ids(rows, strategy)
+
+
 def test_other_jobs_and_partitions_have_other_ids() -> None:
     every = ids(["a"]) + ids(["a"], namespace="other") + ids(["a"], partition=1)
     assert len(set(every)) == 3

@@ -12,13 +12,27 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, get_args
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
 IdStrategy = Literal["auto", "column", "content", "position", "random"]
 ID_STRATEGIES: tuple[IdStrategy, ...] = get_args(IdStrategy)
 
 
-def numbering(strategy: IdStrategy, namespace: str, partition: int) -> Callable[[str], str]:
+class Numbering:
+    """A function from the content of a row to its id."""
+
+    __slots__ = ()
+
+    def __call__(self, content: str) -> str:
+        """Return the id of the next row."""
+        raise NotImplementedError
+
+    def each(self, contents: Sequence[str]) -> list[str]:
+        """Return the ids of the next rows."""
+        return [self(content) for content in contents]
+
+
+def numbering(strategy: IdStrategy, namespace: str, partition: int) -> Numbering:
     """Return a function from the content of a row to its id.
 
     Args:
@@ -28,14 +42,21 @@ def numbering(strategy: IdStrategy, namespace: str, partition: int) -> Callable[
     """
     match strategy:
         case "random":
-            return lambda content: f"msg_{secrets.token_hex(16)}"
+            return _Random()
         case "position":
             return _Position(f"{namespace}\0{partition}")
         case _:
             return _Content(f"{namespace}\0{partition}\0")
 
 
-class _Content:
+class _Random(Numbering):
+    __slots__ = ()
+
+    def __call__(self, content: str) -> str:
+        return f"msg_{secrets.token_hex(16)}"
+
+
+class _Content(Numbering):
     """Numbers rows of equal content in order of arrival.
 
     Keeps eight bytes of each digest while the task runs.
@@ -60,8 +81,22 @@ class _Content:
         digest.update(f"\0{number}".encode())
         return f"msg_{digest.hexdigest()}"
 
+    def each(self, contents: Sequence[str]) -> list[str]:
+        # For new contents, the ids of `__call__` in three quarters of the time.
+        copy = self._prefix.copy
+        found: list[bytes] = []
+        for content in contents:
+            digest = copy()
+            digest.update(content.encode())
+            found.append(digest.digest())
+        keys = {each[:8] for each in found}
+        if len(keys) < len(found) or not self._seen.isdisjoint(keys):
+            return super().each(contents)
+        self._seen |= keys
+        return [f"msg_{each.hex()}" for each in found]
 
-class _Position:
+
+class _Position(Numbering):
     __slots__ = ("_next", "_prefix")
 
     def __init__(self, namespace: str) -> None:

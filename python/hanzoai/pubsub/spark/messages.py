@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hanzoai.pubsub.spark.config import PubSubConfig
+    from hanzoai.pubsub.spark.ids import Numbering
     from hanzoai.pubsub.spark.records import Chunk, Record
 
 _ID_MAX: Final = 128
@@ -62,10 +63,10 @@ class Encoder:
 
     Args:
         config: Defaults, limits, and the source of ids.
-        number: A function from content to id.
+        number: Creates ids.
     """
 
-    def __init__(self, config: PubSubConfig, number: Callable[[str], str]) -> None:
+    def __init__(self, config: PubSubConfig, number: Numbering) -> None:
         self._config = config
         self._number = number
         self._topics: dict[object, str] = {}
@@ -114,14 +115,13 @@ class Encoder:
         if ids is None:
             if self._config.ids == "column":
                 return None
-            number = self._number
             # Most rows have none; avoid a copy.
-            ids = [
-                f'"{number(head)}"' for head in ([head + rest for head in heads] if rest else heads)
-            ]
+            own = self._number.each([head + rest for head in heads] if rest else heads)
+            items = [f'{head},"id":"{id}"{rest}}}' for head, id in zip(heads, own, strict=True)]
         elif None in ids:
             return None
-        items = [f'{head},"id":{id}{rest}}}' for head, id in zip(heads, ids, strict=True)]
+        else:
+            items = [f'{head},"id":{id}{rest}}}' for head, id in zip(heads, ids, strict=True)]
         sizes = map(len, items) if "".join(items).isascii() else map(_bytes, items)
         return list(map(_message, zip(topics, items, sizes, strict=True)))
 
