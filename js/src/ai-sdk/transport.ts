@@ -1,7 +1,7 @@
 /** `HanzoChatTransport`: delivers answers of an AI SDK chat over a topic. */
 
 import type { PubSub } from '../client.js';
-import { PubSubError, UsageError } from '../errors.js';
+import { OperationTimeout, PubSubError, UsageError } from '../errors.js';
 import { within } from '../runtime/waiting.js';
 import { driverOf, readStream, type StreamEvent, type StreamReader } from '../streams/reader.js';
 import { Reading } from '../streams/reading.js';
@@ -10,8 +10,8 @@ import { type ChatChunk, Chunks } from './chunks.js';
 /** Requested messages per topic: the number that a server keeps by default. */
 const RETAINED = 100;
 
-/** Milliseconds to wait for the first frame of a stopped answer; its writer gives up earlier. */
-const PATIENCE = 60_000;
+/** Milliseconds to wait for the first frame of an answer, which a queue of jobs may delay. */
+const PATIENCE = 300_000;
 
 /** Headers of a request. Node declares no global `HeadersInit`. */
 type HeaderFields = Headers | Record<string, string> | [name: string, value: string][];
@@ -165,7 +165,13 @@ export class HanzoChatTransport {
     // `cancel` has no effect on a stream that does not exist yet: its first frame cancels it.
     const begin = (event: StreamEvent): void => {
       if (event.kind === 'stalled') {
-        if (isWaiting && isStopped() && event.ms > PATIENCE) reader.close();
+        // Without a connection, the answer may have begun.
+        const isOver = isStopped() || client.state === 'connected';
+        if (isWaiting && isOver && event.ms > PATIENCE)
+          throw new OperationTimeout('The answer has not begun.', {
+            topic: topic(chatId),
+            remedy: 'See in the log of your backend why its writer could not publish.',
+          });
       } else {
         if (isWaiting && isStopped()) void cancel();
         isWaiting = false;

@@ -182,10 +182,26 @@ test('an answer that never begins after stop() leaves no subscription', async ()
   void one.made.sendMessage({ text: 'Hi' });
   await server.clock.advance(1_000);
   void one.made.stop();
-  await server.clock.advance(60_000);
+  await server.clock.advance(300_000);
   assert.equal(inboxes.size, 1);
   await server.clock.advance(60_000);
   assert.equal(inboxes.size, 0);
+  await server.stop();
+});
+
+test('an answer that never begins is an error of the chat', async () => {
+  const server = await new MemoryServer().start();
+  const one = chat(server, 'j', async () => ({ id: 'r1' }) as StreamWriter);
+  void one.made.sendMessage({ text: 'Hi' });
+  await server.clock.advance(300_000);
+  assert.equal(one.state.status, 'submitted');
+  const unreachable = server.refusing();
+  await server.clock.advance(60_000);
+  assert.equal(one.state.status, 'submitted', 'it may have begun in the meantime');
+  unreachable.end();
+  await server.clock.advance(300_000);
+  assert.equal(one.state.status, 'error');
+  assert.equal((one.state.error as PubSubError).code, 'timeout');
   await server.stop();
 });
 
