@@ -11,16 +11,9 @@ import { Driver } from './runtime/driver.js';
 import { platform } from './runtime/environment.js';
 import type { Handler } from './runtime/handlers.js';
 import type { HistoryOptions, HttpApi } from './runtime/http_operations.js';
-import { lazily, PARTS } from './runtime/parts.js';
-import {
-  checkPublishing,
-  NONE,
-  type PublishManyOptions,
-  type PublishOptions,
-  publish,
-  publishMany,
-} from './runtime/publishing.js';
-import { type SubscribeOptions, subscribe } from './runtime/subscribing.js';
+import { NONE, type PublishManyOptions, type PublishOptions } from './runtime/publications.js';
+import { publish, publishMany, updatePresence } from './runtime/publishing.js';
+import { patternsOf, refuse, type SubscribeOptions } from './runtime/subscribing.js';
 import type { Subscription } from './runtime/subscription.js';
 import type { Waiting } from './runtime/waiting.js';
 import { checkCall, checkChoice, checkFunction } from './settings/checks.js';
@@ -39,8 +32,6 @@ import type {
   StateChange,
   StateName,
 } from './values.js';
-
-const batches = lazily(() => import('./runtime/batches.js'));
 
 const EVENTS: readonly (keyof ClientEvents)[] = ['state', 'gap', 'error'];
 
@@ -95,7 +86,7 @@ export class PubSub<Topics extends object = AnyTopics> {
 
   /** Publishes that waited a second or more for the publish rate; the first is logged as a warning. */
   get slowed(): number {
-    return this._driver.slowed;
+    return this._driver.session.publishes?.slowed ?? 0;
   }
 
   /**
@@ -128,9 +119,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     const driver = this._live;
     checkCall(options);
     options.signal?.throwIfAborted();
-    driver.connect();
-    const { connected } = await driver.part(PARTS.background(), options);
-    await connected(driver, options);
+    await driver.operate(options, ({ connected }) => connected(driver, options));
   }
 
   /**
@@ -197,7 +186,13 @@ export class PubSub<Topics extends object = AnyTopics> {
     topics: (Topic & Allowed<Topics, Topic>) | readonly (Topic & Allowed<Topics, Topic>)[],
     options: SubscribeOptions<PayloadOf<Topics, Topic>> = {},
   ): Promise<Subscription<PayloadOf<Topics, Topic>>> {
-    return subscribe(this._live, topics, options);
+    const driver = this._live;
+    const patterns = patternsOf(topics, options);
+    if (!patterns) return refuse(driver, topics, options);
+    const given = { ...options };
+    return driver.operate(given, ({ publisher, subscribe }) =>
+      subscribe(driver, publisher, patterns, given),
+    );
   }
 
   /**
@@ -239,7 +234,7 @@ export class PubSub<Topics extends object = AnyTopics> {
    * @throws InvalidPayload A payload is not JSON; nothing was sent.
    * @throws PayloadTooLarge A payload is larger than the limit; nothing was sent.
    */
-  async publishMany<Topic extends string>(
+  publishMany<Topic extends string>(
     messages: readonly (
       | readonly [
           topic: Topic & Allowed<Topics, Topic>,
@@ -249,9 +244,7 @@ export class PubSub<Topics extends object = AnyTopics> {
     )[],
     options: PublishManyOptions = {},
   ): Promise<(Published | PubSubError)[]> {
-    const driver = this._live;
-    checkPublishing(options, []);
-    return publishMany(driver, messages, options, batches);
+    return publishMany(this._driver, messages, options);
   }
 
   /**
@@ -314,8 +307,7 @@ export class PubSub<Topics extends object = AnyTopics> {
   ): Promise<void> {
     const driver = this._live;
     checkCall(options);
-    const { updatePresence } = await driver.part(PARTS.background(), options);
-    await updatePresence(driver, topic, data, options, PARTS.arguments);
+    await updatePresence(driver, topic, data, options);
   }
 
   /**

@@ -57,7 +57,7 @@ export const FAULTS: readonly LossFault[] = [
       'with `raise`, the iteration throws in the place of the gap, and can continue after it',
     ],
     source: 'js/src/runtime/subscription.ts',
-    text: "if (onGap === 'raise') throw (await PARTS.background()).missed(gap);",
+    text: "if (onGap === 'raise') throw missed(gap);",
     becomes: "if (onGap === 'raise') return;",
   },
   {
@@ -80,7 +80,7 @@ export const FAULTS: readonly LossFault[] = [
     breaks: 'The newest value of a key goes to the end of the queue.',
     file: 'traces.test.ts',
     tests: ['the-latest-of-a-key'],
-    source: 'js/src/session/send_policies.ts',
+    source: 'js/src/session/publishes.ts',
     text: 'return same?._number;',
     becomes: 'return undefined;',
   },

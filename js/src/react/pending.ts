@@ -1,7 +1,7 @@
 /** Pending messages: sent, and shown immediately, until the server delivers them. */
 
 import { UsageError } from '../errors.js';
-import type { PublishOptions } from '../runtime/publishing.js';
+import type { PublishOptions } from '../runtime/publications.js';
 import type { AnyPayload, Gap, JsonObject, Message, Outgoing, Published } from '../values.js';
 import { messageId } from '../wire/ids.js';
 

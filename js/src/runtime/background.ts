@@ -1,8 +1,22 @@
-/** Code that the first connection does not need; it loads in parallel. */
+/** What a client needs a connection for: it loads beside the first one. */
 
-export { makeRoom, nextTurn } from '../session/send_policies.js';
-export { Backpressure } from './backpressure.js';
-export { checkHistory, missed, warn } from './gaps.js';
-export { connected, failed, late, updatePresence } from './operations.js';
-export { probe } from './probe.js';
+import { operated } from '../session/operations.js';
+import type { Client } from './client.js';
+import { connected } from './failures.js';
+import { Publisher } from './publisher.js';
+import { subscribe } from './subscriber.js';
+
 export { watch } from './watch.js';
+
+/** The operations of a client. */
+export interface Operations {
+  readonly publisher: Publisher;
+  readonly subscribe: typeof subscribe;
+  readonly connected: typeof connected;
+}
+
+/** Add the operations to a client. */
+export function operations(client: Client): Operations {
+  const { publishes } = operated(client.session);
+  return { publisher: new Publisher(client, publishes), subscribe, connected };
+}

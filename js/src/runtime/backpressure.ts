@@ -1,5 +1,6 @@
 /** Backpressure: admits publishes one by one, in order, as the queue has room (policy `block`). */
 
+import type { Publishes } from '../session/publishes.js';
 import type { Publish } from '../session/requests.js';
 import type { Client } from './client.js';
 
@@ -13,8 +14,14 @@ export class Backpressure {
   private readonly _waiting: Turn[] = [];
   private _admitting = false;
 
-  /** @param _client Calls `admit` after each call into its session. */
-  constructor(private readonly _client: Client) {}
+  /**
+   * @param _client Calls `admit` after each call into its session.
+   * @param _publishes The queue.
+   */
+  constructor(
+    private readonly _client: Client,
+    private readonly _publishes: Publishes,
+  ) {}
 
   /** Publish as soon as there is room. */
   publish(publish: Publish, signal?: AbortSignal): void {
@@ -43,8 +50,7 @@ export class Backpressure {
         this.expire(ref);
         continue;
       }
-      const { publishes } = this._client.session;
-      if (!this._client.over.aborted && !publishes.hasRoom(messages.length, size)) break;
+      if (!this._client.over.aborted && !this._publishes.hasRoom(messages.length, size)) break;
       this._waiting.shift();
       this._client.rememberOwn(messages);
       this._client.perform((session) => session.publish(publish));

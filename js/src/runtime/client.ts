@@ -2,13 +2,15 @@
 
 import type { Clock } from '../clock.js';
 import type { PubSubError } from '../errors.js';
+import type { Publication } from '../generated/wire.js';
 import type { Peer } from '../session/peer.js';
-import type { Outcome, TransportName } from '../session/ports.js';
-import type { Publish } from '../session/requests.js';
+import type { Acked, Outcome, TransportName } from '../session/ports.js';
+import type { Publish, Subscribe } from '../session/requests.js';
 import type { Session } from '../session/session.js';
 import type { ClientOptions } from '../settings/options.js';
 import type { Transport } from '../transports/transport.js';
 import type { StateChange, StateName } from '../values.js';
+import type { Inbox } from './inbox.js';
 import type { Listeners } from './listeners.js';
 import type { Recent } from './stream.js';
 import type { TokenSource } from './tokens.js';
@@ -37,6 +39,26 @@ export interface Environment {
   watch(client: Client): void;
 }
 
+/** Publishes over HTTP; undefined if there is no HTTP API, and nothing was published. */
+export interface HttpPublishes {
+  publish(
+    items: readonly { readonly publication: Publication }[],
+    options: Waiting,
+    certain: boolean,
+  ): Promise<Acked | undefined>;
+}
+
+/** The start of a resumed subscription. */
+export interface Place {
+  readonly since?: number | undefined;
+  readonly after?: Readonly<Record<string, number>> | undefined;
+}
+
+/** Passes calls to the session, and waits for their outcome. */
+export interface Settling {
+  settled(ref: number, call: (session: Session) => void): Promise<Outcome>;
+}
+
 /** State and operations of a client. */
 export interface Client {
   readonly options: ClientOptions;
@@ -58,10 +80,12 @@ export interface Client {
   checkOpen(): void;
   part<Part>(loading: Promise<Part>, options: Waiting): Promise<Part>;
   addPresence(options: Waiting): Promise<void>;
-  connect(): void;
   states(): Recent<StateChange>;
   perform(call: (session: Session) => void): void;
-  settled(ref: number, call: (session: Session) => void): Promise<Outcome>;
   settle(ref: number, outcome: Outcome): void;
+  add(request: Subscribe, inbox: Inbox): void;
+  remove(sub: number): void;
+  http(): Promise<HttpPublishes>;
+  recovery(): Promise<{ place(patterns: readonly string[]): Place }>;
   rememberOwn(messages: Publish['messages']): void;
 }

@@ -4,7 +4,7 @@ import { DEVELOPMENT } from '../build.js';
 import type { Clock } from '../clock.js';
 import type { PlainDialect } from '../dialects/plain/plain_dialect.js';
 import type { ClientFrame, ServerFrame } from '../generated/wire.js';
-import { bySeq } from '../session/cursor.js';
+import type { OperatedSession } from '../session/operations.js';
 import { needsDialect } from '../session/peer.js';
 import type { Session } from '../session/session.js';
 import {
@@ -27,6 +27,8 @@ export interface Owner {
   readonly session: Session;
   readonly clock: Clock;
   readonly options: { readonly logger: Logger };
+  /** Load the parts that a welcomed session needs. */
+  background(): Promise<unknown>;
   /** An invalid frame was skipped, for this reason. */
   malformed(reason: string): void;
   /** The transport is open. */
@@ -118,10 +120,10 @@ export class Connection implements Receiver {
         owner.options.logger.debug?.(`A frame of unknown type ${type} was ignored.`);
       }
     } else if (read.type === 'message') {
-      owner.session.subscriptions.message(read.message);
+      owner.session.subscriptions?.message(read.message);
       if (!this._outgoing.length && !this.crowded) return;
     } else {
-      if (read.type === 'auth.ok' && !this._chooseDialect(read)) return;
+      if (read.type === 'auth.ok' && !this._isReady(read)) return;
       (this._dialect ?? owner.session).receive(read, owner.clock.wallMs());
     }
     owner.handled();
@@ -138,21 +140,22 @@ export class Connection implements Receiver {
 
   // ---------------------------------------------------------------- inside
 
-  /** Select the server's dialect; false if it must be loaded first. */
-  private _chooseDialect(welcome: Extract<ServerFrame, { readonly type: 'auth.ok' }>): boolean {
-    const { session } = this._owner;
-    if (!needsDialect(welcome)) {
-      this._dialect = undefined;
-      session.subscriptions.cursors = bySeq;
-    } else if (!this._dialect) {
-      const loaded = PARTS.plain().then(({ PlainDialect }) => {
-        this._dialect = new PlainDialect(session, (frame) => void this._outgoing.push(frame));
-        return welcome;
-      });
-      this._wait(loaded);
-      return false;
-    }
-    return true;
+  /** Whether the parts for this server are loaded; otherwise, the frame waits for them. */
+  private _isReady(welcome: Extract<ServerFrame, { readonly type: 'auth.ok' }>): boolean {
+    const { _owner: owner } = this;
+    const { subscriptions } = owner.session;
+    const isPlain = needsDialect(welcome);
+    if (!isPlain) this._dialect = undefined;
+    if (subscriptions && (this._dialect || !isPlain)) return true;
+    const dialect = isPlain ? PARTS.plain() : undefined;
+    const loaded = Promise.all([dialect, owner.background()]).then(([plain]) => {
+      const session = owner.session as OperatedSession;
+      this._dialect =
+        plain && new plain.PlainDialect(session, (frame) => void this._outgoing.push(frame));
+      return welcome;
+    });
+    this._wait(loaded);
+    return false;
   }
 
   /** Wait with the next frame until its reader is loaded. */

@@ -16,7 +16,7 @@ import {
   type PubSubError,
 } from '../errors.js';
 import type { AuthFrame, ClientFrame, Denial, Envelope, ErrorInfo } from '../generated/wire.js';
-import { Fifo } from '../session/fifo.js';
+import type { OperatedSession } from '../session/operations.js';
 import type { Peer } from '../session/peer.js';
 import type {
   Outcome,
@@ -33,7 +33,8 @@ import type { ClientOptions } from '../settings/options.js';
 import { NOT_LOADED, type Transport, type TransportEnd } from '../transports/transport.js';
 import type { Gap, PresenceChange, StateChange, StateName, TokenReason } from '../values.js';
 import type { Loose } from '../wire/compact.js';
-import type { Backpressure } from './backpressure.js';
+import type { Operations } from './background.js';
+import { BACKGROUND } from './background_part.js';
 import type { Client, Environment } from './client.js';
 import { Connection, type Owner } from './connection.js';
 import { checkPlatform } from './environment.js';
@@ -41,25 +42,18 @@ import type { HttpApi } from './http_operations.js';
 import type { Entry, Inbox } from './inbox.js';
 import { Listeners } from './listeners.js';
 import { lazily, PARTS } from './parts.js';
+import type { PublishManyOptions } from './publications.js';
 import type { Recovery } from './recovery.js';
 import { rejected } from './rejected.js';
 import type { Recent } from './stream.js';
 import { TokenSource, tokenProblem } from './tokens.js';
-import { onAbort, type Waiting, within } from './waiting.js';
+import { type Waiting, within } from './waiting.js';
 
 /** Close code of a connection that ended without one (docs/errors.md). */
 const LOST = 1006;
 
 /** Maximum remembered ids of own messages with `echo: false`, which may be in transit. */
 const OWN_IDS = 10_000;
-
-/** A publish or presence update without an outcome. */
-interface Unsettled {
-  readonly ref: number;
-  readonly settle: (outcome: Outcome) => void;
-  /** When it is given up, by the clock. */
-  readonly end: number;
-}
 
 /** Runs the session of a client. */
 export class Driver implements Client, Ports, Owner {
@@ -75,14 +69,10 @@ export class Driver implements Client, Ports, Owner {
   tokenFailure: PubSubError | undefined;
   /** The peer's features and limits; undefined before the first connection. */
   peer: Peer | undefined;
-  /** Number of publishes that the rate delayed by a second or more. */
-  slowed = 0;
-  /** Admits publishes as the queue has room; undefined before a publish has a policy or waits. */
-  backpressure: Backpressure | undefined;
-  /** Resolves when earlier publishes have entered the queue; undefined if none waits. */
-  turn: Promise<unknown> | undefined;
-  /** Resolves when the publishes over HTTP are settled. */
-  requests: Promise<unknown> | undefined;
+  /** Undefined before that part is loaded. */
+  private _operations: Operations | undefined;
+  /** Resolves when earlier calls of operations have begun; undefined if none waits. */
+  private _turn: Promise<unknown> | undefined;
   private _session: Session | undefined;
   private _error: PubSubError | undefined;
   private readonly _over = new AbortController();
@@ -97,10 +87,6 @@ export class Driver implements Client, Ports, Owner {
   /** Subscriptions that failed during a step of the session. */
   private _failed: number[] = [];
   private readonly _timers = new Map<TimerName, TimerHandle>();
-  private readonly _unsettled = new Fifo<Unsettled>();
-  /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
-  private _deadline = Infinity;
-  private _deadlineTimer: TimerHandle | undefined;
   private readonly _own = new Set<string | undefined>();
   /** The transport to dial after the current call. */
   private _next: TransportName | undefined;
@@ -163,7 +149,7 @@ export class Driver implements Client, Ports, Owner {
     if (this._failed.length) for (const sub of this._failed.splice(0)) this.remove(sub);
     if (this._next) this._open(this._next);
     this._connection?.flush();
-    this.backpressure?.admit();
+    this._operations?.publisher.handled();
   }
 
   // ---------------------------------------------------------------- ports of the session
@@ -231,17 +217,7 @@ export class Driver implements Client, Ports, Owner {
 
   startTimer(name: TimerName, after: number): void {
     const wait = name === 'drain' ? this._drain : after;
-    const fire = (): void => {
-      this.perform((session) => session.timerFired(name, this.idle));
-      const { slowed } = this.session.publishes;
-      if (slowed && !this.slowed)
-        this.options.logger.warn(
-          DEVELOPMENT
-            ? `A publish waited 1 s or more: the server accepts ${this.peer?.rate ?? 0} messages per second.`
-            : 'Publishes wait for the publish rate.',
-        );
-      this.slowed = slowed;
-    };
+    const fire = (): void => this.perform((session) => session.timerFired(name, this.idle));
     this.cancelTimer(name);
     this._timers.set(name, this.clock.callLater(wait, fire));
   }
@@ -253,7 +229,7 @@ export class Driver implements Client, Ports, Owner {
   probe(auth?: Loose<AuthFrame>): void {
     const answer = (ok: boolean): void =>
       this.perform((session) => (auth ? session.answered(ok) : session.probed(ok)));
-    PARTS.background()
+    import('../transports/sse.js')
       .then(({ probe }) => probe(this, auth as AuthFrame | undefined))
       .then(answer, () => answer(false));
   }
@@ -280,9 +256,7 @@ export class Driver implements Client, Ports, Owner {
   }
 
   settle(ref: number, outcome: Outcome): void {
-    const one = this._unsettled._find((each) => each.ref === ref);
-    this._unsettled._delete(one);
-    one?.settle(outcome);
+    this._operations?.publisher.settle(ref, outcome);
   }
 
   problem(problem: Loose<ErrorInfo>): void {
@@ -292,7 +266,7 @@ export class Driver implements Client, Ports, Owner {
   finished(error: Rejected | undefined): void {
     if (error) this._error = rejected(error);
     this._over.abort(this._error ?? new ClosedError());
-    this._deadlineTimer?.cancel();
+    this._operations?.publisher.finish();
     for (const inbox of this.inboxes.values()) inbox.finish(this._error);
     this.inboxes.clear();
     this.listeners.finish();
@@ -305,6 +279,34 @@ export class Driver implements Client, Ports, Owner {
     const part = await within(loading, signal, this.clock, this.timeoutOf(timeout));
     if (!part) throw new ConnectionFailed(NOT_LOADED.reason);
     return part;
+  }
+
+  /** The operations of the client, which load beside its first connection. */
+  async background(): Promise<Operations> {
+    const { operations } = await BACKGROUND.load();
+    this._operations ??= operations(this);
+    return this._operations;
+  }
+
+  /** Connect, and call an operation. Before that part is loaded, calls wait in their order. */
+  async operate<Result>(
+    options: PublishManyOptions,
+    call: (operations: Operations) => Promise<Result>,
+  ): Promise<Result> {
+    options.signal?.throwIfAborted();
+    if (options.via !== 'rest') this.connect();
+    const { _operations: operations, _turn: before } = this;
+    if (operations && !before) return call(operations);
+    const entering = this.part(Promise.all([this.background(), before]), options)
+      // Wrapped in a list, so that the turn passes before there is a result.
+      .then(([loaded]) => [call(loaded)] as const);
+    // A failed call only gives up its own turn, not earlier ones.
+    const turn = Promise.allSettled([before, entering]).then(() => {
+      if (this._turn === turn) this._turn = undefined;
+    });
+    this._turn = turn;
+    const [result] = await entering;
+    return result;
   }
 
   /** The HTTP API. */
@@ -321,7 +323,7 @@ export class Driver implements Client, Ports, Owner {
 
   /** Add presence to the session, once, before the first call that needs it. */
   async addPresence(options: Waiting): Promise<void> {
-    const { session } = this;
+    const session = this.session as OperatedSession;
     if (session.subscriptions.presence) return;
     (await this.part(PARTS.presence(), options)).install(session);
   }
@@ -339,6 +341,11 @@ export class Driver implements Client, Ports, Owner {
   /** Timeout of an operation in milliseconds. */
   timeoutOf(timeout: number = this.options.operationTimeout): number {
     return DEVELOPMENT ? checkDuration('timeout', timeout) : timeout;
+  }
+
+  /** When a call with these options is given up, by the clock. */
+  deadline({ timeout }: Waiting): number {
+    return this.clock.now() + this.timeoutOf(timeout);
   }
 
   /** Maximum bytes of JSON of a message's data. */
@@ -377,17 +384,18 @@ export class Driver implements Client, Ports, Owner {
 
   /** Settle the publishes and end. */
   async close(milliseconds: number | undefined): Promise<void> {
-    const { clock, turn } = this;
+    const { clock, _turn: turn } = this;
     const time = milliseconds ?? this.options.closeTimeout;
     const end = clock.now() + time;
     const states = this.states();
     this._closing = true;
-    // Publishes that wait for a part of the client are earlier.
+    // Calls that wait for a part of the client are earlier.
     if (turn) await within(turn, undefined, clock, time);
     this._drain = end - clock.now();
     this.perform((session) => (time ? session.close() : session.abort()));
     for await (const _ of states);
-    if (this.requests) await within(this.requests, undefined, clock, end - clock.now());
+    const { requests } = this._operations?.publisher ?? {};
+    if (requests) await within(requests, undefined, clock, end - clock.now());
   }
 
   /** Changes of state from now on, until the client has ended. */
@@ -399,7 +407,6 @@ export class Driver implements Client, Ports, Owner {
 
   /** Begin a subscription. */
   add(request: Subscribe, inbox: Inbox): void {
-    this.connect();
     this.inboxes.set(request.sub, inbox);
     this.perform((session) => session.subscribe(request));
   }
@@ -407,40 +414,6 @@ export class Driver implements Client, Ports, Owner {
   /** End a subscription. Does nothing when it has ended. */
   remove(sub: number): void {
     if (this.inboxes.delete(sub)) this.perform((session) => session.unsubscribe(sub));
-  }
-
-  /**
-   * Publish; the promise receives the outcome.
-   *
-   * @param end Deadline by the clock; it is then given up.
-   * @throws The reason of the signal, if that is aborted first.
-   */
-  publish(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome> {
-    const { ref, messages } = publish;
-    signal?.throwIfAborted();
-    if (end < this._deadline) this._expireAt(end);
-    const waits = publish.policy === 'block' ? this.backpressure : undefined;
-    if (!waits) this.rememberOwn(messages);
-    const settled = this.settled(
-      ref,
-      (session) => (waits ? waits.publish(publish, signal) : session.publish(publish)),
-      end,
-    );
-    if (!signal) return settled;
-    const ignore = onAbort(signal, () => this._expire(ref));
-    return settled.then((outcome) => {
-      ignore();
-      signal.throwIfAborted();
-      return outcome;
-    });
-  }
-
-  /** Call into the session; the promise receives the settled outcome. */
-  settled(ref: number, call: (session: Session) => void, end: number = Infinity): Promise<Outcome> {
-    return new Promise((settle) => {
-      this._unsettled._add({ ref, settle, end });
-      this.perform(call);
-    });
   }
 
   /** Skip messages of this client for its own subscriptions, if `echo` is off. */
@@ -474,31 +447,6 @@ export class Driver implements Client, Ports, Owner {
     } else {
       open(made);
     }
-  }
-
-  /** Start one timer that gives up the publishes whose deadline has passed. */
-  private _expireAt(end: number): void {
-    this._deadline = end;
-    this._deadlineTimer?.cancel();
-    this._deadlineTimer = this.clock.callLater(
-      end - this.clock.now(),
-      () => {
-        this._deadline = Infinity;
-        const now = this.clock.now();
-        let next = Infinity;
-        for (const { ref, end } of this._unsettled._all()) {
-          if (end <= now) this._expire(ref);
-          else next = Math.min(next, end);
-        }
-        if (next < Infinity) this._expireAt(next);
-      },
-      true,
-    );
-  }
-
-  private _expire(ref: number): void {
-    this.backpressure?.expire(ref);
-    this.perform((session) => session.expire(ref));
   }
 
   /** Add an entry; let the program run if the inbox is full, and remove a failed subscription. */

@@ -4,8 +4,8 @@ import { SystemClock } from '../clock.js';
 import { InvalidOption } from '../errors.js';
 import type { ClientOptions } from '../settings/options.js';
 import { WebSocketTransport } from '../transports/websocket.js';
+import { BACKGROUND } from './background_part.js';
 import type { Environment } from './client.js';
-import { PARTS } from './parts.js';
 
 /**
  * Warn of a platform without WebSockets, when a client connects for the first time.
@@ -41,7 +41,7 @@ export const platform: Environment = {
   watch(client) {
     // Without it, an unanswered ping detects the loss: it may not load, and the page of a simulated
     // browser may reject the signal of its listeners.
-    PARTS.background()
+    BACKGROUND.load()
       .then(({ watch }) => watch(client))
       .catch(() => {});
   },

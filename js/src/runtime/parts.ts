@@ -20,7 +20,6 @@ export const PARTS: {
   plain: () => Promise<typeof import('../dialects/plain/plain_dialect.js')>;
   presence: () => Promise<typeof import('../session/presence_parts.js')>;
   arguments: () => Promise<typeof import('./arguments.js')>;
-  background: () => Promise<typeof import('./background.js')>;
 } = {
   /** The dialect of plain HIP-56 servers, needed for their `auth.ok`. */
   plain: lazily(() => import('../dialects/plain/plain_dialect.js')),
@@ -28,6 +27,4 @@ export const PARTS: {
   presence: lazily(() => import('../session/presence_parts.js')),
   /** Errors about arguments, and subscriptions with special arguments. */
   arguments: lazily(() => import('./arguments.js')),
-  /** Code that the first connection does not need; it loads in parallel. */
-  background: lazily(() => import('./background.js')),
 };

@@ -2,15 +2,9 @@
 
 import { RECONNECTS } from '../session/lifecycle.js';
 import type { TransportEnd } from '../transports/transport.js';
-import type { Client } from './client.js';
+import type { Client, Place } from './client.js';
 import type { Connection } from './connection.js';
 import type { Inbox } from './inbox.js';
-
-/** The start of a resumed subscription. */
-export interface Place {
-  readonly since?: number | undefined;
-  readonly after?: Readonly<Record<string, number>> | undefined;
-}
 
 /** The place where a subscription was left. */
 interface Left extends Place {
@@ -80,7 +74,7 @@ export class Recovery {
     const { clock, inboxes, session, peer } = this._client;
     const places: Record<string, Left> = {};
     for (const [sub, inbox] of inboxes) {
-      const { since, after } = session.subscriptions.routes.all.get(sub)?.cursor.request() ?? {};
+      const { since, after } = session.subscriptions?.routes.all.get(sub)?.cursor.request() ?? {};
       const key = keyOf(inbox.topics);
       const before = places[key];
       const place = { since, after: unread(inbox, after) };

@@ -3,13 +3,20 @@
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption, InvalidPayload, type PubSubError, UsageError } from '../errors.js';
 import { isPublication } from '../generated/wire.js';
-import { checkCall, checkFunction, checkNumber, invalid, kind } from '../settings/checks.js';
+import {
+  checkCall,
+  checkFunction,
+  checkNumber,
+  HISTORY_MAX,
+  invalid,
+  kind,
+  PATTERNS_MAX,
+} from '../settings/checks.js';
 import { checkReceiveQueue } from '../settings/option_checks.js';
 import { checkName } from '../topic_names.js';
 import type { Outgoing } from '../values.js';
 import { isObject } from '../wire/guard.js';
 import { checkData, checkPublication, inWords } from '../wire/payloads.js';
-import { HISTORY_MAX, PATTERNS_MAX } from './bounds.js';
 import { unixMs } from './times.js';
 
 /** The text about a field of a message. */

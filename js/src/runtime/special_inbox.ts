@@ -1,11 +1,10 @@
 /** Subscriptions with `types` or own presence: loaded with the first of them. */
 
-import { checkFlag, invalid, kind } from '../settings/checks.js';
+import { checkFlag, invalid, kind, PATTERNS_MAX } from '../settings/checks.js';
 import { isWildcard } from '../topics.js';
 import type { JsonObject, Message } from '../values.js';
 import { isObject, isSome, isText } from '../wire/guard.js';
-import { PATTERNS_MAX } from './bounds.js';
-import type { Client } from './client.js';
+import type { Client, Settling } from './client.js';
 import type { Filter, Inbox } from './inbox.js';
 import { checkPresence } from './refusals.js';
 import { rejected } from './rejected.js';
@@ -22,6 +21,7 @@ const SKIPPED = 100_000;
  */
 export function prepareInbox(
   client: Client,
+  publisher: Settling,
   inbox: Inbox,
   { types, presence }: { readonly types?: unknown; readonly presence?: unknown },
 ): () => void {
@@ -35,7 +35,7 @@ export function prepareInbox(
   return () => {
     if (inbox.finished) return;
     for (const topic of inbox.topics) {
-      if (!isWildcard(topic)) setPresence(client, topic, own);
+      if (!isWildcard(topic)) setPresence(client, publisher, topic, own);
     }
   };
 }
@@ -98,9 +98,9 @@ function checkOwn(presence: object | null, topics: readonly string[]): JsonObjec
   return presence;
 }
 
-function setPresence(client: Client, topic: string, own: JsonObject): void {
+function setPresence(client: Client, publisher: Settling, topic: string, own: JsonObject): void {
   const ref = client.number();
-  void client
+  void publisher
     .settled(ref, (session) => session.updatePresence(topic, own, ref))
     .then((outcome) => {
       if (outcome.kind !== 'rejected' || outcome.code === 'closed') return;

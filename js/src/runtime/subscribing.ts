@@ -1,30 +1,18 @@
-/** Validates the arguments of `subscribe` and creates the subscription. */
+/** Validates the arguments of `subscribe`. */
 
 import { DEVELOPMENT } from '../build.js';
-import type { Subscribe } from '../session/requests.js';
-import { isSignal, merged } from '../settings/checks.js';
-import { checkReceiveQueue } from '../settings/option_checks.js';
+import { HISTORY_MAX, isSignal, isTime, PATTERNS_MAX } from '../settings/checks.js';
 import type { ReceiveQueue } from '../settings/options.js';
 import { isPattern, isTopic } from '../topics.js';
 import type { AnyPayload, JsonObject, Since } from '../values.js';
 import { type Guard, isCount, isObject, isSome, shape } from '../wire/guard.js';
-import { HISTORY_MAX, isTime, PATTERNS_MAX } from './bounds.js';
-import type { Driver } from './driver.js';
-import type {
-  GapHandler,
-  Handlers,
-  MessageHandler,
-  PresenceHandler,
-  StateLoader,
-} from './handlers.js';
-import { Inbox } from './inbox.js';
+import type { Client } from './client.js';
+import type { GapHandler, MessageHandler, PresenceHandler, StateLoader } from './handlers.js';
 import { PARTS } from './parts.js';
-import { Subscription } from './subscription.js';
-import { onAbort, type Waiting, within } from './waiting.js';
+import type { Waiting } from './waiting.js';
 
 /**
- * Whether the arguments are valid; `refuseSubscription` describes the problem. The production build
- * checks only the patterns.
+ * Whether the arguments are valid; the production build checks only the patterns.
  */
 const isFit: Guard<SubscribeOptions> = /* @__PURE__ */ shape(
   'since?:0 history?:1 after?:2 onMessage?:3 onPresence?:3 onGap?:5 stateLoader?:3 ' +
@@ -87,81 +75,27 @@ export interface SubscribeOptions<Data = AnyPayload> extends Waiting {
   readonly signal?: AbortSignal | undefined;
 }
 
-/** @internal Subscribe, and wait until the server has answered; see `PubSub.subscribe`. */
-export async function subscribe<Data>(
-  driver: Driver,
+/** Names of the options. */
+const NAMES = DEVELOPMENT ? isFit.fields.map(({ name }) => name) : [];
+
+/** @internal The patterns of a subscription, each once; undefined if an argument is not valid. */
+export function patternsOf<Data>(
   topics: unknown,
   options: SubscribeOptions<Data>,
-): Promise<Subscription<Data>> {
+): readonly string[] | undefined {
   const patterns: unknown = typeof topics === 'string' ? [topics] : topics;
-  const names = DEVELOPMENT ? isFit.fields.map(({ name }) => name) : [];
-  const fits =
-    !DEVELOPMENT || (isFit(options) && Object.keys(options).every((name) => names.includes(name)));
-  const isMute = DEVELOPMENT && options.onGap === 'raise' && options.onMessage;
-  if (!fits || isMute || !isSome(patterns, PATTERNS_MAX, isPattern)) {
-    return (await driver.part(PARTS.arguments(), {})).refuseSubscription(patterns, options, names);
+  if (DEVELOPMENT) {
+    const isKnown = isFit(options) && Object.keys(options).every((name) => NAMES.includes(name));
+    const isMute = isKnown && options.onGap === 'raise' && options.onMessage;
+    if (!isKnown || isMute) return undefined;
   }
-  const { history, onMessage, onPresence, presence, queue = {}, signal, types } = options;
-  const named = options.since ?? history ?? options.after;
-  const isNew = driver.options.recover === undefined || named !== undefined;
-  const place = isNew
-    ? options
-    : (await driver.part(driver.recovery(), {})).place(patterns as string[]);
-  const { since, after } = place;
-  const request: Subscribe = {
-    sub: driver.number(),
-    topics: [...new Set(patterns as string[])],
-    since: since && Math.round(+since),
-    history,
-    after: after && new Map(Object.entries(after)),
-    presence: Boolean(presence ?? onPresence),
-  };
-  if (DEVELOPMENT) checkReceiveQueue(queue, 'queue');
-  const bounds = merged(queue, driver.options.receiveQueue);
-  const limit = driver.timeoutOf(options.timeout);
-  signal?.throwIfAborted();
-  if (request.presence) {
-    await driver.addPresence(options);
-    driver.checkOpen();
-  }
-  const inbox = new Inbox(request.topics, bounds, request.after);
-  const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
-  const setPresence =
-    special === undefined
-      ? special
-      : (await driver.part(PARTS.arguments(), options)).prepareInbox(driver, inbox, options);
-  const handlers = options as Handlers;
-  const subscription = new Subscription<Data>(inbox, handlers, driver.listeners, () => {
-    ignore();
-    driver.remove(request.sub);
-  });
-  const end = (): void => void subscription.unsubscribe();
-  const ignore = onAbort(signal, end);
-  if (onPresence && !onMessage) {
-    // An iteration does not call `onPresence`, so this inbox does. Each change contains all
-    // members, so a full inbox keeps the latest one of each topic.
-    inbox.presence = new Inbox(request.topics, { ...bounds, policy: 'gap' });
-  }
-  driver.add(request, inbox);
-  if (setPresence) void inbox.answered.then(setPresence);
-  if (onMessage || onPresence) void subscription.run(inbox.presence);
-  const { clock } = driver;
-  if (!(await within(inbox.answered, signal, clock, limit))) {
-    // Without a handler, the program could no longer read it.
-    if (!onMessage) end();
-    const { late } = await driver.part(PARTS.background(), options);
-    throw late(driver, limit, request.topics[0], Boolean(onMessage));
-  }
-  signal?.throwIfAborted();
-  if (inbox.error) {
-    end();
-    throw inbox.error;
-  }
-  if (history) {
-    PARTS.background().then(
-      ({ checkHistory }) => checkHistory(driver, request),
-      () => {},
-    );
-  }
-  return subscription;
+  return isSome(patterns, PATTERNS_MAX, isPattern)
+    ? [...new Set(patterns as readonly string[])]
+    : undefined;
+}
+
+/** @internal Describe arguments that are not valid. */
+export async function refuse(client: Client, topics: unknown, options: object): Promise<never> {
+  const { refuseSubscription } = await client.part(PARTS.arguments(), {});
+  return refuseSubscription(typeof topics === 'string' ? [topics] : topics, options, NAMES);
 }

@@ -5,10 +5,10 @@
 import { UsageError } from '../errors.js';
 import type { Denial } from '../generated/wire.js';
 import type { AnyPayload, Gap, Message, SubscriptionEvent, SubscriptionStats } from '../values.js';
+import { missed, warn } from './gaps.js';
 import { call, type Handler, type Handlers } from './handlers.js';
 import type { Entry, Inbox, Other } from './inbox.js';
 import type { Listeners } from './listeners.js';
-import { PARTS } from './parts.js';
 
 /**
  * Messages of one or more topics: `for await (const message of sub)`, or handlers.
@@ -159,11 +159,10 @@ export class Subscription<Data = AnyPayload>
     const { stateLoader, onGap } = this._handlers;
     const heard = this._listeners.notify('gap', gap);
     await this._call(stateLoader, gap, this.positions);
-    if (onGap === 'raise') throw (await PARTS.background()).missed(gap);
+    if (onGap === 'raise') throw missed(gap);
     await this._call(onGap, gap);
     if (seen || heard || stateLoader || onGap) return;
-    const { _logged: logged, _listeners: listeners } = this;
-    await this._call(async () => (await PARTS.background()).warn(gap, logged, listeners.logger));
+    warn(gap, this._logged, this._listeners.logger);
   }
 
   private _call<A extends unknown[]>(

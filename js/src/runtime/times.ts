@@ -1,7 +1,6 @@
 /** Parses times in the formats of the API. */
 
-import { invalid, kind } from '../settings/checks.js';
-import { isTime } from './bounds.js';
+import { invalid, isTime, kind } from '../settings/checks.js';
 
 /**
  * Read `since`: Unix milliseconds or a Date.

@@ -47,7 +47,7 @@ export class Attempts {
    * @param retryAfter Milliseconds that the server requested now.
    * @param unsettled Whether a publish waits.
    */
-  _plan(retryAfter: number, unsettled: boolean): number {
+  _plan(retryAfter: number, unsettled: boolean | undefined): number {
     const { callInterval, retryBase } = this._context.options;
     const grown = unsettled ? 0 : Math.floor(this._outage ** 2 / UNHURRIED);
     const requested = Math.min(MAX_RETRY_AFTER, Math.max(retryAfter, this._requestedWait));

@@ -16,8 +16,8 @@ export type Verdict = 'known' | 'new' | 'jump';
 /** A new message, or a gap. */
 export type Step = Envelope | Gap;
 
-/** Creates the cursor of a subscription, for the current peer. */
-export type Cursors = (request: Subscribe, options: SessionOptions) => Cursor;
+/** Creates the cursor of a subscription to a peer without `seq`; undefined for another peer. */
+export type Cursors = (request: Subscribe, options: SessionOptions) => Cursor | undefined;
 
 /** Start of a replay: after `since` (Unix milliseconds), or more exactly `after` positions. */
 export interface Request {
@@ -293,6 +293,3 @@ export function gap(
 export function isGap(step: Step): step is Gap {
   return !('id' in step);
 }
-
-/** The cursor for a server that numbers messages. */
-export const bySeq: Cursors = (request, options) => new SeqCursor(request, options);

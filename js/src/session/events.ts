@@ -72,6 +72,9 @@ export function codeOf(given: SessionEvent['code']): string {
   return 'connection_failed';
 }
 
+/** The code of a refusal because of the publish rate. */
+export const RATE_LIMITED = 'rate_limited';
+
 /** The outcome of a call after the end. */
 export const CLOSED: Rejected = {
   kind: 'rejected',

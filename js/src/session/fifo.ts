@@ -10,22 +10,22 @@ const SPENT = 64;
  * It is not a map, because the tables that a map outgrows keep removed values alive.
  */
 export class Fifo<Value extends object> {
-  /** The first `_start` places are empty. */
+  /** The values of the first `_gone` places are removed. */
   private _values: Value[] = [];
-  private _start = 0;
+  private _gone = 0;
 
   /** Number of values. */
   get _size(): number {
-    return this._values.length - this._start;
+    return this._values.length - this._gone;
   }
 
   get _first(): Value | undefined {
-    return this._values[this._start];
+    return this._values[this._gone];
   }
 
   /** All values, in order; changes do not affect the returned list. */
   _all(): Value[] {
-    return this._values.slice(this._start);
+    return this._values.slice(this._gone);
   }
 
   _add(value: Value): void {
@@ -35,7 +35,7 @@ export class Fifo<Value extends object> {
   /** The first value that passes the test. */
   _find(test: (value: Value) => boolean): Value | undefined {
     const { _values: values } = this;
-    for (let place = this._start; place < values.length; place += 1) {
+    for (let place = this._gone; place < values.length; place += 1) {
       const value = values[place] as Value;
       if (test(value)) return value;
     }
@@ -46,11 +46,11 @@ export class Fifo<Value extends object> {
   _shift(): Value | undefined {
     const { _values: values, _first: first } = this;
     if (first) {
-      values[this._start] = undefined as never;
-      this._start += 1;
-      if (this._start > SPENT && this._start * 2 > values.length) {
-        values.splice(0, this._start);
-        this._start = 0;
+      values[this._gone] = undefined as never;
+      this._gone += 1;
+      if (this._gone > SPENT && this._gone * 2 > values.length) {
+        values.splice(0, this._gone);
+        this._gone = 0;
       }
     }
     return first;
@@ -58,15 +58,15 @@ export class Fifo<Value extends object> {
 
   /** Remove a value; returns false if it is not in the list. */
   _delete(value: Value | undefined): boolean {
-    const place = this._values.indexOf(value as Value, this._start);
+    const place = this._values.indexOf(value as Value, this._gone);
     if (place < 0) return false;
-    if (place > this._start) this._values.splice(place, 1);
+    if (place > this._gone) this._values.splice(place, 1);
     else this._shift();
     return true;
   }
 
   _sort(compare: (one: Value, other: Value) => number): void {
     this._values = this._all().sort(compare);
-    this._start = 0;
+    this._gone = 0;
   }
 }

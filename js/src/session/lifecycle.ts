@@ -47,6 +47,9 @@ export class Lifecycle implements Steps<SessionEvent> {
   over = false;
   /** A transport is being opened, or open. */
   linked = false;
+  /** Both are added before a server welcomes the client. */
+  subscriptions: Subscriptions | undefined;
+  publishes: Publishes | undefined;
   /** The part that a client without presence does not have. */
   ownPresence: OwnPresence | undefined;
   readonly _attempts: Attempts;
@@ -66,11 +69,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   /** The id under which the server knows this client, or knew the page before it. */
   _clientId: string | undefined;
 
-  constructor(
-    private readonly _context: Context,
-    private readonly _subscriptions: Subscriptions,
-    private readonly _publishes: Publishes,
-  ) {
+  constructor(private readonly _context: Context) {
     this._attempts = new Attempts(_context);
     this._credentials = new Credentials(_context);
     this._choice = new TransportChoice(_context);
@@ -160,7 +159,7 @@ export class Lifecycle implements Steps<SessionEvent> {
    */
   _dataArrived({ idle = 0 }: SessionEvent): boolean {
     if (this._hasPings) return idle < this._pongLimit;
-    return !this._subscriptions.size || idle < this._pongLimit + this._context.options.pingInterval;
+    return !this.subscriptions?.size || idle < this._pongLimit + this._context.options.pingInterval;
   }
 
   _reachable({ ok = false }: SessionEvent): boolean {
@@ -173,7 +172,7 @@ export class Lifecycle implements Steps<SessionEvent> {
   }
 
   get _unsettled(): boolean {
-    return this._publishes.size > 0;
+    return Boolean(this.publishes?.size);
   }
 
   // ---------------------------------------------------------------- actions: token
@@ -234,27 +233,27 @@ export class Lifecycle implements Steps<SessionEvent> {
     this._clientId = [...peer.client_id].slice(0, 64).join('');
     context.peer = peer;
     context.ports.welcomed(peer);
-    if (isNew) this._publishes.connected(peer);
+    if (isNew) this.publishes?.connected(peer);
     this._credentials._accepted(peer.tokenLife);
   }
 
   /** Request every subscription, and send the own presence again. */
   _rejoin(): void {
-    this._subscriptions.connected(this._context.peer as Peer);
+    this.subscriptions?.connected(this._context.peer as Peer);
     this.ownPresence?.connected();
   }
 
   /** Send what waited. */
   _flush(): void {
-    this._publishes.flush();
+    this.publishes?.flush();
   }
 
   /** End the connection, or the attempt to open one. */
   _leave(): void {
     const { timers } = this._context;
     timers.stop('open', 'ping', 'pong', 'stable', 'refresh', 'pace', 'rejoin', 'grace');
-    this._subscriptions.lost();
-    this._publishes.lost();
+    this.subscriptions?.lost();
+    this.publishes?.lost();
     this.ownPresence?.lost();
     this._context.peer = undefined;
     this._startSuspend();
@@ -311,7 +310,7 @@ export class Lifecycle implements Steps<SessionEvent> {
     const { retry_after_ms: retryAfter = 0, kind } = event;
     this._countCall(event);
     if (kind === 'open') this._attempts._outage += this._context.options.openTimeout;
-    this._retryIn = this._attempts._plan(retryAfter, this._publishes.survivesDrop);
+    this._retryIn = this._attempts._plan(retryAfter, this.publishes?.survivesDrop);
   }
 
   /** Do not wait before the next attempt. */
@@ -381,12 +380,12 @@ export class Lifecycle implements Steps<SessionEvent> {
       message: 'The client was closed before it could send the message.',
     };
     this.over = true;
-    this._subscriptions.lost();
+    this.subscriptions?.lost();
     this._context.peer = undefined;
     this._context.timers.stopAll();
     this._credentials._abandon();
     this._hangUp(NORMAL);
-    this._publishes.settleAll(unsent);
+    this.publishes?.settleAll(unsent);
     this.ownPresence?.settleAll(unsent);
     this._credentials._forget();
     this._context.ports.finished(error);

@@ -8,12 +8,13 @@
 
 import type { ErrorFrame, Publication, PublishedFrame, PublishResult } from '../generated/wire.js';
 import type { Context } from './context.js';
+import { RATE_LIMITED } from './events.js';
 import { Fifo } from './fifo.js';
 import type { Peer } from './peer.js';
 import type { Outcome, Rejected } from './ports.js';
+import { PublishState } from './publish_state.js';
 import type { Publish } from './requests.js';
-
-export const RATE_LIMITED = 'rate_limited';
+import { nextTurn } from './turns.js';
 
 /** Milliseconds to pause on `rate_limited` if the server gives no time. */
 const PAUSE = 1_000;
@@ -29,41 +30,23 @@ const UNANSWERED: PublishResult = {
   error: { code: 'outcome_unknown', message: 'The server sent no result for this message.' },
 };
 
-/** One publish. */
-export interface Entry {
-  /** Its position in the order. */
-  readonly _number: number;
-  readonly _publish: Publish;
-  readonly _ref: string;
-  /** Part of it may be published already. */
-  _sent: boolean;
-  /** It was in flight when a connection dropped: a refusal does not reveal its outcome. */
-  _doubted: boolean;
-  /** It was sent, and none of it was accepted. */
-  _tried: boolean;
-  /** The outcome of each answered message, by slot. */
-  readonly _results: PublishResult[];
-  /** Total milliseconds of delay by the rate limit when this publish was added. */
-  _since: number;
-}
-
-/** Entries in order, with their total size. */
-class EntryList extends Fifo<Entry> {
+/** Publishes in order, with their total size. */
+class PublishList extends Fifo<PublishState> {
   _messages = 0;
   _bytes = 0;
 
-  override _add(entry: Entry): void {
+  override _add(entry: PublishState): void {
     super._add(entry);
     this._count(entry._publish, 1);
   }
 
-  override _delete(entry: Entry): boolean {
+  override _delete(entry: PublishState): boolean {
     const found = super._delete(entry);
     if (found) this._count(entry._publish, -1);
     return found;
   }
 
-  _byRef(ref: string | undefined): Entry | undefined {
+  _byRef(ref: string | undefined): PublishState | undefined {
     return this._find(({ _ref }) => _ref === ref);
   }
 
@@ -73,22 +56,14 @@ class EntryList extends Fifo<Entry> {
   }
 }
 
-/** The part that drops publishes for others and selects the next one to send. */
-export interface SendPolicies {
-  makeRoom(publishes: Publishes, publish: Publish): number | undefined;
-  nextTurn(queue: readonly Entry[], credit: readonly number[]): [Entry, readonly number[]];
-}
-
 /** Unsettled publishes. */
 export class Publishes {
   /** The server sent `rate_limited`: send nothing before the timer `pace` fires. */
   paused = false;
   /** Number of publishes that the server's rate delayed by a second or more. */
   slowed = 0;
-  /** The part of a client that uses a policy other than waiting in order. */
-  policies: SendPolicies | undefined;
-  readonly _queue: EntryList = new EntryList();
-  readonly _flight: EntryList = new EntryList();
+  readonly _queue: PublishList = new PublishList();
+  readonly _flight: PublishList = new PublishList();
   private _number = 0;
   /** Credit of the lanes while the rate is used up. */
   private _credit = NO_CREDIT;
@@ -114,7 +89,7 @@ export class Publishes {
   }
 
   /** Whether one more publish fits; an empty queue accepts a publish of any size. */
-  hasRoom(messages: number, size: number, list: EntryList = this._queue): boolean {
+  hasRoom(messages: number, size: number, list: PublishList = this._queue): boolean {
     const { sendQueueMessages, sendQueueBytes } = this._context.options;
     return (
       !list._messages ||
@@ -128,17 +103,8 @@ export class Publishes {
   publish(publish: Publish): void {
     const { ref, messages, size } = publish;
     this._number += 1;
-    const place = this.policies?.makeRoom(this, publish);
-    const entry: Entry = {
-      _number: place ?? this._number,
-      _publish: publish,
-      _ref: `p${ref}`,
-      _sent: false,
-      _doubted: false,
-      _tried: false,
-      _results: [],
-      _since: this._held,
-    };
+    const place = this._makeRoom(publish);
+    const entry = new PublishState(place ?? this._number, publish, `p${ref}`, this._held);
     if (this.hasRoom(messages.length, size)) {
       this._queue._add(entry);
       if (place) this._requeue([]);
@@ -195,7 +161,7 @@ export class Publishes {
     if (!entry) return false;
     const all = frame.results ?? [frame as PublishResult];
     let pause = 0;
-    openOf(entry).forEach((slot, n) => {
+    entry._unanswered().forEach((slot, n) => {
       pause = Math.max(pause, this._setResult(entry, slot, all[n] ?? UNANSWERED));
     });
     this._settleOrRequeue(entry, pause);
@@ -234,8 +200,8 @@ export class Publishes {
     for (let entry = waiting._first; entry; entry = waiting._first) {
       // Publishes within the budget go in order; the lanes take turns only beyond it.
       let credit = NO_CREDIT;
-      if (this.policies && rate && this._budget < waiting._messages * 1000)
-        [entry, credit] = this.policies.nextTurn(waiting._all(), this._credit);
+      if (rate && this._budget < waiting._messages * 1000)
+        [entry, credit] = nextTurn(waiting._all(), this._credit);
       const { messages, size } = entry._publish;
       const count = messages.length;
       if (rate && this._budget < Math.min(count, burst) * 1000) break;
@@ -259,7 +225,28 @@ export class Publishes {
 
   // ---------------------------------------------------------------- inside
 
-  private _send(entry: Entry): void {
+  /**
+   * Drop what the policy drops for one more publish: an unsent one of the same key, or the oldest.
+   *
+   * @returns The number of the dropped one of its key. The new publish takes its position: at the
+   *   end of the queue, a key that changes faster than the queue moves would never be sent.
+   */
+  private _makeRoom({ ref, messages, size, policy, key }: Publish): number | undefined {
+    const { _queue: queue } = this;
+    if (policy === 'latest' && key !== undefined) {
+      const same = queue._find((one) => !one._sent && !one._tried && one._publish.key === key);
+      if (same) this._giveUp(same, 'superseded', `Publish ${ref} took its place.`);
+      return same?._number;
+    }
+    while (policy === 'drop_oldest' && !this.hasRoom(messages.length, size)) {
+      const oldest = queue._find((one) => !one._sent);
+      if (!oldest) break;
+      this._giveUp(oldest, 'dropped', 'A newer publish needed its place in the queue.');
+    }
+    return undefined;
+  }
+
+  private _send(entry: PublishState): void {
     const { _publish, _ref: ref } = entry;
     const { peer, ports } = this._context;
     this._queue._delete(entry);
@@ -268,7 +255,7 @@ export class Publishes {
     if (this._held - entry._since >= PAUSE) this.slowed += 1;
     entry._since = this._held;
     const content = _publish.batch
-      ? { messages: openOf(entry).map((slot) => _publish.messages[slot] as Publication) }
+      ? { messages: entry._unanswered().map((slot) => _publish.messages[slot] as Publication) }
       : { message: _publish.messages[0] };
     ports.send({ type: 'publish', ...content, ref });
     if (peer?.acks) return;
@@ -277,7 +264,7 @@ export class Publishes {
   }
 
   /** Record the result of one message; returns the milliseconds to pause if it was refused for now. */
-  _setResult(entry: Entry, slot: number, result: PublishResult): number {
+  _setResult(entry: PublishState, slot: number, result: PublishResult): number {
     const { error } = result;
     if (error?.code === RATE_LIMITED) return error.retry_after_ms || PAUSE;
     const { id } = entry._publish.messages[slot] as Publication;
@@ -286,10 +273,10 @@ export class Publishes {
   }
 
   /** Settle a publish when all of it is answered; otherwise send the rest again. */
-  _settleOrRequeue(entry: Entry, pause: number): void {
+  _settleOrRequeue(entry: PublishState, pause: number): void {
     if (pause) this.pause(pause);
     const { _publish, _results: results } = entry;
-    const left = openOf(entry).length;
+    const left = entry._unanswered().length;
     if (left) {
       entry._sent = entry._doubted || left < _publish.messages.length;
       entry._tried = true;
@@ -310,7 +297,7 @@ export class Publishes {
   }
 
   /** Return entries to their positions: at the head, before newer ones. */
-  private _requeue(entries: readonly Entry[]): void {
+  private _requeue(entries: readonly PublishState[]): void {
     for (const entry of entries) {
       this._flight._delete(entry);
       this._queue._add(entry);
@@ -319,23 +306,14 @@ export class Publishes {
   }
 
   /** Settle a publish that will not be sent; a sent one is unknown. */
-  _giveUp(entry: Entry, code: string, message: string): void {
+  private _giveUp(entry: PublishState, code: string, message: string): void {
     const unsent: Rejected = { kind: 'rejected', code, message };
     this._settle(entry, entry._sent ? { kind: 'unknown' } : unsent);
   }
 
-  private _settle(entry: Entry, outcome: Outcome): void {
+  private _settle(entry: PublishState, outcome: Outcome): void {
     this._queue._delete(entry);
     this._flight._delete(entry);
     this._context.ports.settle(entry._publish.ref, outcome);
   }
-}
-
-/** The slots of the messages without an answer. */
-export function openOf({ _publish, _results }: Entry): number[] {
-  const open: number[] = [];
-  for (let slot = 0; slot < _publish.messages.length; slot += 1) {
-    if (!_results[slot]) open.push(slot);
-  }
-  return open;
 }

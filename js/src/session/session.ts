@@ -2,28 +2,37 @@
  * The session: events arrive by its methods, effects leave by its ports.
  *
  * All decisions of the SDK are made here, without a clock, socket, task or randomness of its own.
- * `lifecycle` follows the generated table; `subscriptions` and `publishes` keep their own state;
- * clients that use `presence` and `ownPresence` add them. All share one `context`.
+ * `lifecycle` follows the generated table. `operations.ts` adds `subscriptions` and `publishes`, which
+ * keep their own state, and `presence_parts.ts` adds presence to clients that use it. All share one
+ * `context`.
  */
 
 import * as table from '../generated/lifecycle.js';
 import type { ErrorFrame, JsonObject, ServerFrame } from '../generated/wire.js';
 import type { SessionOptions } from '../settings/session.js';
 import { Context } from './context.js';
-import { actionOf, CLOSED, endsConnection, type SessionEvent, TIMEOUTS } from './events.js';
+import {
+  actionOf,
+  CLOSED,
+  endsConnection,
+  RATE_LIMITED,
+  type SessionEvent,
+  TIMEOUTS,
+} from './events.js';
 import { Lifecycle } from './lifecycle.js';
 import { readPeer } from './peer.js';
 import type { Ports, TimerName } from './ports.js';
-import { Publishes, RATE_LIMITED } from './publishes.js';
+import type { Publishes } from './publishes.js';
 import type { Publish, Subscribe } from './requests.js';
-import { Subscriptions } from './subscriptions.js';
+import type { Subscriptions } from './subscriptions.js';
 
 /** The life of one client, from `connect` to the port `finished`. */
 export class Session {
   readonly context: Context;
-  readonly subscriptions: Subscriptions;
-  readonly publishes: Publishes;
   readonly lifecycle: Lifecycle;
+  /** Both are added before a server welcomes the client. */
+  subscriptions: Subscriptions | undefined;
+  publishes: Publishes | undefined;
 
   /**
    * @param options The settings.
@@ -32,9 +41,7 @@ export class Session {
    */
   constructor(options: SessionOptions, ports: Ports, random: () => number) {
     this.context = new Context(options, ports, random);
-    this.subscriptions = new Subscriptions(this.context);
-    this.publishes = new Publishes(this.context);
-    this.lifecycle = new Lifecycle(this.context, this.subscriptions, this.publishes);
+    this.lifecycle = new Lifecycle(this.context);
   }
 
   // ---------------------------------------------------------------- from the program
@@ -57,14 +64,14 @@ export class Session {
     if (!this.lifecycle.over) this._fire(table.onAbort);
   }
 
-  /** Add a subscription; presence requires that part. */
+  /** Add a subscription; it and its presence require their parts. */
   subscribe(request: Subscribe): void {
     if (this._ended) {
       const { code, message } = CLOSED;
       const denied = request.topics.map((topic) => ({ topic, code, message }));
       this.context.ports.joined(request.sub, [], denied);
     } else {
-      this.subscriptions.subscribe(request);
+      this.subscriptions?.subscribe(request);
       this._called();
     }
     this._end();
@@ -72,17 +79,17 @@ export class Session {
 
   /** End a subscription. */
   unsubscribe(sub: number): void {
-    this.subscriptions.unsubscribe(sub);
+    this.subscriptions?.unsubscribe(sub);
     this.lifecycle.ownPresence?.keepTopics();
     this._end();
   }
 
-  /** Add a publish. */
+  /** Add a publish; requires that part. */
   publish(publish: Publish): void {
     if (this._ended) {
       this.context.ports.settle(publish.ref, CLOSED);
     } else {
-      this.publishes.publish(publish);
+      this.publishes?.publish(publish);
       this._called();
     }
     this._end();
@@ -90,7 +97,7 @@ export class Session {
 
   /** The program's timeout of a publish has passed. It is not sent after that. */
   expire(ref: number): void {
-    this.publishes.expire(ref);
+    this.publishes?.expire(ref);
     this._end();
   }
 
@@ -168,12 +175,12 @@ export class Session {
     const { lifecycle } = this;
     const event: SessionEvent = { ...TIMEOUTS[timer], kind: timer, idle };
     if (timer === 'pace') {
-      this.publishes.paced();
+      this.publishes?.paced();
       lifecycle.ownPresence?.flush();
     } else if (timer === 'rejoin') {
-      this.subscriptions.rejoin();
+      this.subscriptions?.rejoin();
     } else if (timer === 'grace') {
-      this.subscriptions.presence?.expire();
+      this.subscriptions?.presence?.expire();
     } else if (timer === 'hold') {
       if (lifecycle._attempts._shortenLater) table.onCalled(lifecycle, event);
     } else {
@@ -190,7 +197,7 @@ export class Session {
    * @param at Arrival time by the local clock, Unix milliseconds.
    */
   receive(frame: ServerFrame, at: number): void {
-    if (frame.type === 'message') this.subscriptions.message(frame.message);
+    if (frame.type === 'message') this.subscriptions?.message(frame.message);
     else this._end(this._take(frame, at));
   }
 
@@ -224,11 +231,11 @@ export class Session {
         if (!this.context.peer) break;
         lifecycle._noteUseful();
         if (frame.type === 'subscribed') {
-          subscriptions.subscribed(frame, at);
+          subscriptions?.subscribed(frame, at);
         } else if (frame.type === 'published') {
-          if (!this.publishes.published(frame)) lifecycle.ownPresence?.acknowledged(frame.ref);
+          if (!this.publishes?.published(frame)) lifecycle.ownPresence?.acknowledged(frame.ref);
         } else if (frame.type === 'presence.snapshot') {
-          subscriptions.presence?.snapshot(frame);
+          subscriptions?.presence?.snapshot(frame);
         }
     }
     return {};
@@ -239,11 +246,11 @@ export class Session {
     const { lifecycle, publishes, subscriptions, context } = this;
     const { code, ref, retry_after_ms: retryAfter } = frame;
     if (endsConnection(frame)) lifecycle._attempts._requestedWait = retryAfter ?? 0;
-    if (publishes.rejected(frame)) return;
+    if (publishes?.rejected(frame)) return;
     if (code === RATE_LIMITED && lifecycle.ownPresence?.rateLimited(ref)) {
-      publishes.pause(retryAfter);
-    } else if (!lifecycle.ownPresence?.rejected(frame) && !subscriptions.rejected(frame)) {
-      if (context.peer && code === RATE_LIMITED) publishes.pause(retryAfter);
+      publishes?.pause(retryAfter);
+    } else if (!lifecycle.ownPresence?.rejected(frame) && !subscriptions?.rejected(frame)) {
+      if (context.peer && code === RATE_LIMITED) publishes?.pause(retryAfter);
       context.ports.problem(frame);
     }
   }
@@ -274,7 +281,7 @@ export class Session {
   /** End a call: finish a session that has settled everything, and start timers. */
   _end(event: SessionEvent = {}): void {
     const { lifecycle, publishes, context } = this;
-    if (lifecycle._draining && !publishes.size && !lifecycle.over)
+    if (lifecycle._draining && !publishes?.size && !lifecycle.over)
       table.onDrained(lifecycle, event);
     if (context.timers._due.size) context.timers.startDue();
   }

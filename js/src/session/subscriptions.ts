@@ -6,7 +6,15 @@
 
 import type { Envelope, ErrorFrame, SubscribedFrame } from '../generated/wire.js';
 import type { Context } from './context.js';
-import { bySeq, type Cursor, type Cursors, gap, isGap, type Replay, type Step } from './cursor.js';
+import {
+  type Cursor,
+  type Cursors,
+  gap,
+  isGap,
+  type Replay,
+  SeqCursor,
+  type Step,
+} from './cursor.js';
 import { isRetryable } from './events.js';
 import type { Peer } from './peer.js';
 import type { Presence } from './presence.js';
@@ -28,8 +36,8 @@ export class Subscriptions {
   readonly routes: Routes = new Routes();
   /** Subscriptions with an open request, by its `ref`. */
   readonly requests: Map<string, SubscriptionState> = new Map();
-  /** Makes cursors that fit the peer. */
-  cursors: Cursors = bySeq;
+  /** Makes the cursors for the current peer, if it needs others. */
+  cursors: Cursors | undefined;
   /** Shows presence, if the session has that part. */
   presence: Presence | undefined;
   private _number = 0;
@@ -172,7 +180,8 @@ export class Subscriptions {
   // ---------------------------------------------------------------- requests
 
   private _cursorFor(request: Subscribe): Cursor {
-    return this.cursors(request, this._context.options);
+    const { options } = this._context;
+    return this.cursors?.(request, options) ?? new SeqCursor(request, options);
   }
 
   /** Give it a cursor that fits the peer, which may be another one than before. */

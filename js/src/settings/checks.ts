@@ -2,7 +2,7 @@
 
 import { DEVELOPMENT } from '../build.js';
 import { InvalidOption } from '../errors.js';
-import { isObject } from '../wire/guard.js';
+import { isCount, isObject } from '../wire/guard.js';
 
 const DAY = 86_400_000;
 const TOKEN_MAX = 16_384;
@@ -13,6 +13,20 @@ export type Range = readonly [low: number, high: number, unit: string];
 
 /** The values that an option accepts: one of a few words, or a number in a range. */
 export type Kind = readonly [string, ...string[]] | Range;
+
+/** Maximum patterns of a subscription. */
+export const PATTERNS_MAX = 1_000;
+
+/** Maximum messages per topic for `history`. */
+export const HISTORY_MAX = 10_000;
+
+/** The earliest accepted Unix time in milliseconds, in 1973: lower numbers are probably seconds. */
+const EARLIEST = 1e11;
+
+/** Whether it is a Unix time in milliseconds; 0 is valid and means the beginning. */
+export function isTime(ms: number): boolean {
+  return isCount(ms) && (ms === 0 || ms >= EARLIEST);
+}
 
 /** Times up to a day. */
 export const TIME: Range = [1, DAY, 'milliseconds'];

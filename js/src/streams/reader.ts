@@ -7,6 +7,8 @@ import type { Clock, TimerHandle } from '../clock.js';
 import { ClosedError, InvalidTopic, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import type { Driver } from '../runtime/driver.js';
+import { Stream } from '../runtime/stream.js';
+import { onAbort } from '../runtime/waiting.js';
 import { isWildcard } from '../topics.js';
 import type { Message } from '../values.js';
 import { addPiece, copyOf, isString, type Part, type Piece, textOf } from './parts.js';
@@ -134,10 +136,9 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
   private readonly _final: Promise<StreamEnd>;
   private _settle: (end: StreamEnd | Promise<never>) => void = () => {};
   private _events: StreamEvent[] = [];
-  private _waiting: (() => void)[] = [];
+  private readonly _reader = new Stream();
   private _timer: TimerHandle | undefined;
   private _isHealing = false;
-  private _isOver = false;
   private _isClosed = false;
 
   /** @internal Created by `readStream`. */
@@ -232,8 +233,8 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     while (true) {
       const event = this._events.shift();
       if (event) yield event;
-      else if (this._isOver) return void (this._isClosed || (await this._final));
-      else await new Promise<void>((resolve) => this._waiting.push(resolve));
+      else if (this._reader.finished) return void (this._isClosed || (await this._final));
+      else await this._reader.wait();
     }
   }
 
@@ -254,7 +255,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     const { _clock: clock, _options: options, _topic: topic } = this;
     const { signal } = this._over;
     const leave = (): void => this.close();
-    options.signal?.addEventListener('abort', leave);
+    const ignore = onAbort(options.signal, leave);
     if (options.signal?.aborted) leave();
     try {
       if (isWildcard(String(topic)))
@@ -285,7 +286,7 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     } catch (error) {
       this._stop(error);
     }
-    options.signal?.removeEventListener('abort', leave);
+    ignore();
     this._stop();
   }
 
@@ -335,25 +336,20 @@ export class StreamReader implements AsyncIterable<StreamEvent>, AsyncDisposable
     }
     this._timer?.cancel();
     this._timer = undefined;
-    if (core.due !== undefined && !this._isOver)
+    if (core.due !== undefined && !this._reader.finished)
       this._timer = this._clock.callLater(Math.max(0, core.due - this._now), () =>
         this._perform(core, core.tick(this._now)),
       );
-    this._wake();
+    this._reader.wake();
   }
 
   private _stop(error: unknown = new ClosedError('The reader was closed.')): void {
-    if (this._isOver) return;
-    this._isOver = true;
+    if (this._reader.finished) return;
     // Also if the subscription began, and the code of the reader could not be loaded.
     this._over.abort();
     this._timer?.cancel();
     if (!this._core?.ended) this._settle(Promise.reject(error));
-    this._wake();
-  }
-
-  private _wake(): void {
-    for (const wake of this._waiting.splice(0)) wake();
+    this._reader.finish();
   }
 }
 

@@ -10,6 +10,7 @@ import type { Clock } from '../clock.js';
 import { fromCode, UsageError } from '../errors.js';
 import type { JsonObject } from '../generated/wire.js';
 import { parse } from '../http/problems.js';
+import { BACKGROUND } from '../runtime/background_part.js';
 import { platform } from '../runtime/environment.js';
 import { PARTS } from '../runtime/parts.js';
 import type { TransportName } from '../session/ports.js';
@@ -102,7 +103,7 @@ export class MemoryServer<C extends Clock = VirtualClock> {
   async start(): Promise<this> {
     await Promise.all([
       ...Object.values(PARTS).map((load) => load()),
-      import('../runtime/batches.js'),
+      BACKGROUND.load(),
       import('../runtime/http_operations.js'),
       import('../transports/sse.js'),
       import('../wire/lenient.js'),

@@ -45,6 +45,8 @@ import { StreamPublisher } from './stream_publisher.js';
 import { StreamSubscriptions } from './stream_subscriptions.js';
 import type { Receiver, Transport, TransportEnd } from './transport.js';
 
+export { probe } from './probe.js';
+
 /** Statuses that mean that the peer does not have this operation. */
 const MISSING: readonly number[] = [404, 405, 501];
 const STREAM = { Accept: 'text/event-stream' };

@@ -29,6 +29,8 @@ export interface TransportEnd {
 /** The end of a connection because a part of the client does not load. */
 export const NOT_LOADED: TransportEnd = {
   reason: 'A part of the client did not load.',
+  // With a time, it does not count against the transport.
+  retryAfter: 0,
 };
 
 /** Receives the events of a transport. */

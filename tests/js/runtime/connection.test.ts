@@ -39,6 +39,7 @@ function reading() {
           debug: (text) => said.push(text),
         },
       },
+      background: async () => {},
       handled: () => {},
       malformed: (reason) => said.push(reason),
       opened: () => {},
@@ -84,7 +85,7 @@ test('if the part cannot be loaded, the connection ends with the reason', async 
   receiver.frame(pong('2'));
   await turns();
   assert.deepEqual(got, []);
-  assert.deepEqual(ends, [{ reason: 'A part of the client did not load.' }]);
+  assert.deepEqual(ends, [{ reason: 'A part of the client did not load.', retryAfter: 0 }]);
   assert.equal(closed.length, 1);
   assert.equal(clock.pending, 0);
 });

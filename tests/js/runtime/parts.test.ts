@@ -4,8 +4,11 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 
 import { ConnectionFailed, PermissionDenied } from '../../../js/src/errors.js';
+import { BACKGROUND } from '../../../js/src/runtime/background_part.js';
+import type { Environment } from '../../../js/src/runtime/client.js';
 import type { Driver } from '../../../js/src/runtime/driver.js';
 import { PARTS } from '../../../js/src/runtime/parts.js';
+import { WebSocketTransport } from '../../../js/src/transports/websocket.js';
 import { deferred } from './server.js';
 import { type FakePeer, turns, virtualClient } from './virtual.js';
 
@@ -22,6 +25,20 @@ async function loading<Name extends keyof typeof PARTS>(
     await body();
   } finally {
     change(usual);
+  }
+}
+
+/** Replace the loading of the operations while `body` runs. */
+async function operations(
+  load: (usual: (typeof BACKGROUND)['load']) => Promise<unknown>,
+  body: () => Promise<void>,
+): Promise<void> {
+  const usual = BACKGROUND.load;
+  Object.assign(BACKGROUND, { load: () => load(usual) });
+  try {
+    await body();
+  } finally {
+    BACKGROUND.load = usual;
   }
 }
 
@@ -122,21 +139,22 @@ for (const [what, options] of [
 ] as const) {
   test(`later publishes do not overtake a publish ${what} while its part loads`, async () => {
     const { ps, peer } = virtualClient(options);
-    await ps.connect();
     const gate = deferred<void>();
-    const load = (usual: typeof PARTS.background) => gate.promise.then(usual);
-    await loading('background', load, async () => {
-      const published = [
-        ps.publish('a.b', { data: 1 }, { background: what === 'in the background' }),
-        ps.publish('a.b', { data: 2 }),
-        ps.publishMany([['a.b', { data: 3 }]]),
-        ps.publish('a.b', { data: 4 }),
-      ];
-      await turns();
-      assert.deepEqual(peer.socket.frames('publish'), []);
-      gate.resolve();
-      await Promise.all(published);
-    });
+    await operations(
+      (usual) => gate.promise.then(usual),
+      async () => {
+        const published = [
+          ps.publish('a.b', { data: 1 }, { background: what === 'in the background' }),
+          ps.publish('a.b', { data: 2 }),
+          ps.publishMany([['a.b', { data: 3 }]]),
+        ];
+        await turns();
+        assert.equal(ps.state, 'authenticating');
+        gate.resolve();
+        const last = gate.promise.then(() => ps.publish('a.b', { data: 4 }));
+        await Promise.all([...published, last]);
+      },
+    );
     assert.deepEqual(published(peer), [1, 2, 3, 4]);
     await ps.close();
   });
@@ -144,29 +162,96 @@ for (const [what, options] of [
 
 test('a publish that times out while its part loads does not stop later ones', async () => {
   const { ps, peer, clock } = virtualClient();
-  await ps.connect();
-  await loading('background', never, async () => {
-    const first = ps.publish('a.b', { data: 1 }, { background: true, timeout: 1_000 });
-    const second = ps.publish('a.b', { data: 2 });
-    const failed = assert.rejects(first, { code: 'connection_failed' });
-    await clock.advance(1_000);
-    await failed;
-    await second;
+  const gate = deferred<void>();
+  await operations(
+    (usual) => gate.promise.then(usual),
+    async () => {
+      const first = ps.publish('a.b', { data: 1 }, { timeout: 1_000 });
+      const second = ps.publish('a.b', { data: 2 });
+      const failed = assert.rejects(first, { code: 'connection_failed' });
+      await clock.advance(1_000);
+      await failed;
+      gate.resolve();
+      await second;
+    },
+  );
+  assert.deepEqual(published(peer), [2]);
+  await ps.close();
+});
+
+test('a publish has the values of its call, although its part loads later', async () => {
+  const { ps, peer } = virtualClient();
+  const message = { data: 1 };
+  const first = ps.publish('a.b', message);
+  message.data = 2;
+  await Promise.all([first, ps.publish('a.b', message)]);
+  assert.deepEqual(published(peer), [1, 2]);
+  await ps.close();
+});
+
+test('the timeout of a publish includes the loading of its part', async () => {
+  const { ps, peer, clock } = virtualClient();
+  peer.silent.add('publish');
+  const gate = deferred<void>();
+  await operations(
+    (usual) => gate.promise.then(usual),
+    async () => {
+      const late = assert.rejects(ps.publish('a.b', { data: 1 }, { timeout: 2_000 }), {
+        code: 'timeout',
+        outcomeUnknown: true,
+      });
+      await clock.advance(1_500);
+      gate.resolve();
+      await clock.advance(500);
+      await late;
+    },
+  );
+  await ps.close({ timeout: 0 });
+});
+
+test('operations that do not load say nothing about WebSockets', async () => {
+  const dialed: string[] = [];
+  const dial: Environment['dial'] = (name, all) => {
+    dialed.push(name);
+    return new WebSocketTransport(all, clock);
+  };
+  const { ps, clock } = virtualClient({}, { dial });
+  await operations(broken, async () => {
+    await assert.rejects(ps.connect(), ConnectionFailed);
+    await clock.advance(10_000);
   });
-  assert.equal(peer.socket.frames('publish').length, 1);
+  assert.ok(dialed.length > 2, `${dialed.length} attempts`);
+  assert.deepEqual(new Set(dialed), new Set(['websocket']));
+  await ps.close();
+});
+
+test('a client whose operations do not load is not connected, and tries again', async () => {
+  const { ps, peer, clock } = virtualClient();
+  const failures: unknown[] = [];
+  ps.on('state', ({ to, reason }) => to === 'reconnecting' && failures.push(reason));
+  await operations(broken, async () => {
+    await assert.rejects(ps.subscribe('a.b'), {
+      code: 'connection_failed',
+      message: 'A part of the client did not load.',
+    });
+    await turns();
+    assert.deepEqual(failures, ['A part of the client did not load.']);
+  });
+  await clock.advance(60_000);
+  assert.equal(ps.state, 'connected');
+  await ps.publish('a.b', { data: 1 });
+  assert.deepEqual(published(peer), [1]);
   await ps.close();
 });
 
 test('a publish that is cancelled while a part loads does not let others overtake', async () => {
   const { ps, peer } = virtualClient();
-  await ps.connect();
   const gate = deferred<void>();
-  await loading(
-    'background',
+  await operations(
     (usual) => gate.promise.then(usual),
     async () => {
       const stop = new AbortController();
-      const first = ps.publish('a.b', { data: 1 }, { background: true });
+      const first = ps.publish('a.b', { data: 1 });
       const second = ps.publish('a.b', { data: 2 }, { signal: stop.signal });
       stop.abort();
       await assert.rejects(second, { name: 'AbortError' });
@@ -208,16 +293,11 @@ test('a batch has the messages that its list had at the call', async () => {
 
 test('closing sends the publishes that wait for a part', async () => {
   const { ps, peer } = virtualClient();
-  await ps.connect();
   const gate = deferred<void>();
-  await loading(
-    'background',
+  await operations(
     (usual) => gate.promise.then(usual),
     async () => {
-      const all = [
-        ps.publish('a.b', { data: 1 }, { background: true }),
-        ps.publishMany([['a.b', { data: 2 }]]),
-      ];
+      const all = [ps.publish('a.b', { data: 1 }), ps.publishMany([['a.b', { data: 2 }]])];
       const closed = ps.close();
       await assert.rejects(ps.publish('a.b', { data: 3 }), { code: 'closed' });
       gate.resolve();
@@ -229,10 +309,10 @@ test('closing sends the publishes that wait for a part', async () => {
 });
 
 test('closing waits for a part no longer than for an answer', async () => {
-  const { ps, clock } = virtualClient({ closeTimeout: 2_000 });
-  await ps.connect();
-  await loading('background', never, async () => {
-    const publish = ps.publish('a.b', { data: 1 }, { background: true, timeout: 5_000 });
+  const { ps, peer, clock } = virtualClient({ closeTimeout: 2_000 });
+  peer.isDown = true;
+  await operations(never, async () => {
+    const publish = ps.publish('a.b', { data: 1 }, { timeout: 5_000 });
     const failed = assert.rejects(publish, { code: 'connection_failed' });
     const closed = ps.close();
     await clock.advance(2_000);
@@ -243,10 +323,10 @@ test('closing waits for a part no longer than for an answer', async () => {
   assert.equal(clock.pending, 0);
 });
 
-test('calls time out even if the part with the error texts does not load', async () => {
+test('calls time out even if the operations do not load', async () => {
   const { ps, peer, clock } = virtualClient();
   peer.isDown = true;
-  await loading('background', never, async () => {
+  await operations(never, async () => {
     const failed = Promise.all([
       assert.rejects(ps.publish('a.b', { data: 1 }, { timeout: 1_000 }), ConnectionFailed),
       assert.rejects(ps.subscribe('a.b', { timeout: 1_000 }), ConnectionFailed),

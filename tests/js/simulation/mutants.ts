@@ -145,13 +145,13 @@ export const MUTANTS: Readonly<Record<string, Mutant>> = {
     to: 'if (false) return',
   },
   'a batch is repeated as a whole': {
-    file: 'session/publishes.ts',
-    from: 'if (!_results[slot]) open',
+    file: 'session/publish_state.ts',
+    from: 'if (!this._results[slot]) open',
     to: 'open',
   },
   'the oldest message is dropped from a queue that has room': {
-    file: 'session/send_policies.ts',
-    from: "while (policy === 'drop_oldest' && !publishes.hasRoom(messages.length, size)) {",
+    file: 'session/publishes.ts',
+    from: "while (policy === 'drop_oldest' && !this.hasRoom(messages.length, size)) {",
     to: "while (policy === 'drop_oldest') {",
     silent: true,
   },

@@ -4,8 +4,8 @@
 
 import type { ClientFrame, PresenceMember, ServerFrame } from '../../../js/src/generated/wire.js';
 import { SeqCursor } from '../../../js/src/session/cursor.js';
+import type { OperatedSession } from '../../../js/src/session/operations.js';
 import type { Outcome, TimerName, TransportName } from '../../../js/src/session/ports.js';
-import type { Session } from '../../../js/src/session/session.js';
 import {
   type Deliver,
   type Effect,
@@ -111,7 +111,7 @@ export class Link {
 
 /** Feeds events to a session and performs its effects. */
 export class Shell {
-  readonly session: Session;
+  readonly session: OperatedSession;
   private readonly _recorded: RecordedSession;
   link: Link | undefined;
   /** The log of the run in canonical form. */

@@ -11,7 +11,7 @@ import type {
   JsonObject,
   ServerFrame,
 } from '../../../js/src/generated/wire.js';
-import { bySeq } from '../../../js/src/session/cursor.js';
+import { type OperatedSession, operated } from '../../../js/src/session/operations.js';
 import { needsDialect } from '../../../js/src/session/peer.js';
 import type {
   Outcome,
@@ -23,7 +23,6 @@ import type {
 } from '../../../js/src/session/ports.js';
 import { install } from '../../../js/src/session/presence_parts.js';
 import type { Publish, Subscribe } from '../../../js/src/session/requests.js';
-import { makeRoom, nextTurn } from '../../../js/src/session/send_policies.js';
 import { Session } from '../../../js/src/session/session.js';
 import type { SessionOptions } from '../../../js/src/settings/session.js';
 import type { PresenceChange, TokenReason } from '../../../js/src/values.js';
@@ -111,16 +110,15 @@ export type Effect =
   | ({ readonly kind: 'problem' } & Loose<ErrorInfo>)
   | Finished;
 
-/** A session whose ports record its effects; with presence, and with a dialect if needed. */
+/** A session whose ports record its effects; with all parts, and with a dialect if needed. */
 export class RecordedSession {
-  readonly session: Session;
+  readonly session: OperatedSession;
   private _effects: Effect[] = [];
   private _dialect: PlainDialect | undefined;
 
   constructor(options: SessionOptions, random: () => number) {
-    this.session = new Session(options, this._ports(), random);
+    this.session = operated(new Session(options, this._ports(), random));
     install(this.session);
-    this.session.publishes.policies = { makeRoom, nextTurn };
   }
 
   /** Feed an event to the session; returns its effects in order. */
@@ -193,12 +191,8 @@ export class RecordedSession {
   private _receive(frame: ServerFrame, at: number): void {
     const { session } = this;
     if (frame.type === 'auth.ok') {
-      if (!needsDialect(frame)) {
-        this._dialect = undefined;
-        session.subscriptions.cursors = bySeq;
-      } else {
-        this._dialect ??= new PlainDialect(session, (sent) => this._sent(sent));
-      }
+      if (!needsDialect(frame)) this._dialect = undefined;
+      else this._dialect ??= new PlainDialect(session, (sent) => this._sent(sent));
     }
     (this._dialect ?? session).receive(frame, at);
   }

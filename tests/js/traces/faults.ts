@@ -132,7 +132,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   // ---------------------------------------------------------------- lifecycle and session
   'a silent stream is kept': replaced(
     'lifecycle.ts',
-    '!this._subscriptions.size || idle < this._pongLimit + this._context.options.pingInterval',
+    '!this.subscriptions?.size || idle < this._pongLimit + this._context.options.pingInterval',
     'true',
   ),
   'a check takes as long as a ping': replaced(
@@ -183,7 +183,7 @@ export const FAULTS: Readonly<Record<string, Fault>> = {
   ),
   'a `rate_limited` without a ref does not pause': replaced(
     'session.ts',
-    'if (context.peer && code === RATE_LIMITED) publishes.pause(retryAfter);',
+    'if (context.peer && code === RATE_LIMITED) publishes?.pause(retryAfter);',
   ),
 
   // ---------------------------------------------------------------- publishes

@@ -4,15 +4,9 @@
  * The cursor requests messages from before its mark, and drops those with known ids.
  */
 
+import type { Gap } from '../../gap.js';
 import type { Envelope } from '../../generated/wire.js';
-import {
-  type Cursor,
-  gap,
-  type Replay,
-  type Request,
-  type Step,
-  type Verdict,
-} from '../../session/cursor.js';
+import type { Cursor, Replay, Request, Step, Verdict } from '../../session/cursor.js';
 import type { Subscribe } from '../../session/requests.js';
 import type { SessionOptions } from '../../settings/session.js';
 
@@ -95,7 +89,7 @@ export class IdCursor implements Cursor {
   replay(replay: Replay, steps: Step[]): Envelope[] {
     const { history = [], held, first } = replay;
     const passed = first ? this._passed(replay) : new Set<string>();
-    for (const topic of first ? this._unproven : []) steps.push(gap(topic, 'unproven'));
+    for (const topic of first ? this._unproven : []) steps.push(gap(topic));
     if (replay.limit === undefined) steps.push(...this._holes(replay, passed));
     const fresh = new Map<string, Envelope>();
     for (const message of [...history, ...held]) {
@@ -159,7 +153,7 @@ export class IdCursor implements Cursor {
       const mayMiss =
         isTrimmed || (counts.get(topic) ?? 0) >= this._history || this._expects(topic, since, at);
       if (this._late || (mayMiss && !proven.has(topic))) {
-        holes.push(gap(topic, isTrimmed ? 'history_trimmed' : 'unproven'));
+        holes.push(gap(topic, isTrimmed));
       }
     }
     return holes;
@@ -211,4 +205,10 @@ function newestOfEach(history: readonly Envelope[], limit: number): Envelope[] {
       return n > 0;
     })
     .reverse();
+}
+
+/** Missing messages, of which neither the positions nor the number are known. */
+function gap(topic: string, isTrimmed?: boolean): Gap {
+  const reason = isTrimmed ? 'history_trimmed' : 'unproven';
+  return { topic, from: undefined, to: undefined, missed: undefined, reason };
 }

@@ -16,10 +16,10 @@ import type {
   ServerFrame,
   SubscribedFrame,
 } from '../../generated/wire.js';
-import { bySeq } from '../../session/cursor.js';
+import { RATE_LIMITED } from '../../session/events.js';
+import type { OperatedSession } from '../../session/operations.js';
 import type { Peer } from '../../session/peer.js';
-import { type Entry, openOf, RATE_LIMITED } from '../../session/publishes.js';
-import type { Session } from '../../session/session.js';
+import type { PublishState } from '../../session/publish_state.js';
 import type { SubscriptionState } from '../../session/subscription_state.js';
 import type { Loose } from '../../wire/compact.js';
 import { IdCursor } from './id_cursor.js';
@@ -67,20 +67,21 @@ export class PlainDialect {
   /** Times that an `error` may have been about a publish instead. */
   private readonly _doubts = new WeakMap<SubscriptionState, number>();
   /** Unanswered slots of batches that were sent one by one. */
-  private readonly _batches = new WeakMap<Entry, Set<number>>();
+  private readonly _batches = new WeakMap<PublishState, Set<number>>();
 
   /**
    * @param _session Receives the frames of a current server.
    * @param _write Writes a frame in the peer's format.
    */
   constructor(
-    private readonly _session: Session,
+    private readonly _session: OperatedSession,
     private readonly _write: (frame: ClientFrame) => void,
   ) {
     _session.subscriptions.cursors = (request, options) => {
       const { features, limits } = _session.context.peer ?? {};
-      if (features?.has('seq') ?? true) return bySeq(request, options);
-      return new IdCursor(request, options, limits?.history_max ?? LIMITS.historyMaxMessages);
+      return features?.has('seq') === false
+        ? new IdCursor(request, options, limits?.history_max ?? LIMITS.historyMaxMessages)
+        : undefined;
     };
   }
 
@@ -187,7 +188,7 @@ export class PlainDialect {
     const slot = Number(number);
     const { lifecycle, publishes } = this._session;
     const entry = publishes._flight._byRef(ref);
-    if (!entry || !openOf(entry).includes(slot)) return false;
+    if (!entry?._unanswered().includes(slot)) return false;
     const left = this._batches.get(entry);
     left?.delete(slot);
     const isError = frame.type === 'error';
@@ -266,7 +267,7 @@ export class PlainDialect {
     const { publishes } = this._session;
     const entry = publishes._flight._byRef(ref);
     if (!entry) return;
-    const open = openOf(entry);
+    const open = entry._unanswered();
     const { messages } = entry._publish;
     const isOne = messages.length === 1;
     if (!isOne) this._batches.set(entry, new Set(open));

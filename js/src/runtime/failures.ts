@@ -1,4 +1,4 @@
-/** Operations that the first connection does not need: waiting, own presence, and failures. */
+/** Why an operation failed: waiting for the connection, and the errors of calls. */
 
 import { DEVELOPMENT } from '../build.js';
 import {
@@ -9,14 +9,9 @@ import {
   type PubSubError,
 } from '../errors.js';
 import { CODES } from '../generated/errors.js';
-import type { JsonObject } from '../generated/wire.js';
 import { remedyOf } from '../http/remedies.js';
 import type { Rejected, Unknown } from '../session/ports.js';
-import { isTopic } from '../topics.js';
-import { isObject } from '../wire/guard.js';
-import { sizeOf } from '../wire/plain.js';
 import type { Client } from './client.js';
-import type { checkPresence } from './refusals.js';
 import { rejected } from './rejected.js';
 import { type Waiting, within } from './waiting.js';
 
@@ -39,46 +34,6 @@ export async function connected(client: Client, { timeout, signal }: Waiting): P
   } finally {
     states.finish();
   }
-}
-
-/**
- * Change how this client appears; see `PubSub.updatePresence`.
- *
- * @param refusals Loads the part that describes invalid arguments.
- */
-export async function updatePresence(
-  client: Client,
-  topic: string | undefined,
-  data: JsonObject,
-  options: Waiting,
-  refusals: () => Promise<{ readonly checkPresence: typeof checkPresence }>,
-): Promise<void> {
-  const isFit = (topic === undefined || isTopic(topic)) && isObject(data);
-  if (!isFit || !(sizeOf(data) <= client.maxPayload)) {
-    (await client.part(refusals(), options)).checkPresence(topic, data, client.maxPayload);
-  }
-  options.signal?.throwIfAborted();
-  client.connect();
-  await client.addPresence(options);
-  const ref = client.number();
-  const settled = client.settled(ref, (session) => session.updatePresence(topic, data, ref));
-  const limit = client.timeoutOf(options.timeout);
-  const outcome = await within(settled, options.signal, client.clock, limit);
-  if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
-  if (outcome) return;
-  if (client.state !== 'connected') {
-    throw notConnected(client, limit, { code: 'not_connected', topic });
-  }
-  throw new OperationTimeout(
-    DEVELOPMENT
-      ? `The server did not answer the update of presence within ${limit} ms. ${describeState(client)}`
-      : undefined,
-    {
-      topic,
-      outcomeUnknown: true,
-      remedy: 'No action is needed: the client sends the update again until it is answered.',
-    },
-  );
 }
 
 /** The error class for the last failure. */
@@ -141,6 +96,27 @@ export function failed(
     const message = DEVELOPMENT && isLate ? LATE : undefined;
     return new OperationTimeout(message, { code, topic, id, outcomeUnknown: true });
   });
+}
+
+/** An update of presence without an answer. */
+export function unansweredUpdate(
+  client: Client,
+  limit: number,
+  topic: string | undefined,
+): PubSubError {
+  if (client.state !== 'connected') {
+    return notConnected(client, limit, { code: 'not_connected', topic });
+  }
+  return new OperationTimeout(
+    DEVELOPMENT
+      ? `The server did not answer the update of presence within ${limit} ms. ${describeState(client)}`
+      : undefined,
+    {
+      topic,
+      outcomeUnknown: true,
+      remedy: 'No action is needed: the client sends the update again until it is answered.',
+    },
+  );
 }
 
 /** The text about a subscription without an answer, and whether it stays active. */

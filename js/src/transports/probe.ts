@@ -1,9 +1,26 @@
-/** Probes the other transport. */
+/** Probes the other transport; loads with the event stream, which takes part in each probe. */
 
+import type { Clock } from '../clock.js';
 import type { AuthErrorFrame, AuthFrame } from '../generated/wire.js';
 import { actionOf } from '../session/events.js';
+import type { TransportName } from '../session/ports.js';
+import type { ClientOptions } from '../settings/options.js';
 import type { Decoded } from '../wire/decoded.js';
-import type { Client } from './client.js';
+import type { Transport } from './transport.js';
+
+/** The client that probes. */
+interface Prober {
+  readonly environment: {
+    dial(
+      name: TransportName,
+      options: ClientOptions,
+      alone: boolean,
+    ): Transport | Promise<Transport>;
+  };
+  readonly clock: Clock;
+  readonly options: ClientOptions;
+  readonly over: AbortSignal;
+}
 
 /**
  * Open a WebSocket in addition to the current transport and close it; whether this succeeded in
@@ -13,7 +30,7 @@ import type { Client } from './client.js';
  * if it rejects the token.
  */
 export async function probe(
-  { environment, clock, options, over }: Client,
+  { environment, clock, options, over }: Prober,
   auth?: AuthFrame,
 ): Promise<boolean> {
   const transport = await environment.dial(auth ? 'sse' : 'websocket', options, true);

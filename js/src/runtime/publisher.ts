@@ -1,0 +1,248 @@
+/** Publishes and updates of presence of one client, until they are settled. */
+
+import { DEVELOPMENT } from '../build.js';
+import type { TimerHandle } from '../clock.js';
+import { fromCode, PubSubError } from '../errors.js';
+import type { JsonObject, PublishResult } from '../generated/wire.js';
+import { Fifo } from '../session/fifo.js';
+import type { Outcome } from '../session/ports.js';
+import type { Publishes } from '../session/publishes.js';
+import type { Publish } from '../session/requests.js';
+import type { Session } from '../session/session.js';
+import type { Published } from '../values.js';
+import { Backpressure } from './backpressure.js';
+import { firstFrame } from './batches.js';
+import type { Client, Settling } from './client.js';
+import { failed, unansweredUpdate } from './failures.js';
+import type { Prepared, PublishManyOptions, PublishOptions } from './publications.js';
+import { rejected } from './rejected.js';
+import { onAbort, type Waiting, within } from './waiting.js';
+
+/** A publish or presence update without an outcome. */
+interface Unsettled {
+  readonly ref: number;
+  readonly settle: (outcome: Outcome) => void;
+  /** When it is given up, by the clock. */
+  readonly end: number;
+}
+
+/** Publishes one message or many, over the connection or as a request. */
+export class Publisher implements Settling {
+  /** Resolves when the publishes over HTTP are settled. */
+  requests: Promise<unknown> | undefined;
+  private readonly _awaiting = new Fifo<Unsettled>();
+  /** Admits publishes as the queue has room, with the policy `block`. */
+  private readonly _backpressure: Backpressure | undefined;
+  /** When the earliest deadline of a publish was, by the clock; its timer fires then. */
+  private _deadline = Infinity;
+  private _deadlineTimer: TimerHandle | undefined;
+  private _isSlow = false;
+
+  /**
+   * @param _client Calls `handled` after each call into its session.
+   * @param _publishes The queue.
+   */
+  constructor(
+    private readonly _client: Client,
+    private readonly _publishes: Publishes,
+  ) {
+    if (_client.options.sendPolicy === 'block')
+      this._backpressure = new Backpressure(_client, _publishes);
+  }
+
+  // ---------------------------------------------------------------- operations
+
+  /** Publish one message. */
+  async publish(one: Prepared, options: PublishOptions, end: number): Promise<Published> {
+    const outcome = await this._submit([one], options, end);
+    const [result] = this._resultsOf([one], options, end, outcome);
+    if (result instanceof PubSubError) throw result;
+    return result as Published;
+  }
+
+  /**
+   * Publish several messages, frame by frame; other publishes in the meantime follow the first
+   * frame, without delay.
+   */
+  async publishMany(
+    items: readonly Prepared[],
+    options: PublishManyOptions,
+    end: number,
+  ): Promise<(Published | PubSubError)[]> {
+    const { clock } = this._client;
+    const results: (Published | PubSubError)[] = [];
+    for (const rest = [...items]; rest.length; ) {
+      const frame = rest.splice(0, firstFrame(rest, this._client.peer));
+      const limited = { ...options, timeout: Math.max(0, Math.round(end - clock.now())) };
+      try {
+        const outcome = await this._submit(frame, limited, end, true);
+        results.push(...this._resultsOf(frame, limited, end, outcome));
+      } catch (error) {
+        // Keep the results of earlier messages if these fail.
+        if (!(results[0] && error instanceof PubSubError)) throw error;
+        for (const { id, publication } of frame) {
+          const details = { ...error, id, topic: publication.topic };
+          results.push(fromCode(error.code, error.message, details));
+        }
+      }
+    }
+    return results;
+  }
+
+  /** Change how this client appears; see `PubSub.updatePresence`. */
+  async updatePresence(
+    topic: string | undefined,
+    data: JsonObject,
+    options: Waiting,
+  ): Promise<void> {
+    const { _client: client } = this;
+    await client.addPresence(options);
+    const ref = client.number();
+    const settled = this.settled(ref, (session) => session.updatePresence(topic, data, ref));
+    const limit = client.timeoutOf(options.timeout);
+    const outcome = await within(settled, options.signal, client.clock, limit);
+    if (outcome?.kind === 'rejected') throw rejected(outcome, topic);
+    if (!outcome) throw unansweredUpdate(client, limit, topic);
+  }
+
+  // ---------------------------------------------------------------- from the driver
+
+  /** Call into the session; the promise receives the settled outcome. */
+  settled(ref: number, call: (session: Session) => void, end: number = Infinity): Promise<Outcome> {
+    return new Promise((settle) => {
+      this._awaiting._add({ ref, settle, end });
+      this._client.perform(call);
+    });
+  }
+
+  /** The outcome of a publish or an update of presence. */
+  settle(ref: number, outcome: Outcome): void {
+    const one = this._awaiting._find((each) => each.ref === ref);
+    this._awaiting._delete(one);
+    one?.settle(outcome);
+  }
+
+  /** After a call into the session: admit what waits for room, and warn once of the rate. */
+  handled(): void {
+    this._backpressure?.admit();
+    if (this._isSlow || !this._publishes.slowed) return;
+    this._isSlow = true;
+    const { options, peer } = this._client;
+    options.logger.warn(
+      DEVELOPMENT
+        ? `A publish waited 1 s or more: the server accepts ${peer?.rate ?? 0} messages per second.`
+        : 'Publishes wait for the publish rate.',
+    );
+  }
+
+  /** The client has ended. */
+  finish(): void {
+    this._deadlineTimer?.cancel();
+  }
+
+  // ---------------------------------------------------------------- inside
+
+  /**
+   * Publish over the connection or HTTP.
+   *
+   * @param batch In one frame, with one result per message.
+   */
+  private _submit(
+    items: readonly Prepared[],
+    options: PublishOptions,
+    end: number,
+    batch?: boolean,
+  ): Promise<Outcome> {
+    const { _client: client } = this;
+    const { signal, via, key, background } = options;
+    signal?.throwIfAborted();
+    // A plain HIP-56 peer does not acknowledge publishes on a socket, but answers a request.
+    const certain = via === 'rest';
+    if (certain || (via !== 'socket' && client.peer?.acks === false)) {
+      const request = client
+        .part(client.http(), options)
+        .then((api) => api.publish(items, options, certain))
+        .then(
+          (outcome) => outcome ?? this._submit(items, { ...options, via: 'socket' }, end, batch),
+        );
+      this.requests = Promise.allSettled([this.requests, request]).then(() => {});
+      return request;
+    }
+    const publish: Publish = {
+      ref: client.number(),
+      messages: items.map(({ publication }) => publication),
+      size: items.reduce((sum, { size }) => sum + size, 0),
+      policy: client.options.sendPolicy,
+      key,
+      batch,
+      background,
+    };
+    return this._pass(publish, end, signal);
+  }
+
+  /** Pass a publish to the session; it is given up at its end, or when its signal is aborted. */
+  private _pass(publish: Publish, end: number, signal?: AbortSignal): Promise<Outcome> {
+    const { ref, messages } = publish;
+    const { _backpressure: waits } = this;
+    if (end < this._deadline) this._expireAt(end);
+    if (!waits) this._client.rememberOwn(messages);
+    const settled = this.settled(
+      ref,
+      (session) => (waits ? waits.publish(publish, signal) : session.publish(publish)),
+      end,
+    );
+    if (!signal) return settled;
+    const ignore = onAbort(signal, () => this._expire(ref));
+    return settled.then((outcome) => {
+      ignore();
+      signal.throwIfAborted();
+      return outcome;
+    });
+  }
+
+  /** Start one timer that gives up the publishes whose deadline has passed. */
+  private _expireAt(end: number): void {
+    const { clock } = this._client;
+    this._deadline = end;
+    this._deadlineTimer?.cancel();
+    this._deadlineTimer = clock.callLater(
+      end - clock.now(),
+      () => {
+        this._deadline = Infinity;
+        const now = clock.now();
+        let next = Infinity;
+        for (const { ref, end } of this._awaiting._all()) {
+          if (end <= now) this._expire(ref);
+          else next = Math.min(next, end);
+        }
+        if (next < Infinity) this._expireAt(next);
+      },
+      true,
+    );
+  }
+
+  private _expire(ref: number): void {
+    this._backpressure?.expire(ref);
+    this._client.perform((session) => session.expire(ref));
+  }
+
+  /** One result per message, in order, from the outcome of a publish. */
+  private _resultsOf(
+    items: readonly Prepared[],
+    options: PublishOptions,
+    end: number,
+    outcome: Outcome,
+  ): (Published | PubSubError)[] {
+    const { _client: client } = this;
+    return outcome.kind === 'acked'
+      ? items.map((item, n) => published(outcome.results[n], item))
+      : failed(client, items, options, outcome, client.clock.now() >= end);
+  }
+}
+
+/** The result of one publish for the program. */
+function published(result: PublishResult = {}, item: Prepared): Published | PubSubError {
+  const { error, id = item.id, timestamp, seq, duplicate = false } = result;
+  if (error) return rejected(error, item.publication.topic, item.id);
+  return { id, timestamp, seq, duplicate };
+}

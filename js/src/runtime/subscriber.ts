@@ -1,0 +1,88 @@
+/** Creates a subscription from valid arguments. */
+
+import { DEVELOPMENT } from '../build.js';
+import type { Subscribe } from '../session/requests.js';
+import { merged } from '../settings/checks.js';
+import { checkReceiveQueue } from '../settings/option_checks.js';
+import type { Client, Settling } from './client.js';
+import { late } from './failures.js';
+import { checkHistory } from './gaps.js';
+import type { Handlers } from './handlers.js';
+import { Inbox } from './inbox.js';
+import { PARTS } from './parts.js';
+import type { SubscribeOptions } from './subscribing.js';
+import { Subscription } from './subscription.js';
+import { onAbort, within } from './waiting.js';
+
+/**
+ * Subscribe, and wait until the server has answered; see `PubSub.subscribe`.
+ *
+ * @param topics Valid patterns, each once.
+ */
+export async function subscribe<Data>(
+  client: Client,
+  publisher: Settling,
+  topics: readonly string[],
+  options: SubscribeOptions<Data>,
+): Promise<Subscription<Data>> {
+  const { history, onMessage, onPresence, presence, queue = {}, signal, types } = options;
+  const named = options.since ?? history ?? options.after;
+  const isNew = client.options.recover === undefined || named !== undefined;
+  const place = isNew ? options : (await client.part(client.recovery(), {})).place(topics);
+  const { since, after } = place;
+  const request: Subscribe = {
+    sub: client.number(),
+    topics,
+    since: since && Math.round(+since),
+    history,
+    after: after && new Map(Object.entries(after)),
+    presence: Boolean(presence ?? onPresence),
+  };
+  if (DEVELOPMENT) checkReceiveQueue(queue, 'queue');
+  const bounds = merged(queue, client.options.receiveQueue);
+  const limit = client.timeoutOf(options.timeout);
+  signal?.throwIfAborted();
+  if (request.presence) {
+    await client.addPresence(options);
+    client.checkOpen();
+  }
+  const inbox = new Inbox(request.topics, bounds, request.after);
+  const special = types ?? (typeof presence === 'boolean' ? undefined : presence);
+  const setPresence =
+    special === undefined
+      ? special
+      : (await client.part(PARTS.arguments(), options)).prepareInbox(
+          client,
+          publisher,
+          inbox,
+          options,
+        );
+  const handlers = options as Handlers;
+  const subscription = new Subscription<Data>(inbox, handlers, client.listeners, () => {
+    ignore();
+    client.remove(request.sub);
+  });
+  const end = (): void => void subscription.unsubscribe();
+  const ignore = onAbort(signal, end);
+  if (onPresence && !onMessage) {
+    // An iteration does not call `onPresence`, so this inbox does. Each change contains all
+    // members, so a full inbox keeps the latest one of each topic.
+    inbox.presence = new Inbox(request.topics, { ...bounds, policy: 'gap' });
+  }
+  client.add(request, inbox);
+  if (setPresence) void inbox.answered.then(setPresence);
+  if (onMessage || onPresence) void subscription.run(inbox.presence);
+  const { clock } = client;
+  if (!(await within(inbox.answered, signal, clock, limit))) {
+    // Without a handler, the program could no longer read it.
+    if (!onMessage) end();
+    throw late(client, limit, request.topics[0], Boolean(onMessage));
+  }
+  signal?.throwIfAborted();
+  if (inbox.error) {
+    end();
+    throw inbox.error;
+  }
+  if (history) checkHistory(client, request);
+  return subscription;
+}
