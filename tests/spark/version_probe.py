@@ -166,12 +166,16 @@ class Probe:
             .trigger(processingTime="0 seconds")
         )
         begin = 0
-        running = None
+        running: Any = None
+
+        def stored() -> bool:
+            return len(self.stored("v.parts")) >= end
+
         for end in (COUNT // 2, COUNT):
             part = rows.where(f"{NUMBER} >= {begin} AND {NUMBER} < {end}")
             part.foreachPartition(foreach_partition(self.config))
             running = running or query.start()
-            self.until(lambda end=end: len(self.stored("v.parts")) >= end)
+            self.until(stored)
             begin = end
         time.sleep(SLOW)
         running.stop()
