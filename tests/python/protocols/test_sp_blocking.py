@@ -58,6 +58,16 @@ def test_threads_share_sockets() -> None:
         assert sorted(got) == sorted(b"%d %d" % (t, n) for t in range(4) for n in range(500))
 
 
+def test_a_timeout_may_be_infinite() -> None:
+    with PubSocket() as pub, SubSocket() as sub, ThreadPoolExecutor(1) as threads:
+        sub.subscribe(b"")
+        sub.dial(pub.listen("tcp://127.0.0.1:0"))
+        receiving = threads.submit(sub.recv, float("inf"))
+        pub.wait_for_peers(timeout=float("inf"))
+        pub.send(b"x")
+        assert receiving.result(60) == b"x"
+
+
 @pytest.mark.statement("N-07", "N-08", "N-18", "N-22")
 def test_blocking_sockets_reject_what_asyncio_sockets_reject() -> None:
     pub, sub = PubSocket(), SubSocket()

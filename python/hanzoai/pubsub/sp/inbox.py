@@ -153,7 +153,7 @@ class ThreadInbox(Inbox):
                     raise OperationTimeout(f"No message arrived within {timeout:g} s.", remedy="")
                 self._sleeping += 1
                 try:
-                    self._condition.wait(left)
+                    self._condition.wait(None if left is None else min(left, threading.TIMEOUT_MAX))
                 finally:
                     self._sleeping -= 1
             self.received += 1
