@@ -90,6 +90,26 @@ async def test_a_count_that_is_not_reached_in_time_is_reported(
     assert len(records) == 1
 
 
+async def test_a_reconnect_is_reported_with_the_next_event(
+    broker: Broker, capsys: pytest.CaptureFixture[str]
+) -> None:
+    via = f"events://127.0.0.1:{broker.port}"
+    argv = ("subscribe", "status", "--via", via, "--count", "2", "--timeout", "60s")
+    running = asyncio.create_task(asyncio.to_thread(main, argv))
+    await say(broker, ("status", b"1"))
+    async with asyncio.timeout(60):
+        while len(broker.writers) > 1:  # noqa: ASYNC110 - until the broker has passed it on
+            await asyncio.sleep(0.001)
+    await broker.stop()
+    await broker.start()
+    await say(broker, ("status", b"2"), after=3)
+    assert await running == Exit.OK
+    captured = capsys.readouterr()
+    assert [each["data"] for each in json.loads(captured.out)["events"]] == ["1", "2"]
+    notes = [json.loads(line) for line in captured.err.splitlines()]
+    assert [each["event"] for each in notes] == ["subscribed", "state"]
+
+
 @pytest.mark.statement("P-09", "P-13")
 async def test_without_a_count_events_are_lines_until_the_program_is_stopped(
     broker: Broker,

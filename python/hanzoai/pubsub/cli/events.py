@@ -125,7 +125,15 @@ class _Reader:
         return Exit.OK
 
     async def _consume(self, events: EventSubscription) -> None:
+        reconnects = 0
         async for event in events:
+            if events.reconnects > reconnects:
+                reconnects = events.reconnects
+                self._output.note(
+                    "state",
+                    "reconnected; events that were published in the meantime are lost",
+                    state="connected",
+                )
             if self._args.count is None:
                 await self._writer.write(encode(to_json(event)) + "\n")
                 continue
