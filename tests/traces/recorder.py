@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from hanzoai.pubsub.dialects import needs_dialect
 from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
 from hanzoai.pubsub.generated.wire import AuthOkFrame
-from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.session.session import Session
 from tests.traces import effects
 from tests.traces.events import Received, call
@@ -142,7 +141,6 @@ class LoggedSession(Session):
         if isinstance(frame, AuthOkFrame):
             if not needs_dialect(frame):
                 self.log.dialect = None
-                self.subscriptions.cursors = SeqCursor
             elif self.log.dialect is None:
                 self.log.dialect = PlainDialect(self, self.log.write)
         (self.log.dialect or self).receive(frame, at)

@@ -25,7 +25,6 @@ from hanzoai.pubsub.runtime.ownership import Owner
 from hanzoai.pubsub.runtime.reader import Reader
 from hanzoai.pubsub.runtime.waiters import Waiters
 from hanzoai.pubsub.runtime.watch import Watch
-from hanzoai.pubsub.session.cursor import SeqCursor
 from hanzoai.pubsub.session.session import Session
 from hanzoai.pubsub.settings.checks import check_seconds
 from hanzoai.pubsub.values import StateChange, StateName
@@ -164,7 +163,6 @@ class Driver:
         """Use the dialect that the server of this connection needs, if any."""
         if not needs_dialect(frame):
             self._use(None)
-            self.session.subscriptions.cursors = SeqCursor
         elif self._dialect is None:
             from hanzoai.pubsub.dialects.plain.plain_dialect import PlainDialect
 
