@@ -607,7 +607,7 @@ async def test_a_client_that_does_not_read_the_answer_is_cut() -> None:
 
 
 async def test_idle_connections_are_closed() -> None:
-    async with running_server(http_idle_timeout=50) as server:
+    async with running_server(http_idle_timeout=500) as server:
         answer = await raw(server, b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 200")
 
