@@ -143,8 +143,9 @@ def test_what_got_lost_is_sent_again_with_the_same_ids(peer: Peer) -> None:
 
 def test_a_server_out_of_reach_fails_the_task_after_its_retries(peer: Peer) -> None:
     peer.answers = [httpx.ConnectError("down")] * 3
-    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1"):
+    with pytest.raises(ConnectionFailed, match=r"127\.0\.0\.1") as caught:
         publish_partition(rows(3), PubSubConfig(URL, max_retries=2))
+    assert "`url` is the address of the HTTP API" in caught.value.remedy
     assert len(peer.batches) == 3
 
 

@@ -144,7 +144,13 @@ class Attempts:
             url = self._config.base_url
             parts, proxy = urlsplit(url), host_of(system_proxy(url))
             reason = why_unreachable(error, parts.hostname or "", proxy, port=parts.port)
-            raise ConnectionFailed(reason) from None
+            raise ConnectionFailed(
+                reason,
+                remedy=(
+                    "Check the network, and that `url` is the address of the HTTP API (port 8056"
+                    " by default). `hanzo-pubsub doctor` finds the first cause."
+                ),
+            ) from None
         return backoff(self._config, self.failures)
 
     def answered(self, status: int, error: PubSubError, token: str) -> float | None:
