@@ -8,6 +8,7 @@ some rows and repeat others.
 from __future__ import annotations
 
 import secrets
+from abc import ABC, abstractmethod
 from hashlib import blake2b
 from typing import TYPE_CHECKING, Literal, get_args
 
@@ -18,14 +19,14 @@ IdStrategy = Literal["auto", "column", "content", "position", "random"]
 ID_STRATEGIES: tuple[IdStrategy, ...] = get_args(IdStrategy)
 
 
-class Numbering:
+class Numbering(ABC):
     """A function from the content of a row to its id."""
 
     __slots__ = ()
 
+    @abstractmethod
     def __call__(self, content: str) -> str:
         """Return the id of the next row."""
-        raise NotImplementedError
 
     def each(self, contents: Sequence[str]) -> list[str]:
         """Return the ids of the next rows."""
