@@ -6,6 +6,7 @@ import ssl
 from typing import TYPE_CHECKING
 
 from hanzoai.pubsub.errors import InvalidOption, InvalidPayload
+from hanzoai.pubsub.settings.checks import kind
 
 if TYPE_CHECKING:
     from hanzoai.pubsub.unparsed import Bytes
@@ -18,7 +19,7 @@ def at_least_one(field: str, value: object) -> int:
         InvalidOption: It is something else; `field` is its name.
     """
     if not isinstance(value, int):
-        raise InvalidOption(f"{field} is {_kind(value)}, not an int.", field=field)
+        raise InvalidOption(f"{field} is {kind(value)}, not an int.", field=field)
     if value < 1:
         raise InvalidOption(f"{field} is {value}; it must be at least 1.", field=field)
     return value
@@ -30,14 +31,7 @@ def message_bytes(body: Bytes) -> bytes:
     Raises:
         InvalidPayload: It is not bytes.
     """
-    try:
-        return bytes(memoryview(body))
-    except TypeError:
-        raise InvalidPayload(
-            f"The message is {_kind(body)}; SP carries bytes.",
-            field="body",
-            remedy="Pass bytes; encode text with str.encode, and objects with json.dumps.",
-        ) from None
+    return _copy(body, InvalidPayload, "body", "The message is {}; SP carries bytes.")
 
 
 def prefix_bytes(prefix: Bytes) -> bytes:
@@ -46,14 +40,7 @@ def prefix_bytes(prefix: Bytes) -> bytes:
     Raises:
         InvalidOption: It is not bytes.
     """
-    try:
-        return bytes(memoryview(prefix))
-    except TypeError:
-        raise InvalidOption(
-            f"The prefix is {_kind(prefix)}, not bytes.",
-            field="prefix",
-            remedy="Pass bytes; encode text with str.encode.",
-        ) from None
+    return _copy(prefix, InvalidOption, "prefix", "The prefix is {}, not bytes.")
 
 
 def check_context(context: object) -> None:
@@ -63,8 +50,17 @@ def check_context(context: object) -> None:
         InvalidOption: It is neither an `ssl.SSLContext` nor None.
     """
     if context is not None and not isinstance(context, ssl.SSLContext):
-        raise InvalidOption(f"ssl is {_kind(context)}, not an ssl.SSLContext.", field="ssl")
+        raise InvalidOption(f"ssl is {kind(context)}, not an ssl.SSLContext.", field="ssl")
 
 
-def _kind(value: object) -> str:
-    return "None" if value is None else type(value).__name__
+def _copy(
+    value: Bytes, error: type[InvalidOption | InvalidPayload], field: str, problem: str
+) -> bytes:
+    try:
+        return bytes(memoryview(value))
+    except TypeError:
+        raise error(
+            problem.format(kind(value)),
+            field=field,
+            remedy="Pass bytes; encode text with str.encode, and objects with json.dumps.",
+        ) from None
