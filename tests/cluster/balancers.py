@@ -9,7 +9,7 @@ import shutil
 import ssl
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import trustme
 
@@ -18,8 +18,6 @@ from tests.ports import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-
-    from tests.cluster.nodes import Node
 
 DEPLOY = Path(__file__).parents[2] / "server-mock" / "deploy"
 NGINX = """daemon off;
@@ -54,6 +52,15 @@ def program(kind: str) -> str:
     return found
 
 
+class Upstream(Protocol):
+    """The ports of a node behind a balancer."""
+
+    @property
+    def http_port(self) -> int: ...
+    @property
+    def ws_port(self) -> int: ...
+
+
 class Balancer:
     """One address in front of several nodes. It terminates TLS with its own test certificate.
 
@@ -68,7 +75,7 @@ class Balancer:
         trust: SSL context with which a client trusts its certificate.
     """
 
-    def __init__(self, kind: str, folder: Path, nodes: Sequence[Node], *, sticky: bool) -> None:
+    def __init__(self, kind: str, folder: Path, nodes: Sequence[Upstream], *, sticky: bool) -> None:
         self.kind = kind
         self.http_port, self.ws_port = free_port(), free_port()
         self.http = f"https://127.0.0.1:{self.http_port}"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING
+from contextlib import asynccontextmanager, closing, suppress
+from typing import TYPE_CHECKING, NamedTuple
 
 import httpx
 import pytest
@@ -20,6 +20,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 pytestmark = pytest.mark.parametrize("kind", ["haproxy", "nginx"])
+
+
+class LateNode(NamedTuple):
+    """The ports of a server that answers every request late."""
+
+    http_port: int
+    ws_port: int
 
 
 @asynccontextmanager
@@ -77,6 +84,27 @@ async def test_a_refused_token_is_audited_with_the_address_of_the_client(
     (record,) = map(json.loads, file.read_text(encoding="utf-8").splitlines())
     assert record["address"] == "127.0.0.2"
     assert record["request_id"] == answer.headers["X-Request-Id"]
+
+
+async def test_nodes_that_answer_checks_late_stay_in_use(kind: str, tmp_path: Path) -> None:
+    async def answer_late(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with closing(writer), suppress(ConnectionError, asyncio.IncompleteReadError):
+            while await reader.readuntil(b"\r\n\r\n"):
+                # Longer than the interval of the checks.
+                await asyncio.sleep(0.3)
+                writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
+                await writer.drain()
+
+    async with await asyncio.start_server(answer_late, "127.0.0.1", 0) as server:
+        port: int = server.sockets[0].getsockname()[1]
+        balancer = Balancer(kind, tmp_path / "balancer", [LateNode(port, port)] * 3, sticky=False)
+        try:
+            await balancer.start()
+            async with httpx.AsyncClient(verify=balancer.trust) as http:
+                statuses = [(await http.get(f"{balancer.http}/readyz")).status_code for _ in "1234"]
+        finally:
+            await balancer.end()
+    assert statuses == [200] * 4
 
 
 async def test_nothing_is_passed_on_that_came_without_tls(kind: str, tmp_path: Path) -> None:
